@@ -1,0 +1,69 @@
+# Two commands do their own set-up: `make chat` and `make test`. Both need only Python 3.11+ and make.
+
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help chat install test test-all test-deps check lint format bench docs clean
+
+help:
+	@echo "make chat      talk to an agent (sets itself up)"
+	@echo "make test      lint, types and tests (sets itself up)"
+	@echo "make test-all  the same with every slow suite whole, after make test-deps"
+	@echo "make check     lint, types, and how many promises are left"
+	@echo "make format    put the code in shape"
+	@echo "make bench     measure, beside the hand-written limit"
+	@echo "make docs      regenerate the reference pages"
+	@echo "make install   the development environment only"
+
+chat: $(VENV)/.chat
+	@$(BIN)/mainstay chat
+
+install: $(VENV)/.dev
+
+test: $(VENV)/.dev check
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-all: $(VENV)/.dev check
+	@MAINSTAY_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout 1800
+
+test-deps: $(VENV)/.dev
+	@echo "nothing beyond make install is needed yet"
+
+check: lint
+	@$(BIN)/python tests/requirements/check.py
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	@$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.dev
+	@$(BIN)/python -m mainstay.app.config_docs > docs/reference/configuration.md
+	@$(BIN)/python -m mainstay.app.commands.reference > docs/reference/cli.md
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Mainstay needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up (once)…"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up (once)…"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.chat

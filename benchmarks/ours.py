@@ -1,0 +1,111 @@
+"""Mainstay as a subject: its public surface, and the cases only it has."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from model_server import ANSWER
+from work import CHAT, Meter, Result, checked
+
+from mainstay import Agent, Config, Limits, tool
+from mainstay.store.sqlite import SqliteStore
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+class Ours:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+
+    def make(self) -> Agent:
+        given = self.given
+        config = None if given.idle_s is None else Config(limits=Limits(lane_idle_s=given.idle_s))
+        return Agent(
+            model="openai/fake-model",
+            base_url=given.url,
+            api_key="bench",
+            instructions="You are a helpful assistant.",
+            tools=[add],
+            home=given.home,
+            config=config,
+        )
+
+    async def open(self) -> None:
+        self.agent = await self.make().__aenter__()
+
+    async def close(self) -> None:
+        await self.agent.__aexit__(None, None, None)
+
+    async def turn(self, session: str, text: str) -> str:
+        return (await self.agent.run(session, text)).text
+
+    async def asleep(self) -> None:
+        """Returns when every lane has gone to sleep."""
+        while self.agent._open is not None and len(self.agent._open.lanes):
+            await asyncio.sleep(0.05)
+
+    async def seed(self) -> Result:
+        """Grow a session to its length, and let what follows from that happen now."""
+        await self.agent.import_history(self.given.session, history(self.given.messages))
+        await checked(self, self.given.session, CHAT % 0)
+        await self.agent.settled()
+        return {}
+
+    async def create(self) -> Result:
+        count = 1000
+        for _ in range(10):
+            self.make()
+        with Meter() as meter:
+            for _ in range(count):
+                self.make()
+        return {"cpu_us": 1e6 * meter.cpu_s / count}
+
+    async def times(self) -> Result:
+        """How long turns wait for their store, in sessions this process has not seen."""
+        sessions = [f"s{n}" for n in range(self.given.sessions)]
+        for session in sessions:
+            await self.agent.import_history(session, history(self.given.messages))
+        await self.close()
+        await self.open()
+        with timed("load") as loads, timed("append") as appends:
+            for session in sessions:
+                await checked(self, session, CHAT % 0)
+        taken = {"load": loads, "persist": appends}
+        return {f"{what}_p{p}_ms": percentile(times, p) for what, times in taken.items() for p in (50, 99)}
+
+
+def history(messages: int) -> list[dict[str, str]]:
+    pair = ({"role": "user", "content": CHAT % 0}, {"role": "assistant", "content": ANSWER})
+    return [pair[n % 2] for n in range(messages)]
+
+
+@contextmanager
+def timed(name: str) -> Iterator[list[float]]:
+    """Wall time in ms from the call of a store's method until its caller may go on."""
+    taken: list[float] = []
+    method: Callable[..., Awaitable[object]] = getattr(SqliteStore, name)
+
+    def call(*given: object, **named: object) -> Awaitable[object]:
+        start = time.perf_counter()
+        future = asyncio.ensure_future(method(*given, **named))
+        future.add_done_callback(lambda _: taken.append(1000 * (time.perf_counter() - start)))
+        return future
+
+    setattr(SqliteStore, name, call)
+    try:
+        yield taken
+    finally:
+        setattr(SqliteStore, name, method)
+
+
+def percentile(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -1,0 +1,10 @@
+"""`python -m mainstay`."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.app.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

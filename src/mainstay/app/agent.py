@@ -1,0 +1,310 @@
+"""The library's face: an agent that lives in a home and can be talked to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import msgspec
+
+from mainstay.app.config import Config, default_home, load_config
+from mainstay.app.output import Shape
+from mainstay.app.sessions import Sessions
+from mainstay.app.world import SystemClock, SystemIds
+from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
+from mainstay.core.errors import AgentClosed, InputRefused, ToolDefinitionError
+from mainstay.core.events import Event, MessageAdded, SessionChanged, TurnEnded
+from mainstay.core.messages import AnyPart, Text
+from mainstay.core.outcome import Reply
+from mainstay.core.ports import Provider, Store, Tool
+from mainstay.core.tools import FunctionTool
+from mainstay.lane.hub import Hub
+from mainstay.lane.lane import Lane
+from mainstay.lane.lanes import Lanes
+from mainstay.lane.services import Services, Ticket
+from mainstay.store.home import HomeLock, prepare, workspace_path
+from mainstay.turn.toolbox import Toolbox
+
+log = logging.getLogger("mainstay")
+
+T = TypeVar("T")
+Prompt = str | AnyPart | Sequence[str | AnyPart]
+ApiKey = str | Callable[[], str | Awaitable[str]]
+IN_MEMORY = ":memory:"
+
+
+class Agent:
+    """A durable agent. Open it with `async with`, or let the first call open it and end with `aclose()`.
+
+    `model` is "<provider>/<model>" or a Provider; `home` is where it keeps everything (":memory:" keeps
+    nothing); `config` holds whatever has no argument here, and defaults to the home's `mainstay.yaml`.
+    """
+
+    def __init__(
+        self,
+        model: str | Provider | None = None,
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        instructions: str | Callable[[str], str] = "",
+        home: str | os.PathLike[str] | None = None,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        config: Config | None = None,
+    ) -> None:
+        self._model = model
+        self._tools = tuple(_as_tool(one) for one in tools)
+        names = [one.name for one in self._tools]
+        if len(set(names)) != len(names):
+            raise ToolDefinitionError(f"two tools have the same name: {', '.join(sorted(names))}")
+        self._instructions = instructions
+        self._home = home
+        self._base_url = base_url
+        self._api_key = api_key
+        self._config = config
+        self._open: _Open | None = None
+        self._opening: asyncio.Future[_Open] | None = None
+        self._closed = False
+        self._runner: asyncio.Runner | None = None
+        self.sessions = Sessions(self._opened)
+
+    # --- a conversation --------------------------------------------------------------------------
+
+    async def run(self, session: str, prompt: Prompt, *, output: Any = None, id: str = "", sender: str = "") -> Reply:
+        """One turn, to its end. The prompt is on disk before anything happens; if the caller goes away, or the
+        process dies, the turn goes on. The same `id` is accepted once and gives the same reply."""
+        shape = Shape(output) if output is not None else None
+        ticket = await self._accept(session, prompt, shape, id, sender)
+        reply = await asyncio.shield(ticket.reply)
+        if shape is None:
+            return reply
+        try:
+            return msgspec.structs.replace(reply, output=shape.read(reply.text))
+        except ValueError:
+            return reply
+
+    async def stream(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> AsyncIterator[Event]:
+        """The same turn as it happens; the last event is its `TurnEnded`."""
+        opened = await self._opened()
+        watcher = opened.services.hub.watch(opened.key(session, sender))
+        try:
+            ticket = await self._accept(session, prompt, None, id, sender)
+            ticket.reply.add_done_callback(lambda _: watcher.close())
+            async for event in watcher:
+                if event.turn == ticket.turn and event.turn:
+                    yield event
+                    if isinstance(event, TurnEnded):
+                        return
+            await ticket.reply  # the turn ended otherwise: say how
+        finally:
+            opened.services.hub.leave(watcher)
+
+    async def steer(self, session: str, text: Prompt, *, id: str = "", sender: str = "") -> None:
+        """Put something into the running turn at its next boundary; with nothing running it is a prompt."""
+        lane, envelope = await self._envelope(session, as_parts(text), id, sender)
+        await lane.steer(envelope)
+
+    async def abort(self, session: str) -> bool:
+        """End the running turn now; True if there was one. Returns when that is on disk."""
+        opened = await self._opened()
+        return await opened.lanes.get(opened.key(session, "")).abort()
+
+    async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}."""
+        events = [_imported(number, message) for number, message in enumerate(messages)]
+        lane, _ = await self._envelope(session, (Text("import"),), "", "")
+        if (await lane.view()).unfinished:
+            raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
+        for start in range(0, len(events), 5000):
+            await lane.change(*events[start : start + 5000])
+
+    async def watch(self, session: str | None = None) -> AsyncIterator[Event]:
+        """Every event of one session or of all, until you stop listening."""
+        opened = await self._opened()
+        watcher = opened.services.hub.watch(opened.key(session, "") if session is not None else None)
+        try:
+            async for event in watcher:
+                yield event
+        finally:
+            opened.services.hub.leave(watcher)
+
+    async def settled(self) -> None:
+        """Returns when nothing is running or waiting."""
+        await (await self._opened()).lanes.settled()
+
+    def run_sync(self, session: str, prompt: Prompt, *, output: Any = None) -> Reply:
+        """`run` for scripts that have no event loop. End with `close()`, or let the process end."""
+        return self._on_own_loop(self.run(session, prompt, output=output))
+
+    def close(self) -> None:
+        """What `aclose` is, after `run_sync`."""
+        if self._runner is not None:
+            self._on_own_loop(self.aclose())
+            self._runner.close()
+            self._runner = None
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop where things stand. Unfinished turns are taken up when the home is opened again."""
+        self._closed = True
+        if self._open is not None:
+            opened, self._open = self._open, None
+            await opened.close()
+
+    async def _opened(self) -> _Open:
+        if self._open is not None:
+            return self._open
+        if self._closed:
+            raise AgentClosed("this agent was closed; make another")
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._do_open())
+        try:
+            return await asyncio.shield(self._opening)
+        finally:
+            if self._opening is not None and self._opening.done():
+                self._opening = None
+
+    async def _do_open(self) -> _Open:
+        throwaway = self._home == IN_MEMORY
+        home = _home_at(self._home)
+        config = self._config
+        if config is None:
+            config = Config() if throwaway else load_config(home, env=os.environ).config
+        provider = self._provider(config)
+        lock: HomeLock | None = None
+        store: Store
+        if throwaway:
+            from mainstay.testing.memory_store import MemoryStore  # only for those who keep nothing
+
+            store = MemoryStore()
+        else:
+            prepare(home)
+            lock = HomeLock(home)
+            lock.take()
+            store = _store_in(home, config)
+        services = Services(
+            store=store,
+            provider=provider,
+            tools=Toolbox(self._tools, config.limits),
+            limits=config.limits,
+            clock=SystemClock(),
+            hub=Hub(config.limits.watcher_buffer_max),
+            instructions=self._instructions if isinstance(self._instructions, str) else "",
+        )
+        self._open = await _Open.start(config, services, lock)
+        return self._open
+
+    def _provider(self, config: Config) -> Provider:
+        if self._model is not None and not isinstance(self._model, str):
+            return self._model
+        from mainstay.app.models import build_provider  # the HTTP client is loaded only by those who use it
+
+        return build_provider(self._model, self._base_url, self._api_key, config, SystemClock(), SystemIds())
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    async def _accept(self, session: str, prompt: Prompt, shape: Shape | None, id: str, sender: str) -> Ticket:
+        parts = as_parts(prompt)
+        if shape is not None:
+            parts = (*parts, shape.request())
+        lane, envelope = await self._envelope(session, parts, id, sender)
+        if callable(self._instructions) and not (await lane.view()).instructions:
+            await lane.change(SessionChanged(instructions=self._instructions(lane.key)))
+        return await lane.accept(envelope, shape.review if shape is not None else None)
+
+    async def _envelope(self, session: str, parts: tuple[AnyPart, ...], id: str, sender: str) -> tuple[Lane, Envelope]:
+        opened = await self._opened()
+        key = opened.key(session, sender)
+        return opened.lanes.get(key), Envelope(parts=parts, thread=session, sender=sender, id=id)
+
+    def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            self._runner = asyncio.Runner(loop_factory=fast_loop())
+        return self._runner.run(work)
+
+
+class _Open:
+    """An agent that has been opened: its lanes and what they share."""
+
+    def __init__(self, config: Config, services: Services, lock: HomeLock | None) -> None:
+        self.config = config
+        self.services = services
+        self.lanes = Lanes(services)
+        self._lock = lock
+
+    @classmethod
+    async def start(cls, config: Config, services: Services, lock: HomeLock | None) -> _Open:
+        opened = cls(config, services, lock)
+        try:
+            await services.store.open()
+            resumed = await opened.lanes.resume()
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        if resumed:
+            log.info("resuming %d unfinished sessions", len(resumed))
+        return opened
+
+    def key(self, session: str, sender: str) -> str:
+        check_session_name(session, self.config.limits)
+        return session_key(Envelope(parts=(), thread=session, sender=sender), self.config.lanes.key)
+
+    async def close(self) -> None:
+        try:
+            await self.lanes.close()
+            self.services.hub.close()
+            await self.services.provider.close()
+        finally:
+            await self.services.store.close()
+            if self._lock is not None:
+                self._lock.release()
+
+
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one: it halves the cost of the wire."""
+    try:
+        import uvloop  # only scripts and the command need it; a library user brings a loop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _home_at(given: str | os.PathLike[str] | None) -> Path:
+    return Path(given).expanduser() if given is not None else default_home(os.environ)
+
+
+def _store_in(home: Path, config: Config) -> Store:
+    from mainstay.store.sqlite import SqliteStore  # its engine is loaded only by those who keep something
+
+    path = workspace_path(home)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return SqliteStore(str(path), limits=config.limits)
+
+
+def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
+    return cast(Tool, given) if hasattr(given, "parse") else FunctionTool(given)
+
+
+def _imported(number: int, message: Mapping[str, Any]) -> MessageAdded:
+    match message:
+        case {"role": "user" | "assistant" as role, "content": str(content)}:
+            return MessageAdded(role, (Text(content),))
+        case _:
+            raise InputRefused(
+                f"message {number} of the history is not {{'role': 'user' or 'assistant', 'content': text}}"
+            )

@@ -1,0 +1,161 @@
+"""The command's tree of verbs and options. Nothing but argparse is loaded to show it.
+
+Each verb names the function that does it as "module:function" in `mainstay.app.commands`; the module is
+imported when the verb is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from mainstay import __version__
+
+LATER = (
+    "serve", "memory", "skill", "pattern", "plugin", "trigger", "channel", "mcp", "errors", "workspace", "user",
+    "approvals", "audit", "model", "eval", "backup", "restore", "worker",
+)  # fmt: skip
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class UsageError(Exception):
+    """The command line makes no sense; `str(error)` is one sentence that says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains with an exception, in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        from difflib import get_close_matches  # only for those who made a mistake
+
+        names = [str(one) for one in action.choices]
+        if self.prog == "mainstay" and (value in LATER or value.removesuffix("s") in LATER):
+            raise UsageError(f"`mainstay {value}` is not available in this release")
+        near = get_close_matches(str(value), names, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names)}"
+        what = "a command" if isinstance(action, argparse._SubParsersAction) else "possible here"
+        raise UsageError(f"{str(value)!r} is not {what} of `{self.prog}`; {hint}")
+
+
+class Verbs:
+    """The verbs of one noun, as they are added."""
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+        self._verbs = parser.add_subparsers(metavar="COMMAND", parser_class=Parser, title="commands")
+
+    def noun(self, name: str, help: str) -> Verbs:
+        """A noun with verbs of its own; its plural is the same noun."""
+        made = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=[_shared()])
+        self._verbs.choices[name + "s"] = made
+        return Verbs(made)
+
+    def verb(self, name: str, help: str, run: str, *, json: bool = True) -> Parser:
+        parents = [_shared(), _json()] if json else [_shared()]
+        made: Parser = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=parents)
+        made.set_defaults(run=run)
+        return made
+
+
+def build() -> Parser:
+    about = "A durable agent runtime: nothing accepted is lost, nothing runs twice that must not."
+    parser = Parser(prog="mainstay", description=about, allow_abbrev=False, parents=[_shared(), _json()])
+    verbs = Verbs(parser)
+    _add_talking(verbs)
+    _add_setup(verbs)
+    _add_sessions(verbs.noun("session", "Look at conversations, copy them, put them away."))
+    _add_config(verbs.noun("config", "See and change the configuration."))
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    given = build().parse_args(arguments, argparse.Namespace(home=None, json=False, log_level=None, run=None))
+    if given.home == "":
+        raise UsageError("--home needs a folder")
+    return given
+
+
+def _shared() -> Parser:
+    """Options that every verb takes, before or after its name: no defaults here, or the later would undo the earlier."""
+    shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    shared.add_argument("--home", metavar="DIR", help="where everything is kept (default: $MAINSTAY_HOME, ~/.mainstay)")
+    shared.add_argument("--log-level", choices=LEVELS, help="write what happens inside to stderr")
+    shared.add_argument("-V", "--version", action="version", version=f"mainstay {__version__}", help="print the version")
+    return shared
+
+
+def _json() -> Parser:
+    shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    shared.add_argument("--json", action="store_true", help="print one JSON document")
+    return shared
+
+
+def _add_talking(verbs: Verbs) -> None:
+    chat = verbs.verb("chat", "Talk to the agent in this terminal.", "chat:chat", json=False)
+    which = chat.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="S", help="the conversation to go on with (default: the last one)")
+    which.add_argument("--new", action="store_true", help="start another conversation")
+    chat.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
+    run = verbs.verb("run", "Run one turn and print the answer, for scripts.", "run:run")
+    run.add_argument("text", nargs="*", metavar="TEXT", help="the prompt; `-` stands for what comes from stdin")
+    run.add_argument("--session", metavar="S", help="the conversation it belongs to (default: a new one)")
+    run.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
+
+
+def _add_setup(verbs: Verbs) -> None:
+    init = verbs.verb("init", "Set up a home: find a model, write mainstay.yaml.", "init:init")
+    init.add_argument("--model", metavar="M", help='the model to use, as "<provider>/<model>"')
+    init.add_argument("--base-url", metavar="URL", help="where that model is reached, if not at its usual address")
+    init.add_argument("--name", metavar="NAME", help="what the agent is called")
+    init.add_argument("--yes", action="store_true", help="ask nothing, take the defaults")
+    init.add_argument("--force", action="store_true", help="replace a mainstay.yaml that is there already")
+    doctor = verbs.verb("doctor", "Check that everything Mainstay needs is there.", "doctor:doctor")
+    doctor.add_argument("--fix", action="store_true", help="repair what can be repaired")
+
+
+def _add_sessions(verbs: Verbs) -> None:
+    listing = verbs.verb("list", "List conversations, the newest first.", "session:list_sessions")
+    listing.add_argument("--limit", type=_count, default=50, metavar="N", help="at most so many (default: 50)")
+    _named(verbs.verb("show", "Print a conversation.", "session:show"))
+    _named(verbs.verb("trace", "Print every record of a conversation's journal.", "session:trace"))
+    bring = verbs.verb("import", "Bring a conversation from elsewhere.", "session_write:import_file")
+    bring.add_argument("file", metavar="FILE", help='JSON or JSON lines of {"role": …, "content": …}; `-` is stdin')
+    bring.add_argument("--session", metavar="S", help="what to call it (default: the file's name)")
+    export = _named(verbs.verb("export", "Write log.jsonl and context.jsonl.", "session:export"))
+    export.add_argument("--to", metavar="DIR", help="the folder to write to (default: one named like the session)")
+    fork = _named(verbs.verb("fork", "Copy a conversation's past into a new one.", "session_write:fork_session"))
+    fork.add_argument("new", metavar="NEW", help="what to call the new one")
+    fork.add_argument("--upto", type=_count, metavar="N", help="copy only records 1 to N")
+    help = "Run a conversation again from its records, with no model, and compare."
+    _named(verbs.verb("replay", help, "session:replay_session"))
+    archive = verbs.verb("archive", "Take no more prompts; keep everything.", "session_write:archive")
+    archive.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
+    delete = verbs.verb("delete", "Forget what was said.", "session_write:delete")
+    delete.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_config(verbs: Verbs) -> None:
+    verbs.verb("show", "Print what is in force and where each value came from.", "config:show")
+    verbs.verb("check", "Check the configuration.", "config:check")
+    change = verbs.verb("set", "Change one value in mainstay.yaml.", "config:set_value")
+    change.add_argument("key", metavar="KEY", help="its dotted name, as `config show` prints it")
+    change.add_argument("value", metavar="VALUE", help="the new value")
+    verbs.verb("path", "Print where mainstay.yaml is, or would be.", "config:path")
+
+
+def _named(parser: Parser) -> Parser:
+    parser.add_argument("session", metavar="SESSION", help="its name")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)

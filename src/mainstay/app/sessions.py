@@ -1,0 +1,119 @@
+"""`agent.sessions`: what can be done with conversations as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from mainstay.core.errors import InputRefused, SessionUnknown
+from mainstay.core.events import Forked, SessionChanged
+from mainstay.core.journal import Record, encode
+from mainstay.core.ports import Standing, Store
+from mainstay.core.session import Session
+from mainstay.lane.lanes import Lanes
+from mainstay.lane.replay import Replayed, replay
+from mainstay.lane.services import Services
+from mainstay.observe.export import write_session
+
+
+class Opened(Protocol):
+    @property
+    def services(self) -> Services: ...
+    @property
+    def lanes(self) -> Lanes: ...
+
+
+async def read_all(store: Store, key: str) -> list[Record]:
+    """A session's whole journal, a page at a time."""
+    records: list[Record] = []
+    while page := await store.read(key, after=records[-1].seq if records else 0):
+        records += page
+    return records
+
+
+async def fork(store: Store, source: str, target: str, upto: int | None, at: int) -> Standing:
+    """A new session that shares the old one's past up to a record, and nothing after it."""
+    records = await read_all(store, source)
+    if not records:
+        raise SessionUnknown(f"there is no session {source!r}")
+    if await store.get(target) is not None:
+        raise InputRefused(f"there is a session {target!r} already")
+    last = len(records) if upto is None else upto
+    if not 0 < last <= len(records):
+        raise InputRefused(f"session {source!r} has records 1 to {len(records)}, not {upto}")
+    view = Session(target)
+    for record in records[:last]:
+        view.apply(record.seq, record.at, record.event)
+    event = Forked(source, last)
+    view.apply(last + 1, at, event)
+    view.created = at
+    standing = view.standing()
+    await store.fork(source, last, standing, encode(event))
+    return standing
+
+
+async def export(store: Store, key: str, folder: str | Path) -> list[Path]:
+    """Write `log.jsonl` (what people said) and `context.jsonl` (what the model saw)."""
+    records = await read_all(store, key)
+    if not records:
+        raise SessionUnknown(f"there is no session {key!r}")
+    return write_session(records, Path(folder))
+
+
+class Sessions:
+    def __init__(self, opened: Callable[[], Awaitable[Any]]) -> None:
+        self._opened: Callable[[], Awaitable[Opened]] = opened
+
+    async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
+        """The newest first."""
+        return await (await self._opened()).services.store.sessions(limit=limit, offset=offset)
+
+    async def get(self, key: str) -> Standing:
+        standing = await (await self._opened()).services.store.get(key)
+        if standing is None or standing.status == "deleted":
+            raise SessionUnknown(f"there is no session {key!r}")
+        return standing
+
+    async def archive(self, key: str) -> None:
+        """No more prompts; everything stays."""
+        await self._change(key, SessionChanged(status="archived"))
+
+    async def pause(self, key: str) -> None:
+        """Prompts wait until it is activated again."""
+        await self._change(key, SessionChanged(status="paused"))
+
+    async def activate(self, key: str) -> None:
+        await self._change(key, SessionChanged(status="active"))
+
+    async def rename(self, key: str, title: str) -> None:
+        await self._change(key, SessionChanged(title=title))
+
+    async def delete(self, key: str) -> None:
+        """Forget what was said. The running turn is aborted first; the sequence of the journal stays."""
+        await self.get(key)
+        opened = await self._opened()
+        lane = opened.lanes.get(key)
+        await lane.abort()
+        await lane.close()
+        opened.lanes.forget(key)
+        await opened.services.store.blank(key, opened.services.clock.now_ms())
+
+    async def fork(self, key: str, target: str, *, upto: int | None = None) -> Standing:
+        """A new session with a copy of the past, whole or up to a record."""
+        await self.get(key)
+        services = (await self._opened()).services
+        return await fork(services.store, key, target, upto, services.clock.now_ms())
+
+    async def export(self, key: str, folder: str | Path) -> Any:
+        await self.get(key)
+        return await export((await self._opened()).services.store, key, folder)
+
+    async def replay(self, key: str) -> Replayed:
+        """Run the session again from its recorded answers, with no model, and compare."""
+        await self.get(key)
+        return await replay(await read_all((await self._opened()).services.store, key))
+
+    async def _change(self, key: str, event: SessionChanged) -> None:
+        await self.get(key)
+        await (await self._opened()).lanes.get(key).change(event)

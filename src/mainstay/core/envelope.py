@@ -1,0 +1,96 @@
+"""What comes in, from wherever, and which session it belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from mainstay.core.errors import InputRefused
+from mainstay.core.limits import Limits
+from mainstay.core.messages import AnyPart, Binary, Text
+
+KeyPolicy = Literal["thread", "user", "single"]
+SINGLE = "main"
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """An input and where it came from. `thread` is a session key where the sender chose one itself."""
+
+    parts: tuple[AnyPart, ...]
+    thread: str = ""
+    room: str = ""
+    channel: str = ""
+    sender: str = ""
+    id: str = ""  # the sender's own; the same id is accepted once
+    at: int = 0
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(msgspec.json.encode((self.parts, self.sender))).hexdigest()[:32]
+
+
+def session_key(envelope: Envelope, policy: KeyPolicy) -> str:
+    """One lane per key: a conversation, a person, or one agent that hears everything."""
+    match policy:
+        case "single":
+            return SINGLE
+        case "user":
+            return f"user:{envelope.channel}:{envelope.sender}" if envelope.channel else f"user:{envelope.sender}"
+        case "thread":
+            where = [part for part in (envelope.channel, envelope.room) if part]
+            return ":".join([*where, envelope.thread])
+
+
+def identity(envelope: Envelope) -> str:
+    """An id for an input whose platform gave none: the same delivery twice has the same one."""
+    if envelope.id:
+        return envelope.id
+    fields = (envelope.channel, envelope.room, envelope.thread, envelope.sender, envelope.at, envelope.digest)
+    return "hash:" + hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:32]
+
+
+def as_parts(prompt: str | AnyPart | Sequence[str | AnyPart]) -> tuple[AnyPart, ...]:
+    """Text, an image, or several of them."""
+    given: Sequence[Any] = [prompt] if isinstance(prompt, str | msgspec.Struct) else list(prompt)
+    parts: list[AnyPart] = []
+    for one in given:
+        if isinstance(one, str):
+            parts.append(Text(one))
+        elif isinstance(one, Text | Binary):
+            parts.append(one)
+        else:
+            raise InputRefused(f"a prompt is made of text and files, not {type(one).__name__}")
+    return tuple(parts)
+
+
+def check_input(parts: tuple[AnyPart, ...], limits: Limits) -> tuple[AnyPart, ...]:
+    """Refuse what is empty or too large, in one sentence; text is made fit to be kept."""
+    size = 0
+    checked: list[AnyPart] = []
+    for part in parts:
+        if isinstance(part, Text):
+            text = part.text.encode(errors="replace").decode()
+            size += len(text.encode())
+            checked.append(part if text == part.text else Text(text, origin=part.origin))
+        elif isinstance(part, Binary):
+            if len(part.data) > limits.attachment_bytes_max:
+                raise InputRefused(f"an attachment is over {limits.attachment_bytes_max} bytes")
+            checked.append(part)
+    if size > limits.input_bytes_max:
+        raise InputRefused(f"the message has {size} bytes; at most {limits.input_bytes_max} are accepted")
+    if not any(isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip()) for part in checked):
+        raise InputRefused("the message is empty")
+    return tuple(checked)
+
+
+def check_session_name(name: str, limits: Limits) -> str:
+    if not name or name != name.strip():
+        raise InputRefused("a session's name must not be empty, nor begin or end with a space")
+    if len(name.encode(errors="replace")) > limits.session_name_bytes_max:
+        raise InputRefused(f"a session's name has at most {limits.session_name_bytes_max} bytes")
+    if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+        raise InputRefused("a session's name must not hold control characters")
+    return name

@@ -1,0 +1,174 @@
+"""Everything that can be wrong with the world, named for its state.
+
+    MainstayError
+    ├── ConfigError                 the configuration cannot be used
+    ├── ToolDefinitionError         a tool cannot be offered as it is declared
+    ├── HomeTaken                   another process owns this home
+    ├── HomeUnusable                permissions, a read-only disk, no file handles
+    ├── LaneFull                    too many prompts wait already
+    ├── InputRefused                too large, empty, or its id was used for something else
+    ├── SessionArchived             the session takes no more prompts
+    ├── SessionUnknown              there is no such session
+    ├── AgentClosed                 the agent was closed while this waited
+    ├── OutputInvalid               no answer of the wanted shape came
+    ├── StoreError
+    │   ├── StaleWriter             somebody else has written to this session
+    │   ├── DuplicateInput          this input was accepted before
+    │   ├── StoreFull               no space left
+    │   ├── StoreBusy               somebody else holds the database
+    │   ├── StoreFailed             an I/O error; the database was reopened
+    │   ├── StoreCorrupt            the file is damaged and was left alone
+    │   └── StoreTooNew             written by a newer release
+    └── ProviderError
+        ├── RateLimited             429; says when to come back where it knows
+        ├── Overloaded              529, 5xx: it would if it could
+        ├── Unreachable             no connection, or lost before the first byte
+        ├── Unauthorised            the key is missing or refused
+        ├── RequestRefused          it will never accept this request
+        │   └── ContextTooLong
+        ├── StreamBroken            the answer stopped in the middle, or made no sense
+        ├── ModelSilent             nothing came within the bound
+        └── CircuitOpen             it failed so often that it is left alone for a while
+
+Each carries one sentence for a person. Foreign errors are mapped to these where they enter.
+"""
+
+from __future__ import annotations
+
+
+class MainstayError(Exception):
+    """Base of all. `str(error)` is one sentence that says what to do."""
+
+
+class ConfigError(MainstayError):
+    pass
+
+
+class ToolDefinitionError(MainstayError):
+    pass
+
+
+class HomeTaken(MainstayError):
+    pass
+
+
+class HomeUnusable(MainstayError):
+    pass
+
+
+class LaneFull(MainstayError):
+    pass
+
+
+class InputRefused(MainstayError):
+    pass
+
+
+class SessionArchived(MainstayError):
+    pass
+
+
+class SessionUnknown(MainstayError):
+    pass
+
+
+class AgentClosed(MainstayError):
+    pass
+
+
+class OutputInvalid(MainstayError):
+    pass
+
+
+class StoreError(MainstayError):
+    pass
+
+
+class StaleWriter(StoreError):
+    pass
+
+
+class DuplicateInput(StoreError):
+    """`sequence` is where the first one stands; `same` says whether it had the same content."""
+
+    def __init__(self, sequence: int, *, same: bool) -> None:
+        super().__init__("this input was accepted before" if same else "this input id was used for another input")
+        self.sequence = sequence
+        self.same = same
+
+
+class StoreFull(StoreError):
+    pass
+
+
+class StoreBusy(StoreError):
+    pass
+
+
+class StoreFailed(StoreError):
+    pass
+
+
+class StoreCorrupt(StoreError):
+    pass
+
+
+class StoreTooNew(StoreError):
+    pass
+
+
+class ProviderError(MainstayError):
+    """`retry` says whether asking again may help; `counts` whether it is the provider's own failure."""
+
+    retry = False
+    counts = False
+
+    def __init__(self, sentence: str, *, details: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(sentence)
+        self.details = details
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(ProviderError):
+    retry = True
+
+
+class Overloaded(ProviderError):
+    """529 is the governor's business and does not count against the provider; a 5xx does."""
+
+    retry = True
+
+    def __init__(
+        self, sentence: str, *, details: str = "", retry_after_s: float | None = None, counts: bool = False
+    ) -> None:
+        super().__init__(sentence, details=details, retry_after_s=retry_after_s)
+        self.counts = counts
+
+
+class Unreachable(ProviderError):
+    retry = True
+    counts = True
+
+
+class Unauthorised(ProviderError):
+    pass
+
+
+class RequestRefused(ProviderError):
+    pass
+
+
+class ContextTooLong(RequestRefused):
+    pass
+
+
+class StreamBroken(ProviderError):
+    counts = True
+
+
+class ModelSilent(ProviderError):
+    counts = True
+
+
+class CircuitOpen(ProviderError):
+    pass

@@ -1,0 +1,190 @@
+"""The facts of a session, past tense.
+
+One set of types for the journal and for whoever watches. Durable events are what the journal keeps;
+partial ones (`Partial`) are only ever emitted. A watcher's copy carries `session` and `sequence`, which
+the journal knows by where the event stands and so does not repeat.
+
+The tag is the type's name; a changed shape gets a new tag ("TurnEnded.2") and an upcast in
+`core.journal`, so that a journal written by an older release is still read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
+from mainstay.core.outcome import Event as Event
+from mainstay.core.outcome import Outcome
+
+# --- durable: the journal is made of these -------------------------------------------------------
+
+
+class Received(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """An input was accepted. `id` is the sender's own, where it has one."""
+
+    parts: tuple[AnyPart, ...]
+    kind: Literal["prompt", "steer"] = "prompt"
+    sender: str = ""
+    id: str = ""
+
+
+class TurnStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """These inputs (by sequence) became the turn's user message."""
+
+    inputs: tuple[int, ...]
+    model: str = ""
+
+
+class TurnResumed(Event, frozen=True, omit_defaults=True, tag=True):
+    """The process that ran this turn stopped; another one took it up."""
+
+
+class MessageAdded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    role: Role
+    parts: tuple[AnyPart, ...]
+    model: str = ""
+    usage: Usage | None = None
+    cost: float = 0.0
+
+
+class ToolStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """Written before a call that is not `pure` runs: without it, it has certainly not run."""
+
+    call_id: str
+
+
+class ToolFinished(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    result: ToolResult
+
+
+class Steered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """These inputs (by sequence) were put into the running turn."""
+
+    inputs: tuple[int, ...]
+
+
+class StepCheckpointed(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """More of what a step has streamed so far; of use only if the step never finishes."""
+
+    text: str = ""
+    thinking: str = ""
+
+
+class StepRestarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The step is asked again: what it had streamed is an interrupted partial, not an answer."""
+
+    reason: str = ""
+
+
+class Folded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The history up to and including `upto` is now seen through this summary."""
+
+    upto: int
+    summary: str
+
+
+class TurnEnded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    outcome: Outcome
+
+
+class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """Settings of the session; what is None stays as it was."""
+
+    title: str | None = None
+    status: Literal["active", "paused", "archived"] | None = None
+    model: str | None = None
+    instructions: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class Forked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """Everything before this was copied from another session."""
+
+    parent: str
+    upto: int
+
+
+class Blanked(Event, frozen=True, omit_defaults=True, tag=True):
+    """Something stood here and was forgotten."""
+
+
+DURABLE = (
+    Received
+    | TurnStarted
+    | TurnResumed
+    | MessageAdded
+    | ToolStarted
+    | ToolFinished
+    | Steered
+    | StepCheckpointed
+    | StepRestarted
+    | Folded
+    | TurnEnded
+    | SessionChanged
+    | Forked
+    | Blanked
+)
+
+
+# --- partial: emitted to whoever watches, kept nowhere -------------------------------------------
+
+
+class Partial(Event, frozen=True, omit_defaults=True, tag=True):
+    """A slow watcher may lose these, and is told so."""
+
+
+class TextDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    text: str
+
+
+class ThinkingDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    text: str
+
+
+class ToolCallStarted(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The model began to write a call."""
+
+    call_id: str
+    name: str
+
+
+class ToolCallDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    call_id: str
+    input: str
+
+
+class ToolCallReady(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The call is whole and about to be judged and run."""
+
+    call_id: str
+    name: str
+    input: str
+
+
+class ToolProgress(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    call_id: str
+    note: str
+    data: Any = None
+
+
+class Waiting(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The turn waits for something outside: a retry, a failing store."""
+
+    reason: str
+    seconds: float = 0.0
+
+
+class Stuck(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The watchdog's word: this turn is past every bound it declared."""
+
+    doing: str
+    seconds: float = 0.0
+
+
+class Lagged(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """This watcher was too slow: so many events are missing here. The journal has the durable ones."""
+
+    missed: int
+
+
+MessageFinished = MessageAdded  # what watchers know it by

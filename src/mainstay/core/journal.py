@@ -1,0 +1,63 @@
+"""Between events and the bytes that are kept: one codec for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from mainstay.core.errors import StoreCorrupt, StoreTooNew
+from mainstay.core.events import DURABLE, Blanked, Event
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An event where it stands: its sequence in the session, and when it was written (ms since 1970)."""
+
+    seq: int
+    at: int
+    event: Event
+
+
+encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
+_decode: Callable[[str | bytes], Event] = msgspec.json.Decoder(DURABLE).decode
+_decode_all: Callable[[str | bytes], Sequence[Event]] = msgspec.json.Decoder(list[DURABLE]).decode
+
+BLANK = encode(Blanked())
+
+# How to read what an older release wrote: tag -> a function from its fields to today's. Golden journals
+# of every release are replayed by the tests, so an entry here is never removed.
+UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in DURABLE.__args__)
+
+
+def decode(body: str | bytes) -> Event:
+    try:
+        return _decode(body)
+    except msgspec.DecodeError as error:
+        return _decode_old(body, error)
+
+
+def decode_all(bodies: Sequence[str]) -> Iterable[Event]:
+    """One call for many, in C: a session's whole window is read this way."""
+    try:
+        return _decode_all("[" + ",".join(bodies) + "]")
+    except msgspec.DecodeError:
+        return [decode(body) for body in bodies]
+
+
+def _decode_old(body: str | bytes, error: msgspec.DecodeError) -> Event:
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, Any])
+        tag = fields["type"]
+    except (msgspec.DecodeError, KeyError):
+        raise StoreCorrupt(f"a journal record cannot be read: {error}") from error
+    if tag in UPCASTS:
+        event: Event = msgspec.convert(UPCASTS[tag](fields), DURABLE)
+        return event
+    if tag not in _TAGS:
+        raise StoreTooNew(
+            f"the journal holds a record of type {tag!r} that this release does not know; use the newer release"
+        ) from error
+    raise StoreCorrupt(f"a journal record of type {tag} cannot be read: {error}") from error

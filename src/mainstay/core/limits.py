@@ -1,0 +1,55 @@
+"""A bound on everything, in one place, units last."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    # a turn
+    steps_max: int = 25
+    tool_calls_max: int = 50
+    calls_per_response_max: int = 10
+    repeated_calls_max: int = 10  # the same call with the same result, one after another
+    session_turns_max: int | None = None
+    step_restarts_max: int = 1  # visible re-asks of a step whose stream broke
+    resumes_max: int = 3  # of one turn, without any progress in between
+    output_attempts_max: int = 3  # answers that do not fit the wanted type
+
+    # a model call
+    model_timeout_s: float = 300.0
+    model_idle_timeout_s: float = 120.0  # silence within a stream
+    retries_max: int = 8
+    retry_base_s: float = 2.0
+    retry_jitter: float = 0.2
+    retry_wait_max_s: float = 600.0
+    breaker_failures_max: int = 5
+    breaker_open_s: float = 30.0
+    response_bytes_max: int = 16 * 1024 * 1024
+    output_tokens_max: int | None = None  # None: what the model allows
+
+    # a tool call
+    tool_timeout_s: float = 30.0
+    tool_result_bytes_max: int = 64 * 1024
+    tool_input_bytes_max: int = 1024 * 1024
+    tool_name_chars_max: int = 64
+    tool_threads_max: int = 64
+    parallel_calls_max: int = 8
+
+    # a lane
+    mailbox_depth_max: int = 5
+    lane_idle_s: float = 300.0
+    coalesce_window_s: float = 0.0
+    input_bytes_max: int = 1024 * 1024
+    attachment_bytes_max: int = 20 * 1024 * 1024
+    session_name_bytes_max: int = 512
+    watchdog_period_s: float = 30.0
+    watchdog_grace_s: float = 30.0
+    checkpoint_period_s: float = 1.0
+    ride_along_s: float = 0.02  # how long a record that nobody waits for may stay in memory
+    watcher_buffer_max: int = 64
+
+    # the store
+    store_busy_s: float = 5.0
+    store_retry_max_s: float = 30.0
+    commit_batch_max: int = 512

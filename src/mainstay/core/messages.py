@@ -1,0 +1,121 @@
+"""What people, models and tools say to each other: messages and their parts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["user", "assistant", "tool", "system"]
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=str.lower, kw_only=True):
+    """A piece of a message. `origin` says who wrote it when that is not who the role implies."""
+
+    origin: str = ""
+
+
+class Text(Part, frozen=True, omit_defaults=True, tag="text", kw_only=False):
+    text: str
+
+
+class Thinking(Part, frozen=True, omit_defaults=True, tag="thinking", kw_only=False):
+    """The model's reasoning. `signature` is what some providers want back to accept it again."""
+
+    text: str
+    signature: str = ""
+
+
+class ToolCall(Part, frozen=True, omit_defaults=True, tag="tool_call", kw_only=False):
+    """What the model asked for. `input` is its JSON text as it came, valid or not."""
+
+    id: str
+    name: str
+    input: str
+    finished: bool = True
+
+
+class ToolResult(Part, frozen=True, omit_defaults=True, tag="tool_result", kw_only=False):
+    """The one answer a call gets, whatever happened to it."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+
+
+class Binary(Part, frozen=True, omit_defaults=True, tag="binary", kw_only=False):
+    """An image or a file: its bytes, or the path where they are kept."""
+
+    mime: str
+    data: bytes = b""
+    path: str = ""
+
+
+class FinishReason(StrEnum):
+    END = "end"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    FILTERED = "filtered"
+    ABORTED = "aborted"
+    STEERED = "steered"
+
+
+class Finish(Part, frozen=True, omit_defaults=True, tag="finish", kw_only=False):
+    """How the model's message ended; when, is the time of the record that holds it."""
+
+    reason: FinishReason
+
+
+AnyPart = Text | Thinking | ToolCall | ToolResult | Binary | Finish
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of one or more model calls. Cached and reasoning tokens are parts of the other two."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+        )
+
+
+class Message:
+    """One entry of a session's history: a view of the record that holds it, never stored itself.
+
+    `wire` and `tokens` are caches: what a provider made of this message, and how much it weighs.
+    """
+
+    __slots__ = ("at", "id", "model", "parts", "role", "tokens", "wire")
+
+    def __init__(self, id: int, role: Role, parts: tuple[AnyPart, ...], *, at: int = 0, model: str = "") -> None:
+        self.id = id
+        self.role = role
+        self.parts = parts
+        self.at = at
+        self.model = model
+        self.tokens = -1
+        self.wire: tuple[Any, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"Message({self.id}, {self.role!r}, {self.parts!r})"
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+def text_of(parts: tuple[AnyPart, ...]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Text))

@@ -1,0 +1,327 @@
+"""A session as its journal tells it: apply the records in order and this is where it stands.
+
+The whole state of a conversation, an unfinished turn included, follows from the records alone. That is
+what makes a crash uninteresting: a turn goes on from the view, whether the view was just made by the
+turn itself or read back from disk.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.core.events import (
+    Blanked,
+    Event,
+    Folded,
+    Forked,
+    MessageAdded,
+    Received,
+    SessionChanged,
+    Steered,
+    StepCheckpointed,
+    StepRestarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from mainstay.core.journal import Record
+from mainstay.core.messages import AnyPart, Message, Text, ToolCall, ToolResult, Usage
+from mainstay.core.ports import Standing, Tail
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """An input that is durable and has not become part of a turn yet."""
+
+    seq: int
+    at: int
+    event: Received
+
+
+class OpenTurn:
+    """A turn between its start and its end."""
+
+    __slots__ = (
+        "calls",
+        "cost",
+        "inputs",
+        "partial",
+        "restarts",
+        "results",
+        "resumes",
+        "started",
+        "step",
+        "step_calls",
+        "turn",
+        "usage",
+    )
+
+    def __init__(self, turn: int, inputs: tuple[int, ...]) -> None:
+        self.turn = turn
+        self.inputs = inputs
+        self.step = 0  # model messages so far
+        self.calls = 0  # tool calls answered so far
+        self.usage = Usage()
+        self.cost = 0.0
+        self.partial = False  # the step that is next has streamed something already
+        self.restarts = 0  # re-asks of the step that is next
+        self.resumes = 0  # without progress
+        self.step_calls: tuple[ToolCall, ...] = ()  # of the last model message
+        self.results: dict[str, ToolResult] = {}
+        self.started: set[str] = set()
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(call for call in self.step_calls if call.id not in self.results)
+
+
+class Session:
+    """The view. `apply` is the only way it changes."""
+
+    __slots__ = (
+        "cost",
+        "created",
+        "fold",
+        "head",
+        "instructions",
+        "key",
+        "message_count",
+        "messages",
+        "metadata",
+        "model",
+        "open",
+        "parent",
+        "status",
+        "summary",
+        "title",
+        "turn_floor",
+        "turns",
+        "updated",
+        "usage",
+        "waiting",
+    )
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.head = 0
+        self.fold = 0
+        self.turn_floor = 0
+        self.status = "active"
+        self.turns = 0
+        self.message_count = 0
+        self.usage = Usage()
+        self.cost = 0.0
+        self.created = 0
+        self.updated = 0
+        self.title = ""
+        self.parent = ""
+        self.model = ""
+        self.instructions = ""
+        self.metadata: dict[str, str] = {}
+        self.summary = ""
+        self.messages: list[Message] = []
+        self.waiting: dict[int, Waiting] = {}
+        self.open: OpenTurn | None = None
+
+    @classmethod
+    def of(cls, tail: Tail) -> Session:
+        """From what a store loaded: totals from the standing, history from the newest records."""
+        session = cls(tail.standing.key)
+        for record in _whole_turns(tail.records, complete=tail.complete):
+            session.apply(record.seq, record.at, record.event)
+        session._trust(tail.standing)
+        return session
+
+    def _trust(self, standing: Standing) -> None:
+        self.head = standing.head
+        self.fold = standing.fold
+        self.status = standing.status
+        self.turns = standing.turns
+        self.message_count = standing.messages
+        self.usage = Usage(standing.prompt_tokens, standing.completion_tokens)
+        self.cost = standing.cost
+        self.created = standing.created
+        self.updated = standing.updated
+        self.title = standing.title
+        self.parent = standing.parent
+        self.model = standing.model
+        self.instructions = standing.instructions
+        self.metadata = standing.metadata
+
+    def standing(self) -> Standing:
+        return Standing(
+            key=self.key,
+            head=self.head,
+            fold=self.fold,
+            floor=min(self.waiting, default=self.turn_floor) if not self.open else self.turn_floor,
+            unfinished=self.unfinished,
+            status=self.status,  # type: ignore[arg-type]  # one of the literals: `apply` takes no other
+            turns=self.turns,
+            messages=self.message_count,
+            prompt_tokens=self.usage.prompt,
+            completion_tokens=self.usage.completion,
+            cost=self.cost,
+            created=self.created,
+            updated=self.updated,
+            title=self.title,
+            parent=self.parent,
+            model=self.model,
+            instructions=self.instructions,
+            metadata=self.metadata,
+        )
+
+    @property
+    def unfinished(self) -> bool:
+        return self.open is not None or bool(self.waiting)
+
+    def apply(self, seq: int, at: int, event: Event) -> None:
+        self.head = seq
+        self.updated = at
+        if not self.created:
+            self.created = at
+        match event:
+            case Received():
+                self.waiting[seq] = Waiting(seq, at, event)
+                if self.status == "deleted":
+                    self.status = "active"
+            case TurnStarted(inputs=inputs, turn=turn):
+                self.turns = turn
+                self.turn_floor = min(inputs, default=seq)
+                self.open = OpenTurn(turn, inputs)
+                self._add_inputs(inputs)
+            case MessageAdded():
+                self._add_model_message(seq, at, event)
+            case ToolStarted(call_id=call_id):
+                if self.open is not None:
+                    self.open.started.add(call_id)
+            case ToolFinished(result=result):
+                self._add_result(seq, at, result)
+            case Steered(inputs=inputs):
+                self._add_inputs(inputs)
+            case StepRestarted():
+                if self.open is not None:
+                    self.open.restarts += 1
+                    self.open.partial = False
+            case TurnResumed():
+                if self.open is not None:
+                    self.open.resumes += 1
+            case TurnEnded():
+                self.open = None
+            case Folded(upto=upto, summary=summary):
+                self.fold = seq
+                self.summary = summary
+                self.messages = [message for message in self.messages if message.id > upto]
+            case SessionChanged():
+                self._change(event)
+            case Forked(parent=parent):
+                self.parent = parent
+                self.open = None
+                self.waiting.clear()
+            case StepCheckpointed():
+                if self.open is not None:
+                    self.open.partial = True
+            case Blanked():
+                pass
+            case _:
+                raise AssertionError(f"{type(event).__name__} is not a durable event")
+
+    # --- the parts of apply ----------------------------------------------------------------------
+
+    def _add_inputs(self, inputs: tuple[int, ...]) -> None:
+        """Waiting inputs become one user message, texts joined, the last one's time kept."""
+        taken = [self.waiting.pop(seq) for seq in inputs if seq in self.waiting]
+        if taken:
+            parts = join_inputs([one.event.parts for one in taken])
+            self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at))
+
+    def _add_model_message(self, seq: int, at: int, event: MessageAdded) -> None:
+        message = Message(seq, event.role, event.parts, at=at, model=event.model)
+        self._append(message)
+        if event.usage is not None:
+            self.usage = self.usage + event.usage
+            self.cost += event.cost
+        if self.open is None or event.role != "assistant":
+            if event.role == "user":
+                self.turn_floor = seq
+            return
+        turn = self.open
+        turn.step = event.step
+        turn.restarts = turn.resumes = 0
+        turn.partial = False
+        if event.usage is not None:
+            turn.usage = turn.usage + event.usage
+            turn.cost += event.cost
+        turn.step_calls = message.calls
+        turn.results = {}
+        turn.started = set()
+
+    def _add_result(self, seq: int, at: int, result: ToolResult) -> None:
+        """Results may come in any order; the history gets them together, in the order of the calls."""
+        turn = self.open
+        if turn is None or result.call_id in turn.results:
+            return
+        turn.results[result.call_id] = result
+        turn.calls += 1
+        turn.resumes = 0
+        if not turn.open_calls:
+            parts = tuple(turn.results[call.id] for call in turn.step_calls)
+            self._append(Message(seq, "tool", parts, at=at))
+
+    def _append(self, message: Message) -> None:
+        self.messages.append(message)
+        self.message_count += 1
+
+    def _change(self, event: SessionChanged) -> None:
+        self.title = self.title if event.title is None else event.title
+        self.status = self.status if event.status is None else event.status
+        self.model = self.model if event.model is None else event.model
+        self.instructions = self.instructions if event.instructions is None else event.instructions
+        self.metadata = self.metadata if event.metadata is None else event.metadata
+
+
+def join_inputs(inputs: list[tuple[AnyPart, ...]]) -> tuple[AnyPart, ...]:
+    """The parts of several inputs as one: neighbouring texts of quick messages are concatenated."""
+    if len(inputs) == 1:
+        return inputs[0]
+    joined: list[AnyPart] = []
+    for parts in inputs:
+        for part in parts:
+            last = joined[-1] if joined else None
+            if isinstance(part, Text) and isinstance(last, Text) and part.origin == last.origin:
+                joined[-1] = Text(last.text + "\n" + part.text, origin=part.origin)
+            else:
+                joined.append(part)
+    return tuple(joined)
+
+
+def _whole_turns(records: list[Record], *, complete: bool) -> list[Record]:
+    """Cut a window that starts somewhere in the middle at the first record that begins something whole."""
+    if complete:
+        return records
+    have = {record.seq for record in records}
+    for index, record in enumerate(records):
+        match record.event:
+            case TurnStarted(inputs=inputs) if all(seq in have for seq in inputs):
+                return _with_waiting(records, index)
+            case MessageAdded(role="user", turn=0):  # imported history has no turns
+                return _with_waiting(records, index)
+    return records
+
+
+def _with_waiting(records: list[Record], index: int) -> list[Record]:
+    """Inputs that stand before the cut but are used after it are kept."""
+    before = [record for record in records[:index] if isinstance(record.event, Received)]
+    used = {
+        seq
+        for record in records[index:]
+        if isinstance(record.event, TurnStarted | Steered)
+        for seq in record.event.inputs
+    }
+    done = {
+        seq
+        for record in records[:index]
+        if isinstance(record.event, TurnStarted | Steered)
+        for seq in record.event.inputs
+    }
+    return [r for r in before if r.seq in used or r.seq not in done] + records[index:]

@@ -1,0 +1,43 @@
+"""How a turn ends in the journal, and what whoever waited is told."""
+
+from __future__ import annotations
+
+from mainstay.core.events import Event, ToolFinished, TurnEnded, TurnStarted
+from mainstay.core.outcome import Aborted, Failed, Outcome, Reply
+from mainstay.core.ports import Store
+from mainstay.core.session import Session
+from mainstay.turn.toolbox import CANCELLED, refuse
+
+
+def closing_events(session: Session, outcome: Outcome) -> list[Event]:
+    """Whatever ends a turn, every call has its result first."""
+    turn = session.open
+    assert turn is not None
+    text = CANCELLED if isinstance(outcome, Aborted) else "Not run: the turn ended before this call."
+    results = [ToolFinished(refuse(call, text), turn=turn.turn, step=turn.step) for call in turn.open_calls]
+    return [*results, TurnEnded(outcome, turn=turn.turn)]
+
+
+def reply_of(session: Session, outcome: Outcome) -> Reply:
+    turn = session.open
+    assert turn is not None
+    last = session.messages[-1] if session.messages else None
+    text = last.text if last is not None and last.role == "assistant" else ""
+    if isinstance(outcome, Failed) and not text:
+        text = outcome.sentence
+    return Reply(text=text, outcome=outcome, usage=turn.usage, cost=turn.cost, turn=turn.turn, session=session.key)
+
+
+async def find_reply(store: Store, key: str, seq: int) -> Reply | None:
+    """The reply to an input that was answered long ago, read back from the journal."""
+    session, after, found = Session(key), seq - 1, False
+    while records := await store.read(key, after=after):
+        for record in records:
+            match record.event:
+                case TurnStarted(inputs=inputs) if seq in inputs:
+                    found = True
+                case TurnEnded(outcome=outcome) if found:
+                    return reply_of(session, outcome)
+            session.apply(record.seq, record.at, record.event)
+        after = records[-1].seq
+    return None

@@ -1,0 +1,81 @@
+"""Events out: to whoever watches, without ever making a turn wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from mainstay.core.events import Event, Lagged, Partial
+
+
+class Watcher:
+    """A bounded buffer. What a slow reader loses is first the partial, and it is told how much."""
+
+    def __init__(self, session: str | None, buffer_max: int) -> None:
+        self.session = session
+        self._buffer_max = buffer_max
+        self._events: deque[Event] = deque()
+        self._missed = 0
+        self._ready = asyncio.Event()
+        self._closed = False
+
+    def put(self, event: Event) -> None:
+        if len(self._events) >= self._buffer_max:
+            self._missed += 1
+            if isinstance(event, Partial):
+                return
+            self._events.popleft()  # the journal still has it
+        self._events.append(event)
+        self._ready.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            while self._events:
+                if self._missed:
+                    missed, self._missed = self._missed, 0
+                    yield Lagged(missed, session=self.session or "")
+                yield self._events.popleft()
+            if self._closed:
+                return
+            self._ready.clear()
+            await self._ready.wait()
+
+
+class Hub:
+    """Who watches what."""
+
+    def __init__(self, buffer_max: int) -> None:
+        self._buffer_max = buffer_max
+        self._all: set[Watcher] = set()
+        self._of: dict[str, set[Watcher]] = {}
+
+    def watch(self, session: str | None) -> Watcher:
+        watcher = Watcher(session, self._buffer_max)
+        (self._all if session is None else self._of.setdefault(session, set())).add(watcher)
+        return watcher
+
+    def leave(self, watcher: Watcher) -> None:
+        if watcher.session is None:
+            self._all.discard(watcher)
+        elif (watchers := self._of.get(watcher.session)) is not None:
+            watchers.discard(watcher)
+            if not watchers:
+                del self._of[watcher.session]
+
+    def wanted(self, session: str) -> bool:
+        return bool(self._all) or session in self._of
+
+    def emit(self, session: str, event: Event) -> None:
+        for watcher in self._of.get(session, ()):
+            watcher.put(event)
+        for watcher in self._all:
+            watcher.put(event)
+
+    def close(self) -> None:
+        for watcher in (*self._all, *(one for watchers in self._of.values() for one in watchers)):
+            watcher.close()

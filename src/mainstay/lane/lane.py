@@ -1,0 +1,344 @@
+"""One conversation: its turns in order, its inputs made durable, its trouble its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from mainstay.context.compile import budget, compile_context
+from mainstay.context.window import window_bytes
+from mainstay.core.envelope import Envelope, check_input
+from mainstay.core.errors import (
+    AgentClosed,
+    InputRefused,
+    LaneFull,
+    MainstayError,
+    SessionArchived,
+    StoreCorrupt,
+    StoreError,
+    StoreTooNew,
+)
+from mainstay.core.events import (
+    Event,
+    Received,
+    StepRestarted,
+    TurnResumed,
+    TurnStarted,
+    Waiting,
+)
+from mainstay.core.limits import Limits
+from mainstay.core.outcome import Failed, Outcome, Reply
+from mainstay.core.ports import Context, Once
+from mainstay.core.session import Session
+from mainstay.lane.ending import closing_events, find_reply, reply_of
+from mainstay.lane.scribe import Pen
+from mainstay.lane.services import Emitter, Services, Ticket
+from mainstay.turn.control import Control
+from mainstay.turn.loop import Means, Review, run_turn
+
+log = logging.getLogger("mainstay.lane")
+
+
+class Lane:
+    """Made on the first message, dropped when idle; while idle it is only a view, no task, no timer."""
+
+    __slots__ = (
+        "_arrived",
+        "_closed",
+        "_control",
+        "_loading",
+        "_pen",
+        "_services",
+        "_task",
+        "_tickets",
+        "_turn_over",
+        "active_at",
+        "key",
+    )
+
+    def __init__(self, key: str, services: Services) -> None:
+        self.key = key
+        self._services = services
+        self._pen: Pen | None = None
+        self._loading: asyncio.Future[Pen] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._control: Control | None = None
+        self._turn_over: asyncio.Event | None = None
+        self._tickets: dict[int, Ticket] = {}
+        self._arrived = 0.0
+        self._closed = False
+        self.active_at = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None or bool(self._tickets) or self._loading is not None
+
+    @property
+    def control(self) -> Control | None:
+        """Of the running turn, for the watchdog."""
+        return self._control
+
+    # --- in --------------------------------------------------------------------------------------
+
+    async def accept(self, envelope: Envelope, review: Review | None = None) -> Ticket:
+        """Returns when the input is on disk."""
+        limits = self._services.limits
+        parts = check_input(envelope.parts, limits)
+        pen = await self._ready()
+        if envelope.id and (known := await self._known(envelope)) is not None:
+            return known
+        session = pen.session
+        self._check_room(session, limits)
+        event = Received(parts, sender=envelope.sender, id=envelope.id)
+        ticket = self._ticket(session.head + 1, review)
+        await self._keep(pen, event, envelope, ticket)
+        self._arrived = asyncio.get_running_loop().time()
+        self.wake()
+        return ticket
+
+    async def steer(self, envelope: Envelope) -> Ticket:
+        """Into the running turn at its next boundary; with nothing running, a prompt."""
+        if self._control is None:
+            return await self.accept(envelope)
+        parts = check_input(envelope.parts, self._services.limits)
+        pen = await self._ready()
+        event = Received(parts, kind="steer", sender=envelope.sender, id=envelope.id)
+        ticket = self._ticket(pen.session.head + 1, None)
+        await self._keep(pen, event, envelope, ticket)
+        if self._control is not None and ticket.seq in pen.session.waiting:
+            self._control.steer(ticket.seq)
+        self.wake()
+        return ticket
+
+    async def abort(self) -> bool:
+        """End the running turn now; True if there was one. Waiting prompts still run."""
+        if self._control is None or self._turn_over is None:
+            return False
+        self._control.abort()
+        await self._turn_over.wait()
+        return True
+
+    async def change(self, *events: Event) -> None:
+        """Settings, imported history, a fold: whatever else must be remembered."""
+        pen = await self._ready()
+        await pen.record(*events)
+        self.wake()
+
+    async def view(self) -> Session:
+        return (await self._ready()).session
+
+    def wake(self) -> None:
+        """See to it that whatever is unfinished is being worked on."""
+        self.active_at = asyncio.get_running_loop().time()
+        if self._task is None and not self._closed:
+            self._task = asyncio.get_running_loop().create_task(self._drain(), name=f"lane {self.key}")
+
+    async def close(self) -> None:
+        """Stop where it stands; what is unfinished is resumed by whoever opens the home next."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        self._fail_tickets(AgentClosed("the agent was closed; the turn goes on when it opens again"))
+
+    # --- the view --------------------------------------------------------------------------------
+
+    async def _ready(self) -> Pen:
+        if self._closed:
+            raise AgentClosed("the agent is closed")
+        if self._pen is not None and self._pen.broken is None:
+            return self._pen
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._load())
+        try:
+            return await asyncio.shield(self._loading)
+        finally:
+            if self._loading is not None and self._loading.done():
+                self._loading = None
+
+    async def _load(self) -> Pen:
+        services = self._services
+        size = window_bytes(budget(services.provider.model()))
+        tail = await services.store.load(self.key, size)
+        session = Session.of(tail) if tail is not None else Session(self.key)
+        self._pen = Pen(session, services.store, services.clock, services.limits.ride_along_s, services.hub)
+        return self._pen
+
+    def _ticket(self, seq: int, review: Review | None) -> Ticket:
+        ticket = self._tickets[seq] = Ticket(seq, asyncio.get_running_loop().create_future(), review)
+        return ticket
+
+    async def _keep(self, pen: Pen, event: Received, envelope: Envelope, ticket: Ticket) -> None:
+        try:
+            if envelope.id:
+                await pen.record_once(event, Once(envelope.id, envelope.digest))
+            else:
+                await pen.record(event)
+        except BaseException:
+            self._tickets.pop(ticket.seq, None)
+            raise
+
+    def _check_room(self, session: Session, limits: Limits) -> None:
+        if session.status == "archived":
+            raise SessionArchived(f"session {self.key!r} is archived; start another, or make it active again")
+        if limits.session_turns_max is not None and session.turns >= limits.session_turns_max:
+            raise InputRefused(f"session {self.key!r} has had its {limits.session_turns_max} turns; start another")
+        prompts = sum(one.event.kind == "prompt" for one in session.waiting.values())
+        if prompts - (session.open is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
+            raise LaneFull(f"session {self.key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
+
+    async def _known(self, envelope: Envelope) -> Ticket | None:
+        """The ticket of an input that was accepted before under this id."""
+        seen = await self._services.store.seen(self.key, envelope.id)
+        if seen is None:
+            return None
+        seq, digest = seen
+        if digest != envelope.digest:
+            raise InputRefused(f"the id {envelope.id!r} was already used for a different message")
+        if (ticket := self._tickets.get(seq)) is not None:
+            return ticket
+        ticket = Ticket(seq, asyncio.get_running_loop().create_future(), None)
+        if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
+            ticket.turn = reply.turn
+            ticket.reply.set_result(reply)
+        else:
+            self._tickets[seq] = ticket
+            self.wake()
+        return ticket
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        failures = 0
+        try:
+            while not self._closed:
+                try:
+                    if not await self._next_turn():
+                        break
+                    failures = 0
+                except (StoreCorrupt, StoreTooNew) as error:  # waiting does not mend a file
+                    log.error("session %s cannot go on: %s", self.key, error)
+                    self._fail_tickets(error)
+                    break
+                except StoreError as error:
+                    failures += 1
+                    await self._wait_for_store(error, failures)
+        finally:
+            self._task = None
+            self.active_at = asyncio.get_running_loop().time()
+
+    async def _next_turn(self) -> bool:
+        """Run one turn, the unfinished one first; False if there is nothing to do."""
+        pen = await self._ready()
+        session = pen.session
+        if (turn := session.open) is not None:
+            pen.note(TurnResumed(turn=turn.turn))
+            if turn.partial:  # it was streaming: whoever watches drops what came of it
+                reason = "the process that ran this turn stopped"
+                restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
+                self._services.hub.emit(self.key, restarted)
+        elif not session.waiting or session.status == "paused":
+            return False
+        else:
+            inputs = await self._choose(session)
+            if not inputs:
+                return True
+            model = self._services.provider.model().name
+            pen.note(TurnStarted(inputs, turn=session.turns + 1, model=model), soon=True)
+        await self._run(pen)
+        return True
+
+    async def _choose(self, session: Session) -> tuple[int, ...]:
+        """The next input; within the coalescing window, what the same sender adds to it."""
+        window_s = self._services.limits.coalesce_window_s
+        if window_s > 0:
+            loop = asyncio.get_running_loop()
+            while (left := self._arrived + window_s - loop.time()) > 0:
+                await self._services.clock.sleep(left)
+        waiting = sorted(session.waiting.values(), key=lambda one: one.seq)
+        if not waiting:
+            return ()
+        taken = [waiting[0]]
+        if window_s > 0:
+            for one in waiting[1:]:
+                if one.event.sender != taken[0].event.sender or one.at - taken[-1].at > window_s * 1000:
+                    break
+                taken.append(one)
+        return tuple(one.seq for one in taken)
+
+    async def _run(self, pen: Pen) -> None:
+        session = pen.session
+        turn = session.open
+        assert turn is not None
+        tickets = [self._tickets[seq] for seq in turn.inputs if seq in self._tickets]
+        for ticket in tickets:
+            ticket.turn = turn.turn
+        control = self._control = Control()
+        over = self._turn_over = asyncio.Event()
+        try:
+            for one in session.waiting.values():  # steers that a crash kept from reaching their turn
+                if one.event.kind == "steer":
+                    control.steers.append(one.seq)
+            outcome = await self._attempt(pen, control, next((t.review for t in tickets if t.review), None))
+            reply = reply_of(session, outcome)
+            await pen.record(*closing_events(session, outcome))
+            if isinstance(outcome, Failed):
+                self._services.hub.emit(self.key, msgspec.structs.replace(outcome, session=self.key))
+            self._answer(turn.inputs, reply)
+        finally:
+            self._control = None
+            over.set()
+
+    async def _attempt(self, pen: Pen, control: Control, review: Review | None) -> Outcome:
+        services, session = self._services, pen.session
+        turn = session.open
+        assert turn is not None
+        if turn.resumes > services.limits.resumes_max:
+            return Failed(
+                f"This turn was given up: it was interrupted {turn.resumes} times without getting further.",
+                turn=turn.turn,
+            )
+
+        def compile(view: Session) -> Context:
+            instructions = view.instructions or services.instructions
+            model = services.provider.model()
+            return compile_context(view, instructions=instructions, tools=services.tools.offered, model=model)
+
+        means = Means(services.provider, services.tools, services.limits, compile, review)
+        emit = Emitter(services.hub, self.key)
+        try:
+            return await run_turn(session, means, control, pen, emit)
+        except MainstayError:
+            raise
+        except Exception as error:  # a bug of ours, or of a provider: this session's trouble and no other's
+            log.exception("turn %d of %s failed", turn.turn, self.key)
+            details = f"{type(error).__name__}: {error}"
+            return Failed("Something went wrong inside the runtime.", details, turn=turn.turn, step=turn.step)
+
+    def _answer(self, inputs: tuple[int, ...], reply: Reply) -> None:
+        """Tell who waits: those whose input began the turn, and those who steered it."""
+        assert self._pen is not None
+        waiting = self._pen.session.waiting
+        for seq in [seq for seq in self._tickets if seq in inputs or seq not in waiting]:
+            ticket = self._tickets.pop(seq)
+            ticket.turn = reply.turn
+            if not ticket.reply.done():
+                ticket.reply.set_result(reply)
+
+    def _fail_tickets(self, error: MainstayError) -> None:
+        while self._tickets:
+            _, ticket = self._tickets.popitem()
+            if not ticket.reply.done():
+                ticket.reply.set_exception(error)
+                ticket.reply.exception()  # nobody has to have waited
+
+    async def _wait_for_store(self, error: StoreError, failures: int) -> None:
+        """Whoever waits is told at once; the work itself goes on when the store does."""
+        log.warning("session %s waits for its store: %s", self.key, error)
+        self._fail_tickets(error)
+        limits = self._services.limits
+        seconds = min(0.5 * 2 ** (failures - 1), limits.store_retry_max_s)
+        self._services.hub.emit(self.key, Waiting(str(error), seconds, session=self.key))
+        await self._services.clock.sleep(seconds)

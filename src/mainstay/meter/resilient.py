@@ -1,0 +1,147 @@
+"""A provider that does not give up at once: it waits, asks again, and turns to the next one.
+
+All of that only until the first piece. What has been said cannot be taken back, so after it errors pass
+through, and whoever asked decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+from mainstay.core.errors import CircuitOpen, ProviderError, RequestRefused, Unauthorised, Unreachable
+from mainstay.core.limits import Limits
+from mainstay.core.ports import Clock, Context, Ids, ModelInfo, Options, Piece, Provider
+from mainstay.meter.backoff import delay_s
+from mainstay.meter.breaker import Breaker
+
+
+class Resilient:
+    """Several providers as one, the first being the one that is meant."""
+
+    def __init__(self, providers: Sequence[Provider], *, clock: Clock, ids: Ids, limits: Limits) -> None:
+        assert providers, "there is nobody to ask"
+        self._providers = tuple(providers)
+        self._breakers = tuple(Breaker(clock, limits) for _ in providers)
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+
+    def model(self) -> ModelInfo:
+        return self._providers[0].model()
+
+    async def close(self) -> None:
+        for provider in self._providers:
+            await provider.close()
+
+    async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+        waiting = _Waiting(self._clock, self._ids, self._limits, options)
+        last = len(self._providers) - 1
+        for place, (provider, breaker) in enumerate(zip(self._providers, self._breakers, strict=True)):
+            waiting.attempt = 0
+            while True:
+                answer = _Attempt(provider, breaker)
+                try:
+                    first = await answer.begin(context, options)
+                    if first is not None:
+                        yield first
+                        async for piece in answer.rest():
+                            yield piece
+                    answer.succeeded()
+                    return
+                except ProviderError as error:
+                    answer.failed(error)
+                    if answer.spoken or isinstance(error, RequestRefused):
+                        raise
+                    if place < last and _is_hopeless(error):
+                        break
+                    if not await waiting.before_retry(provider, error, breaker.closed_for_s()):
+                        if place < last:
+                            break
+                        raise
+                finally:
+                    await answer.close()
+
+
+def _is_hopeless(error: ProviderError) -> bool:
+    """Waiting for this one makes no sense while there is another to ask."""
+    return isinstance(error, Unauthorised | Unreachable | CircuitOpen) or not error.retry
+
+
+class _Attempt:
+    """One call of one provider, watched by its breaker."""
+
+    __slots__ = ("_admitted", "_breaker", "_provider", "_stream", "spoken")
+
+    def __init__(self, provider: Provider, breaker: Breaker) -> None:
+        self._provider = provider
+        self._breaker = breaker
+        self._admitted = False
+        self._stream: AsyncIterator[Piece] | None = None
+        self.spoken = False
+
+    async def begin(self, context: Context, options: Options) -> Piece | None:
+        """The first piece, or None for a stream that said nothing and did not complain."""
+        self._admitted = self._breaker.admit()
+        if not self._admitted:
+            raise CircuitOpen(f"{self._provider.model().name} failed too often and is left alone for a moment")
+        self._stream = self._provider.stream(context, options)
+        first = await anext(self._stream, None)
+        if first is not None:
+            self.spoken = True
+            self._breaker.spoke()
+        return first
+
+    def rest(self) -> AsyncIterator[Piece]:
+        assert self._stream is not None, "begin comes first"
+        return self._stream
+
+    def succeeded(self) -> None:
+        self._admitted = False
+        self._breaker.succeeded()
+
+    def failed(self, error: ProviderError) -> None:
+        if self._admitted and error.counts:
+            self._admitted = False
+            self._breaker.failed()
+
+    async def close(self) -> None:
+        """Whatever happened, the stream is closed now, not when somebody collects the garbage."""
+        if self._admitted:
+            self._breaker.left()
+        stream, self._stream = self._stream, None
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+class _Waiting:
+    """The patience of one call, over all providers that it asks."""
+
+    __slots__ = ("_clock", "_ids", "_limits", "_options", "_waited_s", "attempt")
+
+    def __init__(self, clock: Clock, ids: Ids, limits: Limits, options: Options) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+        self._options = options
+        self._waited_s = 0.0
+        self.attempt = 0
+
+    async def before_retry(self, provider: Provider, error: ProviderError, closed_for_s: float) -> bool:
+        """Waits as long as it takes and says so; False when patience is at an end."""
+        if not error.retry and not (isinstance(error, CircuitOpen) and self.attempt):
+            return False
+        self.attempt += 1
+        seconds = delay_s(
+            self._limits,
+            attempt=self.attempt,
+            asked_s=max(error.retry_after_s or 0.0, closed_for_s) or None,
+            waited_s=self._waited_s,
+            chance=self._ids.random(),
+        )
+        if seconds is None:
+            return False
+        if self._options.notice is not None:
+            self._options.notice(f"{error}; asking again in {seconds:.0f} s", seconds)
+        self._waited_s += seconds
+        await self._clock.sleep(seconds)
+        return True

@@ -1,0 +1,112 @@
+"""What every model API wants of the things we keep: JSON it accepts, names that fit, images as base64."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from mainstay.core.messages import Binary
+
+IMAGE_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+IMAGE_BYTES_MAX = 20 * 1024 * 1024
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+_encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """Remembers what was made of the last few things, by identity: the same object is never made twice."""
+
+    def __init__(self, make: Callable[[K], V], size: int = 64) -> None:
+        self._make = make
+        self._size = size
+        self._made: dict[int, tuple[K, V]] = {}  # holds the thing too, so that its id stays its own
+
+    def __call__(self, thing: K) -> V:
+        entry = self._made.get(id(thing))
+        if entry is None:
+            if len(self._made) >= self._size:
+                self._made.clear()
+            entry = self._made[id(thing)] = (thing, self._make(thing))
+        return entry[1]
+
+
+def encode(value: Any) -> bytes:
+    """JSON. Half a surrogate pair, which UTF-8 cannot carry, becomes U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(mended(value))
+
+
+def mended(value: Any) -> Any:
+    """The same with every string free of lone surrogates; two halves that stand together are joined."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {mended(key): mended(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mended(item) for item in value]
+    return value
+
+
+def arguments(input: str) -> str:
+    """A call's input as a JSON object's text. What is none goes as `{}`; its error result explains."""
+    try:
+        _decode_object(input)
+        json.loads(input)  # the stricter half: depth, and what the first does not look into
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return "{}"
+    return input
+
+
+def fit_name(name: str) -> str:
+    """A tool's name as APIs take it. Those we offer fit already; a model may have called anything."""
+    return _UNFIT.sub("_", name)[:64] or "unknown"
+
+
+def fit_id(id: str) -> str:
+    """A call's id as APIs take it; the same for the call and its result."""
+    if id and len(id) <= 64 and not _UNFIT.search(id):
+        return id
+    return "call_" + short_id(id, 32)
+
+
+def short_id(id: str, size: int = 9) -> str:
+    return hashlib.sha256(id.encode(errors="surrogatepass")).hexdigest()[:size]
+
+
+def image_of(part: Binary) -> str:
+    """An image's base64, or an empty string for what is none or cannot be read."""
+    if part.mime not in IMAGE_MIMES:
+        return ""
+    data = part.data
+    if not data and part.path:
+        try:
+            with Path(part.path).open("rb") as file:
+                data = file.read(IMAGE_BYTES_MAX + 1)
+        except OSError:
+            return ""
+    return base64.b64encode(data).decode() if 0 < len(data) <= IMAGE_BYTES_MAX else ""
+
+
+def note_of(part: Binary) -> str:
+    """What a model is told of a file that it cannot be shown."""
+    where = f" at {part.path}" if part.path else ""
+    size = f", {len(part.data)} bytes" if part.data else ""
+    return f"[attached file{where}: {part.mime or 'unknown type'}{size}]"
+
+
+def runtime_note(text: str) -> str:
+    """A system message inside a history, which not every API has a role for."""
+    return f"[note from the runtime] {text}"

@@ -1,0 +1,233 @@
+"""A streamed chat completion, chunk by chunk, as pieces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from mainstay.core.errors import ProviderError, StreamBroken
+from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.ports import CallPiece, Finished, Piece, TextPiece, ThinkingPiece
+from mainstay.providers import trouble
+from mainstay.providers.calls import OpenCall, OpenCalls
+from mainstay.providers.forms import encode, mended
+
+# What servers send, as leniently as their differences ask for. Everything may be missing or null.
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct, gc=False):
+    index: int | None = None
+    id: str | int | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: str | list[Any] | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    index: int | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_cache_hit_tokens: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+_REASONS = {
+    "stop": FinishReason.END,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.FILTERED,
+}
+
+
+
+
+class ChatAnswer:
+    """Feeds on payloads. What came in one batch and belongs together is one piece: listeners pay per piece."""
+
+    __slots__ = ("_buffer", "_call", "_calls", "_kind", "_pieces", "_reason", "_spoken", "_usage", "_who", "error", "over")
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._pieces: list[Piece] = []
+        self._kind = ""  # what the buffer holds: "text", "thinking", "call"
+        self._buffer: list[str] = []
+        self._call: OpenCall | None = None
+        self._calls = OpenCalls()
+        self._reason: str | None = None
+        self._usage: _Usage | None = None
+        self._spoken = False
+        self.error: ProviderError | None = None
+        self.over = False
+
+    def feed(self, payloads: list[bytes]) -> list[Piece]:
+        self._pieces = []
+        for payload in payloads:
+            try:
+                chunk = _decode(payload)
+            except (ValueError, RecursionError, msgspec.DecodeError):
+                odd = self._read_odd(payload)
+                if odd is None:
+                    break
+                chunk = odd
+            if chunk.choices:
+                choice = chunk.choices[0]
+                delta = choice.delta
+                if delta is not None:
+                    content = delta.content
+                    if content:
+                        if self._kind == "text" and content.__class__ is str:  # most chunks of most answers
+                            self._buffer.append(content)  # type: ignore[arg-type]
+                        else:
+                            self._take_content(content)
+                    if delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.refusal:
+                        self._take(delta)
+                    elif delta.function_call is not None:
+                        self._take_call(0, None, delta.function_call)
+                if choice.finish_reason is not None:
+                    self._reason = choice.finish_reason
+            if chunk.usage is not None:
+                self._usage = chunk.usage
+            if chunk.error is not None:
+                self._fail(chunk.error)
+                break
+        return self._take_pieces()
+
+    def _take_pieces(self) -> list[Piece]:
+        self._flush()
+        if self._reason is not None:
+            self._pieces += self._calls.unsaid()
+        self._spoken = self._spoken or bool(self._pieces)
+        return self._pieces
+
+    def finished(self) -> Finished | None:
+        if self._reason is None:
+            return None
+        reason = _REASONS.get(self._reason, FinishReason.END)
+        if reason in (FinishReason.END, FinishReason.TOOL_CALLS):
+            reason = FinishReason.TOOL_CALLS if self._calls else FinishReason.END
+        return Finished(reason, _tokens(self._usage) if self._usage is not None else Usage())
+
+    # --- chunks ----------------------------------------------------------------------------------
+
+    def _take(self, delta: _Delta) -> None:
+        """What is not ordinary content."""
+        thinking = delta.reasoning_content or delta.reasoning
+        if thinking and isinstance(thinking, str):
+            self._add("thinking", thinking)
+        if delta.refusal:
+            self._add("text", delta.refusal)
+        for call in delta.tool_calls or ():
+            self._take_call(call.index, call.id, call.function or _Function())
+
+    def _take_content(self, content: str | list[Any]) -> None:
+        if isinstance(content, str):
+            self._add("text", content)
+        else:
+            self._take_parts(content)
+
+    def _take_parts(self, parts: list[Any]) -> None:
+        """Content as a list of parts, as some servers send it when the model thinks aloud."""
+        for part in parts:
+            match part:
+                case {"type": "text", "text": str(text)}:
+                    self._add("text", text)
+                case {"type": "thinking", "thinking": list(inner)}:
+                    for one in inner:
+                        if isinstance(one, dict) and isinstance(one.get("text"), str):
+                            self._add("thinking", one["text"])
+
+    def _take_call(self, index: int | None, id: str | int | None, function: _Function) -> None:
+        call, before = self._calls.find(index, id, function.name or "")
+        if before:
+            self._flush()
+            self._pieces += before
+        call.add_name(function.name or "")
+        written = function.arguments
+        if isinstance(written, dict):
+            written = encode(written).decode()
+        if written:
+            if self._kind != "call" or self._call is not call:
+                self._flush()
+                self._kind, self._call = "call", call
+            self._buffer.append(written)
+            call.arguments.append(written)
+
+    def _add(self, kind: str, text: str) -> None:
+        if self._kind != kind:
+            self._flush()
+            self._kind = kind
+        self._buffer.append(text)
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        joined = "".join(self._buffer)
+        self._buffer.clear()
+        if self._kind == "text":
+            self._pieces.append(TextPiece(joined))
+        elif self._kind == "thinking":
+            self._pieces.append(ThinkingPiece(joined))
+        elif self._call is not None:
+            self._pieces.append(CallPiece(self._call.index, self._call.say(), joined))
+
+    # --- trouble ---------------------------------------------------------------------------------
+
+    def _read_odd(self, payload: bytes) -> _Chunk | None:
+        """The end mark; or JSON with half a surrogate pair, which only the standard decoder lets through."""
+        if payload.strip() == b"[DONE]":
+            self.over = True
+            return None
+        try:
+            return msgspec.convert(mended(json.loads(payload)), _Chunk)
+        except (ValueError, RecursionError, msgspec.ValidationError):
+            if self._reason is None:
+                self.error = StreamBroken(f"{self._who} sent a chunk that makes no sense", details=repr(payload[:200]))
+            self.over = True
+            return None
+
+    def _fail(self, error: Any) -> None:
+        report = trouble.report_of({"error": error})
+        spoken = self._spoken or self._pieces or self._buffer
+        self.error = trouble.interrupted(self._who, report) if spoken else trouble.from_report(self._who, report)
+        self.over = True
+
+
+def _tokens(usage: _Usage) -> Usage:
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = (prompt.cached_tokens if prompt else None) or usage.prompt_cache_hit_tokens or 0
+    reasoning = (completion.reasoning_tokens if completion else None) or 0
+    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached, reasoning)

@@ -1,0 +1,242 @@
+"""Everything a model API can answer instead of an answer, mapped to the errors of `core`. Only here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mainstay.core.errors import (
+    ContextTooLong,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    RequestRefused,
+    StreamBroken,
+    Unauthorised,
+    Unreachable,
+)
+
+MESSAGE_CHARS_MAX = 500
+_TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens"
+    r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit",
+    re.IGNORECASE,
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|)")
+_UNIT_S = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a provider said went wrong, whatever shape it chose."""
+
+    message: str = ""
+    kind: str = ""  # its own word for it: a type or a code
+    status: int = 0  # an HTTP status inside the body, as some routers send it
+
+
+def from_status(who: str, status: int, headers: Mapping[str, str], body: bytes, *, now_s: float) -> ProviderError:
+    """An HTTP status that is not 200."""
+    report = read_report(body)
+    wait_s = retry_after_s(headers, now_s=now_s)
+    details = f"HTTP {status} {report.kind}".strip()
+    for name in ("x-request-id", "request-id"):
+        if value := headers.get(name):
+            details += f", request {value[:80]}"
+    return _judge(who, status, report, details, wait_s)
+
+
+def from_report(who: str, report: Report) -> ProviderError:
+    """An error inside a stream that had said nothing yet."""
+    status = report.status or _STATUS_OF.get(report.kind, 0) or (400 if _is_too_long(report) else 500)
+    return _judge(who, status, report, f"error event {report.kind}".strip(), None)
+
+
+def interrupted(who: str, report: Report) -> StreamBroken:
+    """An error inside a stream that had begun to speak."""
+    said = _clip(report.message or report.kind) or "no reason given"
+    return StreamBroken(f"{who} stopped in the middle of its answer: {said}", details=report.kind)
+
+
+def unreachable(who: str, url: str, error: BaseException) -> Unreachable:
+    sentence = f"{who} cannot be reached at {address(url)}; check the address, the network, and that it is running"
+    return Unreachable(sentence, details=f"{type(error).__name__}: {_clip(str(error))}")
+
+
+def no_stream(who: str, stray: bytes) -> ProviderError:
+    """A 200 that carried no events at all."""
+    report = read_report(stray)
+    if report.kind or report.status:
+        return from_report(who, report)
+    if not stray.strip():
+        return StreamBroken(f"{who} sent an empty answer")
+    what = "an HTML page" if _is_html(stray) else "something else"
+    return StreamBroken(
+        f"{who} sent {what} instead of a stream; check base_url", details="" if _is_html(stray) else _clip_bytes(stray)
+    )
+
+
+def address(url: str) -> str:
+    """Scheme, host and port: never a password or a key that somebody put into an address."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+# --- which error it is ---------------------------------------------------------------------------
+
+_STATUS_OF = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 402,
+    "billing_error": 402,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+}
+
+
+def _judge(who: str, status: int, report: Report, details: str, wait_s: float | None) -> ProviderError:
+    said = f": {report.message}" if report.message else ""
+    if status in (401, 403):  # what it says here may repeat part of the key
+        return Unauthorised(f"{who} refused the API key; check that it is set and may use this model", details=details)
+    if status == 402 or report.kind == "insufficient_quota":
+        return Unauthorised(f"{who} says that this account has no credit left", details=details)
+    if status == 429:
+        return RateLimited(f"{who} asks to slow down{said}", details=details, retry_after_s=wait_s)
+    if status in (408, 409) or status >= 500:
+        sentence = f"{who} cannot answer at the moment{said}"
+        return Overloaded(sentence, details=details, retry_after_s=wait_s, counts=status != 529)
+    if status in (400, 413, 422) and _is_too_long(report):
+        return ContextTooLong(f"the conversation is too long for {who}{said}", details=details)
+    if status == 404:
+        return RequestRefused(f"{who} does not know this; check the model's name and base_url{said}", details=details)
+    if 300 <= status < 400:
+        return RequestRefused(f"{who} has moved elsewhere (HTTP {status}); check base_url", details=details)
+    return RequestRefused(f"{who} refused the request{said}", details=details)
+
+
+def _is_too_long(report: Report) -> bool:
+    return report.kind == "context_length_exceeded" or bool(_TOO_LONG.search(report.message))
+
+
+def read_report(body: bytes) -> Report:
+    """`{"error": {...}}`, `{"error": "..."}`, `{"message": "..."}`, `{"detail": ...}`, a list of those, or text."""
+    if not body.strip():
+        return Report()
+    if _is_html(body):
+        return Report(message="an HTML page")
+    try:
+        decoded = msgspec.json.decode(body)
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return Report(message=_clip_bytes(body))
+    return report_of(decoded)
+
+
+def report_of(decoded: Any) -> Report:
+    """The same, decoded already; foreign and untyped by nature, so it is taken apart with care."""
+    if isinstance(decoded, list):
+        decoded = decoded[0] if decoded else {}
+    if isinstance(decoded, dict):
+        inner = decoded.get("error", decoded)
+        if isinstance(inner, dict):
+            return _report_of_object(inner)
+        decoded = inner
+    return Report(message=_clip(str(decoded)))
+
+
+def _report_of_object(error: dict[str, Any]) -> Report:
+    message = error.get("message") or error.get("detail") or error.get("msg") or ""
+    code, kind = error.get("code"), error.get("type")
+    status = code if isinstance(code, int) and 300 <= code < 600 else 0
+    names = [name for name in (code, kind) if isinstance(name, str)]
+    known = next((name for name in names if name in _STATUS_OF), names[0] if names else "")
+    return Report(_clip(message if isinstance(message, str) else str(message)), known[:80], status)
+
+
+def _is_html(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"<"
+
+
+def _clip_bytes(body: bytes) -> str:
+    return _clip(body[: MESSAGE_CHARS_MAX * 4].decode(errors="replace"))
+
+
+def _clip(text: str) -> str:
+    """One bounded line."""
+    line = " ".join(text[: MESSAGE_CHARS_MAX * 4].split())
+    return line if len(line) <= MESSAGE_CHARS_MAX else line[: MESSAGE_CHARS_MAX - 1] + "…"
+
+
+# --- when to come back ---------------------------------------------------------------------------
+
+
+def retry_after_s(headers: Mapping[str, str], *, now_s: float) -> float | None:
+    """What the headers say, in seconds; None where they say nothing usable."""
+    wait_ms = _number(headers.get("retry-after-ms"))
+    if wait_ms is not None:
+        return wait_ms / 1000
+    if value := headers.get("retry-after"):
+        wait_s = _number(value)
+        return wait_s if wait_s is not None else _until(value, headers, now_s)
+    return _reset_s(headers, now_s)
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value else -1.0
+    except ValueError:
+        return None
+    return number if 0 <= number < 1e9 else None
+
+
+def _until(value: str, headers: Mapping[str, str], now_s: float) -> float | None:
+    """Seconds until a moment, by the server's own clock where it tells."""
+    moment = _moment(value)
+    if moment is None:
+        return None
+    here = _moment(headers.get("date", ""))
+    wait_s = moment - (now_s if here is None else here)
+    return wait_s if wait_s >= 0 else None
+
+
+def _moment(value: str) -> float | None:
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            when = read(value)
+        except (ValueError, TypeError, IndexError):
+            continue
+        return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
+    return None
+
+
+def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """The longest reset among the allowances that are used up."""
+    waits: list[float] = []
+    for what in ("requests", "tokens"):
+        if headers.get(f"x-ratelimit-remaining-{what}") == "0":
+            waits.append(_duration_s(headers.get(f"x-ratelimit-reset-{what}", "")))
+    for what in ("requests", "tokens", "input-tokens", "output-tokens"):
+        if headers.get(f"anthropic-ratelimit-{what}-remaining") == "0":
+            waits.append(_until(headers.get(f"anthropic-ratelimit-{what}-reset", ""), headers, now_s) or 0.0)
+    return max(waits, default=0.0) or None
+
+
+def _duration_s(value: str) -> float:
+    """`6m0s`, `1.5s`, `120ms`, `7`: as OpenAI and its like write it."""
+    if not value or _DURATION.sub("", value):
+        return 0.0
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(value))

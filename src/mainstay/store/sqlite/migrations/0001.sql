@@ -1,0 +1,48 @@
+-- A session's row is what is known of it without reading its journal; every append rewrites it, and
+-- the check of `head` in that same statement is what refuses a stale writer.
+CREATE TABLE sessions (
+    id                INTEGER PRIMARY KEY,
+    key               TEXT NOT NULL UNIQUE,
+    head              INTEGER NOT NULL,
+    fold              INTEGER NOT NULL,
+    floor             INTEGER NOT NULL,
+    unfinished        INTEGER NOT NULL,
+    status            TEXT NOT NULL,
+    turns             INTEGER NOT NULL,
+    messages          INTEGER NOT NULL,
+    prompt_tokens     INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    cost              REAL NOT NULL,
+    created           INTEGER NOT NULL,
+    updated           INTEGER NOT NULL,
+    settings          TEXT NOT NULL
+);
+CREATE INDEX sessions_unfinished ON sessions (id) WHERE unfinished;
+CREATE INDEX sessions_updated ON sessions (updated DESC);
+
+-- One row per event. id = session << 32 | sequence, so that a session's events lie side by side in the
+-- order they are read, with no second index to keep.
+CREATE TABLE events (
+    id   INTEGER PRIMARY KEY,
+    at   INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+
+-- Inputs that came with an id of their own: each is accepted once.
+CREATE TABLE inputs (
+    session INTEGER NOT NULL,
+    id      TEXT NOT NULL,
+    seq     INTEGER NOT NULL,
+    digest  TEXT NOT NULL,
+    PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+
+-- For people with any SQLite tool: SELECT * FROM journal WHERE session = '...'.
+CREATE VIEW journal AS
+    SELECT sessions.key AS session,
+           events.id & 0xffffffff AS sequence,
+           datetime(events.at / 1000.0, 'unixepoch', 'subsec') AS at,
+           events.body ->> '$.type' AS type,
+           events.body AS body
+    FROM events JOIN sessions ON sessions.id = events.id >> 32
+    ORDER BY events.id;

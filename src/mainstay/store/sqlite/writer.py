@@ -1,0 +1,265 @@
+"""The one thread that writes: whatever is waiting is committed together.
+
+Group commit makes durability cheap: one fsync serves every session that is waiting for one. An append
+that cannot be made (a stale writer, a duplicate) fails alone; an error of the disk fails the whole
+batch, and the file is opened anew before anything else is believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import apsw
+import msgspec
+
+from mainstay.core.errors import DuplicateInput, MainstayError, StaleWriter, StoreFailed
+from mainstay.core.ports import Once, Standing
+from mainstay.store.sqlite.database import connect, migrate, named, translate
+
+log = logging.getLogger("mainstay.store")
+
+UPDATE = """
+UPDATE sessions SET head=?, fold=?, floor=?, unfinished=?, status=?, turns=?, messages=?, prompt_tokens=?,
+    completion_tokens=?, cost=?, updated=?, settings=?
+WHERE key=? AND head=? RETURNING id"""
+INSERT = """
+INSERT INTO sessions (head, fold, floor, unfinished, status, turns, messages, prompt_tokens, completion_tokens,
+    cost, updated, settings, key, created)
+VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (key) DO NOTHING RETURNING id"""
+EVENT = "INSERT INTO events (id, at, body) VALUES (?,?,?)"
+SEEN = """
+SELECT inputs.seq, inputs.digest FROM inputs JOIN sessions ON sessions.id = inputs.session
+WHERE sessions.key=? AND inputs.id=?"""
+REMEMBER = "INSERT INTO inputs (session, id, seq, digest) VALUES (?,?,?,?)"
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a standing that nothing is sorted or searched by."""
+
+    title: str = ""
+    parent: str = ""
+    model: str = ""
+    instructions: str = ""
+    metadata: dict[str, str] = {}
+
+
+_NO_SETTINGS = "{}"
+_encode = msgspec.json.Encoder().encode
+
+
+def settings_of(standing: Standing) -> str:
+    if not (standing.title or standing.parent or standing.model or standing.instructions or standing.metadata):
+        return _NO_SETTINGS
+    return _encode(
+        Settings(standing.title, standing.parent, standing.model, standing.instructions, standing.metadata)
+    ).decode()
+
+
+class Append:
+    """One session's new events, and who waits for them."""
+
+    __slots__ = ("done", "error", "events", "expected", "once", "standing")
+
+    def __init__(
+        self,
+        standing: Standing,
+        expected: int,
+        events: Sequence[bytes],
+        once: Once | None,
+        done: asyncio.Future[None],
+    ) -> None:
+        self.standing = standing
+        self.expected = expected
+        self.events = events
+        self.once = once
+        self.done = done
+        self.error: Exception | None = None
+
+
+class Job:
+    """Anything else that must happen on the writing connection, in a transaction of its own."""
+
+    __slots__ = ("done", "error", "result", "work")
+
+    def __init__(self, work: Callable[[apsw.Connection], Any], done: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.done = done
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class Writer(threading.Thread):
+    def __init__(self, path: str, *, busy_s: float, batch_max: int, vfs: str | None) -> None:
+        super().__init__(name="mainstay-writer", daemon=True)
+        self.path = path
+        self.busy_s = busy_s
+        self.batch_max = batch_max
+        self.vfs = vfs
+        self.loop = asyncio.get_running_loop()
+        self.queue: SimpleQueue[Append | Job | None] = SimpleQueue()
+        self._db: apsw.Connection | None = None
+
+    def open(self) -> None:
+        """Before the thread starts, so that what is wrong with the file is heard at once."""
+        self._db = connect(self.path, busy_s=self.busy_s, vfs=self.vfs)
+        migrate(self._db, self.path)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while True:
+            batch, stop = self._take()
+            appends = [item for item in batch if isinstance(item, Append)]
+            if appends:
+                self._commit(appends)
+            for job in (item for item in batch if isinstance(item, Job)):
+                self._perform(job)
+            if batch:
+                self._tell(batch)
+            if stop:
+                return self._close()
+            batch, appends = [], []  # held across a long wait, they would keep a whole batch alive
+
+    def _take(self) -> tuple[list[Append | Job], bool]:
+        """Wait for one, then take what else is there, up to and including a job or the end."""
+        batch: list[Append | Job] = []
+        item = self.queue.get()
+        while item is not None:
+            batch.append(item)
+            if isinstance(item, Job) or len(batch) >= self.batch_max or self.queue.empty():
+                return batch, False
+            item = self.queue.get()
+        return batch, True
+
+    def _commit(self, appends: list[Append]) -> None:
+        try:
+            db = self._connection()
+            db.execute("BEGIN IMMEDIATE")
+            for append in appends:
+                self._append(db, append)
+            db.execute("COMMIT")
+        except (apsw.Error, MainstayError) as error:
+            self._fail(appends, error)
+
+    def _append(self, db: apsw.Connection, append: Append) -> None:
+        new, once = append.standing, append.once
+        if once is not None and (seen := db.execute(SEEN, (new.key, once.id)).fetchone()):
+            append.error = DuplicateInput(seen[0], same=seen[1] == once.digest)
+            return
+        row = (
+            *(new.head, new.fold, new.floor, new.unfinished, new.status, new.turns, new.messages),
+            *(new.prompt_tokens, new.completion_tokens, new.cost, new.updated, settings_of(new), new.key),
+        )
+        if append.expected:
+            found = db.execute(UPDATE, (*row, append.expected)).fetchone()
+        else:
+            found = db.execute(INSERT, (*row, new.created)).fetchone()
+        if found is None:
+            append.error = StaleWriter(f"session {new.key!r} was changed by another writer")
+            return
+        base = (found[0] << 32) + append.expected
+        at = new.updated
+        db.executemany(EVENT, [(base + n, at, body.decode()) for n, body in enumerate(append.events, start=1)])
+        if once is not None:
+            db.execute(REMEMBER, (found[0], once.id, append.expected + 1, once.digest))
+
+    def _perform(self, job: Job) -> None:
+        try:
+            db = self._connection()
+            db.execute("BEGIN IMMEDIATE")
+            job.result = job.work(db)
+            db.execute("COMMIT")
+        except (apsw.Error, MainstayError) as error:
+            job.error = translate(error, self.path) if isinstance(error, apsw.Error) else error
+            self._rollback()
+            if isinstance(job.error, StoreFailed):
+                self._reopen()
+
+    # --- when the disk says no -------------------------------------------------------------------
+
+    def _fail(self, appends: list[Append], error: Exception) -> None:
+        """Nothing of the batch stands, unless reading it back says otherwise."""
+        named_error = translate(error, self.path) if isinstance(error, apsw.Error) else error
+        log.warning("a commit of %d appends failed: %s", len(appends), named_error)
+        self._rollback()
+        reopened = self._reopen() if isinstance(named_error, StoreFailed) else False
+        for append in appends:
+            if append.error is None and not (reopened and self._stands(append)):
+                append.error = named_error
+
+    def _rollback(self) -> None:
+        try:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error as error:
+            log.warning("a rollback failed: %s", error)
+            self._reopen()
+
+    def _reopen(self) -> bool:
+        """After an I/O error the handle is not believed: what the kernel holds of the log is written again
+        to the database file and synced there, and only then is it read."""
+        try:
+            if self._db is not None:
+                self._db.close(True)
+        except apsw.Error as error:
+            log.warning("closing %s failed: %s", self.path, error)
+        self._db = None
+        try:
+            self._connection()
+        except (apsw.Error, MainstayError) as error:
+            log.warning("%s cannot be opened again yet: %s", self.path, error)
+            return False
+        return True
+
+    def _connection(self) -> apsw.Connection:
+        if self._db is None:
+            db = connect(self.path, busy_s=self.busy_s, vfs=self.vfs)
+            try:
+                with named(self.path):
+                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except MainstayError:
+                db.close(True)
+                raise
+            self._db = db
+        return self._db
+
+    def _stands(self, append: Append) -> bool:
+        assert self._db is not None
+        try:
+            row = self._db.execute(
+                "SELECT body FROM events WHERE id = (SELECT id << 32 FROM sessions WHERE key=?) + ?",
+                (append.standing.key, append.standing.head),
+            ).fetchone()
+        except apsw.Error:
+            return False
+        return row is not None and row[0] == append.events[-1].decode()
+
+    def _close(self) -> None:
+        if self._db is not None:
+            try:
+                self._db.close()
+            except apsw.Error as error:
+                log.warning("closing %s failed: %s", self.path, error)
+
+    # --- back to the loop ------------------------------------------------------------------------
+
+    def _tell(self, batch: list[Append | Job]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(_settle, batch)
+        except RuntimeError:  # the loop is gone, and with it everyone who waited
+            log.debug("nobody waits for %d writes any more", len(batch))
+
+
+def _settle(batch: list[Append | Job]) -> None:
+    for item in batch:
+        if item.done.done():
+            continue
+        if item.error is not None:
+            item.done.set_exception(item.error)
+        else:
+            item.done.set_result(item.result if isinstance(item, Job) else None)

@@ -1,0 +1,251 @@
+"""One model call: stream it, keep what came, let it be interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Literal
+
+import msgspec
+
+from mainstay.core.errors import ModelSilent, ProviderError
+from mainstay.core.events import StepCheckpointed, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStarted, Waiting
+from mainstay.core.limits import Limits
+from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Thinking, ToolCall, Usage
+from mainstay.core.ports import (
+    CallPiece,
+    Context,
+    Emit,
+    Finished,
+    Options,
+    Provider,
+    Scribe,
+    TextPiece,
+    ThinkingPiece,
+)
+from mainstay.turn.control import Control
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the model said in one call, whole or as far as it was let."""
+
+    parts: tuple[AnyPart, ...]
+    reason: FinishReason
+    usage: Usage
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+class Interrupted(Exception):
+    """The stream failed after something had been said; `draft` is what."""
+
+    def __init__(self, error: ProviderError, draft: Draft) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.draft = draft
+
+
+class _Run:
+    """Neighbouring pieces of one kind, or one call."""
+
+    __slots__ = ("kind", "name", "pieces", "signature")
+
+    def __init__(self, kind: Literal["text", "thinking", "call"], name: str = "") -> None:
+        self.kind = kind
+        self.name = name
+        self.pieces: list[str] = []
+        self.signature = ""
+
+
+class Draft:
+    """A message in the making."""
+
+    def __init__(self, turn: int, step: int) -> None:
+        self.turn = turn
+        self.step = step
+        self._runs: list[_Run] = []
+        self._calls: dict[int, _Run] = {}
+        self._unsaved: list[tuple[str, str]] = []  # text, thinking
+
+    @property
+    def empty(self) -> bool:
+        return not self._runs
+
+    def add_text(self, text: str) -> None:
+        self._unsaved.append((text, ""))
+        self._run("text").pieces.append(text)
+
+    def add_thinking(self, text: str, signature: str) -> None:
+        self._unsaved.append(("", text))
+        run = self._run("thinking")
+        run.pieces.append(text)
+        run.signature = signature
+
+    def add_call(self, piece: CallPiece) -> bool:
+        """True if this piece began the call."""
+        run = self._calls.get(piece.index)
+        began = run is None
+        if run is None:
+            run = self._calls[piece.index] = _Run("call", piece.name)
+            self._runs.append(run)
+        run.name = run.name or piece.name
+        run.pieces.append(piece.input)
+        return began
+
+    def call_id(self, index: int) -> str:
+        """Ours, not the provider's: unique in the session whatever the model made up, the same on replay."""
+        return f"call_{self.turn}_{self.step}_{list(self._calls).index(index)}"
+
+    def parts(self, reason: FinishReason, *, with_calls: bool) -> tuple[AnyPart, ...]:
+        made: list[AnyPart] = []
+        calls = 0
+        for run in self._runs:
+            text = "".join(run.pieces)
+            if run.kind == "text" and text:
+                made.append(Text(text))
+            elif run.kind == "thinking":
+                made.append(Thinking(text, run.signature))
+            elif run.kind == "call" and with_calls:
+                # the output limit cut off whatever came last: such a call must not run
+                whole = reason is not FinishReason.LENGTH or run is not self._runs[-1]
+                made.append(ToolCall(f"call_{self.turn}_{self.step}_{calls}", run.name, text, finished=whole))
+                calls += 1
+        made.append(Finish(reason))
+        return tuple(made)
+
+    def _run(self, kind: Literal["text", "thinking"]) -> _Run:
+        if self._runs and self._runs[-1].kind == kind and not self._runs[-1].signature:
+            return self._runs[-1]
+        self._runs.append(_Run(kind))
+        return self._runs[-1]
+
+    def checkpoint(self) -> StepCheckpointed | None:
+        """What has been said since the last checkpoint."""
+        if not self._unsaved:
+            return None
+        texts, thoughts = zip(*self._unsaved, strict=True)
+        self._unsaved = []
+        return StepCheckpointed("".join(texts), "".join(thoughts), turn=self.turn, step=self.step)
+
+
+class Asking:
+    """What `ask` needs for one call."""
+
+    __slots__ = ("control", "emit", "limits", "provider", "scribe", "session")
+
+    def __init__(
+        self, session: str, provider: Provider, limits: Limits, control: Control, scribe: Scribe, emit: Emit
+    ) -> None:
+        self.session = session
+        self.provider = provider
+        self.limits = limits
+        self.control = control
+        self.scribe = scribe
+        self.emit = emit
+
+
+async def ask(asking: Asking, context: Context, options: Options) -> Answer:
+    """Raises ProviderError if nothing was said, Interrupted if something was."""
+    draft = Draft(options.turn, options.step)
+    control = asking.control
+    timeout_s = asking.limits.model_timeout_s
+    control.busy("waiting for the model", timeout_s)
+    try:
+        async with asyncio.timeout(timeout_s) as scope:
+            control.begin_generation(scope)
+
+            def wait_longer(sentence: str, seconds: float) -> None:
+                """Waiting for a retry is not counted as the model's time."""
+                when = scope.when()
+                if when is not None and not scope.expired():
+                    scope.reschedule(when + seconds)
+                control.until += seconds
+                asking.emit(Waiting(sentence, seconds, session=asking.session, turn=options.turn, step=options.step))
+
+            finished = await _listen(asking, context, msgspec.structs.replace(options, notice=wait_longer), draft)
+    except TimeoutError:
+        return _interrupted(control, draft, timeout_s)
+    except ProviderError as error:
+        if draft.empty:
+            raise
+        raise Interrupted(error, draft) from error
+    finally:
+        control.end_generation()
+    reason = finished.reason
+    parts = draft.parts(reason, with_calls=True)
+    return Answer(parts, reason, finished.usage)
+
+
+def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:
+    if control.aborted:
+        return Answer(draft.parts(FinishReason.ABORTED, with_calls=False), FinishReason.ABORTED, Usage())
+    if control.cut:
+        return Answer(draft.parts(FinishReason.STEERED, with_calls=False), FinishReason.STEERED, Usage())
+    error = ModelSilent(f"the model did not finish within {timeout_s:g} s")
+    if draft.empty:
+        raise error
+    raise Interrupted(error, draft)
+
+
+async def _listen(asking: Asking, context: Context, options: Options, draft: Draft) -> Finished:
+    emit, session, turn, step = asking.emit, asking.session, options.turn, options.step
+    saving = _Checkpoints(asking, draft)
+    try:
+        async with aclosing(asking.provider.stream(context, options)) as stream:  # type: ignore[type-var]
+            async for piece in stream:
+                match piece:
+                    case TextPiece(text=text):
+                        draft.add_text(text)
+                        if emit.wanted:
+                            emit(TextDelta(text, session=session, turn=turn, step=step))
+                    case ThinkingPiece(text=text, signature=signature):
+                        draft.add_thinking(text, signature)
+                        if emit.wanted and text:
+                            emit(ThinkingDelta(text, session=session, turn=turn, step=step))
+                    case CallPiece():
+                        asking.control.expect_calls()
+                        _hear_call(asking, options, draft, piece)
+                    case Finished():
+                        return piece
+                saving.arm()
+    finally:
+        saving.stop()
+    raise AssertionError("a provider's stream ended without Finished or an error")
+
+
+class _Checkpoints:
+    """While a stream goes on, what it has said is noted once a period; most answers end before the first."""
+
+    __slots__ = ("_asking", "_draft", "_timer")
+
+    def __init__(self, asking: Asking, draft: Draft) -> None:
+        self._asking = asking
+        self._draft = draft
+        self._timer: asyncio.TimerHandle | None = None
+
+    def arm(self) -> None:
+        if self._timer is None:
+            period_s = self._asking.limits.checkpoint_period_s
+            self._timer = asyncio.get_running_loop().call_later(period_s, self._save)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _save(self) -> None:
+        self._timer = None
+        if event := self._draft.checkpoint():
+            self._asking.scribe.note(event, soon=True)
+
+
+def _hear_call(asking: Asking, options: Options, draft: Draft, piece: CallPiece) -> None:
+    began = draft.add_call(piece)
+    if not asking.emit.wanted:
+        return
+    session, turn, step, call_id = asking.session, options.turn, options.step, draft.call_id(piece.index)
+    if began:
+        asking.emit(ToolCallStarted(call_id, piece.name, session=session, turn=turn, step=step))
+    if piece.input:
+        asking.emit(ToolCallDelta(call_id, piece.input, session=session, turn=turn, step=step))

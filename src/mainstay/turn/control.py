@@ -1,0 +1,69 @@
+"""How the world reaches into a running turn: steer it, or stop it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+class Control:
+    """One per turn. The lane calls `steer` and `abort`; the turn looks at every boundary, and lets itself
+    be interrupted where it only waits."""
+
+    __slots__ = ("_cuttable", "_scope", "_tasks", "aborted", "cut", "doing", "steers", "until")
+
+    def __init__(self) -> None:
+        self.steers: list[int] = []  # inputs by sequence, not yet put into the turn
+        self.aborted = False
+        self.cut = False  # the generation under way was ended for a steer
+        self._scope: asyncio.Timeout | None = None
+        self._cuttable = False
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self.doing = "starting"  # for the watchdog
+        self.until = 0.0  # when what it is doing must be over, by the loop's clock
+
+    def steer(self, seq: int) -> None:
+        self.steers.append(seq)
+        if self._cuttable:
+            self.cut = True
+            self._end_scope()
+
+    def abort(self) -> None:
+        self.aborted = True
+        self._end_scope()
+        for task in self._tasks:
+            task.cancel()
+
+    def take_steers(self) -> tuple[int, ...]:
+        taken, self.steers = tuple(self.steers), []
+        return taken
+
+    # --- for the turn ----------------------------------------------------------------------------
+
+    def begin_generation(self, scope: asyncio.Timeout) -> None:
+        """A model call: an abort ends it at once, and so does a steer until a tool call begins in it."""
+        self._scope = scope
+        self._cuttable = True
+        self.cut = False
+        if self.aborted:
+            self._end_scope()
+
+    def expect_calls(self) -> None:
+        """A tool boundary is coming: a steer waits for it."""
+        self._cuttable = False
+
+    def end_generation(self) -> None:
+        self._scope = None
+        self._cuttable = False
+
+    def watch(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def busy(self, doing: str, seconds: float) -> None:
+        self.doing = doing
+        self.until = asyncio.get_running_loop().time() + seconds
+
+    def _end_scope(self) -> None:
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())

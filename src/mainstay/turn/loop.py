@@ -1,0 +1,154 @@
+"""One turn: act on what is open, ask the model, until it has said all it had to say.
+
+The loop keeps no state of its own. Where a turn stands is read from the session, and the session is what
+the journal says; so a turn that a crash interrupted goes on here, in this same loop, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mainstay.core.errors import ProviderError
+from mainstay.core.events import MessageAdded, Steered, StepRestarted
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, text_of
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
+from mainstay.core.ports import Context, Emit, Options, Provider, Scribe
+from mainstay.core.session import OpenTurn, Session
+from mainstay.turn.act import Acting, act
+from mainstay.turn.ask import Answer, Asking, Interrupted, ask
+from mainstay.turn.control import Control
+from mainstay.turn.toolbox import Tools
+
+Compile = Callable[[Session], Context]
+Review = Callable[[str], str | None]
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What a turn works with."""
+
+    provider: Provider
+    tools: Tools
+    limits: Limits
+    compile: Compile
+    review: Review | None = None  # what is wrong with a final answer, for the model to mend
+
+
+async def run_turn(session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> Outcome:
+    turn = session.open
+    assert turn is not None, "a turn is started by its lane"
+    acting = Acting(session, means.tools, means.limits, control, scribe, emit)
+    asking = Asking(session.key, means.provider, means.limits, control, scribe, emit)
+    complaints = 0
+    while True:
+        if turn.open_calls:
+            await act(acting, turn)
+        if control.aborted:
+            return Aborted()
+        if control.steers:
+            scribe.note(Steered(control.take_steers(), turn=turn.turn, step=turn.step), soon=True)
+        spent = _spent(turn, means.limits)
+        if spent is not None and not _was_told(session):
+            scribe.note(_notice(turn, _LAST_WORD.format(bound=spent)))
+        try:
+            answer = await _step(session, means, asking, final=spent is not None)
+        except Interrupted as broken:
+            if turn.restarts >= means.limits.step_restarts_max:
+                return _failure(turn, broken.error)
+            await _restart(turn, scribe, broken)
+            continue
+        except ProviderError as error:
+            return _failure(turn, error)
+        if spent is not None:
+            answer = _without_calls(answer, spent)
+        if len(answer.parts) > 1 or answer.reason not in (FinishReason.ABORTED, FinishReason.STEERED):
+            scribe.note(_added(turn, means, answer))
+        if answer.reason is FinishReason.ABORTED:
+            return Aborted()
+        if answer.calls or control.steers:
+            continue
+        complaint = means.review(text_of(answer.parts)) if means.review is not None else None
+        if complaint is None:
+            return Exhausted(spent) if spent is not None else Answered()
+        complaints += 1
+        if complaints >= means.limits.output_attempts_max:
+            return Failed(f"no answer of the wanted shape came: {complaint}", turn=turn.turn, step=turn.step)
+        scribe.note(_notice(turn, complaint))
+
+
+async def _step(session: Session, means: Means, asking: Asking, *, final: bool) -> Answer:
+    turn = session.open
+    assert turn is not None
+    options = Options(
+        tool_choice="none" if final else "auto",
+        output_tokens=means.limits.output_tokens_max,
+        turn=turn.turn,
+        step=turn.step + 1,
+    )
+    return await ask(asking, means.compile(session), options)
+
+
+def _added(turn: OpenTurn, means: Means, answer: Answer) -> MessageAdded:
+    info = means.provider.model()
+    usage = answer.usage
+    return MessageAdded(
+        "assistant",
+        answer.parts,
+        usage=usage if usage.prompt or usage.completion else None,
+        cost=info.cost(usage),
+        turn=turn.turn,
+        step=turn.step + 1,
+    )
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+_LAST_WORD = (
+    "This turn has reached its limit ({bound}). No more tools can be used in it. Answer now with what you "
+    "have: say what was done, and what is still missing because of the limit."
+)
+
+
+def _spent(turn: OpenTurn, limits: Limits) -> str | None:
+    """The bound that this turn has reached, in words."""
+    if turn.step >= limits.steps_max:
+        return f"{limits.steps_max} steps"
+    if turn.calls >= limits.tool_calls_max:
+        return f"{limits.tool_calls_max} tool calls"
+    return None
+
+
+def _was_told(session: Session) -> bool:
+    return bool(session.messages) and session.messages[-1].role == "system"
+
+
+def _without_calls(answer: Answer, spent: str) -> Answer:
+    """The last word has no tools, whatever the model tried, and is never empty."""
+    parts = tuple(part for part in answer.parts if not isinstance(part, ToolCall | Finish))
+    if not text_of(parts).strip():
+        parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin="runtime"))
+    reason = answer.reason if answer.reason is FinishReason.ABORTED else FinishReason.END
+    return Answer((*parts, Finish(reason)), reason, answer.usage)
+
+
+def _notice(turn: OpenTurn, text: str) -> MessageAdded:
+    return MessageAdded("system", (Text(text, origin="runtime"),), turn=turn.turn, step=turn.step)
+
+
+# --- trouble -------------------------------------------------------------------------------------
+
+
+async def _restart(turn: OpenTurn, scribe: Scribe, broken: Interrupted) -> None:
+    """Visible: what had streamed is kept as an interrupted partial, and watchers are told to drop it."""
+    partial = broken.draft.checkpoint()
+    restarted = StepRestarted(str(broken.error), turn=turn.turn, step=turn.step + 1)
+    await scribe.record(*([partial] if partial is not None else []), restarted)
+
+
+MODEL_FAILED = "The model could not answer: "
+
+
+def _failure(turn: OpenTurn, error: ProviderError) -> Failed:
+    return Failed(f"{MODEL_FAILED}{error}", error.details, turn=turn.turn, step=turn.step + 1)

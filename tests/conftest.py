@@ -1,0 +1,9 @@
+"""Shared by all tests: where the doubles are found."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "simulation"))
+sys.path.insert(0, str(Path(__file__).parent / "conformance"))

@@ -1,0 +1,200 @@
+"""The house: which room may import which, and how large things may grow. An exception is named, with its reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src" / "mainstay"
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "guards": {"core"},
+    "edges": {"core", "guards"},
+    "policy": {"core", "guards"},
+    "context": {"core"},
+    "memory": {"core", "guards", "edges"},
+    "skills": {"core", "guards", "edges"},
+    "patterns": {"core", "guards", "edges"},
+    "judge": {"core"},
+    "meter": {"core"},
+    "providers": {"core", "edges"},
+    "tools": {"core", "guards", "edges"},
+    "sandbox": {"core"},
+    "store": {"core"},
+    "backends": {"core", "edges", "policy"},
+    "channels": {"core", "guards", "edges"},
+    "triggers": {"core", "guards", "edges"},
+    "plugins": {"core", "guards", "edges"},
+    "observe": {"core"},
+    "turn": {"core", "guards", "policy", "context", "judge"},
+    "lane": {"core", "context", "turn"},
+    "gateway": {"core", "guards", "policy", "lane"},
+    "server": {"core", "gateway"},
+    "kit": {"core"},
+    "testing": {"core", "providers.scripted"},
+    "app": {"*"},
+}
+
+# core is the standard library and msgspec; nothing of anyone else's
+THIRD_PARTY_IN_CORE = {"msgspec"}
+
+LONG_FUNCTIONS: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {}
+MANY_PARAMETERS = {
+    "core/tools.py:__init__": "a tool's declaration: each keyword is one fact about it",
+    "core/tools.py:tool": "the decorator's typed face of the same declaration",
+    "app/agent.py:__init__": "the arguments of Agent are the published surface",
+}
+KWARGS = {
+    "core/tools.py:tool": "a decorator hands its keywords on",
+    "core/tools.py:__call__": "a tool can be called as the function it was made from",
+}
+BROAD_EXCEPT = {
+    "core/workers.py": "a tool may raise anything; it goes to whoever awaits the call",
+    "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
+    "testing/memory_store.py": "an append's failure belongs to whoever awaits it",
+}
+
+
+def modules(root: Path = SRC) -> Iterator[tuple[str, ast.Module, str]]:
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_text()
+        yield path.relative_to(root).as_posix(), ast.parse(text), text
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Every module imported anywhere in the file, inside functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def breaches(root: Path = SRC) -> list[str]:
+    found = []
+    for name, tree, _ in modules(root):
+        room = name.split("/")[0]
+        if "/" not in name:
+            continue  # the root is lazy and knows every room by name only
+        if room not in MAY_IMPORT:
+            found.append(f"{name}: there is no room {room!r}")
+            continue
+        allowed = MAY_IMPORT[room]
+        for module in imports(tree):
+            parts = module.split(".")
+            if parts[0] == "mainstay" and len(parts) > 1:
+                target, dotted = parts[1], ".".join(parts[1:3])
+                if target not in MAY_IMPORT or target == room or "*" in allowed:
+                    continue
+                if target not in allowed and not any(dotted == one or module.endswith(one) for one in allowed):
+                    found.append(f"{name}: {room} may not import {module}")
+            elif room == "core" and parts[0] not in THIRD_PARTY_IN_CORE and not _standard(parts[0]):
+                found.append(f"{name}: core may not import {module}")
+    return found
+
+
+def _standard(name: str) -> bool:
+    import sys
+
+    return name in sys.stdlib_module_names
+
+
+def test_rooms_import_only_what_the_table_allows() -> None:
+    assert breaches() == []
+
+
+def test_the_table_can_fail(tmp_path: Path) -> None:
+    for name, text in {
+        "turn/x.py": "from mainstay.store.sqlite import SqliteStore",
+        "providers/y.py": "def f():\n    import mainstay.meter.breaker",
+        "core/z.py": "import aiohttp",
+        "attic/a.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert len({line.split(":")[0] for line in breaches(tmp_path)}) == 4
+
+
+def test_no_import_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    for name, tree, _ in modules():
+        module = "mainstay." + name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        graph[module] = set(imports(ast.Module(top, [])))
+    names = set(graph)
+    edges = {module: {target for target in targets if target in names} for module, targets in graph.items()}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path, module))
+        if module not in done:
+            for target in edges[module] - {module}:
+                visit(target, (*path, module))
+            done.add(module)
+
+    for module in edges:
+        visit(module, ())
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize(("name", "tree", "text"), [pytest.param(*m, id=m[0]) for m in modules()])
+def test_house_numbers(name: str, tree: ast.Module, text: str) -> None:
+    assert text.count("\n") <= 400 or name in LONG_MODULES, f"{name} has {text.count(chr(10))} lines"
+    for function in functions(tree):
+        where = f"{name}:{function.name}"
+        length = (function.end_lineno or 0) - function.lineno + 1
+        assert length <= 70 or where in LONG_FUNCTIONS, f"{where} has {length} lines"
+        arguments = function.args
+        count = len(arguments.args) + len(arguments.kwonlyargs) + len(arguments.posonlyargs)
+        count -= bool(arguments.args and arguments.args[0].arg in ("self", "cls"))
+        assert count <= 6 or where in MANY_PARAMETERS, f"{where} has {count} parameters"
+        assert arguments.kwarg is None or where in KWARGS, f"{where} takes **{arguments.kwarg}"
+
+
+@pytest.mark.parametrize(("name", "tree", "text"), [pytest.param(*m, id=m[0]) for m in modules()])
+def test_broad_except_only_at_a_boundary_and_with_a_reason(name: str, tree: ast.Module, text: str) -> None:
+    lines = text.splitlines()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type is not None else "everything"
+            if caught in ("Exception", "BaseException", "everything"):
+                reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+                commented = "#" in lines[node.lineno - 1]
+                assert reraises or (name in BROAD_EXCEPT and commented), f"{name}:{node.lineno} catches {caught}"
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [name for name, tree, text in modules() if text.strip() and ast.get_docstring(tree) is None]
+    assert silent == []
+
+
+def test_no_type_checking_loopholes() -> None:
+    assert [name for name, _, text in modules() if "TYPE_CHECKING" in text] == []
+
+
+def test_at_most_forty_public_names() -> None:
+    import mainstay
+
+    assert len(mainstay.__all__) <= 40
+    for name in mainstay.__all__:
+        assert getattr(mainstay, name) is not None
+
+
+def test_the_typed_face_names_what_the_lazy_root_gives() -> None:
+    import mainstay
+
+    stub = ast.parse((SRC / "__init__.pyi").read_text())
+    named = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert named == set(mainstay.__all__) - {"__version__"}
