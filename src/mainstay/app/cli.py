@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import cast
 
-from mainstay.app.commands.tree import LEVELS, UsageError, build, parse
+from mainstay.app.commands.tree import UsageError, build, parse
 from mainstay.core.errors import MainstayError
 
-if TYPE_CHECKING:
-    import argparse
+FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show it is no reason to fail
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # the outermost boundary: whatever it is, a person gets a sentence
+        _complain(error, as_json="--json" in arguments)
+        return MISUSED if isinstance(error, UsageError) else FAILED
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        options = parse(arguments)
+    except SystemExit as asked:  # --help and --version have printed what they had to
+        return int(asked.code or 0)
+    if options.run is None:
+        build().print_help()
+        return 0
+    module, _, name = str(options.run).partition(":")
+    verbs = importlib.import_module(f"mainstay.app.commands.{module}")
+    verb = cast("Callable[[argparse.Namespace], int]", getattr(verbs, name))
+    from mainstay.app.commands.logs import set_up  # logging takes a while to load, and `--help` needs none
+
+    set_up(options.log_level)
+    return verb(options)
+
+
+def _complain(error: Exception, *, as_json: bool) -> None:
+    import json  # only where something went wrong
+
+    from mainstay.app.chat.safe import safe_json, visible
+
+    sentence = _sentence(error)
+    if as_json:
+        document = {"ok": False, "error": {"type": type(error).__name__, "message": sentence}}
+        print(safe_json(json.dumps(document, ensure_ascii=False)), flush=True)
+    else:
+        sys.stdout.flush()
+        print(f"mainstay: {visible(sentence)}", file=sys.stderr)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, MainstayError | UsageError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    import logging
+
+    logging.getLogger("mainstay").debug("a command failed", exc_info=error)
+    return f"something went wrong inside: {type(error).__name__}: {error} (add --log-level debug for the details)"

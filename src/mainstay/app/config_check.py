@@ -227,12 +227,9 @@ class Checker:
 
 
 def _inside(data: Any, key: str | int) -> Any:
-    match data:
-        case dict():
-            return data.get(key)
-        case list():
-            return data[int(key)]
-    return None
+    if isinstance(data, list) and isinstance(key, int):
+        return data[key]
+    return data.get(key) if isinstance(data, dict) else None
 
 
 def _match(part: str, names: Mapping[str, Any], fold: bool) -> str | None:

@@ -36,6 +36,7 @@ class Resilient:
     async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         waiting = _Waiting(self._clock, self._ids, self._limits, options)
         last = len(self._providers) - 1
+        earlier = ""
         for place, (provider, breaker) in enumerate(zip(self._providers, self._breakers, strict=True)):
             waiting.attempt = 0
             while True:
@@ -53,10 +54,13 @@ class Resilient:
                     if answer.spoken or isinstance(error, RequestRefused):
                         raise
                     if place < last and _is_hopeless(error):
+                        earlier += f"; before that, {error}"
                         break
-                    if not await waiting.before_retry(provider, error, breaker.closed_for_s()):
+                    if not await waiting.before_retry(error, breaker.closed_for_s()):
+                        earlier, said = earlier + f"; before that, {error}", earlier
                         if place < last:
                             break
+                        error.details += said
                         raise
                 finally:
                     await answer.close()
@@ -83,7 +87,11 @@ class _Attempt:
         """The first piece, or None for a stream that said nothing and did not complain."""
         self._admitted = self._breaker.admit()
         if not self._admitted:
-            raise CircuitOpen(f"{self._provider.model().name} failed too often and is left alone for a moment")
+            closed_s = self._breaker.closed_for_s()
+            raise CircuitOpen(
+                f"{self._provider.model().name} failed too often and is left alone for {closed_s:.0f} s",
+                retry_after_s=closed_s or None,
+            )
         self._stream = self._provider.stream(context, options)
         first = await anext(self._stream, None)
         if first is not None:
@@ -100,16 +108,19 @@ class _Attempt:
         self._breaker.succeeded()
 
     def failed(self, error: ProviderError) -> None:
-        if self._admitted and error.counts:
+        if self._admitted:
             self._admitted = False
-            self._breaker.failed()
+            if error.counts:
+                self._breaker.failed()
+            else:
+                self._breaker.left()
 
     async def close(self) -> None:
         """Whatever happened, the stream is closed now, not when somebody collects the garbage."""
         if self._admitted:
             self._breaker.left()
         stream, self._stream = self._stream, None
-        if isinstance(stream, AsyncGenerator):
+        if isinstance(stream, AsyncGenerator):  # a plain iterator has nothing to close
             await stream.aclose()
 
 
@@ -126,7 +137,7 @@ class _Waiting:
         self._waited_s = 0.0
         self.attempt = 0
 
-    async def before_retry(self, provider: Provider, error: ProviderError, closed_for_s: float) -> bool:
+    async def before_retry(self, error: ProviderError, closed_for_s: float) -> bool:
         """Waits as long as it takes and says so; False when patience is at an end."""
         if not error.retry and not (isinstance(error, CircuitOpen) and self.attempt):
             return False

@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.errors import ProviderError, StreamBroken
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import CallPiece, Finished, Piece, TextPiece, ThinkingPiece
-from mainstay.providers import trouble
-from mainstay.providers.calls import OpenCall, OpenCalls
+from mainstay.core.ports import Finished, Piece
+from mainstay.providers.calls import OpenCalls
 from mainstay.providers.forms import encode, mended
+from mainstay.providers.pieces import PieceJoiner
 
 # What servers send, as leniently as their differences ask for. Everything may be missing or null.
 
@@ -75,26 +74,18 @@ _REASONS = {
 
 
 
-class ChatAnswer:
-    """Feeds on payloads. What came in one batch and belongs together is one piece: listeners pay per piece."""
+class ChatAnswer(PieceJoiner):
+    """Feeds on the payloads of a chat completion."""
 
-    __slots__ = ("_buffer", "_call", "_calls", "_kind", "_pieces", "_reason", "_spoken", "_usage", "_who", "error", "over")
+    __slots__ = ("_calls", "_reason", "_usage")
 
     def __init__(self, who: str) -> None:
-        self._who = who
-        self._pieces: list[Piece] = []
-        self._kind = ""  # what the buffer holds: "text", "thinking", "call"
-        self._buffer: list[str] = []
-        self._call: OpenCall | None = None
+        super().__init__(who)
         self._calls = OpenCalls()
         self._reason: str | None = None
         self._usage: _Usage | None = None
-        self._spoken = False
-        self.error: ProviderError | None = None
-        self.over = False
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
-        self._pieces = []
         for payload in payloads:
             try:
                 chunk = _decode(payload)
@@ -124,14 +115,9 @@ class ChatAnswer:
             if chunk.error is not None:
                 self._fail(chunk.error)
                 break
-        return self._take_pieces()
-
-    def _take_pieces(self) -> list[Piece]:
-        self._flush()
         if self._reason is not None:
-            self._pieces += self._calls.unsaid()
-        self._spoken = self._spoken or bool(self._pieces)
-        return self._pieces
+            self._say(*self._calls.unsaid())
+        return self._take_pieces()
 
     def finished(self) -> Finished | None:
         if self._reason is None:
@@ -173,36 +159,14 @@ class ChatAnswer:
     def _take_call(self, index: int | None, id: str | int | None, function: _Function) -> None:
         call, before = self._calls.find(index, id, function.name or "")
         if before:
-            self._flush()
-            self._pieces += before
+            self._say(*before)
         call.add_name(function.name or "")
         written = function.arguments
         if isinstance(written, dict):
             written = encode(written).decode()
         if written:
-            if self._kind != "call" or self._call is not call:
-                self._flush()
-                self._kind, self._call = "call", call
-            self._buffer.append(written)
             call.arguments.append(written)
-
-    def _add(self, kind: str, text: str) -> None:
-        if self._kind != kind:
-            self._flush()
-            self._kind = kind
-        self._buffer.append(text)
-
-    def _flush(self) -> None:
-        if not self._buffer:
-            return
-        joined = "".join(self._buffer)
-        self._buffer.clear()
-        if self._kind == "text":
-            self._pieces.append(TextPiece(joined))
-        elif self._kind == "thinking":
-            self._pieces.append(ThinkingPiece(joined))
-        elif self._call is not None:
-            self._pieces.append(CallPiece(self._call.index, self._call.say(), joined))
+            self._write(call.index, call.say(), written)
 
     # --- trouble ---------------------------------------------------------------------------------
 
@@ -215,15 +179,9 @@ class ChatAnswer:
             return msgspec.convert(mended(json.loads(payload)), _Chunk)
         except (ValueError, RecursionError, msgspec.ValidationError):
             if self._reason is None:
-                self.error = StreamBroken(f"{self._who} sent a chunk that makes no sense", details=repr(payload[:200]))
+                self._break(payload)
             self.over = True
             return None
-
-    def _fail(self, error: Any) -> None:
-        report = trouble.report_of({"error": error})
-        spoken = self._spoken or self._pieces or self._buffer
-        self.error = trouble.interrupted(self._who, report) if spoken else trouble.from_report(self._who, report)
-        self.over = True
 
 
 def _tokens(usage: _Usage) -> Usage:

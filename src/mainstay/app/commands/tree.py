@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             return
         from difflib import get_close_matches  # only for those who made a mistake
 
-        names = [str(one) for one in action.choices]
+        names = [str(one) for one in action.choices if one.removesuffix("s") not in action.choices]
         if self.prog == "mainstay" and (value in LATER or value.removesuffix("s") in LATER):
             raise UsageError(f"`mainstay {value}` is not available in this release")
         near = get_close_matches(str(value), names, n=1)
@@ -46,15 +46,16 @@ class Parser(argparse.ArgumentParser):
 class Verbs:
     """The verbs of one noun, as they are added."""
 
-    def __init__(self, parser: Parser) -> None:
-        self.parser = parser
-        self._verbs = parser.add_subparsers(metavar="COMMAND", parser_class=Parser, title="commands")
+    def __init__(self, parser: Parser, *, required: bool) -> None:
+        self._verbs = parser.add_subparsers(
+            metavar="COMMAND", dest="verb", parser_class=Parser, title="commands", required=required
+        )
 
     def noun(self, name: str, help: str) -> Verbs:
         """A noun with verbs of its own; its plural is the same noun."""
         made = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=[_shared()])
         self._verbs.choices[name + "s"] = made
-        return Verbs(made)
+        return Verbs(made, required=True)
 
     def verb(self, name: str, help: str, run: str, *, json: bool = True) -> Parser:
         parents = [_shared(), _json()] if json else [_shared()]
@@ -65,8 +66,9 @@ class Verbs:
 
 def build() -> Parser:
     about = "A durable agent runtime: nothing accepted is lost, nothing runs twice that must not."
-    parser = Parser(prog="mainstay", description=about, allow_abbrev=False, parents=[_shared(), _json()])
-    verbs = Verbs(parser)
+    start = "Start with `mainstay init`, then `mainstay chat`. `mainstay COMMAND --help` says more."
+    parser = Parser(prog="mainstay", description=about, epilog=start, allow_abbrev=False, parents=[_shared(), _json()])
+    verbs = Verbs(parser, required=False)
     _add_talking(verbs)
     _add_setup(verbs)
     _add_sessions(verbs.noun("session", "Look at conversations, copy them, put them away."))
@@ -85,7 +87,7 @@ def _shared() -> Parser:
     """Options that every verb takes, before or after its name: no defaults here, or the later would undo the earlier."""
     shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--home", metavar="DIR", help="where everything is kept (default: $MAINSTAY_HOME, ~/.mainstay)")
-    shared.add_argument("--log-level", choices=LEVELS, help="write what happens inside to stderr")
+    shared.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"log to stderr: {', '.join(LEVELS)}")
     shared.add_argument("-V", "--version", action="version", version=f"mainstay {__version__}", help="print the version")
     return shared
 

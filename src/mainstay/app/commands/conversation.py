@@ -1,0 +1,118 @@
+"""A session's journal as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mainstay.app.chat.calls import call_line, result_lines
+from mainstay.app.chat.safe import safe, visible
+from mainstay.app.commands.out import money, paint, tokens, when
+from mainstay.core.events import (
+    Event,
+    Folded,
+    Forked,
+    MessageAdded,
+    Received,
+    SessionChanged,
+    StepCheckpointed,
+    StepRestarted,
+    Steered,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from mainstay.core.journal import Record
+from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult, text_of
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
+from mainstay.core.session import Session
+
+_WHO = {"user": ("you", "cyan"), "assistant": ("agent", "green"), "system": ("runtime", "dim")}
+
+
+def conversation(records: Sequence[Record]) -> Iterator[str]:
+    """What was said, in order, ready to print."""
+    session = Session("show")
+    for record in records:
+        before = session.message_count
+        session.apply(record.seq, record.at, record.event)
+        for message in session.messages[-(session.message_count - before) or len(session.messages) :]:
+            yield from _message(message)
+        if isinstance(record.event, TurnEnded) and not isinstance(record.event.outcome, Answered):
+            yield from ("", paint(f"— {visible(ending(record.event.outcome))}", "yellow"))
+
+
+def _message(message: Message) -> Iterator[str]:
+    if message.role in _WHO:
+        name, colour = _WHO[message.role]
+        yield ""
+        yield f"{paint(name, 'bold', colour)} {paint(when(message.at), 'dim')}"
+    for part in message.parts:
+        yield from (f"  {line}" for line in _part(part))
+
+
+def _part(part: AnyPart) -> Iterator[str]:
+    match part:
+        case Text(text=text):
+            yield from safe(text).splitlines()
+        case Thinking(text=text):
+            yield from (paint(line, "dim") for line in safe(text).splitlines())
+        case ToolCall():
+            yield call_line(part.name, part.input)
+        case ToolResult():
+            for line in result_lines(part.content):
+                yield paint(line, "red") if part.is_error else line
+        case Binary():
+            yield f"[{visible(part.mime)} {visible(part.path) or f'{len(part.data):,} bytes'}]"
+
+
+def ending(outcome: Outcome) -> str:
+    match outcome:
+        case Answered():
+            return "answered"
+        case Aborted():
+            return "stopped"
+        case Exhausted(bound=bound):
+            return f"stopped at its limit: {bound}"
+        case Paused():
+            return "waits for an approval"
+        case Failed(sentence=sentence):
+            return sentence
+
+
+def trace_row(event: Event) -> tuple[str, str, str, str]:
+    """Turn, step, what it says in a few words, and tokens."""
+    usage = event.usage if isinstance(event, MessageAdded) else None
+    spent = f"{tokens(usage.prompt)} / {tokens(usage.completion)}" if usage is not None else ""
+    return str(event.turn or ""), str(event.step or ""), visible(_gist(event), 80), spent
+
+
+def _gist(event: Event) -> str:
+    match event:
+        case Received(parts=parts, kind=kind):
+            return text_of(parts) if kind == "prompt" else f"{kind}: {text_of(parts)}"
+        case TurnStarted(model=model):
+            return model
+        case MessageAdded(role=role, parts=parts, cost=cost):
+            said = [text_of(parts), *(f"{one.name}({one.input})" for one in parts if isinstance(one, ToolCall))]
+            return " ".join([f"{role}:", *filter(None, said), *filter(None, [money(cost)])])
+        case ToolStarted(call_id=call_id):
+            return call_id
+        case ToolFinished(result=result):
+            return f"{result.name} → {'error: ' if result.is_error else ''}{result.content}"
+        case Steered(inputs=inputs):
+            return f"by record {', '.join(map(str, inputs))}"
+        case StepCheckpointed(text=text, thinking=thinking):
+            return text or thinking
+        case StepRestarted(reason=reason):
+            return reason
+        case Folded(upto=upto, summary=summary):
+            return f"up to {upto}: {summary}"
+        case TurnEnded(outcome=outcome):
+            return ending(outcome)
+        case SessionChanged():
+            names = ("title", "status", "model", "instructions", "metadata")
+            return ", ".join(f"{one} = {getattr(event, one)}" for one in names if getattr(event, one) is not None)
+        case Forked(parent=parent, upto=upto):
+            return f"from {parent}, records 1 to {upto}"
+    return ""

@@ -1,0 +1,41 @@
+"""What happens inside, for those who asked to see it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from mainstay.app.chat.safe import safe, visible
+
+
+class Lines(logging.Formatter):
+    """One line a record, whatever is in it; a traceback is indented below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{self.formatTime(record)} {record.levelname.lower()} {record.name}: {visible(record.getMessage())}"
+        if record.exc_info:
+            trace = safe(self.formatException(record.exc_info))
+            line += "".join(f"\n    {one}" for one in trace.splitlines())
+        return line
+
+
+class Stderr(logging.Handler):
+    """Whatever stderr is at the moment: a chat puts its own in front of the terminal's."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except OSError:
+            pass  # nobody reads it any more
+
+
+def set_up(level: str | None) -> None:
+    """Without a level nothing is written: trouble reaches the person as a sentence, not as a log."""
+    root = logging.getLogger()
+    if level is None:
+        root.addHandler(logging.NullHandler())
+        return
+    handler = Stderr()
+    handler.setFormatter(Lines())
+    root.addHandler(handler)
+    root.setLevel(level.upper())

@@ -1,0 +1,82 @@
+"""What commands print: tables, JSON, times, colours where they are wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mainstay.app.chat.safe import safe_json, visible
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def print_json(document: Any) -> None:
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    print(safe_json(encoded))
+
+
+def coloured() -> bool:
+    """Whether stdout may be painted (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, *styles: str) -> str:
+    if not text or not coloured():
+        return text
+    return f"\x1b[{';'.join(_STYLES[one] for one in styles)}m{text}\x1b[0m"
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:
+    """Columns as wide as they need to be; those named in `right` (letters, from a) are flush right."""
+    cells = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(_width(one) for one in column) for column in zip(head, *cells, strict=True)]
+    lines = [_line(row, widths, right) for row in [list(head), *cells]]
+    print(paint(lines[0], "dim"))
+    for line in lines[1:]:
+        print(line)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: str) -> str:
+    made = []
+    for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - _width(cell))
+        made.append(space + cell if chr(97 + number) in right else cell + space)
+    return "  ".join(made).rstrip()
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal gives it."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def when(at_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000)) if at_ms else ""
+
+
+def clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000:03d}"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def money(dollars: float) -> str:
+    """Two digits that say something: $12.34, $0.0021; nothing where nothing is known."""
+    if not dollars:
+        return ""
+    return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
+
+
+def tokens(number: int) -> str:
+    """1234 as 1.2k."""
+    return f"{number}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1e6:.1f}M"

@@ -1,0 +1,135 @@
+"""`mainstay session list|show|trace|export|replay`: they only read, and work while another process owns the home."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainstay.app.chat.safe import visible
+from mainstay.app.commands.conversation import conversation, trace_row
+from mainstay.app.commands.homes import home_of, reading, records_of, run_async
+from mainstay.app.commands.out import clock, count, money, paint, print_json, print_table, tokens, when
+from mainstay.app.config import load_config
+from mainstay.core.errors import InputRefused
+from mainstay.core.journal import Record
+from mainstay.core.ports import Standing
+from mainstay.lane.replay import Replayed, replay
+from mainstay.observe.export import history, write_session
+
+
+def list_sessions(options: argparse.Namespace) -> int:
+    home = home_of(options)
+    found = run_async(_sessions(home, int(options.limit)))
+    if options.json:
+        print_json({"ok": True, "sessions": found})
+    elif not found:
+        print(f"No sessions in {visible(str(home))} yet. `mainstay chat` starts one.")
+    else:
+        rows = [
+            [
+                one.key,
+                when(one.updated),
+                str(one.turns),
+                str(one.messages),
+                f"{tokens(one.prompt_tokens)} / {tokens(one.completion_tokens)}",
+                money(one.cost),
+                _status(one),
+            ]
+            for one in found
+        ]
+        print_table(["SESSION", "UPDATED", "TURNS", "MESSAGES", "TOKENS IN / OUT", "COST", "STATUS"], rows, "cdef")
+    return 0
+
+
+async def _sessions(home: Path, limit: int) -> list[Standing]:
+    async with reading(home) as store:
+        return await store.sessions(limit=limit)
+
+
+def _status(standing: Standing) -> str:
+    return f"{standing.status}, unfinished" if standing.unfinished else standing.status
+
+
+def show(options: argparse.Namespace) -> int:
+    standing, records = run_async(_whole(home_of(options), options.session))
+    if options.json:
+        messages = [{"id": m.id, "at": m.at, "role": m.role, "parts": m.parts} for m in history(records)]
+        print_json({"ok": True, "session": standing, "messages": messages})
+        return 0
+    facts = [_status(standing), count(standing.turns, "turn"), count(standing.messages, "message")]
+    facts.append(f"{tokens(standing.prompt_tokens)} tokens in, {tokens(standing.completion_tokens)} out")
+    facts += [money(standing.cost)] if standing.cost else []
+    facts += [f"forked from {visible(standing.parent)}"] if standing.parent else []
+    print(paint(visible(standing.key), "bold"), paint(" · ".join(facts), "dim"))
+    for line in conversation(records):
+        print(line)
+    return 0
+
+
+def trace(options: argparse.Namespace) -> int:
+    standing, records = run_async(_whole(home_of(options), options.session))
+    if options.json:
+        print_json({"ok": True, "session": standing, "records": [_record(one) for one in records]})
+        return 0
+    rows, before = [], records[0].at if records else 0
+    for record in records:
+        turn, step, what, spent = trace_row(record.event)
+        kind = type(record.event).__name__
+        rows.append([str(record.seq), clock(record.at), str(record.at - before), turn, step, kind, spent, what])
+        before = record.at
+    print_table(["SEQ", "TIME", "+MS", "TURN", "STEP", "KIND", "TOKENS", "WHAT"], rows, "acdeg")
+    return 0
+
+
+def _record(record: Record) -> dict[str, Any]:
+    event: dict[str, Any] = msgspec.to_builtins(record.event)
+    return {"seq": record.seq, "at": record.at, "kind": event.pop("type"), **event}
+
+
+async def _whole(home: Path, session: str) -> tuple[Standing, list[Record]]:
+    async with reading(home) as store:
+        return await records_of(store, session)
+
+
+def export(options: argparse.Namespace) -> int:
+    given: str | None = options.to
+    _, records = run_async(_whole(home_of(options), options.session))
+    folder = Path(given) if given is not None else Path(_file_name(options.session))
+    if folder.exists() and not folder.is_dir():
+        raise InputRefused(f"{folder} is not a folder; choose another with --to")
+    paths = [str(path) for path in write_session(records, folder)]
+    if options.json:
+        print_json({"ok": True, "files": paths})
+    else:
+        for path in paths:
+            print(visible(path))
+    return 0
+
+
+def _file_name(session: str) -> str:
+    """A folder here, whatever the session is called."""
+    return re.sub(r"[^\w.-]+", "-", session).strip(".-") or "session"
+
+
+def replay_session(options: argparse.Namespace) -> int:
+    home = home_of(options)
+    result = run_async(_replay(home, options.session))
+    if options.json:
+        print_json({"ok": result.identical, **msgspec.structs.asdict(result), "identical": result.identical})
+    elif result.identical:
+        print(f"identical: {count(result.records, 'record')}, {count(result.turns, 'turn')}")
+    else:
+        print(f"different at record {result.records}: {visible(result.difference)}")
+    return 0 if result.identical else 1
+
+
+async def _replay(home: Path, session: str) -> Replayed:
+    limits = load_config(home, env=os.environ).config.limits
+    async with reading(home) as store:
+        _, records = await records_of(store, session)
+    return await replay(records, limits)

@@ -1,0 +1,87 @@
+"""Every store through one suite."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import apsw
+
+from mainstay.core.events import Received
+from mainstay.core.messages import Text
+from mainstay.core.ports import Store
+from mainstay.store.sqlite import SqliteStore
+from mainstay.testing import MemoryStore, StoreSuite
+from mainstay.testing.store_suite import Writing
+
+
+class TestMemoryStore(StoreSuite):
+    async def make(self, where: Path) -> Store:
+        return MemoryStore()
+
+
+class TestSqliteStore(StoreSuite):
+    async def make(self, where: Path) -> Store:
+        store = SqliteStore(str(where / "workspace.db"))
+        await store.open()
+        return store
+
+    async def test_it_is_all_there_after_reopening(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        writing = Writing(store, "a")
+        for number in range(10):
+            await writing.turn(str(number))
+        before = await store.read("a")
+        await store.close()
+        store = await self.make(tmp_path)
+        assert await store.read("a") == before
+        await store.close()
+
+    async def test_full_durability_is_on(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        assert isinstance(store, SqliteStore)
+        assert store._writer is not None
+        db = store._writer._db
+        assert db is not None
+        assert db.pragma("journal_mode") == "wal"
+        assert db.pragma("synchronous") == 2
+        await store.close()
+
+    async def test_many_sessions_share_one_commit(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        commits = 0
+
+        def count() -> int:
+            nonlocal commits
+            commits += 1
+            return 0
+
+        assert isinstance(store, SqliteStore)
+        assert store._writer is not None
+        assert store._writer._db is not None
+        store._writer._db.set_commit_hook(count)
+        writers = [Writing(store, f"s{number}") for number in range(200)]
+        await asyncio.gather(*(writer.add(Received((Text("x"),))) for writer in writers))
+        assert commits < 60
+        await store.close()
+
+    async def test_the_journal_can_be_read_with_any_sqlite_tool(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        await Writing(store, "a").turn("hello")
+        await store.close()
+        db = apsw.Connection(str(tmp_path / "workspace.db"))
+        rows = db.execute("SELECT sequence, type, body ->> '$.parts[0].text' FROM journal WHERE session='a'").fetchall()
+        assert rows[0] == (1, "Received", "hello")
+        assert [row[1] for row in rows] == ["Received", "TurnStarted", "MessageAdded", "TurnEnded"]
+        db.close()
+
+    async def test_a_read_only_store_reads_beside_the_owner_and_writes_nothing(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        await Writing(store, "a").turn("hello")
+        other = SqliteStore(str(tmp_path / "workspace.db"), read_only=True)
+        await other.open()
+        assert len(await other.read("a")) == 4
+        await Writing(store, "b").turn("more")
+        assert len(await other.sessions()) == 2
+        await other.close()
+        await store.close()
