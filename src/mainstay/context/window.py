@@ -19,9 +19,14 @@ MESSAGE_TOKENS = 4
 
 def fit(session: Session, budget: int) -> list[Message]:
     """The session's messages, its oldest turns dropped from memory (never from the journal) if too many."""
-    total = sum(weigh(message) for message in session.messages)
+    messages = session.messages
+    count, total = session.weighed
+    for message in messages[count:]:  # only what is new since the last call
+        total += weigh(message)
+    session.weighed = (len(messages), total)
     if total > budget * FULL:
-        session.messages = _newest_turns(session.messages, total, int(budget * RELIEVED))
+        session.messages = _newest_turns(messages, total, int(budget * RELIEVED))
+        session.weighed = (0, 0)
     return session.messages
 
 
@@ -51,7 +56,7 @@ def _newest_turns(messages: list[Message], total: int, wanted: int) -> list[Mess
 def _part_tokens(part: AnyPart) -> int:
     match part:
         case Text(text=text) | Thinking(text=text):
-            size = len(text.encode())
+            size = len(text) if text.isascii() else len(text.encode())
         case ToolCall(name=name, input=input):
             size = len(name) + len(input.encode()) + 20
         case ToolResult(content=content):

@@ -7,6 +7,9 @@ turn itself or read back from disk.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from mainstay.core.events import (
@@ -100,6 +103,7 @@ class Session:
         "updated",
         "usage",
         "waiting",
+        "weighed",
     )
 
     def __init__(self, key: str) -> None:
@@ -121,6 +125,7 @@ class Session:
         self.metadata: dict[str, str] = {}
         self.summary = ""
         self.messages: list[Message] = []
+        self.weighed = (0, 0)  # so many messages of the window, and what they weigh together
         self.waiting: dict[int, Waiting] = {}
         self.open: OpenTurn | None = None
 
@@ -180,53 +185,57 @@ class Session:
         self.updated = at
         if not self.created:
             self.created = at
-        match event:
-            case Received():
-                self.waiting[seq] = Waiting(seq, at, event)
-                if self.status == "deleted":
-                    self.status = "active"
-            case TurnStarted(inputs=inputs, turn=turn):
-                self.turns = turn
-                self.turn_floor = min(inputs, default=seq)
-                self.open = OpenTurn(turn, inputs)
-                self._add_inputs(inputs)
-            case MessageAdded():
-                self._add_model_message(seq, at, event)
-            case ToolStarted(call_id=call_id):
-                if self.open is not None:
-                    self.open.started.add(call_id)
-            case ToolFinished(result=result):
-                self._add_result(seq, at, result)
-            case Steered(inputs=inputs):
-                self._add_inputs(inputs)
-            case StepRestarted():
-                if self.open is not None:
-                    self.open.restarts += 1
-                    self.open.partial = False
-            case TurnResumed():
-                if self.open is not None:
-                    self.open.resumes += 1
-            case TurnEnded():
-                self.open = None
-            case Folded(upto=upto, summary=summary):
-                self.fold = seq
-                self.summary = summary
-                self.messages = [message for message in self.messages if message.id > upto]
-            case SessionChanged():
-                self._change(event)
-            case Forked(parent=parent):
-                self.parent = parent
-                self.open = None
-                self.waiting.clear()
-            case StepCheckpointed():
-                if self.open is not None:
-                    self.open.partial = True
-            case Blanked():
-                pass
-            case _:
-                raise AssertionError(f"{type(event).__name__} is not a durable event")
+        _APPLY[type(event)](self, seq, at, event)
 
-    # --- the parts of apply ----------------------------------------------------------------------
+    # --- one for each kind of event --------------------------------------------------------------
+
+    def _received(self, seq: int, at: int, event: Received) -> None:
+        self.waiting[seq] = Waiting(seq, at, event)
+        if self.status == "deleted":
+            self.status = "active"
+
+    def _turn_started(self, seq: int, at: int, event: TurnStarted) -> None:
+        self.turns = event.turn
+        self.turn_floor = min(event.inputs, default=seq)
+        self.open = OpenTurn(event.turn, event.inputs)
+        self._add_inputs(event.inputs)
+
+    def _turn_resumed(self, seq: int, at: int, event: TurnResumed) -> None:
+        if self.open is not None:
+            self.open.resumes += 1
+
+    def _tool_started(self, seq: int, at: int, event: ToolStarted) -> None:
+        if self.open is not None:
+            self.open.started.add(event.call_id)
+
+    def _steered(self, seq: int, at: int, event: Steered) -> None:
+        self._add_inputs(event.inputs)
+
+    def _step_checkpointed(self, seq: int, at: int, event: StepCheckpointed) -> None:
+        if self.open is not None:
+            self.open.partial = True
+
+    def _step_restarted(self, seq: int, at: int, event: StepRestarted) -> None:
+        if self.open is not None:
+            self.open.restarts += 1
+            self.open.partial = False
+
+    def _turn_ended(self, seq: int, at: int, event: TurnEnded) -> None:
+        self.open = None
+
+    def _folded(self, seq: int, at: int, event: Folded) -> None:
+        self.fold = seq
+        self.summary = event.summary
+        self.messages = [message for message in self.messages if message.id > event.upto]
+        self.weighed = (0, 0)
+
+    def _forked(self, seq: int, at: int, event: Forked) -> None:
+        self.parent = event.parent
+        self.open = None
+        self.waiting.clear()
+
+    def _blanked(self, seq: int, at: int, event: Blanked) -> None:
+        """Nothing is left to apply."""
 
     def _add_inputs(self, inputs: tuple[int, ...]) -> None:
         """Waiting inputs become one user message, texts joined, the last one's time kept."""
@@ -235,7 +244,7 @@ class Session:
             parts = join_inputs([one.event.parts for one in taken])
             self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at))
 
-    def _add_model_message(self, seq: int, at: int, event: MessageAdded) -> None:
+    def _message_added(self, seq: int, at: int, event: MessageAdded) -> None:
         message = Message(seq, event.role, event.parts, at=at, model=event.model)
         self._append(message)
         if event.usage is not None:
@@ -256,9 +265,9 @@ class Session:
         turn.results = {}
         turn.started = set()
 
-    def _add_result(self, seq: int, at: int, result: ToolResult) -> None:
+    def _tool_finished(self, seq: int, at: int, event: ToolFinished) -> None:
         """Results may come in any order; the history gets them together, in the order of the calls."""
-        turn = self.open
+        turn, result = self.open, event.result
         if turn is None or result.call_id in turn.results:
             return
         turn.results[result.call_id] = result
@@ -272,12 +281,30 @@ class Session:
         self.messages.append(message)
         self.message_count += 1
 
-    def _change(self, event: SessionChanged) -> None:
+    def _session_changed(self, seq: int, at: int, event: SessionChanged) -> None:
         self.title = self.title if event.title is None else event.title
         self.status = self.status if event.status is None else event.status
         self.model = self.model if event.model is None else event.model
         self.instructions = self.instructions if event.instructions is None else event.instructions
         self.metadata = self.metadata if event.metadata is None else event.metadata
+
+
+_APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
+    Received: Session._received,
+    TurnStarted: Session._turn_started,
+    TurnResumed: Session._turn_resumed,
+    MessageAdded: Session._message_added,
+    ToolStarted: Session._tool_started,
+    ToolFinished: Session._tool_finished,
+    Steered: Session._steered,
+    StepCheckpointed: Session._step_checkpointed,
+    StepRestarted: Session._step_restarted,
+    Folded: Session._folded,
+    TurnEnded: Session._turn_ended,
+    SessionChanged: Session._session_changed,
+    Forked: Session._forked,
+    Blanked: Session._blanked,
+}
 
 
 def join_inputs(inputs: list[tuple[AnyPart, ...]]) -> tuple[AnyPart, ...]:

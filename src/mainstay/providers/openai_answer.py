@@ -101,7 +101,7 @@ class ChatAnswer(PieceJoiner):
                     content = delta.content
                     if content:
                         if self._kind == "text" and content.__class__ is str:  # most chunks of most answers
-                            self._buffer.append(content)  # type: ignore[arg-type]
+                            self._buffer.append(content)
                         else:
                             self._take_content(content)
                     if delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.refusal:

@@ -28,6 +28,7 @@ _TOO_LONG = re.compile(
     r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit",
     re.IGNORECASE,
 )
+_PASSWORD = re.compile(r"//[^/@\s]*@")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|)")
 _UNIT_S = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -65,7 +66,7 @@ def interrupted(who: str, report: Report) -> StreamBroken:
 
 def unreachable(who: str, url: str, error: BaseException) -> Unreachable:
     sentence = f"{who} cannot be reached at {address(url)}; check the address, the network, and that it is running"
-    return Unreachable(sentence, details=f"{type(error).__name__}: {_clip(str(error))}")
+    return Unreachable(sentence, details=f"{type(error).__name__}: {_PASSWORD.sub('//', _clip(str(error)))}")
 
 
 def no_stream(who: str, stray: bytes) -> ProviderError:

@@ -123,7 +123,8 @@ async def _reveal(key: Key, who: str) -> str:
             made = key()
             secret = await made if inspect.isawaitable(made) else made
         except Exception as error:  # the caller's own function: whatever it raises, the key is what is missing
-            raise Unauthorised(f"the function that gives the API key for {who} failed: {type(error).__name__}") from error
+            sentence = f"the function that gives the API key for {who} failed: {type(error).__name__}"
+            raise Unauthorised(sentence) from error
     secret = str(secret or "").strip()
     if not secret.isprintable():
         raise Unauthorised(f"the API key for {who} contains characters that no key has")

@@ -23,6 +23,7 @@ from mainstay.core.ports import (
     TextPiece,
     ThinkingPiece,
 )
+from mainstay.core.session import Session
 from mainstay.turn.control import Control
 
 
@@ -133,17 +134,24 @@ class Draft:
 class Asking:
     """What `ask` needs for one call."""
 
-    __slots__ = ("control", "emit", "limits", "provider", "scribe", "session")
+    __slots__ = ("control", "emit", "limits", "provider", "scribe", "session", "turn")
 
     def __init__(
-        self, session: str, provider: Provider, limits: Limits, control: Control, scribe: Scribe, emit: Emit
+        self, session: Session, provider: Provider, limits: Limits, control: Control, scribe: Scribe, emit: Emit
     ) -> None:
-        self.session = session
+        assert session.open is not None
+        self.session = session.key
+        self.turn = session.open.turn
         self.provider = provider
         self.limits = limits
         self.control = control
         self.scribe = scribe
         self.emit = emit
+
+    def notice(self, sentence: str, seconds: float) -> None:
+        """A provider waits before it asks again: that is not counted as the model's time."""
+        self.control.extend(seconds)
+        self.emit(Waiting(sentence, seconds, session=self.session, turn=self.turn))
 
 
 async def ask(asking: Asking, context: Context, options: Options) -> Answer:
@@ -155,16 +163,7 @@ async def ask(asking: Asking, context: Context, options: Options) -> Answer:
     try:
         async with asyncio.timeout(timeout_s) as scope:
             control.begin_generation(scope)
-
-            def wait_longer(sentence: str, seconds: float) -> None:
-                """Waiting for a retry is not counted as the model's time."""
-                when = scope.when()
-                if when is not None and not scope.expired():
-                    scope.reschedule(when + seconds)
-                control.until += seconds
-                asking.emit(Waiting(sentence, seconds, session=asking.session, turn=options.turn, step=options.step))
-
-            finished = await _listen(asking, context, msgspec.structs.replace(options, notice=wait_longer), draft)
+            finished = await _listen(asking, context, options, draft)
     except TimeoutError:
         return _interrupted(control, draft, timeout_s)
     except ProviderError as error:

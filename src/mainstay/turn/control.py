@@ -52,6 +52,12 @@ class Control:
         """A tool boundary is coming: a steer waits for it."""
         self._cuttable = False
 
+    def extend(self, seconds: float) -> None:
+        """The generation waits for something that is not counted as its time."""
+        self.until += seconds
+        if self._scope is not None and not self._scope.expired() and (when := self._scope.when()) is not None:
+            self._scope.reschedule(when + seconds)
+
     def end_generation(self) -> None:
         self._scope = None
         self._cuttable = False

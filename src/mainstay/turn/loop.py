@@ -40,7 +40,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
     turn = session.open
     assert turn is not None, "a turn is started by its lane"
     acting = Acting(session, means.tools, means.limits, control, scribe, emit)
-    asking = Asking(session.key, means.provider, means.limits, control, scribe, emit)
+    asking = Asking(session, means.provider, means.limits, control, scribe, emit)
     complaints = 0
     while True:
         if turn.open_calls:
@@ -86,6 +86,7 @@ async def _step(session: Session, means: Means, asking: Asking, *, final: bool) 
         output_tokens=means.limits.output_tokens_max,
         turn=turn.turn,
         step=turn.step + 1,
+        notice=asking.notice,
     )
     return await ask(asking, means.compile(session), options)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import safe, visible
-from mainstay.app.commands.out import money, paint, tokens, when
+from mainstay.app.chat.words import dollars, ending, short
+from mainstay.app.commands.out import paint, when
 from mainstay.core.events import (
     Event,
     Folded,
@@ -14,9 +15,9 @@ from mainstay.core.events import (
     MessageAdded,
     Received,
     SessionChanged,
+    Steered,
     StepCheckpointed,
     StepRestarted,
-    Steered,
     ToolFinished,
     ToolStarted,
     TurnEnded,
@@ -24,7 +25,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult, text_of
-from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
+from mainstay.core.outcome import Answered
 from mainstay.core.session import Session
 
 _WHO = {"user": ("you", "cyan"), "assistant": ("agent", "green"), "system": ("runtime", "dim")}
@@ -66,24 +67,10 @@ def _part(part: AnyPart) -> Iterator[str]:
             yield f"[{visible(part.mime)} {visible(part.path) or f'{len(part.data):,} bytes'}]"
 
 
-def ending(outcome: Outcome) -> str:
-    match outcome:
-        case Answered():
-            return "answered"
-        case Aborted():
-            return "stopped"
-        case Exhausted(bound=bound):
-            return f"stopped at its limit: {bound}"
-        case Paused():
-            return "waits for an approval"
-        case Failed(sentence=sentence):
-            return sentence
-
-
 def trace_row(event: Event) -> tuple[str, str, str, str]:
     """Turn, step, what it says in a few words, and tokens."""
     usage = event.usage if isinstance(event, MessageAdded) else None
-    spent = f"{tokens(usage.prompt)} / {tokens(usage.completion)}" if usage is not None else ""
+    spent = f"{short(usage.prompt)} / {short(usage.completion)}" if usage is not None else ""
     return str(event.turn or ""), str(event.step or ""), visible(_gist(event), 80), spent
 
 
@@ -95,7 +82,7 @@ def _gist(event: Event) -> str:
             return model
         case MessageAdded(role=role, parts=parts, cost=cost):
             said = [text_of(parts), *(f"{one.name}({one.input})" for one in parts if isinstance(one, ToolCall))]
-            return " ".join([f"{role}:", *filter(None, said), *filter(None, [money(cost)])])
+            return " ".join([f"{role}:", *filter(None, said), *filter(None, [dollars(cost)])])
         case ToolStarted(call_id=call_id):
             return call_id
         case ToolFinished(result=result):

@@ -69,14 +69,3 @@ def clock(at_ms: int) -> str:
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
-
-def money(dollars: float) -> str:
-    """Two digits that say something: $12.34, $0.0021; nothing where nothing is known."""
-    if not dollars:
-        return ""
-    return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
-
-
-def tokens(number: int) -> str:
-    """1234 as 1.2k."""
-    return f"{number}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1e6:.1f}M"

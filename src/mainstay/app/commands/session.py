@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from mainstay.app.chat.safe import visible
+from mainstay.app.chat.words import dollars, short
 from mainstay.app.commands.conversation import conversation, trace_row
 from mainstay.app.commands.homes import home_of, reading, records_of, run_async
-from mainstay.app.commands.out import clock, count, money, paint, print_json, print_table, tokens, when
+from mainstay.app.commands.out import clock, count, paint, print_json, print_table, when
 from mainstay.app.config import load_config
 from mainstay.core.errors import InputRefused
 from mainstay.core.journal import Record
@@ -36,8 +37,8 @@ def list_sessions(options: argparse.Namespace) -> int:
                 when(one.updated),
                 str(one.turns),
                 str(one.messages),
-                f"{tokens(one.prompt_tokens)} / {tokens(one.completion_tokens)}",
-                money(one.cost),
+                f"{short(one.prompt_tokens)} / {short(one.completion_tokens)}",
+                dollars(one.cost),
                 _status(one),
             ]
             for one in found
@@ -62,8 +63,8 @@ def show(options: argparse.Namespace) -> int:
         print_json({"ok": True, "session": standing, "messages": messages})
         return 0
     facts = [_status(standing), count(standing.turns, "turn"), count(standing.messages, "message")]
-    facts.append(f"{tokens(standing.prompt_tokens)} tokens in, {tokens(standing.completion_tokens)} out")
-    facts += [money(standing.cost)] if standing.cost else []
+    facts.append(f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out")
+    facts += [dollars(standing.cost)] if standing.cost else []
     facts += [f"forked from {visible(standing.parent)}"] if standing.parent else []
     print(paint(visible(standing.key), "bold"), paint(" · ".join(facts), "dim"))
     for line in conversation(records):

@@ -84,11 +84,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _shared() -> Parser:
-    """Options that every verb takes, before or after its name: no defaults here, or the later would undo the earlier."""
+    """What every verb takes, before or after its name: without defaults, or the later would undo the earlier."""
     shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--home", metavar="DIR", help="where everything is kept (default: $MAINSTAY_HOME, ~/.mainstay)")
     shared.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"log to stderr: {', '.join(LEVELS)}")
-    shared.add_argument("-V", "--version", action="version", version=f"mainstay {__version__}", help="print the version")
+    shared.add_argument("-V", "--version", action="version", version=f"mainstay {__version__}", help="say which")
     return shared
 
 

@@ -18,7 +18,6 @@ CREATE TABLE sessions (
     settings          TEXT NOT NULL
 );
 CREATE INDEX sessions_unfinished ON sessions (id) WHERE unfinished;
-CREATE INDEX sessions_updated ON sessions (updated DESC);
 
 -- One row per event. id = session << 32 | sequence, so that a session's events lie side by side in the
 -- order they are read, with no second index to keep.

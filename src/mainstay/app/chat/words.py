@@ -1,0 +1,56 @@
+"""Events and outcomes in words, for whoever watches."""
+
+from __future__ import annotations
+
+from mainstay.core.events import Event, Lagged, Stuck, Waiting
+from mainstay.core.messages import Usage
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
+
+
+def ending(outcome: Outcome) -> str:
+    match outcome:
+        case Answered():
+            return "answered"
+        case Aborted():
+            return "stopped"
+        case Exhausted(bound=bound):
+            return f"stopped at its limit: {bound}"
+        case Paused():
+            return "waits for an approval"
+        case Failed(sentence=sentence):
+            return sentence
+
+
+def notice(event: Event) -> str | None:
+    """What a watcher should know beside what is said and done, or None."""
+    match event:
+        case Waiting(reason=reason, seconds=seconds):
+            return f"waiting{f' {seconds:.0f} s' if seconds >= 1 else ''}: {reason}"
+        case Stuck(doing=doing, seconds=seconds):
+            return f"this turn seems stuck: {doing}, {seconds:.0f} s past its bound; /stop ends it"
+        case Lagged(missed=missed):
+            return f"{missed} events came too fast to show"
+    return None
+
+
+def usage_line(usage: Usage, cost: float, seconds: float) -> str:
+    """What a turn took: `1.2k tokens in, 64 out · $0.0003 · 1.4 s`."""
+    facts = []
+    if usage.prompt or usage.completion:
+        cached = f" ({short(usage.cached)} cached)" if usage.cached else ""
+        facts.append(f"{short(usage.prompt)} tokens in{cached}, {short(usage.completion)} out")
+    facts += [dollars(cost)] if cost else []
+    facts.append(f"{seconds:.1f} s")
+    return " · ".join(facts)
+
+
+def short(number: int) -> str:
+    """1234 as 1.2k."""
+    return f"{number}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1e6:.1f}M"
+
+
+def dollars(amount: float) -> str:
+    """Digits that say something: $12.34, $0.0021; nothing where nothing is known."""
+    if not amount:
+        return ""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}" if amount >= 0.0001 else "<$0.0001"

@@ -1,0 +1,176 @@
+"""`mainstay session import|fork|archive|delete`: they own the home while they write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mainstay.app.chat.safe import visible
+from mainstay.app.commands.homes import change, home_of, reading, run_async, standing_of, writing
+from mainstay.app.commands.out import count, print_json
+from mainstay.app.commands.tree import UsageError
+from mainstay.app.sessions import fork
+from mainstay.app.world import SystemClock
+from mainstay.core.envelope import check_session_name
+from mainstay.core.errors import InputRefused, SessionArchived
+from mainstay.core.events import Event, MessageAdded, SessionChanged
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Text
+
+IMPORT_BYTES_MAX = 256 * 1024 * 1024
+_AT_ONCE = 5000
+
+
+def import_file(options: argparse.Namespace) -> int:
+    source: str = options.file
+    name: str = options.session or ("imported" if source == "-" else Path(source).stem)
+    check_session_name(name, Limits())
+    events = read_messages(_read(source), source)
+    run_async(_import(home_of(options), name, events))
+    if options.json:
+        print_json({"ok": True, "session": name, "messages": len(events)})
+    else:
+        print(f"{count(len(events), 'message')} imported into {visible(name)}")
+    return 0
+
+
+def _read(source: str) -> str:
+    if source == "-":
+        raw = sys.stdin.buffer.read(IMPORT_BYTES_MAX + 1)
+    else:
+        with open(source, "rb") as file:
+            raw = file.read(IMPORT_BYTES_MAX + 1)
+    if len(raw) > IMPORT_BYTES_MAX:
+        raise InputRefused(f"{source} is over {IMPORT_BYTES_MAX >> 20} MB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputRefused(f"{source} is not UTF-8") from None
+
+
+def read_messages(text: str, source: str) -> list[MessageAdded]:
+    """A JSON list (or {"messages": list}), or one JSON object a line; also the log.jsonl that `export` writes."""
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        whole = [_json_line(line, n, source) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    match whole:
+        case {"messages": list(found)} | list(found):
+            pass
+        case dict():
+            found = [whole]
+        case _:
+            raise InputRefused(f"{source} holds no list of messages")
+    if not found:
+        raise InputRefused(f"{source} holds no messages")
+    return [_message(one, n, source) for n, one in enumerate(found, start=1)]
+
+
+def _json_line(line: str, number: int, source: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputRefused(f"{source} line {number} is not JSON: {error}") from None
+
+
+def _message(given: Any, number: int, source: str) -> MessageAdded:
+    match given:
+        case {"role": "user" | "assistant" as role, "content": str(text)}:
+            return MessageAdded(role, (Text(text),))
+        case {"role": "user" | "assistant" as role, "content": list(parts)}:
+            texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+            return MessageAdded(role, (Text("\n".join(texts)),))
+        case {"isBot": bool(is_bot), "text": str(text)}:
+            return MessageAdded("assistant" if is_bot else "user", (Text(text),))
+    wanted = '{"role": "user" or "assistant", "content": text}'
+    raise InputRefused(f"message {number} of {source} is not {wanted}")
+
+
+async def _import(home: Path, name: str, events: Sequence[Event]) -> None:
+    async with writing(home) as store:
+        standing = await store.get(name)
+        if standing is not None and standing.status == "archived":
+            raise SessionArchived(f"session {name!r} is archived; choose another with --session")
+        if standing is not None and standing.unfinished:
+            raise InputRefused(f"session {name!r} is in the middle of a turn; choose another with --session")
+        if standing is not None and standing.status == "deleted":
+            await change(store, name, SessionChanged(status="active"))
+        for start in range(0, len(events), _AT_ONCE):
+            await change(store, name, *events[start : start + _AT_ONCE])
+
+
+def fork_session(options: argparse.Namespace) -> int:
+    check_session_name(options.new, Limits())
+    standing = run_async(_fork(home_of(options), options.session, options.new, options.upto))
+    if options.json:
+        print_json({"ok": True, "session": standing})
+    else:
+        print(f"{visible(options.new)} is a copy of {visible(options.session)}, {count(standing.head - 1, 'record')}")
+    return 0
+
+
+async def _fork(home: Path, source: str, target: str, upto: int | None) -> Any:
+    async with writing(home) as store:
+        await standing_of(store, source)
+        return await fork(store, source, target, upto, SystemClock().now_ms())
+
+
+def archive(options: argparse.Namespace) -> int:
+    names: list[str] = options.sessions
+    run_async(_archive(home_of(options), names))
+    return _done(options, names, "archived")
+
+
+async def _archive(home: Path, names: Sequence[str]) -> None:
+    async with writing(home) as store:
+        for name in names:
+            await standing_of(store, name)
+        for name in names:
+            await change(store, name, SessionChanged(status="archived"))
+
+
+def delete(options: argparse.Namespace) -> int:
+    home = home_of(options)
+    names: list[str] = options.sessions
+    if not options.yes:
+        run_async(_look(home, names))
+        if not _sure(names):
+            print("nothing was deleted")
+            return 0
+    run_async(_delete(home, names))
+    return _done(options, names, "deleted")
+
+
+async def _look(home: Path, names: Sequence[str]) -> None:
+    async with reading(home) as store:
+        for name in names:
+            await standing_of(store, name)
+
+
+async def _delete(home: Path, names: Sequence[str]) -> None:
+    async with writing(home) as store:
+        for name in names:
+            await standing_of(store, name)
+        for name in names:
+            await store.blank(name, SystemClock().now_ms())
+
+
+def _sure(names: Sequence[str]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("deleting cannot be undone; add --yes to do it without being asked")
+    what = ", ".join(visible(name) for name in names)
+    answer = input(f"Forget everything said in {what}? This cannot be undone. [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _done(options: argparse.Namespace, names: Sequence[str], what: str) -> int:
+    if options.json:
+        print_json({"ok": True, what: names})
+    else:
+        for name in names:
+            print(f"{visible(name)} {what}")
+    return 0
