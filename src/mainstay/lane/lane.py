@@ -34,7 +34,7 @@ from mainstay.core.ports import Context, Once
 from mainstay.core.session import Session
 from mainstay.lane.ending import closing_events, find_reply, reply_of
 from mainstay.lane.scribe import Pen
-from mainstay.lane.services import Emitter, Services, Ticket
+from mainstay.lane.services import Services, Ticket
 from mainstay.turn.control import Control
 from mainstay.turn.loop import Means, Review, run_turn
 
@@ -238,7 +238,7 @@ class Lane:
             if turn.partial:  # it was streaming: whoever watches drops what came of it
                 reason = "the process that ran this turn stopped"
                 restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
-                self._services.hub.emit(self.key, restarted)
+                pen(restarted)
         elif not session.waiting or session.status == "paused":
             return False
         else:
@@ -283,9 +283,9 @@ class Lane:
                     control.steers.append(one.seq)
             outcome = await self._attempt(pen, control, next((t.review for t in tickets if t.review), None))
             reply = reply_of(session, outcome)
-            await pen.record(*closing_events(session, outcome))
             if isinstance(outcome, Failed):
-                self._services.hub.emit(self.key, msgspec.structs.replace(outcome, session=self.key))
+                pen(msgspec.structs.replace(outcome, session=self.key))
+            await pen.record(*closing_events(session, outcome))
             self._answer(turn.inputs, reply)
         finally:
             self._control = None
@@ -307,9 +307,8 @@ class Lane:
             return compile_context(view, instructions=instructions, tools=services.tools.offered, model=model)
 
         means = Means(services.provider, services.tools, services.limits, compile, review)
-        emit = Emitter(services.hub, self.key)
         try:
-            return await run_turn(session, means, control, pen, emit)
+            return await run_turn(session, means, control, scribe=pen, emit=pen)
         except MainstayError:
             raise
         except Exception as error:  # a bug of ours, or of a provider: this session's trouble and no other's

@@ -1,13 +1,17 @@
-"""The lane's pen: the only writer of its session.
+"""The lane's pen: the only writer of its session, and the only voice.
 
 Events are applied to the view at once and sent to the store in order; several appends may be under way,
 each naming the sequence the one before it leaves. If one fails, the view is ahead of the truth and is
 thrown away: the lane reads the session again.
+
+Write, then speak: watchers hear of an event when it is on disk, and of partial things in their place among
+the others.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import cast
 
 import msgspec
@@ -21,18 +25,22 @@ from mainstay.lane.hub import Hub
 
 
 class Pen:
-    """A `Scribe` for the turn, and for the lane itself."""
+    """`Scribe` and `Emit` for the turn, and for the lane itself."""
 
-    __slots__ = ("_clock", "_hub", "_noted", "_ride_along_s", "_sent", "_store", "_timer", "broken", "session")
+    __slots__ = (
+        "_clock",
+        "_hub",
+        "_noted",
+        "_ride_along_s",
+        "_sent",
+        "_store",
+        "_timer",
+        "_unspoken",
+        "broken",
+        "session",
+    )
 
-    def __init__(
-        self,
-        session: Session,
-        store: Store,
-        clock: Clock,
-        ride_along_s: float,
-        hub: Hub,
-    ) -> None:
+    def __init__(self, session: Session, store: Store, clock: Clock, ride_along_s: float, hub: Hub) -> None:
         self.session = session
         self.broken: Exception | None = None
         self._store = store
@@ -42,6 +50,9 @@ class Pen:
         self._noted: list[Event] = []
         self._sent = session.head
         self._timer: asyncio.TimerHandle | None = None
+        self._unspoken: deque[Event] = deque()  # in order; those with a sequence wait for the disk
+
+    # --- writing ---------------------------------------------------------------------------------
 
     async def record(self, *events: Event) -> None:
         self._apply(events)
@@ -56,17 +67,24 @@ class Pen:
 
     def note(self, *events: Event, soon: bool = False) -> None:
         self._apply(events)
-        if soon and self._timer is None:
+        if not soon:
+            return
+        if self.wanted:  # somebody waits to hear of it
+            self._send()
+        elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._ride_along_s, self._flush)
 
     def _apply(self, events: tuple[Event, ...]) -> None:
         if self.broken is not None:
             raise self.broken
         at = self._clock.now_ms()
-        session = self.session
+        session, wanted = self.session, self.wanted
         for event in events:
-            session.apply(session.head + 1, at, event)
+            seq = session.head + 1
+            session.apply(seq, at, event)
             self._noted.append(event)
+            if wanted:
+                self._unspoken.append(msgspec.structs.replace(event, session=session.key, sequence=seq))
 
     def _flush(self) -> None:
         self._timer = None
@@ -83,18 +101,29 @@ class Pen:
             "asyncio.Future[None]",
             self._store.append(self.session.standing(), expected, [encode(event) for event in events], once),
         )
-        sending.add_done_callback(lambda done: self._sent_off(done, events, expected))
+        head = self._sent
+        sending.add_done_callback(lambda done: self._sent_off(done, head))
         return sending
 
-    def _sent_off(self, done: asyncio.Future[None], events: list[Event], expected: int) -> None:
-        """Write, then speak: watchers hear of it only now."""
+    def _sent_off(self, done: asyncio.Future[None], head: int) -> None:
         if done.cancelled():
             return
         if (error := done.exception()) is not None:
             if self.broken is None:
                 self.broken = error if isinstance(error, StoreError) else StoreError(str(error))
             return
-        key = self.session.key
-        if self._hub.wanted(key):
-            for seq, event in enumerate(events, start=expected + 1):
-                self._hub.emit(key, msgspec.structs.replace(event, session=key, sequence=seq))
+        while self._unspoken and self._unspoken[0].sequence <= head:
+            self._hub.emit(self.session.key, self._unspoken.popleft())
+
+    # --- speaking --------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> bool:
+        return self._hub.wanted(self.session.key)
+
+    def __call__(self, event: Event) -> None:
+        """Something partial: said at once, or after what came before it is on disk."""
+        if self._unspoken:
+            self._unspoken.append(event)
+        else:
+            self._hub.emit(self.session.key, event)

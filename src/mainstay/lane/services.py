@@ -6,7 +6,6 @@ import asyncio
 
 import msgspec
 
-from mainstay.core.events import Event
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Reply
 from mainstay.core.ports import Clock, Provider, Store
@@ -37,20 +36,3 @@ class Ticket:
         self.reply = reply
         self.review = review
         self.turn = 0  # known once the turn has started
-
-
-class Emitter:
-    """The turn's `emit` for one session."""
-
-    __slots__ = ("_hub", "_key")
-
-    def __init__(self, hub: Hub, key: str) -> None:
-        self._hub = hub
-        self._key = key
-
-    @property
-    def wanted(self) -> bool:
-        return self._hub.wanted(self._key)
-
-    def __call__(self, event: Event) -> None:
-        self._hub.emit(self._key, event)

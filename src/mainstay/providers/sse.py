@@ -64,10 +64,12 @@ class EventCutter:
 
     def end(self) -> list[bytes]:
         """The stream is over: an event whose last line was complete counts, half a line does not."""
-        rest = self._joined(b"")
+        lines = self._joined(b"").split(b"\n")
+        rest = lines.pop()
+        payloads = self._read_lines([*lines, b""])
         if rest and not rest.startswith((b"data", b":")):
             self.stray = (self.stray + rest)[:STRAY_BYTES_MAX]
-        return self._read_lines([b""])
+        return payloads
 
     def _joined(self, data: bytes) -> bytes:
         if not self._line:

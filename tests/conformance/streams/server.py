@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -96,7 +96,6 @@ class Loopback:
         self, script: Sequence[Action], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         """True if the connection may be used again."""
-        wait: dict[str, Callable[[], Awaitable[Any]]] = {STALL: reader.read}
         for action in script:
             if isinstance(action, bytes):
                 writer.write(action)
@@ -104,7 +103,7 @@ class Loopback:
                 reset(writer)
                 return False
             elif action == STALL:
-                await wait[STALL]()
+                await reader.read()
                 self.left.set()
                 return False
             elif isinstance(action, float):
