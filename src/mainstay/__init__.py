@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "mainstay.app.agent": ("Agent",),
-    "mainstay.app.config": ("Config",),
+    "mainstay.app.schema": ("Config",),
     "mainstay.core.tools": ("tool",),
     "mainstay.core.limits": ("Limits",),
     "mainstay.core.outcome": ("Aborted", "Answered", "Exhausted", "Failed", "Paused", "Reply"),

@@ -1,5 +1,5 @@
 from mainstay.app.agent import Agent as Agent
-from mainstay.app.config import Config as Config
+from mainstay.app.schema import Config as Config
 from mainstay.core.errors import MainstayError as MainstayError
 from mainstay.core.events import Event as Event
 from mainstay.core.events import Folded as Folded

@@ -12,8 +12,8 @@ from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
-from mainstay.app.config import Config, default_home, load_config
 from mainstay.app.output import Shape
+from mainstay.app.schema import Config, default_home
 from mainstay.app.sessions import Sessions
 from mainstay.app.world import SystemClock, SystemIds
 from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
@@ -183,7 +183,7 @@ class Agent:
         home = _home_at(self._home)
         config = self._config
         if config is None:
-            config = Config() if throwaway else load_config(home, env=os.environ).config
+            config = Config() if throwaway else _configured(home)
         provider = self._provider(config)
         lock: HomeLock | None = None
         store: Store
@@ -286,6 +286,12 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _home_at(given: str | os.PathLike[str] | None) -> Path:
     return Path(given).expanduser() if given is not None else default_home(os.environ)
+
+
+def _configured(home: Path) -> Config:
+    from mainstay.app.config import load_config  # reading and checking a file is much code for those who have none
+
+    return load_config(home, env=os.environ).config
 
 
 def _store_in(home: Path, config: Config) -> Store:

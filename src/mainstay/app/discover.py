@@ -25,8 +25,8 @@ KEYS = (
     ("GROQ_API_KEY", "groq/llama-3.3-70b-versatile"),
     ("MISTRAL_API_KEY", "mistral/mistral-small-latest"),
     ("DEEPSEEK_API_KEY", "deepseek/deepseek-chat"),
-    ("GEMINI_API_KEY", "gemini/gemini-2.5-flash"),
-    ("GOOGLE_API_KEY", "gemini/gemini-2.5-flash"),
+    ("GEMINI_API_KEY", "google/gemini-2.5-flash"),
+    ("GOOGLE_API_KEY", "google/gemini-2.5-flash"),
     ("XAI_API_KEY", "xai/grok-3-mini"),
 )
 
@@ -40,11 +40,15 @@ model openai/NAME` and, if it is not at its usual address, `mainstay config set 
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A model, where it is reached if not at its usual address, and a sentence on why this one."""
+    """A model, where it is reached if not at its usual address, and a sentence on why this one.
+
+    `key_variable` names the variable that holds its key, where one was found.
+    """
 
     spec: str
     base_url: str | None
     how: str
+    key_variable: str = ""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -68,7 +72,7 @@ def _configured(config: Config) -> Found | None:
 def _with_key(env: Mapping[str, str]) -> Found | None:
     for variable, spec in KEYS:
         if env.get(variable, "").strip():
-            return Found(spec, None, f"{variable} is set")
+            return Found(spec, None, f"{variable} is set", variable)
     return None
 
 
@@ -145,6 +149,9 @@ def first_chat_model(answer: Any) -> str | None:
     match answer:
         case {"data": list(entries)}:
             names = [one["id"] for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str)]
-            fit = (one for one in names if one and one.isprintable() and not any(x in one.lower() for x in _NOT_FOR_CHAT))
-            return next(fit, None)
+            return next((one for one in names if _can_chat(one)), None)
     return None
+
+
+def _can_chat(name: str) -> bool:
+    return bool(name) and name.isprintable() and not any(word in name.lower() for word in _NOT_FOR_CHAT)

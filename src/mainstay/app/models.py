@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from mainstay.app.config import Config, ModelEntry
+from mainstay.app.schema import Config, ModelEntry
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Clock, Ids, ModelInfo, Provider
 from mainstay.meter.resilient import Resilient

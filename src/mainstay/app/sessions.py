@@ -12,9 +12,7 @@ from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
 from mainstay.lane.lanes import Lanes
-from mainstay.lane.replay import Replayed, replay
 from mainstay.lane.services import Services
-from mainstay.observe.export import write_session
 
 
 class Opened(Protocol):
@@ -58,6 +56,8 @@ async def export(store: Store, key: str, folder: str | Path) -> list[Path]:
     records = await read_all(store, key)
     if not records:
         raise SessionUnknown(f"there is no session {key!r}")
+    from mainstay.observe.export import write_session  # rarely wanted
+
     return write_session(records, Path(folder))
 
 
@@ -109,8 +109,10 @@ class Sessions:
         await self.get(key)
         return await export((await self._opened()).services.store, key, folder)
 
-    async def replay(self, key: str) -> Replayed:
-        """Run the session again from its recorded answers, with no model, and compare."""
+    async def replay(self, key: str) -> Any:
+        """Run the session again from its recorded answers, with no model, and compare: a `Replayed`."""
+        from mainstay.lane.replay import replay  # rarely wanted
+
         await self.get(key)
         return await replay(await read_all((await self._opened()).services.store, key))
 

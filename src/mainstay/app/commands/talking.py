@@ -35,6 +35,7 @@ class Setting(msgspec.Struct, frozen=True):
             instructions=self.config.instructions,
             home=self.home,
             base_url=self.found.base_url,
+            api_key=os.environ.get(self.found.key_variable) if self.found.key_variable else None,
             config=self.config,
         )
 

@@ -1,0 +1,140 @@
+"""What can be typed with a slash in front, in any kind of chat."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from mainstay.app.chat.safe import visible
+from mainstay.app.chat.talk import Talk
+from mainstay.app.chat.words import dollars, short
+from mainstay.core.ports import Standing
+
+COMMANDS = {
+    "/new": "start another conversation",
+    "/stop": "end the running turn",
+    "/steer": "TEXT: put something into the running turn (plain text does the same)",
+    "/status": "model, session, what is going on",
+    "/model": "[NAME]: show or change the model",
+    "/usage": "tokens and cost of this conversation",
+    "/sessions": "[NAME or NUMBER]: list conversations, go on with another",
+    "/help": "this list",
+    "/quit": "leave (also Ctrl-D)",
+}
+SAME = {"/reset": "/new", "/exit": "/quit", "/session": "/sessions", "/abort": "/stop", "/?": "/help"}
+LATER = frozenset({"/compact", "/context", "/approve", "/deny", "/skill", "/skills", "/profile"})
+KEYS = "Enter sends, Alt-Enter or a \\ at the end adds a line, Ctrl-C stops the turn, Ctrl-D leaves."
+LISTED_MAX = 20
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a command has to say, and what the screen does next."""
+
+    lines: list[str] = []
+    then: Literal["go on", "greet", "leave"] = "go on"
+
+
+async def obey(talk: Talk, line: str) -> Told:
+    name, _, rest = line.strip().partition(" ")
+    name = SAME.get(name, name)
+    if name in LATER:
+        return Told([f"{name} is not available in this release"])
+    if name not in COMMANDS:
+        return Told([_unknown(name)])
+    if talk.busy and name in ("/new", "/model", "/sessions") and (rest or name == "/new"):
+        return Told([f"a turn is running; /stop it first, then {name}"])
+    return await _DOES[name](talk, rest.strip())
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches  # only for those who made a mistake
+
+    near = get_close_matches(name, COMMANDS, n=1)
+    return f"there is no {visible(name)}; " + (f"did you mean {near[0]}?" if near else "/help lists what there is")
+
+
+async def _new(talk: Talk, rest: str) -> Told:
+    await talk.new()
+    return Told([f"a new conversation: {talk.session}"], "greet")
+
+
+async def _stop(talk: Talk, rest: str) -> Told:
+    return Told() if await talk.stop() else Told(["nothing is running"])
+
+
+async def _steer(talk: Talk, rest: str) -> Told:
+    if not rest:
+        return Told(["say what: /steer TEXT"])
+    await talk.steer(rest)
+    return Told()
+
+
+async def _status(talk: Talk, rest: str) -> Told:
+    standing = await talk.standing() or Standing(key=talk.session)
+    doing = "a turn is running" if talk.busy else "idle"
+    return Told(
+        [
+            f"model    {visible(talk.model)} ({visible(talk.where.found.how)})",
+            f"session  {visible(talk.session)}, {standing.turns} turns, {standing.messages} messages, {doing}",
+            f"home     {visible(str(talk.where.home))}",
+        ]
+    )
+
+
+async def _model(talk: Talk, rest: str) -> Told:
+    if rest:
+        await talk.use_model(rest)
+        return Told([f"from now on: {visible(talk.model)}"])
+    return Told([f"{visible(talk.model)} ({visible(talk.where.found.how)}); /model <provider>/<model> changes it"])
+
+
+async def _usage(talk: Talk, rest: str) -> Told:
+    standing = await talk.standing() or Standing(key=talk.session)
+    cost = f", {dollars(standing.cost)}" if standing.cost else ""
+    spent = f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out{cost}"
+    return Told([f"{standing.turns} turns: {spent}"])
+
+
+async def _sessions(talk: Talk, rest: str) -> Told:
+    found: list[Standing] = await talk.agent.sessions.list(limit=LISTED_MAX)
+    if not rest:
+        if not found:
+            return Told(["there is no conversation yet"])
+        return Told(
+            [_listed(number, one, talk.session) for number, one in enumerate(found, start=1)]
+            + ["/sessions NUMBER goes on with one of them"]
+        )
+    chosen = found[int(rest) - 1].key if rest.isdecimal() and 0 < int(rest) <= len(found) else rest
+    if chosen not in talk.known and chosen not in {one.key for one in found}:
+        return Told([f"there is no conversation {visible(rest)}; /new starts one"])
+    await talk.switch(chosen)
+    return Told([f"going on with {visible(chosen)}"], "greet")
+
+
+def _listed(number: int, standing: Standing, current: str) -> str:
+    mark = "*" if standing.key == current else " "
+    return f"{number:3}{mark} {visible(standing.key)}  {standing.turns} turns, {standing.messages} messages"
+
+
+async def _help(talk: Talk, rest: str) -> Told:
+    width = max(map(len, COMMANDS))
+    return Told([*(f"{name:{width}}  {what}" for name, what in COMMANDS.items()), "", KEYS])
+
+
+async def _quit(talk: Talk, rest: str) -> Told:
+    return Told([], "leave")
+
+
+_DOES: dict[str, Callable[[Talk, str], Awaitable[Told]]] = {
+    "/new": _new,
+    "/stop": _stop,
+    "/steer": _steer,
+    "/status": _status,
+    "/model": _model,
+    "/usage": _usage,
+    "/sessions": _sessions,
+    "/help": _help,
+    "/quit": _quit,
+}

@@ -1,0 +1,197 @@
+"""A conversation at a terminal, whatever shows it: which session, which model, what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from mainstay.app.agent import Agent
+from mainstay.app.commands.talking import Setting, new_session
+from mainstay.app.discover import Found
+from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
+from mainstay.core.events import Event, TurnEnded, TurnStarted
+from mainstay.core.ports import Standing
+
+MEMO = "chat.json"
+PREFIX = "chat"
+LEAVE_S = 5.0
+
+
+class Talk:
+    """`on_event` hears everything that happens in the session, `on_trouble` a sentence when something fails."""
+
+    def __init__(self, where: Setting, on_event: Callable[[Event], None], on_trouble: Callable[[str], None]) -> None:
+        self.where = where
+        self.session = ""
+        self.known: list[str] = []  # names of sessions, for completion
+        self._on_event = on_event
+        self._on_trouble = on_trouble
+        self._agent: Agent | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._prompts: set[asyncio.Task[object]] = set()
+        self._running = False
+        self._idle = asyncio.Event()
+
+    @property
+    def model(self) -> str:
+        return self.where.found.spec
+
+    @property
+    def agent(self) -> Agent:
+        assert self._agent is not None, "a talk is opened first"
+        return self._agent
+
+    @property
+    def busy(self) -> bool:
+        return self._running or bool(self._prompts)
+
+    # --- which conversation ----------------------------------------------------------------------
+
+    async def open(self, session: str | None, *, new: bool) -> Standing | None:
+        """Go on with the session named, else with the last one; None if it is a new one."""
+        agent = self.where.agent()
+        await agent.__aenter__()
+        self._agent = agent
+        return await self.switch(session or ("" if new else await self._last()) or new_session(PREFIX))
+
+    async def switch(self, session: str) -> Standing | None:
+        standing = await self._standing(session)
+        self.session = session
+        _remember(self.where.home, session)
+        await self._listen()
+        if standing is not None and standing.unfinished:  # a turn that an earlier process left behind
+            self._running = True
+            standing = await self._standing(session) or standing
+            self._running = standing.unfinished
+        self.known = [one.key for one in await self.agent.sessions.list(limit=200)]
+        self._settle()
+        return standing
+
+    async def new(self) -> None:
+        await self.switch(new_session(PREFIX))
+
+    async def use_model(self, spec: str) -> None:
+        """Another model from now on; the conversation stays. An unusable name changes nothing."""
+        before, self.where = self.where, msgspec.structs.replace(self.where, found=Found(spec, None, "you asked for it"))
+        await self._close_agent()
+        try:
+            self._agent = self.where.agent()
+            await self._agent.__aenter__()
+        except MainstayError:
+            self.where = before
+            self._agent = before.agent()
+            await self._agent.__aenter__()
+            raise
+        finally:
+            await self._listen()
+
+    async def standing(self) -> Standing | None:
+        return await self._standing(self.session)
+
+    async def _standing(self, session: str) -> Standing | None:
+        try:
+            return await self.agent.sessions.get(session)
+        except SessionUnknown:
+            return None
+
+    async def _last(self) -> str:
+        """The session talked in last, if it still takes prompts."""
+        names = [_remembered(self.where.home)]
+        names += [one.key for one in await self.agent.sessions.list(limit=50) if one.key.startswith(PREFIX + "-")]
+        for name in filter(None, names):
+            standing = await self._standing(name)
+            if standing is not None and standing.status == "active":
+                return name
+        return ""
+
+    # --- saying things ---------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        self._idle.clear()
+        task: asyncio.Task[object] = asyncio.ensure_future(self.agent.run(self.session, text))
+        self._prompts.add(task)
+        task.add_done_callback(self._said)
+
+    def _said(self, task: asyncio.Task[object]) -> None:
+        self._prompts.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, AgentClosed):
+            self._on_trouble(str(error) if isinstance(error, MainstayError) else f"{type(error).__name__}: {error}")
+        self._settle()
+
+    async def steer(self, text: str) -> None:
+        await self.agent.steer(self.session, text)
+
+    async def stop(self) -> bool:
+        return await self.agent.abort(self.session)
+
+    async def idle(self) -> None:
+        """Returns when no turn of this conversation is running or waiting."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Leaving ends the running turn: nobody would see its answer."""
+        try:
+            if self.busy:
+                async with asyncio.timeout(LEAVE_S):
+                    await self.stop()
+        except TimeoutError:
+            pass  # it is resumed with the next start
+        finally:
+            await self._close_agent()
+
+    # --- listening -------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+        self._running = False
+        self._listening = asyncio.create_task(self._hear())
+        await asyncio.sleep(0)  # it is registered from here on
+
+    async def _hear(self) -> None:
+        async for event in self.agent.watch(self.session):
+            if isinstance(event, TurnStarted):
+                self._running = True
+                self._idle.clear()
+            self._on_event(event)
+            if isinstance(event, TurnEnded):
+                self._running = False
+                self._settle()
+
+    def _settle(self) -> None:
+        if self.busy:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    async def _close_agent(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+        if self._agent is not None:
+            agent, self._agent = self._agent, None
+            await agent.aclose()
+
+
+def _remembered(home: Path) -> str:
+    try:
+        found = json.loads((home / MEMO).read_text())
+    except (OSError, ValueError):
+        return ""
+    return str(found.get("session", "")) if isinstance(found, dict) else ""
+
+
+def _remember(home: Path, session: str) -> None:
+    """Only a convenience: a disk that is full or read-only is somebody else's message."""
+    draft = home / f"{MEMO}.part"
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump({"session": session}, file)
+        draft.replace(home / MEMO)
+    except OSError:
+        pass
