@@ -56,6 +56,8 @@ KWARGS = {
 BROAD_EXCEPT = {
     "core/workers.py": "a tool may raise anything; it goes to whoever awaits the call",
     "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
+    "app/cli.py": "the command's last resort: a bug is one sentence and a log, not a traceback in a person's face",
+    "providers/wire.py": "a user's own function gives the API key and may raise anything",
     "testing/memory_store.py": "an append's failure belongs to whoever awaits it",
 }
 

@@ -20,13 +20,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faulty_vfs import FaultyVFS, Plan  # noqa: E402
+from faulty_vfs import FaultyVFS, Plan
 
-from mainstay.app.world import SystemClock  # noqa: E402
-from mainstay.core.envelope import Envelope, as_parts  # noqa: E402
-from mainstay.core.limits import Limits  # noqa: E402
-from mainstay.core.messages import FinishReason, Usage  # noqa: E402
-from mainstay.core.ports import (  # noqa: E402
+from mainstay.app.world import SystemClock
+from mainstay.core.envelope import Envelope, as_parts
+from mainstay.core.limits import Limits
+from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.ports import (
     CallPiece,
     Context,
     Finished,
@@ -36,12 +36,12 @@ from mainstay.core.ports import (  # noqa: E402
     TextPiece,
     ToolContext,
 )
-from mainstay.core.tools import FunctionTool  # noqa: E402
-from mainstay.lane.hub import Hub  # noqa: E402
-from mainstay.lane.lanes import Lanes  # noqa: E402
-from mainstay.lane.services import Services  # noqa: E402
-from mainstay.store.sqlite import SqliteStore  # noqa: E402
-from mainstay.turn.toolbox import Toolbox  # noqa: E402
+from mainstay.core.tools import FunctionTool
+from mainstay.lane.hub import Hub
+from mainstay.lane.lanes import Lanes
+from mainstay.lane.services import Services
+from mainstay.store.sqlite import SqliteStore
+from mainstay.turn.toolbox import Toolbox
 
 SESSION = "s"
 CALLS = ("charge", "put", "lookup", "book", "charge")
@@ -115,9 +115,10 @@ class HastyClock(SystemClock):
 
 def services(home: Path, plan: Plan, limits: Limits) -> Services:
     plan.vfs = FaultyVFS("lab", plan)
+    model = Model()
     return Services(
         store=SqliteStore(str(home / "workspace.db"), limits=limits, vfs="lab"),
-        provider=Model(),
+        choose=lambda spec: model,
         tools=Toolbox(ledger_tools(home / "ledger"), limits),
         limits=limits,
         clock=HastyClock(),

@@ -15,7 +15,7 @@ import msgspec
 from mainstay.app.output import Shape
 from mainstay.app.schema import Config, default_home
 from mainstay.app.sessions import Sessions
-from mainstay.app.world import SystemClock, SystemIds
+from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
 from mainstay.core.errors import AgentClosed, InputRefused, ToolDefinitionError
 from mainstay.core.events import Event, MessageAdded, SessionChanged, TurnEnded
@@ -108,10 +108,10 @@ class Agent:
         lane, envelope = await self._envelope(session, as_parts(text), id, sender)
         await lane.steer(envelope)
 
-    async def abort(self, session: str) -> bool:
+    async def abort(self, session: str, *, sender: str = "") -> bool:
         """End the running turn now; True if there was one. Returns when that is on disk."""
         opened = await self._opened()
-        return await opened.lanes.get(opened.key(session, "")).abort()
+        return await opened.lanes.get(opened.key(session, sender)).abort()
 
     async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}."""
@@ -184,7 +184,9 @@ class Agent:
         config = self._config
         if config is None:
             config = Config() if throwaway else _configured(home)
-        provider = self._provider(config)
+        from mainstay.app.models import Models  # what an agent that was only made never needs
+
+        models = Models(self._model, self._base_url, self._api_key, config)
         lock: HomeLock | None = None
         store: Store
         if throwaway:
@@ -198,22 +200,17 @@ class Agent:
             store = _store_in(home, config)
         services = Services(
             store=store,
-            provider=provider,
+            choose=models.choose,
             tools=Toolbox(self._tools, config.limits),
             limits=config.limits,
             clock=SystemClock(),
             hub=Hub(config.limits.watcher_buffer_max),
             instructions=self._instructions if isinstance(self._instructions, str) else "",
         )
-        self._open = await _Open.start(config, services, lock)
+        if not self._instructions:
+            services = msgspec.structs.replace(services, instructions=config.instructions)
+        self._open = await _Open.start(config, services, lock, models.close)
         return self._open
-
-    def _provider(self, config: Config) -> Provider:
-        if self._model is not None and not isinstance(self._model, str):
-            return self._model
-        from mainstay.app.models import build_provider  # the HTTP client is loaded only by those who use it
-
-        return build_provider(self._model, self._base_url, self._api_key, config, SystemClock(), SystemIds())
 
     # --- helpers ---------------------------------------------------------------------------------
 
@@ -240,15 +237,28 @@ class Agent:
 class _Open:
     """An agent that has been opened: its lanes and what they share."""
 
-    def __init__(self, config: Config, services: Services, lock: HomeLock | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        services: Services,
+        lock: HomeLock | None,
+        close_models: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._close_models = close_models
         self.config = config
         self.services = services
         self.lanes = Lanes(services)
         self._lock = lock
 
     @classmethod
-    async def start(cls, config: Config, services: Services, lock: HomeLock | None) -> _Open:
-        opened = cls(config, services, lock)
+    async def start(
+        cls,
+        config: Config,
+        services: Services,
+        lock: HomeLock | None,
+        close_models: Callable[[], Awaitable[None]],
+    ) -> _Open:
+        opened = cls(config, services, lock, close_models)
         try:
             await services.store.open()
             resumed = await opened.lanes.resume()
@@ -268,7 +278,7 @@ class _Open:
         try:
             await self.lanes.close()
             self.services.hub.close()
-            await self.services.provider.close()
+            await self._close_models()
         finally:
             await self.services.store.close()
             if self._lock is not None:

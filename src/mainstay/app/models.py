@@ -1,14 +1,16 @@
-"""From the configuration to the provider that a lane asks: failover order, retries, breaker."""
+"""From the configuration to the providers that lanes ask: failover order, retries, breaker."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import msgspec
 
 from mainstay.app.schema import Config, ModelEntry
+from mainstay.app.world import SystemClock, SystemIds
 from mainstay.core.errors import ConfigError
-from mainstay.core.ports import Clock, Ids, ModelInfo, Provider
+from mainstay.core.ports import ModelInfo, Provider
 from mainstay.meter.resilient import Resilient
 from mainstay.providers import catalogue
 
@@ -19,27 +21,47 @@ NO_MODEL = (
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
-def build_provider(
-    model: str | None, base_url: str | None, api_key: ApiKey | None, config: Config, clock: Clock, ids: Ids
-) -> Provider:
-    """The model asked for, then the configured ones it may fail over to."""
-    entries = _entries(model, config)
-    if not entries:
-        raise ConfigError(NO_MODEL)
-    providers: list[Provider] = []
-    for number, entry in enumerate(entries):
-        given = config.providers.get(entry.model.partition("/")[0])
-        first = number == 0
-        providers.append(
-            catalogue.make(
-                entry.model,
-                base_url=(base_url if first else None) or entry.base_url or (given.base_url if given else None),
-                api_key=(api_key if first else None) or entry.api_key or (given.api_key if given else None),
-                limits=config.limits,
-                info=_info(entry),
-            )
+class Models:
+    """The default model and, for sessions that chose another, that one: each made once."""
+
+    def __init__(
+        self, model: str | Provider | None, base_url: str | None, api_key: ApiKey | None, config: Config
+    ) -> None:
+        self._config = config
+        self._base_url = base_url
+        self._api_key = api_key
+        given = model if model is None or isinstance(model, str) else None
+        self._made: dict[str, Provider] = {"": self._build(given) if given is model else cast(Provider, model)}
+
+    def choose(self, spec: str) -> Provider:
+        """Raises ConfigError if there is no such model."""
+        if spec not in self._made:
+            self._made[spec] = self._build(spec)
+        return self._made[spec]
+
+    async def close(self) -> None:
+        for provider in self._made.values():
+            await provider.close()
+
+    def _build(self, model: str | None) -> Provider:
+        """The model asked for, then the configured ones it may fail over to."""
+        config = self._config
+        entries = _entries(model, config)
+        if not entries:
+            raise ConfigError(NO_MODEL)
+        providers = [self._one(entry, first=number == 0) for number, entry in enumerate(entries)]
+        return Resilient(providers, clock=SystemClock(), ids=SystemIds(), limits=config.limits)
+
+    def _one(self, entry: ModelEntry, *, first: bool) -> Provider:
+        """The agent's own address and key belong to the model it was given."""
+        given = self._config.providers.get(entry.model.partition("/")[0])
+        return catalogue.make(
+            entry.model,
+            base_url=(self._base_url if first else None) or entry.base_url or (given.base_url if given else None),
+            api_key=(self._api_key if first else None) or entry.api_key or (given.api_key if given else None),
+            limits=self._config.limits,
+            info=_info(entry),
         )
-    return Resilient(providers, clock=clock, ids=ids, limits=config.limits)
 
 
 def _entries(model: str | None, config: Config) -> list[ModelEntry]:

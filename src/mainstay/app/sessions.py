@@ -116,6 +116,10 @@ class Sessions:
         await self.get(key)
         return await replay(await read_all((await self._opened()).services.store, key))
 
+    async def set_model(self, key: str, model: str) -> None:
+        """The session's own model from its next turn on; "" for the agent's."""
+        await self._change(key, SessionChanged(model=model))
+
     async def _change(self, key: str, event: SessionChanged) -> None:
         await self.get(key)
         await (await self._opened()).lanes.get(key).change(event)

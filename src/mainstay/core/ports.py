@@ -141,6 +141,7 @@ class Finished(msgspec.Struct, frozen=True):
 
     reason: FinishReason
     usage: Usage = Usage()
+    by: ModelInfo | None = None  # who answered, where it was not the model that was meant
 
 
 Piece = TextPiece | ThinkingPiece | CallPiece | Finished

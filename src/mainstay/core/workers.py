@@ -17,9 +17,13 @@ _Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"
 
 
 class Workers:
-    """Threads made when needed and kept for the next job, at most `threads_max` at work."""
+    """Threads made when needed and kept for the next job, at most `threads_max` at work.
 
-    def __init__(self, threads_max: int = 64) -> None:
+    `abandon`: a job that nobody waits for any more is written off, and another thread may take its place.
+    """
+
+    def __init__(self, threads_max: int = 64, *, abandon: bool = True) -> None:
+        self._abandon = abandon
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._threads_max = threads_max
         self._lock = threading.Lock()
@@ -40,8 +44,9 @@ class Workers:
         try:
             return await done
         except asyncio.CancelledError:
-            with self._lock:
-                self._threads -= 1  # it may never come back: let another be made
+            if self._abandon:
+                with self._lock:
+                    self._threads -= 1  # it may never come back: let another be made
             raise
 
     def _work(self) -> None:
@@ -64,9 +69,10 @@ class Workers:
                 self._free += 1
 
     def _settle(self, done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-        if done.done():  # abandoned: this thread was already written off
-            with self._lock:
-                self._threads += 1
+        if done.done():  # nobody waits any more
+            if self._abandon:
+                with self._lock:
+                    self._threads += 1  # it did come back
         elif error is None:
             done.set_result(result)
         elif isinstance(error, StopIteration):

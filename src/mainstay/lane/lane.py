@@ -76,6 +76,11 @@ class Lane:
         return self._task is not None or bool(self._tickets) or self._loading is not None
 
     @property
+    def task(self) -> asyncio.Task[None] | None:
+        """At work on its turns, or None."""
+        return self._task
+
+    @property
     def control(self) -> Control | None:
         """Of the running turn, for the watchdog."""
         return self._control
@@ -141,6 +146,11 @@ class Lane:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        if self._pen is not None:
+            try:
+                await self._pen.flush()
+            except StoreError as error:
+                log.warning("session %s could not be flushed: %s", self.key, error)
         self._fail_tickets(AgentClosed("the agent was closed; the turn goes on when it opens again"))
 
     # --- the view --------------------------------------------------------------------------------
@@ -160,7 +170,7 @@ class Lane:
 
     async def _load(self) -> Pen:
         services = self._services
-        size = window_bytes(budget(services.provider.model()))
+        size = window_bytes(budget(services.choose("").model()))
         tail = await services.store.load(self.key, size)
         session = Session.of(tail) if tail is not None else Session(self.key)
         self._pen = Pen(session, services.store, services.clock, services.limits.ride_along_s, services.hub)
@@ -225,6 +235,10 @@ class Lane:
                 except StoreError as error:
                     failures += 1
                     await self._wait_for_store(error, failures)
+                except Exception:  # a bug of ours: whoever waits must hear of it, and other lanes must not
+                    log.exception("lane %s failed", self.key)
+                    self._fail_tickets(MainstayError("something went wrong inside the runtime; its log says what"))
+                    break
         finally:
             self._task = None
             self.active_at = asyncio.get_running_loop().time()
@@ -245,9 +259,9 @@ class Lane:
             inputs = await self._choose(session)
             if not inputs:
                 return True
-            model = self._services.provider.model().name
+            model = session.model or self._services.choose("").model().name
             pen.note(TurnStarted(inputs, turn=session.turns + 1, model=model), soon=True)
-        await self._run(pen)
+        await self._run(pen, resumed=turn is not None)
         return True
 
     async def _choose(self, session: Session) -> tuple[int, ...]:
@@ -268,7 +282,7 @@ class Lane:
                 taken.append(one)
         return tuple(one.seq for one in taken)
 
-    async def _run(self, pen: Pen) -> None:
+    async def _run(self, pen: Pen, *, resumed: bool) -> None:
         session = pen.session
         turn = session.open
         assert turn is not None
@@ -278,9 +292,8 @@ class Lane:
         control = self._control = Control()
         over = self._turn_over = asyncio.Event()
         try:
-            for one in session.waiting.values():  # steers that a crash kept from reaching their turn
-                if one.event.kind == "steer":
-                    control.steers.append(one.seq)
+            if resumed:  # steers that a crash kept from reaching their turn
+                control.steers += [one.seq for one in session.waiting.values() if one.event.kind == "steer"]
             outcome = await self._attempt(pen, control, next((t.review for t in tickets if t.review), None))
             reply = reply_of(session, outcome)
             if isinstance(outcome, Failed):
@@ -303,14 +316,17 @@ class Lane:
 
         def compile(view: Session) -> Context:
             instructions = view.instructions or services.instructions
-            model = services.provider.model()
             return compile_context(view, instructions=instructions, tools=services.tools.offered, model=model)
 
-        means = Means(services.provider, services.tools, services.limits, compile, review)
         try:
+            provider = services.choose(session.model)
+            model = provider.model()
+            means = Means(provider, services.tools, services.limits, compile, review)
             return await run_turn(session, means, control, scribe=pen, emit=pen)
-        except MainstayError:
+        except StoreError:
             raise
+        except MainstayError as error:
+            return Failed(str(error), type(error).__name__, turn=turn.turn, step=turn.step)
         except Exception as error:  # a bug of ours, or of a provider: this session's trouble and no other's
             log.exception("turn %d of %s failed", turn.turn, self.key)
             details = f"{type(error).__name__}: {error}"

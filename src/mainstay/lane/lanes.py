@@ -44,7 +44,7 @@ class Lanes:
 
     async def settled(self) -> None:
         """Returns when nothing is running or waiting to run."""
-        while tasks := [lane._task for lane in self._lanes.values() if lane._task is not None]:
+        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
             await asyncio.wait(tasks)
 
     def forget(self, key: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,7 +19,7 @@ class Services(msgspec.Struct, frozen=True):
     """What every lane of an agent shares."""
 
     store: Store
-    provider: Provider
+    choose: Callable[[str], Provider]  # the provider for a session's own model; "" for the default
     tools: Tools
     limits: Limits
     clock: Clock

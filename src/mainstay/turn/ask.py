@@ -17,6 +17,7 @@ from mainstay.core.ports import (
     Context,
     Emit,
     Finished,
+    ModelInfo,
     Options,
     Provider,
     Scribe,
@@ -33,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
     parts: tuple[AnyPart, ...]
     reason: FinishReason
     usage: Usage
+    by: ModelInfo | None = None  # where another model than the one that was meant has answered
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -174,7 +176,7 @@ async def ask(asking: Asking, context: Context, options: Options) -> Answer:
         control.end_generation()
     reason = finished.reason
     parts = draft.parts(reason, with_calls=True)
-    return Answer(parts, reason, finished.usage)
+    return Answer(parts, reason, finished.usage, finished.by)
 
 
 def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:

@@ -92,11 +92,12 @@ async def _step(session: Session, means: Means, asking: Asking, *, final: bool) 
 
 
 def _added(turn: OpenTurn, means: Means, answer: Answer) -> MessageAdded:
-    info = means.provider.model()
+    info = answer.by or means.provider.model()
     usage = answer.usage
     return MessageAdded(
         "assistant",
         answer.parts,
+        model=answer.by.name if answer.by is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
         turn=turn.turn,
@@ -131,7 +132,7 @@ def _without_calls(answer: Answer, spent: str) -> Answer:
     if not text_of(parts).strip():
         parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin="runtime"))
     reason = answer.reason if answer.reason is FinishReason.ABORTED else FinishReason.END
-    return Answer((*parts, Finish(reason)), reason, answer.usage)
+    return Answer((*parts, Finish(reason)), reason, answer.usage, answer.by)
 
 
 def _notice(turn: OpenTurn, text: str) -> MessageAdded:

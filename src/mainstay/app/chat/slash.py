@@ -38,7 +38,8 @@ class Told(msgspec.Struct, frozen=True):
 
 async def obey(talk: Talk, line: str) -> Told:
     name, _, rest = line.strip().partition(" ")
-    name = SAME.get(name, name)
+    begun = [one for one in COMMANDS if one.startswith(name)]
+    name = begun[0] if len(begun) == 1 and len(name) > 1 else SAME.get(name, name)
     if name in LATER:
         return Told([f"{name} is not available in this release"])
     if name not in COMMANDS:

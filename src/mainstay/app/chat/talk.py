@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.app.agent import Agent
+from mainstay.app.chat.order import InOrder
 from mainstay.app.commands.talking import Setting, new_session
 from mainstay.app.discover import Found
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
@@ -154,13 +155,14 @@ class Talk:
         await asyncio.sleep(0)  # it is registered from here on
 
     async def _hear(self) -> None:
-        async for event in self.agent.watch(self.session):
-            if isinstance(event, TurnStarted):
-                self._running = True
-                self._idle.clear()
-            self._on_event(event)
-            if isinstance(event, TurnEnded):
-                self._running = False
+        order = InOrder()
+        async for heard in self.agent.watch(self.session):
+            for event in order.feed(heard):
+                if isinstance(event, TurnStarted):
+                    self._running = True
+                self._on_event(event)
+                if isinstance(event, TurnEnded):
+                    self._running = False
                 self._settle()
 
     def _settle(self) -> None:

@@ -9,6 +9,7 @@ import sys
 import msgspec
 
 from mainstay.app.agent import Agent
+from mainstay.app.chat.order import InOrder
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.words import ending
 from mainstay.app.commands.homes import run_async
@@ -48,14 +49,15 @@ def _stdin() -> str:
 
 
 async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
-    printer = Printer(_write, tell)
+    printer, order = Printer(_write, tell), InOrder()
     async with where.agent() as agent:
         outcome: Outcome | None = None
         try:
-            async for event in agent.stream(session, prompt):
-                printer.show(event)
-                if isinstance(event, TurnEnded):
-                    outcome = event.outcome
+            async for heard in agent.stream(session, prompt):
+                for event in order.feed(heard):
+                    printer.show(event)
+                if isinstance(heard, TurnEnded):
+                    outcome = heard.outcome
         except asyncio.CancelledError:
             await _abort(agent, session)
             raise

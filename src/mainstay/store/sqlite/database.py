@@ -20,12 +20,16 @@ from mainstay.core.errors import (
 )
 
 
+CACHE_KB = 1000  # of pages a connection keeps; the kernel's own cache holds the rest of the file
+
+
 def connect(path: str, *, busy_s: float, vfs: str | None = None, read_only: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with named(path):
         db = apsw.Connection(path, flags=flags, vfs=vfs)
         try:
             db.set_busy_timeout(int(busy_s * 1000))
+            db.pragma("cache_size", -CACHE_KB)
             if not read_only:
                 db.pragma("journal_mode", "wal")
                 db.pragma("synchronous", "full")

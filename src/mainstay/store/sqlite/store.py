@@ -38,7 +38,7 @@ class SqliteStore:
         self._read_only = read_only
         self._writer: Writer | None = None
         self._reader: apsw.Connection | None = None
-        self._readers = Workers(threads_max=1)
+        self._readers = Workers(threads_max=1, abandon=False)  # one connection, one thread
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,0 +1,270 @@
+"""The chat on a real terminal: a prompt that is always there, and above it what was said.
+
+Whatever is settled is printed once and scrolls away like any other output; only the block that is still being
+written is drawn again and again, right above the prompt. So nothing flickers and nothing is printed twice,
+however long the answer is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+from rich.console import Group
+from rich.text import Text
+
+from mainstay import __version__
+from mainstay.app.chat.keys import Slash, bindings
+from mainstay.app.chat.markdown import Ink
+from mainstay.app.chat.recap import recap
+from mainstay.app.chat.safe import visible
+from mainstay.app.chat.screen import Screen
+from mainstay.app.chat.slash import obey
+from mainstay.app.chat.talk import Talk
+from mainstay.app.commands.talking import Setting
+from mainstay.core.errors import MainstayError
+from mainstay.core.events import Event, TurnEnded
+from mainstay.core.ports import Standing
+
+PERIOD_S = 0.08
+AGAIN_S = 2.0  # a second Ctrl-C this soon leaves
+GRACE_S = 0.7  # a Ctrl-C this soon after a turn was meant for the turn
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+ROWS_KEPT = 8  # for the prompt and what is typed
+STYLE = Style.from_dict(
+    {
+        "completion-menu": "bg:default",
+        "completion-menu.completion": "bg:default fg:default",
+        "completion-menu.completion.current": "bg:default fg:ansicyan bold noreverse",
+        "completion-menu.meta.completion": "bg:default fg:ansibrightblack",
+        "completion-menu.meta.completion.current": "bg:default fg:ansibrightblack noreverse",
+    }
+)
+
+
+class Terminal:
+    def __init__(self, where: Setting) -> None:
+        self._ink = Ink()
+        self._screen = Screen(time.monotonic)
+        self._talk = Talk(where, self._happened, self._trouble)
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._flushing = asyncio.Lock()
+        self._ticking: asyncio.Task[None] | None = None
+        self._interrupted_at = -AGAIN_S
+        self._ended_at = -GRACE_S
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._drawn = ""
+        self._leaving = False
+        self._prompt: PromptSession[str] = PromptSession(
+            multiline=True,
+            history=_history(where.home),
+            completer=Slash(lambda: self._talk.known),
+            complete_while_typing=Condition(lambda: self._prompt.default_buffer.text.startswith("/")),
+            key_bindings=bindings(self._entered, self._interrupt, self._leave),
+            erase_when_done=True,
+            style=STYLE,
+        )
+
+    async def run(self, session: str | None, *, new: bool) -> int:
+        standing = await self._talk.open(session, new=new)
+        try:
+            await self._greet(standing)
+            with patch_stdout(raw=True):
+                reader = asyncio.create_task(self._read())
+                try:
+                    await self._prompt.prompt_async(
+                        self._message, prompt_continuation=lambda width, line, wrapped: "  ", pre_run=self._wake
+                    )
+                finally:
+                    reader.cancel()
+                    if self._ticking is not None:
+                        self._ticking.cancel()
+        finally:
+            await self._talk.close()
+        self._screen.lines([f"`mainstay chat` goes on with {visible(self._talk.session)}"])
+        await self._flush()
+        return 0
+
+    # --- what is typed ---------------------------------------------------------------------------
+
+    def _entered(self, text: str) -> None:
+        if text.strip():
+            self._lines.put_nowait(text)
+
+    async def _read(self) -> None:
+        while True:
+            line = await self._lines.get()
+            try:
+                await self._handle(line)
+            except MainstayError as error:
+                self._trouble(str(error))
+            await self._flush()
+
+    async def _handle(self, text: str) -> None:
+        if text.lstrip().startswith("/"):
+            await self._command(text.strip())
+        elif self._talk.busy:
+            self._screen.steered(text)
+            await self._talk.steer(text)
+        else:
+            self._screen.asked(text)
+            self._talk.say(text)
+            self._wake()
+
+    async def _command(self, line: str) -> None:
+        steer = line.removeprefix("/steer ").strip() if self._talk.busy and line.startswith("/steer ") else ""
+        if steer:
+            self._screen.steered(steer)
+        else:
+            self._screen.typed(line)
+        told = await obey(self._talk, line)
+        if told.lines:
+            self._screen.lines(told.lines)
+        if told.then == "greet":
+            self._screen.lines(await recap(self._talk))
+        elif told.then == "leave":
+            self._leave()
+        self._wake()
+
+    def _interrupt(self) -> None:
+        """Ctrl-C: first the text, then the turn, then the chat."""
+        now = time.monotonic()
+        again = now - self._interrupted_at < AGAIN_S
+        self._interrupted_at = now
+        buffer = self._prompt.default_buffer
+        if again and (self._talk.busy or not buffer.text):
+            self._leave()
+        elif self._talk.busy:
+            self._start(self._stop())
+        elif buffer.text:
+            buffer.reset()
+        elif now - self._ended_at < GRACE_S:
+            self._screen.note("the turn is over; Ctrl-C again leaves")
+            self._start(self._flush())
+        else:
+            self._leave()
+
+    async def _stop(self) -> None:
+        await self._talk.stop()
+
+    def _leave(self) -> None:
+        if not self._leaving and self._prompt.app.is_running:
+            self._leaving = True
+            self._prompt.app.exit(result="")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def _happened(self, event: Event) -> None:
+        self._screen.show(event)
+        if isinstance(event, TurnEnded):
+            self._ended_at = time.monotonic()
+        self._wake()
+
+    def _trouble(self, sentence: str) -> None:
+        self._screen.note(sentence, "red")
+        self._wake()
+
+    def _wake(self) -> None:
+        """See to it that the screen follows for as long as something moves."""
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.create_task(self._tick())
+
+    async def _tick(self) -> None:
+        while True:
+            started = time.monotonic()
+            await self._flush()
+            if not self._talk.busy:
+                return
+            took = time.monotonic() - started
+            await asyncio.sleep(max(PERIOD_S, took * 4))  # drawing never takes more than a fifth of the time
+
+    # --- what is drawn ---------------------------------------------------------------------------
+
+    async def _flush(self) -> None:
+        """Print what is settled, draw what is not."""
+        async with self._flushing:
+            things = self._screen.take()
+            text = "".join(self._ink.lines(thing, self._columns) for thing in things)
+            self._draw()
+            if not self._prompt.app.is_running:
+                self._write(text)
+            elif text:
+                await run_in_terminal(lambda: self._write(text))
+            else:
+                self._prompt.app.invalidate()
+
+    def _draw(self) -> None:
+        """The moving part, cut to what fits; its end is what people read."""
+        shown = ""
+        live = self._screen.live()
+        if self._talk.busy:
+            rows = max(self._prompt.output.get_size().rows - ROWS_KEPT, 3)
+            lines = self._ink.lines(live, self._columns).splitlines() if live is not None else []
+            if len(lines) > rows:
+                lines = ["\x1b[2m…\x1b[0m", *lines[1 - rows :]]
+            frame = SPINNER[int(time.monotonic() / 0.1) % len(SPINNER)]
+            hint = "Ctrl-C stops, Enter steers"
+            lines += [""] if lines else []
+            lines.append(f"\x1b[2m{frame} {self._screen.seconds:.0f} s · {hint}\x1b[0m")
+            shown = "\n".join(lines) + "\n"
+        self._drawn = f"\n{shown}\x1b[1;36m›\x1b[0m "
+
+    def _message(self) -> ANSI:
+        return ANSI(self._drawn or "\n\x1b[1;36m›\x1b[0m ")
+
+    @property
+    def _columns(self) -> int:
+        return self._prompt.output.get_size().columns
+
+    def _write(self, text: str) -> None:
+        out = sys.__stdout__
+        assert out is not None
+        out.write(text)
+        out.flush()
+
+    async def _greet(self, standing: Standing | None) -> None:
+        home = str(self._talk.where.home).replace(os.path.expanduser("~"), "~", 1)
+        banner = Group(
+            _styled(f"mainstay {__version__}", "bold", f" · {visible(self._talk.model)} · {visible(self._talk.session)}"),
+            _dim(f"{visible(home)} · /help for commands · Ctrl-D leaves"),
+        )
+        self._write(self._ink.lines(banner, self._columns))
+        if standing is not None:
+            self._screen.lines(await recap(self._talk))
+        await self._flush()
+
+
+def _dim(text: str) -> Text:
+    return Text(text, style="dim")
+
+
+def _styled(head: str, style: str, rest: str) -> Text:
+    return Text.assemble((head, style), rest)
+
+
+def _history(home: Path) -> History:
+    """What was typed, for its owner's eyes only."""
+    path = home / "history"
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))

@@ -1,0 +1,182 @@
+"""A history in the words of each API: whatever was recorded, what is sent must be accepted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams.formats import AnthropicFormat, Format, OpenAIFormat
+from wire_rules import check_anthropic, check_openai
+
+from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
+from mainstay.core.ports import Context, ModelInfo
+
+RULES = {"openai": check_openai, "anthropic": check_anthropic}
+
+
+@pytest.fixture(params=[OpenAIFormat(), AnthropicFormat()], ids=lambda one: one.name)
+def api(request: pytest.FixtureRequest) -> Format:
+    return request.param
+
+
+def sent(api: Format, *messages: Message, system: str = "", images: bool = True) -> list[dict[str, Any]]:
+    provider = api.make("http://127.0.0.1:1/v1", info=ModelInfo(name="m", images=images))
+    context = Context(system, list(messages))
+    made = provider.wire_messages(context)
+    assert provider.wire_messages(context) == made, "what is kept says the same"
+    RULES[api.name](made)
+    return made
+
+
+def user(text: str, id: int = 1) -> Message:
+    return Message(id, "user", (Text(text),))
+
+
+def called(*calls: ToolCall, text: str = "") -> Message:
+    return Message(2, "assistant", (*((Text(text),) if text else ()), *calls))
+
+
+def results(*calls: ToolCall) -> Message:
+    return Message(3, "tool", tuple(ToolResult(call.id, call.name, "done") for call in calls))
+
+
+def test_calls_and_results_find_each_other(api: Format) -> None:
+    calls = (ToolCall("call_1_1_0", "add", '{"a": 1}'), ToolCall("call_1_1_1", "add", '{"a": 2}'))
+    made = sent(api, user("go"), called(*calls), results(*calls))
+    if api.name == "openai":
+        assert made[1]["content"] is None
+        assert [one["role"] for one in made] == ["user", "assistant", "tool", "tool"]
+    else:
+        assert made[1]["content"][0]["input"] == {"a": 1}
+        assert [one["role"] for one in made] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    "input", ["", "{", "[1]", '"x"', "null", "{'a': 1}", "[" * 100_000, '{"a":' * 100_000, '{"a": NaN}', "9" * 5000]
+)
+def test_f13_an_input_that_is_no_object_is_sent_as_an_empty_one(api: Format, input: str) -> None:
+    call = ToolCall("c1", "add", input)
+    made = sent(api, user("go"), called(call), results(call))
+    if api.name == "openai":
+        assert made[1]["tool_calls"][0]["function"]["arguments"] == "{}"
+    else:
+        assert made[1]["content"][0]["input"] == {}
+
+
+@pytest.mark.parametrize("name", ["", "rm -rf", "ａｄｄ", "x" * 300, "a.b/c", "\ud800"])
+def test_f15_a_name_that_no_api_takes_is_made_to_fit(api: Format, name: str) -> None:
+    call = ToolCall("c1", name, "{}")
+    sent(api, user("go"), called(call), results(call))
+
+
+def test_f14_an_id_that_no_api_takes_is_made_to_fit_on_both_sides(api: Format) -> None:
+    call = ToolCall("room:1/turn 2 ☃", "add", "{}")
+    sent(api, user("go"), called(call), results(call))
+
+
+def test_a_message_that_says_nothing_is_not_sent(api: Format) -> None:
+    silent = Message(2, "assistant", (Thinking("hm"),))
+    made = sent(api, user("a"), silent, user("b", 3))
+    assert "assistant" not in [one["role"] for one in made]
+
+
+def test_a_note_of_the_runtime_is_told_as_such(api: Format) -> None:
+    note = Message(2, "system", (Text("the budget is nearly spent"),))
+    made = json.dumps(sent(api, user("a"), Message(2, "assistant", (Text("b"),)), note))
+    assert "[note from the runtime] the budget is nearly spent" in made
+
+
+def test_a_model_without_eyes_is_told_of_the_image(api: Format) -> None:
+    image = Binary("image/png", b"123", "/files/cat.png")
+    made = json.dumps(sent(api, Message(1, "user", (Text("see"), image)), images=False))
+    assert "/files/cat.png" in made
+    assert "base64" not in made
+
+
+def test_an_image_that_is_kept_in_a_file_is_read_from_there(api: Format, tmp_path: Any) -> None:
+    path = tmp_path / "cat.png"
+    path.write_bytes(b"\x89PNG")
+    image = Binary("image/png", b"", str(path))
+    assert "iVBORw==" in json.dumps(sent(api, Message(1, "user", (image,))))
+    gone = Binary("image/png", b"", str(tmp_path / "gone.png"))
+    assert "gone.png" in json.dumps(sent(api, Message(1, "user", (gone,))))
+
+
+def test_anthropic_gets_signed_thoughts_back_and_no_others() -> None:
+    parts = (Thinking("unsigned"), Thinking("signed", "sig"), Text("x"))
+    made = sent(AnthropicFormat(), user("a"), Message(2, "assistant", parts), user("b"))
+    assert [block["type"] for block in made[1]["content"]] == ["thinking", "text"]
+    made = sent(OpenAIFormat(), user("a"), Message(2, "assistant", parts))
+    assert made[1] == {"role": "assistant", "content": "x"}
+
+
+def test_anthropic_begins_with_the_user_and_merges_neighbours() -> None:
+    call = ToolCall("c1", "add", "{}")
+    window = [called(call), results(call), Message(4, "assistant", (Text("x"),)), user("a"), user("b")]
+    made = sent(AnthropicFormat(), *window)
+    assert [block["text"] for block in made[0]["content"]] == ["a", "b"]
+
+
+def test_anthropic_has_results_first_in_a_message() -> None:
+    call = ToolCall("c1", "add", "{}")
+    made = sent(AnthropicFormat(), user("a"), called(call), results(call), user("steer"))
+    assert [block["type"] for block in made[2]["content"]] == ["tool_result", "text"]
+
+
+def test_mistral_gets_ids_of_nine_letters() -> None:
+    from mainstay.providers.openai import OpenAIProvider
+
+    call = ToolCall("call_1_1_0", "add", "{}")
+    provider = OpenAIProvider("m", base_url="http://127.0.0.1:1", label="mistral")
+    made = provider.wire_messages(Context("", [user("a"), called(call), results(call)]))
+    check_openai(made)
+    assert len(made[1]["tool_calls"][0]["id"]) == 9
+
+
+def test_a_message_is_encoded_once(api: Format) -> None:
+    message = user("hello")
+    provider = api.make("http://127.0.0.1:1/v1")
+    provider.wire_messages(Context("", [message]))
+    kept = message.wire
+    provider.wire_messages(Context("", [message]))
+    assert message.wire is kept
+
+
+# --- any history at all --------------------------------------------------------------------------
+
+texts = st.text(max_size=8) | st.sampled_from(["", " ", "\n", "x", "\ud83d", "\x00"])
+inputs = texts | st.sampled_from(["{}", '{"a": 1}', "{", "[]", '{"a": "\ud800"}'])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    """What a session can hold: turns of user, steps with answered calls, notes and steers in between."""
+    made: list[Message] = []
+    count = draw(st.integers(0, 5))
+    for step in range(count):
+        for _ in range(draw(st.integers(0, 2))):
+            role = draw(st.sampled_from(["user", "system"]))
+            parts: tuple[AnyPart, ...] = (Text(draw(texts)),)
+            if role == "user" and draw(st.booleans()):
+                parts += (Binary(draw(st.sampled_from(["image/png", "text/plain"])), draw(st.binary(max_size=3))),)
+            made.append(Message(len(made), role, parts))  # type: ignore[arg-type]
+        calls = [ToolCall(f"call_{step}_{n}", draw(texts), draw(inputs)) for n in range(draw(st.integers(0, 3)))]
+        thoughts = (Thinking(draw(texts), draw(st.sampled_from(["", "sig"]))),) if draw(st.booleans()) else ()
+        made.append(Message(len(made), "assistant", (*thoughts, Text(draw(texts)), *calls)))
+        if calls:
+            answers = tuple(ToolResult(call.id, call.name, draw(texts), draw(st.booleans())) for call in calls)
+            made.append(Message(len(made), "tool", answers))
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), st.booleans())
+def test_every_history_is_one_that_the_api_accepts(history: list[Message], images: bool) -> None:
+    for api in (OpenAIFormat(), AnthropicFormat()):
+        for message in history:
+            message.wire = None
+        sent(api, *history, system="s", images=images)
+        sent(api, *history, images=images)
