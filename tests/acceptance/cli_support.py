@@ -18,7 +18,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 LONG = "\n\n".join(
     [
         "# A long answer",
-        *(f"Paragraph {n}: some *words* with `code` and **weight** in them, to fill a line or two of it." for n in range(30)),
+        *(f"Paragraph {n}: some *words* with `code` and **weight** in them, to fill a line." for n in range(30)),
         "```python\n" + "\n".join(f"print({n})" for n in range(40)) + "\n```",
         "\n".join(f"{n}. item {n}" for n in range(1, 41)),
         "THE END",
@@ -30,7 +30,7 @@ EVIL = "before \x1b]0;owned\x07\x1b[2J\x1b]52;c;aGk=\x07\x9b31mred\u202eover\r\n
 def answer_to(text: str) -> tuple[str, float]:
     """What the model says, and how long it waits between words."""
     if "slow" in text:
-        return "word " * 600, 0.05
+        return "word " * (60 if "slow for a while" in text else 600), 0.05
     if "long" in text:
         return LONG, 0.002
     if "evil" in text:
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         answer, pause_s = answer_to(text)
         self._event({"role": "assistant", "content": ""})
         if "think" in text:
-            for word in "Let me think about it first. Then I answer.".split(" "):
+            for word in ["Let", "me", "think", "about", "it", "first.", "Then", "I", "answer."]:
                 self._event({"reasoning_content": word + " "})
                 time.sleep(0.05)
         for piece in pieces(answer):
@@ -147,7 +147,8 @@ class Command:
             "TZ": "UTC",
         }
         if model_url:
-            self.configure(f"model: openai/fake\nproviders:\n  openai:\n    base_url: {model_url}\n    api_key: ${{KEY}}\n")
+            place = f"  openai:\n    base_url: {model_url}\n    api_key: ${{KEY}}\n"
+            self.configure(f"model: openai/fake\nproviders:\n{place}")
             self.env["KEY"] = "sk-test"
 
     def configure(self, text: str) -> None:

@@ -19,7 +19,8 @@ RULES = {"openai": check_openai, "anthropic": check_anthropic}
 
 @pytest.fixture(params=[OpenAIFormat(), AnthropicFormat()], ids=lambda one: one.name)
 def api(request: pytest.FixtureRequest) -> Format:
-    return request.param
+    made: Format = request.param
+    return made
 
 
 def sent(api: Format, *messages: Message, system: str = "", images: bool = True) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ def test_f13_an_input_that_is_no_object_is_sent_as_an_empty_one(api: Format, inp
         assert made[1]["content"][0]["input"] == {}
 
 
-@pytest.mark.parametrize("name", ["", "rm -rf", "ａｄｄ", "x" * 300, "a.b/c", "\ud800"])
+@pytest.mark.parametrize("name", ["", "rm -rf", "\uff41dd", "x" * 300, "a.b/c", "\ud800"])
 def test_f15_a_name_that_no_api_takes_is_made_to_fit(api: Format, name: str) -> None:
     call = ToolCall("c1", name, "{}")
     sent(api, user("go"), called(call), results(call))

@@ -30,9 +30,7 @@ def said(*deltas: dict[str, Any], reason: str = "tool_calls", together: bool = T
     return [*joined(pieces), finished.reason.value]
 
 
-def call(
-    arguments: Any = None, *, index: int | None = None, id: Any = None, name: str | None = None
-) -> dict[str, Any]:
+def call(arguments: Any = None, *, index: int | None = None, id: Any = None, name: str | None = None) -> dict[str, Any]:
     made: dict[str, Any] = {"function": {"name": name, "arguments": arguments}, "type": "function"}
     if index is not None:
         made["index"] = index
@@ -71,7 +69,12 @@ F14 = {
         [("call", "a", "{}"), ("call", "b", "{}")],
     ),
     "indexes out of order, with gaps": (
-        [call("", index=7, id="x", name="a"), call("", index=2, id="y", name="b"), call('{"n":2}', index=2), call('{"n":1}', index=7)],
+        [
+            call("", index=7, id="x", name="a"),
+            call("", index=2, id="y", name="b"),
+            call('{"n":2}', index=2),
+            call('{"n":1}', index=7),
+        ],
         [("call", "a", '{"n":1}'), ("call", "b", '{"n":2}')],
     ),
     "interleaved by index": (
@@ -104,7 +107,8 @@ def test_f14_calls_are_told_apart(case: str, together: bool) -> None:
 
 
 def test_text_and_calls_in_one_delta_are_both_heard() -> None:
-    assert said({"content": "well", **call("{}", index=0, name="a")}) == [("text", "well"), ("call", "a", "{}"), "tool_calls"]
+    made = said({"content": "well", **call("{}", index=0, name="a")})
+    assert made == [("text", "well"), ("call", "a", "{}"), "tool_calls"]
 
 
 @pytest.mark.parametrize(

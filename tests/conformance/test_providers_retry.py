@@ -47,7 +47,8 @@ class Chance:
 
 @pytest.fixture(params=[OpenAIFormat(), AnthropicFormat()], ids=lambda one: one.name)
 def api(request: pytest.FixtureRequest) -> Format:
-    return request.param
+    made: Format = request.param
+    return made
 
 
 class Asking:
@@ -137,10 +138,9 @@ async def test_f16_what_the_provider_asks_for_comes_first_and_is_not_undercut(
 async def test_f16_a_wait_beyond_the_bound_is_not_begun(api: Format, header: str) -> None:
     async with asking(api, [status(429, headers=[header])]) as ask:
         _, error = await ask()
-        bounded = ask.times() == [0]
     assert isinstance(error, errors.RateLimited)
-    assert bounded or header.endswith("99999999999999")  # nonsense counts as nothing said
-    assert ask.clock.at <= 600
+    assert ask.times() == [0]
+    assert ask.clock.at == 0
 
 
 async def test_f16_a_401_is_not_asked_again(api: Format) -> None:

@@ -90,16 +90,22 @@ class Agent:
     async def stream(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> AsyncIterator[Event]:
         """The same turn as it happens; the last event is its `TurnEnded`."""
         opened = await self._opened()
-        watcher = opened.services.hub.watch(opened.key(session, sender))
+        ticket_key = opened.key(session, sender)
+        watcher = opened.services.hub.watch(ticket_key)
+        heard = False
         try:
             ticket = await self._accept(session, prompt, None, id, sender)
             ticket.reply.add_done_callback(lambda _: watcher.close())
             async for event in watcher:
                 if event.turn == ticket.turn and event.turn:
+                    heard = True
                     yield event
                     if isinstance(event, TurnEnded):
                         return
-            await ticket.reply  # the turn ended otherwise: say how
+            reply = await ticket.reply  # raises if the turn could not go on
+            if not heard:  # an input that was answered long ago: its turn as the journal has it
+                async for event in self.sessions.turn(ticket_key, reply.turn, after=ticket.seq):
+                    yield event
         finally:
             opened.services.hub.leave(watcher)
 

@@ -62,7 +62,17 @@ def _complain(error: Exception, *, as_json: bool) -> None:
         print(safe_json(json.dumps(document, ensure_ascii=False)), flush=True)
     else:
         sys.stdout.flush()
-        print(f"mainstay: {visible(sentence)}", file=sys.stderr)
+        print(_wrapped(f"mainstay: {visible(sentence)}"), file=sys.stderr)
+
+
+def _wrapped(line: str) -> str:
+    """Not in the middle of words; only a person's terminal is asked how wide it is."""
+    if len(line) < 80 or not sys.stderr.isatty():
+        return line
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    return fill(line, min(get_terminal_size().columns, 100), break_long_words=False, break_on_hyphens=False)
 
 
 def _sentence(error: Exception) -> str:

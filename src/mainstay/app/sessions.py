@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from mainstay.core.errors import InputRefused, SessionUnknown
-from mainstay.core.events import Forked, SessionChanged
+from mainstay.core.events import Event, Forked, SessionChanged, TurnEnded
 from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
@@ -74,6 +76,20 @@ class Sessions:
         if standing is None or standing.status == "deleted":
             raise SessionUnknown(f"there is no session {key!r}")
         return standing
+
+    async def records(self, key: str, *, after: int = 0, limit: int = 1000) -> Any:
+        """The journal itself, a page at a time: where a client that lost its place catches up."""
+        return await (await self._opened()).services.store.read(key, after=after, limit=limit)
+
+    async def turn(self, key: str, number: int, *, after: int = 0) -> AsyncIterator[Event]:
+        """The durable events of one turn."""
+        while page := await self.records(key, after=after):
+            for record in page:
+                if record.event.turn == number:
+                    yield msgspec.structs.replace(record.event, session=key, sequence=record.seq)
+                    if isinstance(record.event, TurnEnded):
+                        return
+            after = page[-1].seq
 
     async def archive(self, key: str) -> None:
         """No more prompts; everything stays."""

@@ -187,4 +187,16 @@ class Lagged(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     missed: int
 
 
+PARTIAL = (
+    TextDelta
+    | ThinkingDelta
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallReady
+    | ToolProgress
+    | Waiting
+    | Stuck
+    | Lagged
+)
+
 MessageFinished = MessageAdded  # what watchers know it by

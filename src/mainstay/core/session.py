@@ -159,7 +159,7 @@ class Session:
             key=self.key,
             head=self.head,
             fold=self.fold,
-            floor=min(self.waiting, default=self.turn_floor) if not self.open else self.turn_floor,
+            floor=min((self.turn_floor, *self.waiting)),
             unfinished=self.unfinished,
             status=self.status,  # type: ignore[arg-type]  # one of the literals: `apply` takes no other
             turns=self.turns,

@@ -13,7 +13,19 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-_Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+class _Job:
+    """Something to do, and who waits for it."""
+
+    __slots__ = ("done", "finished", "given_up", "loop", "started", "work")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[Any] = self.loop.create_future()
+        self.started = False
+        self.finished = False
+        self.given_up = False
 
 
 class Workers:
@@ -27,58 +39,78 @@ class Workers:
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._threads_max = threads_max
         self._lock = threading.Lock()
-        self._threads = 0
-        self._free = 0
+        self._threads = 0  # that are not written off
+        self._free = 0  # of those, waiting for a job
+        self._queued = 0  # jobs that no thread has taken yet
 
     async def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
+        job = _Job(lambda: context.run(function, **arguments))
+        self._jobs.put(job)
         with self._lock:
-            if self._free:
-                self._free -= 1
-            elif self._threads < self._threads_max:
-                self._threads += 1
-                threading.Thread(target=self._work, name="mainstay-tool", daemon=True).start()
-        self._jobs.put((lambda: context.run(function, **arguments), loop, done))
+            self._queued += 1
+            self._staff()
         try:
-            return await done
+            return await job.done
         except asyncio.CancelledError:
-            if self._abandon:
-                with self._lock:
-                    self._threads -= 1  # it may never come back: let another be made
+            self._give_up(job)
             raise
 
-    def _work(self) -> None:
-        while True:
-            job, loop, done = self._jobs.get()
-            result, error = None, None
-            try:
-                result = job()
-            except BaseException as raised:  # a tool's: it goes to whoever awaits the call, not to this thread
-                error = raised
-            del job
-            try:
-                loop.call_soon_threadsafe(self._settle, done, result, error)
-            except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
-                return
-            with self._lock:
-                if self._threads > self._threads_max:
-                    self._threads -= 1
-                    return
-                self._free += 1
+    def _staff(self) -> None:
+        if self._queued > self._free and self._threads < self._threads_max:
+            self._threads += 1
+            self._free += 1
+            threading.Thread(target=self._work, name="mainstay-tool", daemon=True).start()
 
-    def _settle(self, done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-        if done.done():  # nobody waits any more
-            if self._abandon:
-                with self._lock:
-                    self._threads += 1  # it did come back
-        elif error is None:
-            done.set_result(result)
-        elif isinstance(error, StopIteration):
-            done.set_exception(RuntimeError("the tool raised StopIteration"))
-        else:
-            done.set_exception(error)
+    def _give_up(self, job: _Job) -> None:
+        """A job that has not begun never will; a thread that is at it may never come back."""
+        with self._lock:
+            job.given_up = True
+            if self._abandon and job.started and not job.finished:
+                self._threads -= 1
+                self._staff()
+
+    def _work(self) -> None:
+        while self._serve(self._jobs.get()):
+            pass
+
+    def _serve(self, job: _Job) -> bool:
+        """False if this thread is one too many."""
+        with self._lock:
+            self._queued -= 1
+            if job.given_up:
+                return True
+            self._free -= 1
+            job.started = True
+        result, error = None, None
+        try:
+            result = job.work()
+        except BaseException as raised:  # a tool's: it goes to whoever awaits the call, not to this thread
+            error = raised
+        try:
+            job.loop.call_soon_threadsafe(_settle, job.done, result, error)
+        except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
+            pass
+        with self._lock:
+            job.finished = True
+            if self._abandon and job.given_up:
+                self._threads += 1  # it did come back
+            if self._threads > self._threads_max:
+                self._threads -= 1
+                return False
+            self._free += 1
+            return True
+
+
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.done():  # nobody waits any more
+        return
+    if error is None:
+        done.set_result(result)
+    elif isinstance(error, StopIteration):
+        done.set_exception(RuntimeError("the tool raised StopIteration"))
+    else:
+        done.set_exception(error)
 
 
 _workers: Workers | None = None

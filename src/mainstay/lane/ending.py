@@ -6,7 +6,7 @@ from mainstay.core.events import Event, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.outcome import Aborted, Failed, Outcome, Reply
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
-from mainstay.turn.toolbox import CANCELLED, refuse
+from mainstay.turn.toolbox import CANCELLED, UNKNOWN, refuse
 
 
 def closing_events(session: Session, outcome: Outcome) -> list[Event]:
@@ -14,7 +14,10 @@ def closing_events(session: Session, outcome: Outcome) -> list[Event]:
     turn = session.open
     assert turn is not None
     text = CANCELLED if isinstance(outcome, Aborted) else "Not run: the turn ended before this call."
-    results = [ToolFinished(refuse(call, text), turn=turn.turn, step=turn.step) for call in turn.open_calls]
+    results = [
+        ToolFinished(refuse(call, UNKNOWN if call.id in turn.started else text), turn=turn.turn, step=turn.step)
+        for call in turn.open_calls
+    ]
     return [*results, TurnEnded(outcome, turn=turn.turn)]
 
 

@@ -354,6 +354,6 @@ class Lane:
         log.warning("session %s waits for its store: %s", self.key, error)
         self._fail_tickets(error)
         limits = self._services.limits
-        seconds = min(0.5 * 2 ** (failures - 1), limits.store_retry_max_s)
+        seconds = min(0.5 * 2 ** min(failures - 1, 20), limits.store_retry_max_s)
         self._services.hub.emit(self.key, Waiting(str(error), seconds, session=self.key))
         await self._services.clock.sleep(seconds)

@@ -252,6 +252,15 @@ class _RecordedTool:
 _recorded_tool = _RecordedTool()
 
 
+class _TapeModel(ModelInfo, frozen=True, kw_only=True):
+    """Prices come from outside: what a step cost is what it was recorded to have cost."""
+
+    recorded: float = 0.0
+
+    def cost(self, usage: Usage) -> float:
+        return self.recorded
+
+
 class TapeProvider:
     """Says what the model said, and is cut off where it was cut off."""
 
@@ -259,7 +268,8 @@ class TapeProvider:
         self._tape = tape
 
     def model(self) -> ModelInfo:
-        return ModelInfo(name="replay")
+        recorded = self._tape.peek()
+        return _TapeModel(name="replay", recorded=recorded.cost if isinstance(recorded, MessageAdded) else 0.0)
 
     async def close(self) -> None: ...
 

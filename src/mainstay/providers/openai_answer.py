@@ -72,8 +72,6 @@ _REASONS = {
 }
 
 
-
-
 class ChatAnswer(PieceJoiner):
     """Feeds on the payloads of a chat completion."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -201,7 +202,7 @@ def _number(value: str | None) -> float | None:
         number = float(value) if value else -1.0
     except ValueError:
         return None
-    return number if 0 <= number < 1e9 else None
+    return number if 0 <= number < math.inf else None
 
 
 def _until(value: str, headers: Mapping[str, str], now_s: float) -> float | None:

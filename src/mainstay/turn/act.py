@@ -12,7 +12,7 @@ from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Emit, Scribe, ToolContext
 from mainstay.core.session import OpenTurn, Session
 from mainstay.turn.control import Control
-from mainstay.turn.toolbox import NOT_STARTED, SKIPPED, Prepared, Tools, refuse
+from mainstay.turn.toolbox import NOT_STARTED, SKIPPED, UNKNOWN, Prepared, Tools, refuse
 
 
 class Acting:
@@ -55,7 +55,7 @@ async def act(acting: Acting, turn: OpenTurn) -> None:
     done = {(call.name, call.input): turn.results[call.id] for call in turn.step_calls if call.id in turn.results}
     for group in _groups(acting, turn, calls):
         if (refusal := _stop(acting.control)) is not None:
-            results = [refuse(call, refusal) for call in group]
+            results = [refuse(call, UNKNOWN if call.id in turn.started else refusal) for call in group]
         elif len(group) == 1:
             results = [await _one(acting, turn, group[0], done)]
         else:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+CANCEL_GRACE_S = 2.0  # for a tool to stop in, once it was told to
+
 
 class Control:
     """One per turn. The lane calls `steer` and `abort`; the turn looks at every boundary, and lets itself
     be interrupted where it only waits."""
 
-    __slots__ = ("_cuttable", "_scope", "_tasks", "aborted", "cut", "doing", "steers", "until")
+    __slots__ = ("_cuttable", "_patience", "_scope", "_stopped", "_tasks", "aborted", "cut", "doing", "steers", "until")
 
     def __init__(self) -> None:
         self.steers: list[int] = []  # inputs by sequence, not yet put into the turn
@@ -18,7 +20,9 @@ class Control:
         self.cut = False  # the generation under way was ended for a steer
         self._scope: asyncio.Timeout | None = None
         self._cuttable = False
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: dict[asyncio.Future[Any], tuple[float, str]] = {}  # when it must be over, and what it is
+        self._stopped: asyncio.Future[None] | None = None
+        self._patience: asyncio.Future[None] | None = None
         self.doing = "starting"  # for the watchdog
         self.until = 0.0  # when what it is doing must be over, by the loop's clock
 
@@ -33,6 +37,10 @@ class Control:
         self._end_scope()
         for task in self._tasks:
             task.cancel()
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(None)
+        if self._patience is not None and not self._patience.done():
+            asyncio.get_running_loop().call_later(CANCEL_GRACE_S, self._lose_patience)
 
     def take_steers(self) -> tuple[int, ...]:
         taken, self.steers = tuple(self.steers), []
@@ -62,9 +70,30 @@ class Control:
         self._scope = None
         self._cuttable = False
 
-    def watch(self, task: asyncio.Future[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def wait_for(self, task: asyncio.Future[Any], doing: str, seconds: float, grace_s: float) -> None:
+        """Until the task is done or its time is over; an abort cancels it and leaves it only its grace."""
+        self._tasks[task] = (asyncio.get_running_loop().time() + seconds + grace_s, doing)
+        task.add_done_callback(self._tasks.pop)
+        self.until, self.doing = max(self._tasks.values())  # of calls side by side, the one that may take longest
+        if self._stopped is None:
+            self._stopped = asyncio.get_running_loop().create_future()
+        if self.aborted:
+            task.cancel()
+        else:
+            await asyncio.wait((task, self._stopped), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self.aborted:
+            await asyncio.wait((task,), timeout=grace_s)
+
+    @property
+    def patience(self) -> asyncio.Future[None]:
+        """Over a moment after an abort: whatever has not stopped by then is left to itself."""
+        if self._patience is None:
+            self._patience = asyncio.get_running_loop().create_future()
+        return self._patience
+
+    def _lose_patience(self) -> None:
+        if self._patience is not None and not self._patience.done():
+            self._patience.set_result(None)
 
     def busy(self, doing: str, seconds: float) -> None:
         self.doing = doing

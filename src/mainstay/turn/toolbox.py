@@ -14,14 +14,13 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tools import BadArguments
-from mainstay.turn.control import Control
+from mainstay.turn.control import CANCEL_GRACE_S, Control
 
 log = logging.getLogger("mainstay.turn")
 
-CANCEL_GRACE_S = 2.0
-
 CANCELLED = "Cancelled: the turn was aborted before this call finished."
 NOT_STARTED = "Cancelled: the turn was aborted before this call ran."
+ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
 SKIPPED = "Skipped: the person added something before this call ran."
 UNKNOWN = "Outcome unknown: the process stopped while this ran. It was not run again; find out before repeating it."
 
@@ -66,7 +65,7 @@ class Toolbox:
         try:
             return Prepared(tool, tool.parse(call.input))
         except BadArguments as error:
-            return refuse(call, str(error))
+            return refuse(call, bound(str(error), self._limits.tool_result_bytes_max))
 
     async def execute(
         self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
@@ -93,12 +92,14 @@ class Toolbox:
     ) -> ToolResult | None:
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
         control.busy(f"running {tool.name}", timeout_s + CANCEL_GRACE_S)
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(_contained(work))
         control.watch(task)
         try:
-            await asyncio.wait((task,), timeout=timeout_s)
+            await asyncio.wait((task, control.patience), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 context.cancel()
+                if control.aborted:
+                    return refuse(call, ABANDONED)
                 task.cancel()
                 await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
                 return refuse(call, _timed_out(tool, timeout_s))
@@ -111,7 +112,7 @@ class Toolbox:
             return refuse(call, CANCELLED)
         if (error := task.exception()) is not None:
             log.info("tool %s failed: %r", tool.name, error, exc_info=error)
-            return refuse(call, f"{type(error).__name__}: {error}"[: self._limits.tool_result_bytes_max])
+            return refuse(call, bound(f"{type(error).__name__}: {error}", self._limits.tool_result_bytes_max))
         content = task.result()
         if content is None:
             return None
@@ -123,6 +124,14 @@ class Toolbox:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         known = ", ".join(list(self._by_name)[:40]) or "none"
         return f"There is no tool {shown!r}.{hint} Available: {known}."
+
+
+async def _contained(work: Coroutine[Any, Any, str | None]) -> str | None:
+    """A tool that ends itself must not end the process that everyone shares."""
+    try:
+        return await work
+    except SystemExit as exit:
+        raise RuntimeError(f"the tool called exit({exit.code})") from exit
 
 
 def refuse(call: ToolCall, content: str) -> ToolResult:

@@ -85,7 +85,8 @@ class Loopback:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+                pairs = (line.partition(": ") for line in head[1:] if line)
+                headers = {name.lower(): value for name, _, value in pairs}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.asked.append(Asked(head[0], headers, json.loads(body), self._now()))
                 script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
@@ -93,9 +94,7 @@ class Loopback:
                     break
         writer.close()
 
-    async def _play(
-        self, script: Sequence[Action], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bool:
+    async def _play(self, script: Sequence[Action], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """True if the connection may be used again."""
         for action in script:
             if isinstance(action, bytes):

@@ -31,6 +31,6 @@ def test_all_waiting_stays_within_the_bound_and_nobody_comes_early(
 ) -> None:
     wait_s = delay_s(LIMITS, attempt=attempt, asked_s=asked_s, waited_s=waited_s, chance=chance)
     if wait_s is not None:
-        assert 0 < wait_s
+        assert wait_s > 0
         assert wait_s + waited_s <= LIMITS.retry_wait_max_s * (1 + 1e-12)
         assert not asked_s or wait_s >= min(asked_s, LIMITS.retry_wait_max_s - waited_s)

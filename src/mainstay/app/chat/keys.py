@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.application import get_app
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from mainstay.app.chat.slash import COMMANDS

@@ -17,7 +17,9 @@ from rich.text import Text
 from rich.theme import Theme
 
 WIDTH_MAX = 100
-_TRAILING = re.compile(r"[ \t]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+_TRAILING = re.compile(r"(?:\x1b\[[0-9;]*m|[ \t])+$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m|[ \t])*\n)+|(?:\n(?:\x1b\[[0-9;]*m|[ \t])*)+\Z")
 
 
 @cache
@@ -101,4 +103,8 @@ class Ink:
             emoji=False,
             markup=False,
         ).print(thing)
-        return _TRAILING.sub(r"\1", file.getvalue()).strip("\n") + "\n"
+        return _TRAILING.sub(_styles_only, _BLANK_LINES.sub("", file.getvalue())) + "\n"
+
+
+def _styles_only(found: re.Match[str]) -> str:
+    return "".join(_STYLES.findall(found[0]))

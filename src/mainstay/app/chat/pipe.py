@@ -11,6 +11,7 @@ import time
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.slash import obey
 from mainstay.app.chat.talk import Talk
+from mainstay.app.chat.words import MARK
 from mainstay.app.commands.talking import Setting, tell
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, TurnEnded
@@ -47,7 +48,7 @@ class Pipe:
     async def _next(self) -> str | None:
         """One prompt: a line, and those after it while it ends in a backslash. None at the end."""
         if self._person:
-            _write("› ")
+            _write(MARK)
         line = await self._lines.get()
         while line is not None and line.endswith("\\"):
             more = await self._lines.get()
@@ -66,7 +67,7 @@ class Pipe:
                 self._talk.say(line)
                 await self._talk.idle()
         except MainstayError as error:
-            self._trouble(str(error))
+            tell(str(error))
         return True
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
+from mainstay.app.chat.words import MARK, count
 from mainstay.app.commands.homes import reading
 from mainstay.core.messages import Message
 from mainstay.core.session import Session
@@ -19,8 +20,8 @@ async def recap(talk: Talk) -> list[str]:
     if tail is None:
         return []
     session = Session.of(tail)
-    lines = [f"going on after {session.turns} turns"] if session.turns else []
-    for role, mark in (("user", "› "), ("assistant", "  ")):
+    lines = [f"{count(session.turns, 'turn')} so far; the last:"] if session.turns else []
+    for role, mark in (("user", MARK), ("assistant", "  ")):
         found = _last(session.messages, role)
         if found is not None:
             lines += _lines(found.text, mark)

@@ -10,7 +10,7 @@ from rich.text import Text
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.markdown import rendered, settled
 from mainstay.app.chat.safe import Stream, safe, visible
-from mainstay.app.chat.words import ending, notice, usage_line
+from mainstay.app.chat.words import MARK, ending, notice, usage_line
 from mainstay.core.events import (
     Event,
     MessageAdded,
@@ -122,9 +122,12 @@ class Screen:
         self._settle_text()
         self._settle_steers()
         self._calls.clear()
-        if not isinstance(outcome, Answered):
-            self.note(ending(outcome), "red" if isinstance(outcome, Failed) else "yellow")
-        self._put("usage", _line(usage_line(self._usage, self._cost, self._now() - self._started), "dim"))
+        spent = usage_line(self._usage, self._cost, self._now() - self._started)
+        if isinstance(outcome, Answered):
+            self._put("usage", _line(spent, "dim"))
+        else:
+            style = "red" if isinstance(outcome, Failed) else "yellow"
+            self._put("usage", Text.assemble((visible(ending(outcome)), style), (f" · {spent}", "dim")))
         self._begin_step()
 
     # --- what is settled -------------------------------------------------------------------------
@@ -139,7 +142,7 @@ class Screen:
         self.typed(text)
 
     def typed(self, text: str) -> None:
-        self._put("person", _typed("› ", text))
+        self._put("person", _typed(MARK, text))
 
     def steered(self, text: str) -> None:
         """It stands below the moving part until the turn takes it up: there it belongs."""

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.talk import Talk
-from mainstay.app.chat.words import dollars, short
+from mainstay.app.chat.words import count, dollars, short
 from mainstay.core.ports import Standing
 
 COMMANDS = {
@@ -78,7 +78,7 @@ async def _status(talk: Talk, rest: str) -> Told:
     return Told(
         [
             f"model    {visible(talk.model)} ({visible(talk.where.found.how)})",
-            f"session  {visible(talk.session)}, {standing.turns} turns, {standing.messages} messages, {doing}",
+            f"session  {visible(talk.session)}, {_size(standing)}, {doing}",
             f"home     {visible(str(talk.where.home))}",
         ]
     )
@@ -95,7 +95,7 @@ async def _usage(talk: Talk, rest: str) -> Told:
     standing = await talk.standing() or Standing(key=talk.session)
     cost = f", {dollars(standing.cost)}" if standing.cost else ""
     spent = f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out{cost}"
-    return Told([f"{standing.turns} turns: {spent}"])
+    return Told([f"{count(standing.turns, 'turn')}: {spent}"])
 
 
 async def _sessions(talk: Talk, rest: str) -> Told:
@@ -103,10 +103,12 @@ async def _sessions(talk: Talk, rest: str) -> Told:
     if not rest:
         if not found:
             return Told(["there is no conversation yet"])
-        return Told(
-            [_listed(number, one, talk.session) for number, one in enumerate(found, start=1)]
-            + ["/sessions NUMBER goes on with one of them"]
-        )
+        width = max(len(visible(one.key)) for one in found)
+        lines = [
+            f"{number:3}{'*' if one.key == talk.session else ' '} {visible(one.key):{width}}  {_size(one)}"
+            for number, one in enumerate(found, start=1)
+        ]
+        return Told([*lines, "/sessions NUMBER goes on with one of them"])
     chosen = found[int(rest) - 1].key if rest.isdecimal() and 0 < int(rest) <= len(found) else rest
     if chosen not in talk.known and chosen not in {one.key for one in found}:
         return Told([f"there is no conversation {visible(rest)}; /new starts one"])
@@ -114,9 +116,8 @@ async def _sessions(talk: Talk, rest: str) -> Told:
     return Told([f"going on with {visible(chosen)}"], "greet")
 
 
-def _listed(number: int, standing: Standing, current: str) -> str:
-    mark = "*" if standing.key == current else " "
-    return f"{number:3}{mark} {visible(standing.key)}  {standing.turns} turns, {standing.messages} messages"
+def _size(standing: Standing) -> str:
+    return f"{count(standing.turns, 'turn')}, {count(standing.messages, 'message')}"
 
 
 async def _help(talk: Talk, rest: str) -> Told:

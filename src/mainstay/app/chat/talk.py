@@ -8,12 +8,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from mainstay.app.agent import Agent
-from mainstay.app.chat.order import InOrder
-from mainstay.app.commands.talking import Setting, new_session
-from mainstay.app.discover import Found
+from mainstay.app.commands.talking import Setting, new_session, own_model
+from mainstay.app.models import Models
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
 from mainstay.core.events import Event, TurnEnded, TurnStarted
 from mainstay.core.ports import Standing
@@ -30,6 +27,7 @@ class Talk:
         self.where = where
         self.session = ""
         self.known: list[str] = []  # names of sessions, for completion
+        self._own = ""  # the session's own model, if it has one
         self._on_event = on_event
         self._on_trouble = on_trouble
         self._agent: Agent | None = None
@@ -40,7 +38,7 @@ class Talk:
 
     @property
     def model(self) -> str:
-        return self.where.found.spec
+        return self._own or self.where.found.spec
 
     @property
     def agent(self) -> Agent:
@@ -61,6 +59,7 @@ class Talk:
         return await self.switch(session or ("" if new else await self._last()) or new_session(PREFIX))
 
     async def switch(self, session: str) -> Standing | None:
+        self._own = await own_model(self.where, self.agent, session)
         standing = await self._standing(session)
         self.session = session
         _remember(self.where.home, session)
@@ -78,18 +77,11 @@ class Talk:
 
     async def use_model(self, spec: str) -> None:
         """Another model from now on; the conversation stays. An unusable name changes nothing."""
-        before, self.where = self.where, msgspec.structs.replace(self.where, found=Found(spec, None, "you asked for it"))
+        where = self.where.asking(spec)
+        Models(spec, None, None, where.config)  # raises if there is no such model
         await self._close_agent()
-        try:
-            self._agent = self.where.agent()
-            await self._agent.__aenter__()
-        except MainstayError:
-            self.where = before
-            self._agent = before.agent()
-            await self._agent.__aenter__()
-            raise
-        finally:
-            await self._listen()
+        self.where = where
+        await self.open(self.session, new=False)
 
     async def standing(self) -> Standing | None:
         return await self._standing(self.session)
@@ -152,18 +144,21 @@ class Talk:
             self._listening.cancel()
         self._running = False
         self._listening = asyncio.create_task(self._hear())
+        self._listening.add_done_callback(self._deaf)
         await asyncio.sleep(0)  # it is registered from here on
 
     async def _hear(self) -> None:
-        order = InOrder()
-        async for heard in self.agent.watch(self.session):
-            for event in order.feed(heard):
-                if isinstance(event, TurnStarted):
-                    self._running = True
-                self._on_event(event)
-                if isinstance(event, TurnEnded):
-                    self._running = False
-                self._settle()
+        async for event in self.agent.watch(self.session):
+            if isinstance(event, TurnStarted):
+                self._running = True
+            self._on_event(event)
+            if isinstance(event, TurnEnded):
+                self._running = False
+            self._settle()
+
+    def _deaf(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, AgentClosed):
+            self._on_trouble(f"this conversation cannot be shown any more: {type(error).__name__}: {error}")
 
     def _settle(self) -> None:
         if self.busy:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Coroutine
@@ -33,6 +34,7 @@ from mainstay.app.chat.safe import visible
 from mainstay.app.chat.screen import Screen
 from mainstay.app.chat.slash import obey
 from mainstay.app.chat.talk import Talk
+from mainstay.app.chat.words import MARK
 from mainstay.app.commands.talking import Setting
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, TurnEnded
@@ -41,6 +43,7 @@ from mainstay.core.ports import Standing
 PERIOD_S = 0.08
 AGAIN_S = 2.0  # a second Ctrl-C this soon leaves
 GRACE_S = 0.7  # a Ctrl-C this soon after a turn was meant for the turn
+PROMPT = f"\x1b[1;36m{MARK}\x1b[0m"
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ROWS_KEPT = 8  # for the prompt and what is typed
 STYLE = Style.from_dict(
@@ -67,6 +70,7 @@ class Terminal:
         self._tasks: set[asyncio.Task[None]] = set()
         self._drawn = ""
         self._leaving = False
+        self._broken: BaseException | None = None
         self._prompt: PromptSession[str] = PromptSession(
             multiline=True,
             history=_history(where.home),
@@ -79,23 +83,32 @@ class Terminal:
 
     async def run(self, session: str | None, *, new: bool) -> int:
         standing = await self._talk.open(session, new=new)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._leave)  # so that the terminal is left as it was found
         try:
             await self._greet(standing)
-            with patch_stdout(raw=True):
-                reader = asyncio.create_task(self._read())
-                try:
-                    await self._prompt.prompt_async(
-                        self._message, prompt_continuation=lambda width, line, wrapped: "  ", pre_run=self._wake
-                    )
-                finally:
-                    reader.cancel()
-                    if self._ticking is not None:
-                        self._ticking.cancel()
+            await self._converse()
         finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+            for task in self._tasks:
+                task.cancel()
             await self._talk.close()
+        if self._broken is not None:
+            raise self._broken
         self._screen.lines([f"`mainstay chat` goes on with {visible(self._talk.session)}"])
         await self._flush()
         return 0
+
+    async def _converse(self) -> None:
+        """One prompt from beginning to end: Enter does not close it."""
+        self._start(self._read())
+        with patch_stdout(raw=True):
+            try:
+                await self._prompt.prompt_async(
+                    self._message, prompt_continuation=lambda width, line, wrapped: "  ", pre_run=self._wake
+                )
+            except EOFError:
+                pass  # the terminal is gone
 
     # --- what is typed ---------------------------------------------------------------------------
 
@@ -130,11 +143,10 @@ class Terminal:
         else:
             self._screen.typed(line)
         told = await obey(self._talk, line)
-        if told.lines:
-            self._screen.lines(told.lines)
-        if told.then == "greet":
-            self._screen.lines(await recap(self._talk))
-        elif told.then == "leave":
+        lines = told.lines + (await recap(self._talk) if told.then == "greet" else [])
+        if lines:
+            self._screen.lines(lines)
+        if told.then == "leave":
             self._leave()
         self._wake()
 
@@ -164,10 +176,22 @@ class Terminal:
             self._leaving = True
             self._prompt.app.exit(result="")
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Trouble is told; a bug ends the chat, which would otherwise stand still without a word."""
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, MainstayError):
+            self._trouble(str(error))
+        else:
+            self._broken = error
+            self._leave()
 
     # --- what happens ----------------------------------------------------------------------------
 
@@ -184,7 +208,7 @@ class Terminal:
     def _wake(self) -> None:
         """See to it that the screen follows for as long as something moves."""
         if self._ticking is None or self._ticking.done():
-            self._ticking = asyncio.create_task(self._tick())
+            self._ticking = self._start(self._tick())
 
     async def _tick(self) -> None:
         while True:
@@ -224,10 +248,10 @@ class Terminal:
             lines += [""] if lines else []
             lines.append(f"\x1b[2m{frame} {self._screen.seconds:.0f} s · {hint}\x1b[0m")
             shown = "\n".join(lines) + "\n"
-        self._drawn = f"\n{shown}\x1b[1;36m›\x1b[0m "
+        self._drawn = f"\n{shown}{PROMPT}"
 
     def _message(self) -> ANSI:
-        return ANSI(self._drawn or "\n\x1b[1;36m›\x1b[0m ")
+        return ANSI(self._drawn or f"\n{PROMPT}")
 
     @property
     def _columns(self) -> int:
@@ -240,23 +264,22 @@ class Terminal:
         out.flush()
 
     async def _greet(self, standing: Standing | None) -> None:
-        home = str(self._talk.where.home).replace(os.path.expanduser("~"), "~", 1)
-        banner = Group(
-            _styled(f"mainstay {__version__}", "bold", f" · {visible(self._talk.model)} · {visible(self._talk.session)}"),
-            _dim(f"{visible(home)} · /help for commands · Ctrl-D leaves"),
-        )
+        facts = f" · {visible(self._talk.model)} · {visible(self._talk.session)}"
+        where = visible(_short(self._talk.where.home))
+        hints = Text(f"{where} · /help for commands · Ctrl-D leaves", style="dim")
+        banner = Group(Text.assemble((f"mainstay {__version__}", "bold"), facts), hints)
         self._write(self._ink.lines(banner, self._columns))
         if standing is not None:
             self._screen.lines(await recap(self._talk))
         await self._flush()
 
 
-def _dim(text: str) -> Text:
-    return Text(text, style="dim")
-
-
-def _styled(head: str, style: str, rest: str) -> Text:
-    return Text.assemble((head, style), rest)
+def _short(path: Path) -> str:
+    """As people write it, with ~ for where they live."""
+    try:
+        return str("~" / path.relative_to(Path.home()))
+    except (ValueError, RuntimeError):
+        return str(path)
 
 
 def _history(home: Path) -> History:

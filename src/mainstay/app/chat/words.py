@@ -6,6 +6,8 @@ from mainstay.core.events import Event, Lagged, Stuck, Waiting
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 
+MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT} "  # before what a person typed
+
 
 def ending(outcome: Outcome) -> str:
     match outcome:
@@ -42,6 +44,11 @@ def usage_line(usage: Usage, cost: float, seconds: float) -> str:
     facts += [dollars(cost)] if cost else []
     facts.append(f"{seconds:.1f} s")
     return " · ".join(facts)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def short(number: int) -> str:

@@ -49,7 +49,7 @@ def _message(message: Message) -> Iterator[str]:
         yield ""
         yield f"{paint(name, 'bold', colour)} {paint(when(message.at), 'dim')}"
     for part in message.parts:
-        yield from (f"  {line}" for line in _part(part))
+        yield from (f"  {line}".rstrip() for line in _part(part))
 
 
 def _part(part: AnyPart) -> Iterator[str]:

@@ -9,12 +9,11 @@ import sys
 import msgspec
 
 from mainstay.app.agent import Agent
-from mainstay.app.chat.order import InOrder
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.words import ending
 from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.out import print_json
-from mainstay.app.commands.talking import Setting, new_session, setting, tell
+from mainstay.app.commands.talking import Setting, new_session, own_model, setting, tell
 from mainstay.app.commands.tree import UsageError
 from mainstay.core.events import TurnEnded
 from mainstay.core.limits import Limits
@@ -49,15 +48,15 @@ def _stdin() -> str:
 
 
 async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
-    printer, order = Printer(_write, tell), InOrder()
+    printer = Printer(_write, tell)
     async with where.agent() as agent:
         outcome: Outcome | None = None
         try:
-            async for heard in agent.stream(session, prompt):
-                for event in order.feed(heard):
-                    printer.show(event)
-                if isinstance(heard, TurnEnded):
-                    outcome = heard.outcome
+            await own_model(where, agent, session)
+            async for event in agent.stream(session, prompt):
+                printer.show(event)
+                if isinstance(event, TurnEnded):
+                    outcome = event.outcome
         except asyncio.CancelledError:
             await _abort(agent, session)
             raise
@@ -69,6 +68,7 @@ async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
 async def _whole(where: Setting, session: str, prompt: str) -> Reply:
     async with where.agent() as agent:
         try:
+            await own_model(where, agent, session)
             reply = await agent.run(session, prompt)
         except asyncio.CancelledError:
             await _abort(agent, session)

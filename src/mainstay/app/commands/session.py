@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from mainstay.app.chat.safe import visible
-from mainstay.app.chat.words import dollars, short
+from mainstay.app.chat.words import count, dollars, short
 from mainstay.app.commands.conversation import conversation, trace_row
 from mainstay.app.commands.homes import home_of, reading, records_of, run_async
-from mainstay.app.commands.out import clock, count, paint, print_json, print_table, when
+from mainstay.app.commands.out import clock, paint, print_json, print_table, when
 from mainstay.app.config import load_config
 from mainstay.core.errors import InputRefused
 from mainstay.core.journal import Record

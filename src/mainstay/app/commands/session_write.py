@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mainstay.app.chat.safe import visible
+from mainstay.app.chat.words import count
 from mainstay.app.commands.homes import change, home_of, reading, run_async, standing_of, writing
-from mainstay.app.commands.out import count, print_json
+from mainstay.app.commands.out import print_json
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.sessions import fork
 from mainstay.app.world import SystemClock

@@ -15,7 +15,8 @@ from mainstay.app.agent import Agent
 from mainstay.app.commands.homes import home_of
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
-from mainstay.core.errors import ConfigError
+from mainstay.app.schema import ProviderEntry
+from mainstay.core.errors import ConfigError, SessionUnknown
 
 
 class NoModel(ConfigError):
@@ -23,31 +24,51 @@ class NoModel(ConfigError):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Where a conversation takes place."""
+    """Where a conversation takes place, and with which model; `asked` if somebody named that one."""
 
     home: Path
     config: Config
     found: Found
+    asked: bool = False
+
+    def asking(self, spec: str) -> Setting:
+        return msgspec.structs.replace(self, found=Found(spec, None, "you asked for it"), asked=True)
 
     def agent(self) -> Agent:
-        return Agent(
-            self.found.spec,
-            instructions=self.config.instructions,
-            home=self.home,
-            base_url=self.found.base_url,
-            api_key=os.environ.get(self.found.key_variable) if self.found.key_variable else None,
-            config=self.config,
-        )
+        return Agent(self.found.spec, home=self.home, config=reaching(self.config, self.found))
 
 
 def setting(options: argparse.Namespace) -> Setting:
     home = home_of(options)
     config = load_config(home, env=os.environ).config
     asked: str | None = options.model
-    found = Found(asked, None, "you asked for it") if asked else find_model(config, os.environ)
+    if asked:
+        return Setting(home, config, Found(asked, None, "you asked for it"), asked=True)
+    found = find_model(config, os.environ)
     if found is None:
         raise NoModel(NO_MODEL_HELP)
     return Setting(home, config, found)
+
+
+def reaching(config: Config, found: Found) -> Config:
+    """The configuration, with the address and key of the model that was found where none are configured."""
+    name = found.spec.partition("/")[0]
+    given = config.providers.get(name) or ProviderEntry()
+    key = os.environ.get(found.key_variable) if found.key_variable else None
+    entry = ProviderEntry(base_url=given.base_url or found.base_url, api_key=given.api_key or key)
+    return msgspec.structs.replace(config, providers={**config.providers, name: entry})
+
+
+async def own_model(where: Setting, agent: Agent, session: str) -> str:
+    """The session's own model, if it has one; it gives way to the one that was asked for."""
+    try:
+        own = (await agent.sessions.get(session)).model
+    except SessionUnknown:
+        return ""
+    if own and where.asked and own != where.found.spec:
+        await agent.sessions.set_model(session, where.found.spec)
+        own = where.found.spec
+    return own
 
 
 def new_session(prefix: str) -> str:

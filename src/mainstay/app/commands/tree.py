@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             return
         from difflib import get_close_matches  # only for those who made a mistake
 
-        names = [str(one) for one in action.choices if one.removesuffix("s") not in action.choices]
+        names = [one for one in action.choices if not (one.endswith("s") and one[:-1] in action.choices)]
         if self.prog == "mainstay" and (value in LATER or value.removesuffix("s") in LATER):
             raise UsageError(f"`mainstay {value}` is not available in this release")
         near = get_close_matches(str(value), names, n=1)

@@ -17,7 +17,6 @@ CREATE TABLE sessions (
     updated           INTEGER NOT NULL,
     settings          TEXT NOT NULL
 );
-CREATE INDEX sessions_unfinished ON sessions (id) WHERE unfinished;
 
 -- One row per event. id = session << 32 | sequence, so that a session's events lie side by side in the
 -- order they are read, with no second index to keep.

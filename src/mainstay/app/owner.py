@@ -1,0 +1,210 @@
+"""One process owns a home; others work through its socket.
+
+A connection carries one operation: a request on one line, then events as they happen, then one line with the
+result or the error. Leaving early stops the listening, never the turn. The socket lies in the home, which
+nobody else can enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainstay.app.agent import Agent
+from mainstay.core import errors
+from mainstay.core.errors import HomeTaken, MainstayError
+from mainstay.core.events import DURABLE, PARTIAL, Event
+from mainstay.core.messages import AnyPart
+from mainstay.core.outcome import Failed
+
+log = logging.getLogger("mainstay.owner")
+
+SOCKET = "socket"
+LINE_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`do` is stream, steer, abort, watch, model, or a verb of `agent.sessions`."""
+
+    do: str
+    session: str = ""
+    prompt: tuple[AnyPart, ...] = ()
+    id: str = ""
+    sender: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of three: something happened, it is done, it went wrong."""
+
+    event: DURABLE | PARTIAL | Failed | None = None
+    done: Any = None
+    error: tuple[str, str] | None = None  # the kind, and the sentence
+
+
+_encode = msgspec.json.Encoder().encode
+_request = msgspec.json.Decoder(Request).decode
+_line = msgspec.json.Decoder(Line).decode
+
+SESSION_VERBS = ("archive", "activate", "pause", "rename", "delete", "fork", "set_model")
+
+
+# --- the owner's side ----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving(agent: Agent, home: Path) -> AsyncIterator[None]:
+    """Serve this agent on the home's socket for as long as the block runs."""
+    path = home / SOCKET
+    path.unlink(missing_ok=True)  # of an owner that died: the lock says there is no other
+    try:
+        server = await asyncio.start_unix_server(
+            lambda reader, writer: _answer(agent, reader, writer), _reachable(path), limit=LINE_BYTES_MAX
+        )
+        path.chmod(0o600)
+    except OSError as error:  # a path that is too long, a disk without sockets: it works, alone
+        log.warning("%s cannot be served to other commands: %s", path, error)
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+async def _answer(agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Perform one request, for as long as somebody is there to hear of it."""
+    raw = await reader.readline()
+    work = asyncio.ensure_future(_perform(agent, raw, writer))
+    gone = asyncio.ensure_future(reader.read(1))  # nothing more is said: this ends when the other side leaves
+    try:
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        work.cancel()
+        gone.cancel()
+        await asyncio.gather(work, gone, return_exceptions=True)
+        writer.close()
+
+
+async def _perform(agent: Agent, raw: bytes, writer: asyncio.StreamWriter) -> None:
+    def say(line: Line) -> None:
+        writer.write(_encode(line) + b"\n")
+
+    try:
+        request = _request(raw)
+        done: Any = None
+        if request.do in ("stream", "watch"):
+            async for event in _listen(agent, request):
+                say(Line(event=event))  # type: ignore[arg-type]  # one of the union: a watcher gets no other
+                await writer.drain()
+        else:
+            done = await _operation(agent, request)
+        say(Line(done=done if done is not None else True))
+    except MainstayError as error:
+        say(Line(error=(type(error).__name__, str(error))))
+    except msgspec.DecodeError as error:
+        say(Line(error=("InputRefused", f"the request cannot be read: {error}")))
+    except ConnectionError:
+        return  # nobody listens any more
+    await writer.drain()
+
+
+def _listen(agent: Agent, request: Request) -> AsyncIterator[Event]:
+    if request.do == "watch":
+        return agent.watch(request.session or None)
+    return agent.stream(request.session, request.prompt, id=request.id, sender=request.sender)
+
+
+async def _operation(agent: Agent, request: Request) -> Any:
+    match request.do:
+        case "steer":
+            return await agent.steer(request.session, request.prompt, id=request.id, sender=request.sender)
+        case "abort":
+            return await agent.abort(request.session, sender=request.sender)
+        case "import":
+            return await agent.import_history(request.session, request.arguments["messages"])
+        case verb if verb in SESSION_VERBS:
+            return await getattr(agent.sessions, verb)(request.session, **request.arguments)
+        case other:
+            raise errors.InputRefused(f"there is no operation {other!r}")
+
+
+# --- everyone else's side ------------------------------------------------------------------------
+
+
+class Remote:
+    """An agent that lives in another process, as far as a command needs one."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def stream(
+        self, session: str, prompt: tuple[AnyPart, ...], *, id: str = "", sender: str = ""
+    ) -> AsyncIterator[Event]:
+        return self._events(Request("stream", session, prompt, id, sender))
+
+    def watch(self, session: str | None = None) -> AsyncIterator[Event]:
+        return self._events(Request("watch", session or ""))
+
+    async def steer(self, session: str, prompt: tuple[AnyPart, ...], *, id: str = "", sender: str = "") -> None:
+        await self._result(Request("steer", session, prompt, id, sender))
+
+    async def abort(self, session: str, *, sender: str = "") -> bool:
+        return bool(await self._result(Request("abort", session, sender=sender)))
+
+    async def session(self, verb: str, session: str, arguments: dict[str, Any]) -> Any:
+        """A verb of `agent.sessions`, or `import`."""
+        return await self._result(Request(verb, session, arguments=arguments))
+
+    async def _events(self, request: Request) -> AsyncIterator[Event]:
+        async with self._asked(request) as read:
+            while (line := await read()).event is not None:
+                yield line.event
+
+    async def _result(self, request: Request) -> Any:
+        async with self._asked(request) as read:
+            return (await read()).done
+
+    @asynccontextmanager
+    async def _asked(self, request: Request) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
+        try:
+            reader, writer = await asyncio.open_unix_connection(_reachable(self._home / SOCKET), limit=LINE_BYTES_MAX)
+        except OSError:
+            raise HomeTaken(f"{self._home} is owned by a process that does not answer; stop it, or wait") from None
+
+        async def read() -> Line:
+            raw = await reader.readline()
+            if not raw:
+                raise HomeTaken(f"the process that owns {self._home} went away; what it accepted is not lost")
+            line = _line(raw)
+            if line.error is not None:
+                raise _as_error(*line.error)
+            return line
+
+        try:
+            writer.write(_encode(request) + b"\n")
+            yield read
+        finally:
+            writer.close()
+
+
+def _as_error(kind: str, sentence: str) -> MainstayError:
+    """An error of the owner's, raised here as what it was."""
+    found = getattr(errors, kind, MainstayError)
+    simple = isinstance(found, type) and issubclass(found, MainstayError) and found is not errors.DuplicateInput
+    return found(sentence) if simple else MainstayError(sentence)
+
+
+def _reachable(path: Path) -> str:
+    """A socket's path may have about a hundred bytes; a longer one is named from where we stand."""
+    if len(os.fsencode(path)) <= 100:
+        return str(path)
+    return os.path.relpath(path)

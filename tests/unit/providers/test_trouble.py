@@ -1,0 +1,99 @@
+"""What providers answer instead of an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstay.core import errors
+from mainstay.providers.trouble import Report, from_report, from_status, read_report, retry_after_s
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "tomorrow"}, None),
+        ({"retry-after": "Thu, 01 Jan 1970 00:20:00 GMT"}, 200.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, None),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s"}, 1.0),
+        ({"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "1s"}, None),
+        (
+            {
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "120ms",
+                "x-ratelimit-remaining-tokens": "0",
+                "x-ratelimit-reset-tokens": "1h6m0s",
+            },
+            3960.0,
+        ),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "soon"}, None),
+        (
+            {
+                "anthropic-ratelimit-tokens-remaining": "0",
+                "anthropic-ratelimit-tokens-reset": "1970-01-01T00:17:00Z",
+            },
+            20.0,
+        ),
+    ],
+)
+def test_f16_when_to_come_back(headers: dict[str, str], wait_s: float | None) -> None:
+    assert retry_after_s(headers, now_s=1000.0) == wait_s
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":{"message":"no"}}', "no"),
+        (b'{"error":"no"}', "no"),
+        (b'{"message":"no"}', "no"),
+        (b'{"detail":[{"msg":"no"}]}', "[{'msg': 'no'}]"),
+        (b'[{"error":{"message":"no"}}]', "no"),
+        (b"no\n  way", "no way"),
+        (b"  <html>secret</html>", "an HTML page"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"", ""),
+        (b"null", "None"),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_reports_of_every_shape_are_read(body: bytes, message: str | None) -> None:
+    report = read_report(body)
+    assert message is None or report.message == message
+    assert len(report.message) <= 500
+
+
+@pytest.mark.parametrize(
+    ("report", "kind"),
+    [
+        (Report("x", "rate_limit_error"), errors.RateLimited),
+        (Report("x", "insufficient_quota"), errors.Unauthorised),
+        (Report("x", "", 429), errors.RateLimited),
+        (Report("x", "", 502), errors.Overloaded),
+        (Report("x", "authentication_error"), errors.Unauthorised),
+        (Report("x", "context_length_exceeded"), errors.ContextTooLong),
+        (Report("the prompt is too long", ""), errors.ContextTooLong),
+        (Report("x", "invalid_request_error"), errors.RequestRefused),
+        (Report("x", "unheard_of"), errors.Overloaded),
+    ],
+)
+def test_an_error_inside_a_stream_is_mapped_by_its_kind(report: Report, kind: type) -> None:
+    assert type(from_report("p", report)) is kind
+
+
+def test_an_unknown_model_is_answered_with_a_hint() -> None:
+    error = from_status("p", 404, {}, b'{"error":{"message":"no such model"}}', now_s=0)
+    assert isinstance(error, errors.RequestRefused)
+    assert "check the model's name and base_url: no such model" in str(error)
+
+
+def test_spent_credit_is_not_waited_for() -> None:
+    error = from_status("p", 429, {}, b'{"error":{"code":"insufficient_quota"}}', now_s=0)
+    assert isinstance(error, errors.Unauthorised)
