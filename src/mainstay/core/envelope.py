@@ -66,13 +66,26 @@ def as_parts(prompt: str | AnyPart | Sequence[str | AnyPart]) -> tuple[AnyPart, 
     return tuple(parts)
 
 
+def check_envelope(envelope: Envelope, limits: Limits) -> Envelope:
+    """The same, fit to be kept; refuses what is empty or too large."""
+    parts = check_input(envelope.parts, limits)
+    return msgspec.structs.replace(
+        envelope, parts=parts, id=_keepable(envelope.id), sender=_keepable(envelope.sender)
+    )
+
+
+def _keepable(text: str) -> str:
+    """Without half characters (lone surrogates)."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def check_input(parts: tuple[AnyPart, ...], limits: Limits) -> tuple[AnyPart, ...]:
     """Refuse what is empty or too large, in one sentence; text is made fit to be kept."""
     size = 0
     checked: list[AnyPart] = []
     for part in parts:
         if isinstance(part, Text):
-            text = part.text.encode(errors="replace").decode()
+            text = _keepable(part.text)
             size += len(text.encode())
             checked.append(part if text == part.text else Text(text, origin=part.origin))
         elif isinstance(part, Binary):

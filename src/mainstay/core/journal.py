@@ -32,6 +32,23 @@ UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 _TAGS = frozenset(str(kind.__struct_config__.tag) for kind in DURABLE.__args__)
 
 
+def mended(event: Event) -> Event:
+    """The same without half characters (lone surrogates), which UTF-8 cannot carry and `encode` refuses."""
+    made: Event = msgspec.convert(_mended(msgspec.to_builtins(event)), DURABLE)
+    return made
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case dict():
+            return {_mended(key): _mended(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_mended(item) for item in value]
+    return value
+
+
 def decode(body: str | bytes) -> Event:
     try:
         return _decode(body)

@@ -33,6 +33,8 @@ from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.ports import Standing, Tail
 
+LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
+
 
 class Waiting(msgspec.Struct, frozen=True):
     """An input that is durable and has not become part of a turn yet."""
@@ -62,7 +64,7 @@ class OpenTurn:
 
     def __init__(self, turn: int, inputs: tuple[int, ...]) -> None:
         self.turn = turn
-        self.inputs = inputs
+        self.inputs = inputs  # what began it, and what was put into it since
         self.step = 0  # model messages so far
         self.calls = 0  # tool calls answered so far
         self.usage = Usage()
@@ -209,6 +211,8 @@ class Session:
             self.open.started.add(event.call_id)
 
     def _steered(self, seq: int, at: int, event: Steered) -> None:
+        if self.open is not None:
+            self.open.inputs += event.inputs
         self._add_inputs(event.inputs)
 
     def _step_checkpointed(self, seq: int, at: int, event: StepCheckpointed) -> None:
@@ -230,7 +234,12 @@ class Session:
         self.weighed = (0, 0)
 
     def _forked(self, seq: int, at: int, event: Forked) -> None:
+        """A turn that was under way stays behind; calls that have no result yet get one here, as every call does."""
         self.parent = event.parent
+        if (turn := self.open) is not None and turn.open_calls:
+            left = {call.id: ToolResult(call.id, call.name, LEFT_BEHIND, is_error=True) for call in turn.open_calls}
+            results = {**turn.results, **left}
+            self._append(Message(seq, "tool", tuple(results[call.id] for call in turn.step_calls), at=at))
         self.open = None
         self.waiting.clear()
 

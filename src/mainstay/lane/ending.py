@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.core.events import Event, ToolFinished, TurnEnded, TurnStarted
+from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.outcome import Aborted, Failed, Outcome, Reply
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
@@ -31,13 +31,18 @@ def reply_of(session: Session, outcome: Outcome) -> Reply:
     return Reply(text=text, outcome=outcome, usage=turn.usage, cost=turn.cost, turn=turn.turn, session=session.key)
 
 
-async def find_reply(store: Store, key: str, seq: int) -> Reply | None:
+async def find_reply(store: Store, key: str, seq: int, after: int | None = None) -> Reply | None:
     """The reply to an input that was answered long ago, read back from the journal."""
-    session, after, found = Session(key), seq - 1, False
+    session, found = Session(key), False
+    after = seq - 1 if after is None else after
     while records := await store.read(key, after=after):
         for record in records:
             match record.event:
                 case TurnStarted(inputs=inputs) if seq in inputs:
+                    found = True
+                case Steered(inputs=inputs) if seq in inputs:
+                    if session.open is None:  # the turn it was put into began before it
+                        return await find_reply(store, key, seq, after=0)
                     found = True
                 case TurnEnded(outcome=outcome) if found:
                     return reply_of(session, outcome)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Literal
 
 import msgspec
 
 from mainstay.context.compile import budget, compile_context
 from mainstay.context.window import window_bytes
-from mainstay.core.envelope import Envelope, check_input
+from mainstay.core.envelope import Envelope, check_envelope
 from mainstay.core.errors import (
     AgentClosed,
     InputRefused,
@@ -48,6 +49,7 @@ class Lane:
         "_arrived",
         "_closed",
         "_control",
+        "_door",
         "_loading",
         "_pen",
         "_services",
@@ -67,6 +69,7 @@ class Lane:
         self._control: Control | None = None
         self._turn_over: asyncio.Event | None = None
         self._tickets: dict[int, Ticket] = {}
+        self._door = asyncio.Lock()
         self._arrived = 0.0
         self._closed = False
         self.active_at = 0.0
@@ -89,32 +92,15 @@ class Lane:
 
     async def accept(self, envelope: Envelope, review: Review | None = None) -> Ticket:
         """Returns when the input is on disk."""
-        limits = self._services.limits
-        parts = check_input(envelope.parts, limits)
-        pen = await self._ready()
-        if envelope.id and (known := await self._known(envelope)) is not None:
-            return known
-        session = pen.session
-        self._check_room(session, limits)
-        event = Received(parts, sender=envelope.sender, id=envelope.id)
-        ticket = self._ticket(session.head + 1, review)
-        await self._keep(pen, event, envelope, ticket)
-        self._arrived = asyncio.get_running_loop().time()
-        self.wake()
-        return ticket
+        return await self._take_in(envelope, "prompt", review)
 
     async def steer(self, envelope: Envelope) -> Ticket:
         """Into the running turn at its next boundary; with nothing running, a prompt."""
         if self._control is None:
             return await self.accept(envelope)
-        parts = check_input(envelope.parts, self._services.limits)
-        pen = await self._ready()
-        event = Received(parts, kind="steer", sender=envelope.sender, id=envelope.id)
-        ticket = self._ticket(pen.session.head + 1, None)
-        await self._keep(pen, event, envelope, ticket)
-        if self._control is not None and ticket.seq in pen.session.waiting:
+        ticket = await self._take_in(envelope, "steer")
+        if self._control is not None and self._pen is not None and ticket.seq in self._pen.session.waiting:
             self._control.steer(ticket.seq)
-        self.wake()
         return ticket
 
     async def abort(self) -> bool:
@@ -177,25 +163,44 @@ class Lane:
         return self._pen
 
     def _ticket(self, seq: int, review: Review | None) -> Ticket:
+        if self._closed:  # while the session was being read
+            raise AgentClosed("the agent is closed")
         ticket = self._tickets[seq] = Ticket(seq, asyncio.get_running_loop().create_future(), review)
         return ticket
 
-    async def _keep(self, pen: Pen, event: Received, envelope: Envelope, ticket: Ticket) -> None:
+    async def _take_in(
+        self, envelope: Envelope, kind: Literal["prompt", "steer"], review: Review | None = None
+    ) -> Ticket:
+        envelope = check_envelope(envelope, self._services.limits)
+        event = Received(envelope.parts, kind=kind, sender=envelope.sender, id=envelope.id)
+        if not envelope.id:
+            return await self._keep(event, None, review)
+        async with self._door:  # one at a time, so that the second under an id finds the first
+            known = await self._known(envelope)
+            return known or await self._keep(event, Once(envelope.id, envelope.digest), review)
+
+    async def _keep(self, event: Received, once: Once | None, review: Review | None) -> Ticket:
+        pen = await self._ready()
+        if event.kind == "prompt":
+            self._check_room(pen.session, self._services.limits)
+        ticket = self._ticket(pen.session.head + 1, review)
         try:
-            if envelope.id:
-                await pen.record_once(event, Once(envelope.id, envelope.digest))
-            else:
-                await pen.record(event)
-        except BaseException:
+            await (pen.record(event) if once is None else pen.record_once(event, once))
+        except BaseException as error:
             self._tickets.pop(ticket.seq, None)
+            if isinstance(error, asyncio.CancelledError):  # its sender went away; it may be on disk, and then it runs
+                self.wake()
             raise
+        self._arrived = asyncio.get_running_loop().time()
+        self.wake()
+        return ticket
 
     def _check_room(self, session: Session, limits: Limits) -> None:
         if session.status == "archived":
             raise SessionArchived(f"session {self.key!r} is archived; start another, or make it active again")
-        if limits.session_turns_max is not None and session.turns >= limits.session_turns_max:
-            raise InputRefused(f"session {self.key!r} has had its {limits.session_turns_max} turns; start another")
         prompts = sum(one.event.kind == "prompt" for one in session.waiting.values())
+        if limits.session_turns_max is not None and session.turns + prompts >= limits.session_turns_max:
+            raise InputRefused(f"session {self.key!r} has had its {limits.session_turns_max} turns; start another")
         if prompts - (session.open is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
             raise LaneFull(f"session {self.key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
 
@@ -209,12 +214,10 @@ class Lane:
             raise InputRefused(f"the id {envelope.id!r} was already used for a different message")
         if (ticket := self._tickets.get(seq)) is not None:
             return ticket
-        ticket = Ticket(seq, asyncio.get_running_loop().create_future(), None)
+        ticket = self._ticket(seq, None)  # before looking: its turn may end meanwhile
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
-            ticket.turn = reply.turn
-            ticket.reply.set_result(reply)
+            self._answer((seq,), reply)
         else:
-            self._tickets[seq] = ticket
             self.wake()
         return ticket
 
@@ -334,10 +337,10 @@ class Lane:
 
     def _answer(self, inputs: tuple[int, ...], reply: Reply) -> None:
         """Tell who waits: those whose input began the turn, and those who steered it."""
-        assert self._pen is not None
-        waiting = self._pen.session.waiting
-        for seq in [seq for seq in self._tickets if seq in inputs or seq not in waiting]:
-            ticket = self._tickets.pop(seq)
+        for seq in inputs:
+            ticket = self._tickets.pop(seq, None)
+            if ticket is None:
+                continue
             ticket.turn = reply.turn
             if not ticket.reply.done():
                 ticket.reply.set_result(reply)

@@ -50,6 +50,7 @@ from mainstay.core.ports import (
 )
 from mainstay.core.session import Session
 from mainstay.lane.ending import closing_events
+from mainstay.turn import toolbox
 from mainstay.turn.control import Control
 from mainstay.turn.loop import MODEL_FAILED, Means, run_turn
 from mainstay.turn.toolbox import Prepared
@@ -89,23 +90,29 @@ async def replay(records: Sequence[Record], limits: Limits | None = None) -> Rep
 async def _turn(tape: Tape, means: Means) -> None:
     """One recorded turn, through as many crashes as it had."""
     while True:
-        tape.control = control = Control()
-        tape.cue()
         try:
-            if isinstance(ended := tape.peek(), TurnEnded):
-                outcome: Outcome = ended.outcome
-            else:
-                outcome = await run_turn(tape.session, means, control, tape, _silent)
-        except _RecordedEnd as end:
-            outcome = end.outcome
+            await _life(tape, means)
         except _Crash:
             if not isinstance(tape.peek(), TurnResumed):  # a fork left the turn behind
                 return
             tape.take()
-            continue
-        for event in closing_events(tape.session, outcome):
-            tape.note(event)
-        return
+        else:
+            return
+
+
+async def _life(tape: Tape, means: Means) -> None:
+    """A turn, or what is left of it, as far as one process came with it."""
+    tape.control = control = Control()
+    tape.cue()
+    try:
+        if isinstance(ended := tape.peek(), TurnEnded):
+            outcome: Outcome = ended.outcome
+        else:
+            outcome = await run_turn(tape.session, means, control, tape, _silent)
+    except _RecordedEnd as end:
+        outcome = end.outcome
+    for event in closing_events(tape.session, outcome):
+        tape.note(event)
 
 
 class _Differs(Exception):
@@ -157,15 +164,25 @@ class Tape:
     def cue(self) -> None:
         """Let happen what the recording says happened next."""
         match self.peek():
-            case Steered(inputs=inputs):
-                self.control.steers += [seq for seq in inputs if seq not in self.control.steers]
-            case TurnEnded(outcome=Aborted()):
+            case Steered() | ToolFinished(result=ToolResult(content=toolbox.SKIPPED, is_error=True)):
+                self.control.steers += [seq for seq in self.steered() if seq not in self.control.steers]
+            case (
+                TurnEnded(outcome=Aborted())
+                | ToolFinished(result=ToolResult(content=toolbox.NOT_STARTED, is_error=True))
+            ):
                 self.control.aborted = True
+
+    def steered(self) -> tuple[int, ...]:
+        """What was put into the turn next; some number if the recording ends before it says what."""
+        following = self._records[self.position :]
+        return next((r.event.inputs for r in following if isinstance(r.event, Steered)), (0,))
 
     def complaint(self) -> str | None:
         match self.peek():
             case MessageAdded(role="system", parts=parts):
                 return text_of(parts)
+            case TurnEnded(outcome=Failed() as outcome):
+                raise _RecordedEnd(outcome)
         return None
 
     # --- as the turn's scribe --------------------------------------------------------------------
@@ -300,14 +317,10 @@ class TapeProvider:
                         case Finish(reason=reason):
                             pass
                 if reason in (FinishReason.ABORTED, FinishReason.STEERED):
-                    await self._cut(None if reason is FinishReason.ABORTED else self._steered())
+                    await self._cut(None if reason is FinishReason.ABORTED else self._tape.steered())
                 yield Finished(reason, usage or Usage())
             case _:
                 raise _Differs(f"the model was asked, but the recording goes on with {recorded}")
-
-    def _steered(self) -> tuple[int, ...]:
-        following = self._tape._records[self._tape.position + 1 :]
-        return next((r.event.inputs for r in following if isinstance(r.event, Steered)), ())
 
     async def _cut(self, inputs: tuple[int, ...] | None) -> None:
         """The generation ends here, as it did then."""

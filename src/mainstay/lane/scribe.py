@@ -18,7 +18,7 @@ import msgspec
 
 from mainstay.core.errors import StoreError
 from mainstay.core.events import Event
-from mainstay.core.journal import encode
+from mainstay.core.journal import encode, mended
 from mainstay.core.ports import Clock, Once, Store
 from mainstay.core.session import Session
 from mainstay.lane.hub import Hub
@@ -47,7 +47,7 @@ class Pen:
         self._clock = clock
         self._ride_along_s = ride_along_s
         self._hub = hub
-        self._noted: list[Event] = []
+        self._noted: list[bytes] = []
         self._sent = session.head
         self._timer: asyncio.TimerHandle | None = None
         self._unspoken: deque[Event] = deque()  # in order; those with a sequence wait for the disk
@@ -80,9 +80,14 @@ class Pen:
         at = self._clock.now_ms()
         session, wanted = self.session, self.wanted
         for event in events:
+            try:
+                body = encode(event)  # first: what cannot be kept must not be believed
+            except UnicodeEncodeError:
+                event = mended(event)
+                body = encode(event)
             seq = session.head + 1
             session.apply(seq, at, event)
-            self._noted.append(event)
+            self._noted.append(body)
             if wanted:
                 self._unspoken.append(msgspec.structs.replace(event, session=session.key, sequence=seq))
 
@@ -95,11 +100,11 @@ class Pen:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        events, self._noted = self._noted, []
+        bodies, self._noted = self._noted, []
         expected, self._sent = self._sent, self.session.head
         sending = cast(
             "asyncio.Future[None]",
-            self._store.append(self.session.standing(), expected, [encode(event) for event in events], once),
+            self._store.append(self.session.standing(), expected, bodies, once),
         )
         head = self._sent
         sending.add_done_callback(lambda done: self._sent_off(done, head))

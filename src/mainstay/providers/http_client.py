@@ -22,6 +22,7 @@ from yarl import URL
 from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken
 from mainstay.core.limits import Limits
 from mainstay.providers import trouble
+from mainstay.providers.patience import Patience
 from mainstay.providers.sse import EventCutter
 
 HOLD_S = 0.018  # with the timer's own slack, text waits 20 ms at most
@@ -49,6 +50,7 @@ class Client:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             auto_decompress=True,
         )
+        self._patience = Patience(self._loop, limits.model_idle_timeout_s)
         self._routes: dict[str, tuple[URL, str | None]] = {}
         self._lingering: set[aiohttp.ClientResponse] = set()
 
@@ -57,6 +59,7 @@ class Client:
         return self._loop is asyncio.get_running_loop() and not self._session.closed
 
     async def close(self) -> None:
+        self._patience.close()
         for response in tuple(self._lingering):
             response.close()
         if not self._loop.is_closed():
@@ -64,22 +67,24 @@ class Client:
 
     async def open(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Send a request; returns when the status is known to be good."""
-        idle_s = self._limits.model_idle_timeout_s
         target, proxy = self._routes.get(url) or self._route(url)
         data = body if len(body) < _LARGE_BODY_BYTES else io.BytesIO(body)
+        task = asyncio.current_task()
+        assert task is not None, "only a task can wait for an answer"
+        self._patience.begin(task)
         try:
-            async with asyncio.timeout(idle_s):
-                response = await self._session.post(
-                    target, data=data, headers=headers, proxy=proxy, allow_redirects=False
-                )
-                if response.status != 200:
-                    raise await self._refusal(response)
-        except ProviderError:
+            response = await self._session.post(target, data=data, headers=headers, proxy=proxy, allow_redirects=False)
+            if response.status != 200:
+                raise await self._refusal(response)
+        except asyncio.CancelledError:
+            if self._patience.end(task):
+                seconds = self._patience.seconds
+                raise ModelSilent(f"{self._who} did not begin to answer within {seconds:g} s") from None
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-                raise ModelSilent(f"{self._who} did not begin to answer within {idle_s:g} s") from None
             raise trouble.unreachable(self._who, url, error) from None
+        finally:
+            self._patience.end(task)
         return Reply(self, response)
 
     def _route(self, url: str) -> tuple[URL, str | None]:
@@ -133,6 +138,7 @@ class Reply:
 
     __slots__ = (
         "_bytes",
+        "_bytes_max",
         "_client",
         "_content",
         "_cutter",
@@ -158,6 +164,7 @@ class Reply:
         self._loop = asyncio.get_running_loop()
         self._cutter = EventCutter()
         self._bytes = 0
+        self._bytes_max = client.limits.response_bytes_max
         self._last = time.monotonic()
         self._dense = False
         self._held = False
@@ -185,7 +192,7 @@ class Reply:
                 self._over = True
                 return self._cutter.end()
             self._bytes += len(data)
-            if self._bytes > self._client.limits.response_bytes_max:
+            if self._bytes > self._bytes_max:
                 raise StreamBroken(f"the answer of {self._client.who} is larger than response_bytes_max allows")
             payloads = self._cutter.feed(data)
             self._after_reading(len(data), len(payloads))

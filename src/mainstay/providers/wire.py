@@ -86,29 +86,27 @@ class Wire:
         except ProviderError as error:
             raise _scrub(error, secret) from None
         try:
-            while payloads := await self._next(events, answer):
+            while not answer.over:
+                try:
+                    payloads = await events.read()
+                except (StreamBroken, ModelSilent):
+                    if events.done:  # the model had finished; only the envelope is torn
+                        break
+                    raise
+                if not payloads:
+                    break
                 for piece in answer.feed(payloads):
                     events.spoken = True
                     yield piece
                 if answer.error is not None:
                     raise _scrub(answer.error, secret)
                 events.done = answer.finished() is not None
-                if answer.over:
-                    break
             finished = answer.finished()
             if finished is None:
                 raise _scrub(self._unfinished(events), secret)
             yield finished
         finally:
             events.close()
-
-    async def _next(self, events: Events, answer: Answer) -> list[bytes]:
-        try:
-            return await events.read()
-        except (StreamBroken, ModelSilent):
-            if events.done:  # the model had finished; only the envelope is torn
-                return []
-            raise
 
     def _unfinished(self, events: Events) -> ProviderError:
         if events.spoken:

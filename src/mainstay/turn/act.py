@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +45,8 @@ class Repeats:
         return self._last is not None and self._count >= self._most and self._last[:2] == (call.name, call.input)
 
     def saw(self, call: ToolCall, result: ToolResult) -> None:
+        if self.stuck_on(call):  # it was refused for that, and goes on being so until something else is called
+            return
         now = (call.name, call.input, result.content)
         self._count = self._count + 1 if now == self._last else 1
         self._last = now
@@ -109,8 +112,14 @@ async def _one(acting: Acting, turn: OpenTurn, call: ToolCall, done: dict[tuple[
         if acting.control.aborted:
             return refuse(call, NOT_STARTED)
 
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
     def progress(note: str, data: Any) -> None:
-        acting.emit(ToolProgress(call.id, note, data, session=session, turn=turn.turn, step=step))
+        event = ToolProgress(call.id, note, data, session=session, turn=turn.turn, step=step)
+        if threading.get_ident() == home:
+            acting.emit(event)
+        elif not loop.is_closed():  # from a tool's thread; watchers are only ever reached from the loop
+            loop.call_soon_threadsafe(acting.emit, event)
 
     context = ToolContext(session, turn.turn, step, call.id, progress)
     return await acting.tools.execute(call, prepared, context, acting.control, again=again)

@@ -105,7 +105,7 @@ class Draft:
         made: list[AnyPart] = []
         calls = 0
         for run in self._runs:
-            text = "".join(run.pieces)
+            text = _keepable("".join(run.pieces))
             if run.kind == "text" and text:
                 made.append(Text(text))
             elif run.kind == "thinking":
@@ -113,7 +113,7 @@ class Draft:
             elif run.kind == "call" and with_calls:
                 # the output limit cut off whatever came last: such a call must not run
                 whole = reason is not FinishReason.LENGTH or run is not self._runs[-1]
-                made.append(ToolCall(f"call_{self.turn}_{self.step}_{calls}", run.name, text, finished=whole))
+                made.append(ToolCall(f"call_{self.turn}_{self.step}_{calls}", _keepable(run.name), text, finished=whole))
                 calls += 1
         made.append(Finish(reason))
         return tuple(made)
@@ -130,7 +130,19 @@ class Draft:
             return None
         texts, thoughts = zip(*self._unsaved, strict=True)
         self._unsaved = []
-        return StepCheckpointed("".join(texts), "".join(thoughts), turn=self.turn, step=self.step)
+        text, thinking = _keepable("".join(texts)), _keepable("".join(thoughts))
+        return StepCheckpointed(text, thinking, turn=self.turn, step=self.step)
+
+
+def _keepable(text: str) -> str:
+    """Surrogates can be neither kept nor sent: halves of a pair that came in two pieces are joined, and one
+    alone is written as its escape, which a call's arguments are refused for."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        return joined.encode(errors="backslashreplace").decode()
+    return text
 
 
 class Asking:

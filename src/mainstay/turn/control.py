@@ -12,7 +12,7 @@ class Control:
     """One per turn. The lane calls `steer` and `abort`; the turn looks at every boundary, and lets itself
     be interrupted where it only waits."""
 
-    __slots__ = ("_cuttable", "_patience", "_scope", "_stopped", "_tasks", "aborted", "cut", "doing", "steers", "until")
+    __slots__ = ("_cuttable", "_scope", "_stopped", "_tasks", "aborted", "cut", "doing", "steers", "until")
 
     def __init__(self) -> None:
         self.steers: list[int] = []  # inputs by sequence, not yet put into the turn
@@ -22,12 +22,12 @@ class Control:
         self._cuttable = False
         self._tasks: dict[asyncio.Future[Any], tuple[float, str]] = {}  # when it must be over, and what it is
         self._stopped: asyncio.Future[None] | None = None
-        self._patience: asyncio.Future[None] | None = None
         self.doing = "starting"  # for the watchdog
         self.until = 0.0  # when what it is doing must be over, by the loop's clock
 
     def steer(self, seq: int) -> None:
-        self.steers.append(seq)
+        if seq not in self.steers:
+            self.steers.append(seq)
         if self._cuttable:
             self.cut = True
             self._end_scope()
@@ -39,8 +39,6 @@ class Control:
             task.cancel()
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(None)
-        if self._patience is not None and not self._patience.done():
-            asyncio.get_running_loop().call_later(CANCEL_GRACE_S, self._lose_patience)
 
     def take_steers(self) -> tuple[int, ...]:
         taken, self.steers = tuple(self.steers), []
@@ -70,9 +68,9 @@ class Control:
         self._scope = None
         self._cuttable = False
 
-    async def wait_for(self, task: asyncio.Future[Any], doing: str, seconds: float, grace_s: float) -> None:
-        """Until the task is done or its time is over; an abort cancels it and leaves it only its grace."""
-        self._tasks[task] = (asyncio.get_running_loop().time() + seconds + grace_s, doing)
+    async def wait_for(self, task: asyncio.Future[Any], doing: str, seconds: float) -> None:
+        """Until the task is done or its time is over; an abort cancels it and leaves it only a moment."""
+        self._tasks[task] = (asyncio.get_running_loop().time() + seconds + CANCEL_GRACE_S, doing)
         task.add_done_callback(self._tasks.pop)
         self.until, self.doing = max(self._tasks.values())  # of calls side by side, the one that may take longest
         if self._stopped is None:
@@ -82,18 +80,7 @@ class Control:
         else:
             await asyncio.wait((task, self._stopped), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if self.aborted:
-            await asyncio.wait((task,), timeout=grace_s)
-
-    @property
-    def patience(self) -> asyncio.Future[None]:
-        """Over a moment after an abort: whatever has not stopped by then is left to itself."""
-        if self._patience is None:
-            self._patience = asyncio.get_running_loop().create_future()
-        return self._patience
-
-    def _lose_patience(self) -> None:
-        if self._patience is not None and not self._patience.done():
-            self._patience.set_result(None)
+            await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
 
     def busy(self, doing: str, seconds: float) -> None:
         self.doing = doing

@@ -51,7 +51,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             scribe.note(Steered(control.take_steers(), turn=turn.turn, step=turn.step), soon=True)
         spent = _spent(turn, means.limits)
         if spent is not None and not _was_told(session):
-            scribe.note(_notice(turn, _LAST_WORD.format(bound=spent)))
+            scribe.note(_notice(turn, _LAST_WORD.format(bound=spent)), soon=True)
         try:
             answer = await _step(session, means, asking, final=spent is not None)
         except Interrupted as broken:
@@ -64,7 +64,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
         if spent is not None:
             answer = _without_calls(answer, spent)
         if len(answer.parts) > 1 or answer.reason not in (FinishReason.ABORTED, FinishReason.STEERED):
-            scribe.note(_added(turn, means, answer))
+            scribe.note(_added(turn, means, answer), soon=bool(answer.calls))
         if answer.reason is FinishReason.ABORTED:
             return Aborted()
         if answer.calls or control.steers:
@@ -75,7 +75,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
         complaints += 1
         if complaints >= means.limits.output_attempts_max:
             return Failed(f"no answer of the wanted shape came: {complaint}", turn=turn.turn, step=turn.step)
-        scribe.note(_notice(turn, complaint))
+        scribe.note(_notice(turn, complaint), soon=True)
 
 
 async def _step(session: Session, means: Means, asking: Asking, *, final: bool) -> Answer:
@@ -129,9 +129,10 @@ def _was_told(session: Session) -> bool:
 def _without_calls(answer: Answer, spent: str) -> Answer:
     """The last word has no tools, whatever the model tried, and is never empty."""
     parts = tuple(part for part in answer.parts if not isinstance(part, ToolCall | Finish))
-    if not text_of(parts).strip():
+    cut = answer.reason in (FinishReason.ABORTED, FinishReason.STEERED)  # then it is not the last word after all
+    if not cut and not text_of(parts).strip():
         parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin="runtime"))
-    reason = answer.reason if answer.reason is FinishReason.ABORTED else FinishReason.END
+    reason = answer.reason if cut else FinishReason.END
     return Answer((*parts, Finish(reason)), reason, answer.usage, answer.by)
 
 

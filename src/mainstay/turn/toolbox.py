@@ -91,11 +91,9 @@ class Toolbox:
         control: Control,
     ) -> ToolResult | None:
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
-        control.busy(f"running {tool.name}", timeout_s + CANCEL_GRACE_S)
         task = asyncio.ensure_future(_contained(work))
-        control.watch(task)
         try:
-            await asyncio.wait((task, control.patience), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await control.wait_for(task, f"running {tool.name}", timeout_s)
             if not task.done():
                 context.cancel()
                 if control.aborted:
@@ -109,10 +107,10 @@ class Toolbox:
             raise
         if task.cancelled():
             context.cancel()
-            return refuse(call, CANCELLED)
+            return refuse(call, CANCELLED if control.aborted else "CancelledError: the tool cancelled itself.")
         if (error := task.exception()) is not None:
-            log.info("tool %s failed: %r", tool.name, error, exc_info=error)
-            return refuse(call, bound(f"{type(error).__name__}: {error}", self._limits.tool_result_bytes_max))
+            log.info("tool %s failed", tool.name, exc_info=error)
+            return refuse(call, bound(_told(error), self._limits.tool_result_bytes_max))
         content = task.result()
         if content is None:
             return None
@@ -132,6 +130,13 @@ async def _contained(work: Coroutine[Any, Any, str | None]) -> str | None:
         return await work
     except SystemExit as exit:
         raise RuntimeError(f"the tool called exit({exit.code})") from exit
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # a tool's exception may fail even at saying what it is
+        return type(error).__name__
 
 
 def refuse(call: ToolCall, content: str) -> ToolResult:

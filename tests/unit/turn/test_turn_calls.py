@@ -11,7 +11,7 @@ from kernel_world import World, virtual
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, ToolCall, ToolResult
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import CallPiece, Finished
+from mainstay.core.ports import CallPiece, Finished, TextPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces
 
@@ -163,6 +163,14 @@ async def test_f13_surrogates_that_no_file_can_keep_do_not_hurt_the_session() ->
         assert ran == []
         assert (await world.ask("and now?")).text == "next"
         assert "TurnResumed" not in await world.kinds()
+
+
+@virtual
+async def test_f13_a_character_whose_halves_came_in_two_pieces_is_whole() -> None:
+    take, _ = recording()
+    halves = Pieces([TextPiece("\ud83d"), TextPiece("\ude00!"), Finished(FinishReason.END)])
+    async with World([halves], [take]) as world:
+        assert (await world.ask("smile")).text == "\U0001f600!"
 
 
 @virtual

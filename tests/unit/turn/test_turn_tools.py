@@ -95,9 +95,9 @@ class BadlySpoken(Exception):
         (TimeoutError(), "TimeoutError"),
         (ValueError("odd \ud800 text"), "ValueError: odd ? text"),
         (StopIteration(3), "RuntimeError"),
-        (StopAsyncIteration(), "Error"),
-        (SystemExit(3), "exit"),
-        (asyncio.CancelledError(), "CancelledError"),
+        (StopAsyncIteration(), "StopAsyncIteration"),
+        (SystemExit(3), "RuntimeError: the tool called exit(3)"),
+        (asyncio.CancelledError(), "CancelledError: the tool cancelled itself."),
         (GeneratorExit(), "GeneratorExit"),
         (BadlySpoken(), "BadlySpoken"),
     ],
@@ -260,7 +260,7 @@ async def test_abort_does_not_wait_for_a_tool_that_swallows_its_cancellation() -
         assert type((await ticket.reply).outcome).__name__ == "Aborted"
         (result,) = await world.results()
         assert result.is_error
-        assert "Cancelled" in result.content
+        assert "did not stop: its outcome is unknown" in result.content
         assert (await world.ask("again")).text == "next"
 
 

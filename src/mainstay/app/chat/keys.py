@@ -54,6 +54,7 @@ def bindings(entered: Callable[[str], None], interrupt: Act, leave: Act) -> KeyB
         entered(text)
 
     @keys.add("escape", "enter")
+    @keys.add("escape", "c-j")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 

@@ -25,7 +25,7 @@ class Pipe:
         self._printer = Printer(_write, tell)
         self._talk = Talk(where, self._happened, self._trouble)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._person = sys.stdin.isatty()
+        self._person = sys.stdin.isatty() and sys.stdout.isatty()
         self._failed = False
         self._interrupted_at = -AGAIN_S
 
@@ -61,6 +61,7 @@ class Pipe:
                 told = await obey(self._talk, line)
                 for one in told.lines:
                     _write(one + "\n")
+                await self._talk.idle()
                 return told.then != "leave"
             if line.strip():
                 self._failed = False

@@ -6,7 +6,6 @@ from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import MARK, count
 from mainstay.app.commands.homes import reading
-from mainstay.core.messages import Message
 from mainstay.core.session import Session
 
 _BYTES = 64 * 1024
@@ -21,15 +20,13 @@ async def recap(talk: Talk) -> list[str]:
         return []
     session = Session.of(tail)
     lines = [f"{count(session.turns, 'turn')} so far; the last:"] if session.turns else []
-    for role, mark in (("user", MARK), ("assistant", "  ")):
-        found = _last(session.messages, role)
-        if found is not None:
-            lines += _lines(found.text, mark)
+    said = [one for one in session.messages if one.role in ("user", "assistant") and one.text.strip()]
+    asked = next((n for n in reversed(range(len(said))) if said[n].role == "user"), 0)
+    for one in said[asked:][:1] + said[asked + 1 :][-1:]:
+        lines += _lines(one.text, MARK if one.role == "user" else "  ")
+    if session.unfinished:
+        lines.append("its turn was interrupted and goes on now")
     return lines
-
-
-def _last(messages: list[Message], role: str) -> Message | None:
-    return next((one for one in reversed(messages) if one.role == role and one.text.strip()), None)
 
 
 def _lines(text: str, mark: str) -> list[str]:

@@ -117,7 +117,10 @@ class Talk:
         self._settle()
 
     async def steer(self, text: str) -> None:
-        await self.agent.steer(self.session, text)
+        if self.busy:
+            await self.agent.steer(self.session, text)
+        else:
+            self.say(text)
 
     async def stop(self) -> bool:
         return await self.agent.abort(self.session)

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 from rich.console import Group
@@ -63,7 +63,6 @@ class Terminal:
         self._screen = Screen(time.monotonic)
         self._talk = Talk(where, self._happened, self._trouble)
         self._lines: asyncio.Queue[str] = asyncio.Queue()
-        self._flushing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
         self._interrupted_at = -AGAIN_S
         self._ended_at = -GRACE_S
@@ -79,6 +78,7 @@ class Terminal:
             key_bindings=bindings(self._entered, self._interrupt, self._leave),
             erase_when_done=True,
             style=STYLE,
+            output=_output(),
         )
 
     async def run(self, session: str | None, *, new: bool) -> int:
@@ -96,7 +96,7 @@ class Terminal:
         if self._broken is not None:
             raise self._broken
         self._screen.lines([f"`mainstay chat` goes on with {visible(self._talk.session)}"])
-        await self._flush()
+        self._flush()
         return 0
 
     async def _converse(self) -> None:
@@ -123,7 +123,7 @@ class Terminal:
                 await self._handle(line)
             except MainstayError as error:
                 self._trouble(str(error))
-            await self._flush()
+            self._flush()
 
     async def _handle(self, text: str) -> None:
         if text.lstrip().startswith("/"):
@@ -164,7 +164,7 @@ class Terminal:
             buffer.reset()
         elif now - self._ended_at < GRACE_S:
             self._screen.note("the turn is over; Ctrl-C again leaves")
-            self._start(self._flush())
+            self._flush()
         else:
             self._leave()
 
@@ -213,7 +213,7 @@ class Terminal:
     async def _tick(self) -> None:
         while True:
             started = time.monotonic()
-            await self._flush()
+            self._flush()
             if not self._talk.busy:
                 return
             took = time.monotonic() - started
@@ -221,18 +221,19 @@ class Terminal:
 
     # --- what is drawn ---------------------------------------------------------------------------
 
-    async def _flush(self) -> None:
-        """Print what is settled, draw what is not."""
-        async with self._flushing:
-            things = self._screen.take()
-            text = "".join(self._ink.lines(thing, self._columns) for thing in things)
-            self._draw()
-            if not self._prompt.app.is_running:
-                self._write(text)
-            elif text:
-                await run_in_terminal(lambda: self._write(text))
-            else:
-                self._prompt.app.invalidate()
+    def _flush(self) -> None:
+        """Print what is settled, draw what is not.
+
+        In one go and without leaving raw mode: a key pressed meanwhile is neither echoed nor lost.
+        """
+        text = "".join(self._ink.lines(thing, self._columns) for thing in self._screen.take())
+        app = self._prompt.app
+        if text and app.is_running:
+            app.renderer.erase()
+        self._write(text)
+        self._draw()
+        if app.is_running:
+            app.invalidate()
 
     def _draw(self) -> None:
         """The moving part, cut to what fits; its end is what people read."""
@@ -258,10 +259,8 @@ class Terminal:
         return self._prompt.output.get_size().columns
 
     def _write(self, text: str) -> None:
-        out = sys.__stdout__
-        assert out is not None
-        out.write(text)
-        out.flush()
+        self._prompt.output.write_raw(text)
+        self._prompt.output.flush()
 
     async def _greet(self, standing: Standing | None) -> None:
         facts = f" · {visible(self._talk.model)} · {visible(self._talk.session)}"
@@ -271,7 +270,7 @@ class Terminal:
         self._write(self._ink.lines(banner, self._columns))
         if standing is not None:
             self._screen.lines(await recap(self._talk))
-        await self._flush()
+        self._flush()
 
 
 def _short(path: Path) -> str:
@@ -280,6 +279,14 @@ def _short(path: Path) -> str:
         return str("~" / path.relative_to(Path.home()))
     except (ValueError, RuntimeError):
         return str(path)
+
+
+def _output() -> Output:
+    """Without asking the terminal where its cursor is: not all answer, and ours need not know."""
+    output = create_output()
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
 
 
 def _history(home: Path) -> History:

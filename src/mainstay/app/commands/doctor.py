@@ -17,9 +17,10 @@ _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 def doctor(options: argparse.Namespace) -> int:
     home = home_of(options)
     findings = run_async(_examine(home, fix=bool(options.fix), shown=not options.json))
-    failed = any(one.verdict == "FAIL" for one in findings)
+    failed = [one.check for one in findings if one.verdict == "FAIL"]
     if options.json:
-        print_json({"ok": not failed, "checks": findings})
+        error = {"error": {"type": "CheckFailed", "message": f"failed: {', '.join(failed)}"}} if failed else {}
+        print_json({"ok": not failed, **error, "checks": findings})
     elif failed:
         print("\nSomething has to be mended; see the lines with FAIL.")
     elif any(one.verdict == "warn" for one in findings):

@@ -64,4 +64,3 @@ def when(at_ms: int) -> str:
 
 def clock(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000:03d}"
-

@@ -121,12 +121,17 @@ def replay_session(options: argparse.Namespace) -> int:
     home = home_of(options)
     result = run_async(_replay(home, options.session))
     if options.json:
-        print_json({"ok": result.identical, **msgspec.structs.asdict(result), "identical": result.identical})
+        print_json(_replayed(result))
     elif result.identical:
         print(f"identical: {count(result.records, 'record')}, {count(result.turns, 'turn')}")
     else:
         print(f"different at record {result.records}: {visible(result.difference)}")
     return 0 if result.identical else 1
+
+
+def _replayed(result: Replayed) -> dict[str, Any]:
+    made: dict[str, Any] = {"ok": result.identical, "records": result.records, "turns": result.turns}
+    return made if result.identical else made | {"error": {"type": "Differs", "message": result.difference}}
 
 
 async def _replay(home: Path, session: str) -> Replayed:

@@ -88,7 +88,8 @@ def _shared() -> Parser:
     shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--home", metavar="DIR", help="where everything is kept (default: $MAINSTAY_HOME, ~/.mainstay)")
     shared.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"log to stderr: {', '.join(LEVELS)}")
-    shared.add_argument("-V", "--version", action="version", version=f"mainstay {__version__}", help="say which")
+    version = f"mainstay {__version__}"
+    shared.add_argument("-V", "--version", action="version", version=version, help="print the version")
     return shared
 
 

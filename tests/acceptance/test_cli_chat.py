@@ -1,0 +1,278 @@
+"""The chat on a real terminal: a pseudo-terminal, keys in, screen out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cli_support import Command, FakeModel
+
+CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\r")
+DEADLINE_S = 30.0
+MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+# a terminal of its own, as a shell gives it: Ctrl-C is a signal there
+OWN_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+CTRL_C, CTRL_D, ALT_ENTER = b"\x03", b"\x04", b"\x1b\r"
+
+
+class Tty:
+    """`mainstay chat` on a terminal of 24 by 80. What was read stays in `raw`."""
+
+    def __init__(self, command: Command, *arguments: str) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.slave = slave
+        self.before = termios.tcgetattr(slave)
+        self.raw = b""
+        self._mark = 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OWN_TERMINAL, *command.argv("chat", *arguments)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=command.env,
+            cwd=command.folder,
+            start_new_session=True,
+        )
+
+    def send(self, keys: bytes | str) -> None:
+        os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
+
+    def expect(self, text: str) -> str:
+        """Wait for it to appear after what was expected before; returns what came up to and with it."""
+        until = time.monotonic() + DEADLINE_S
+        wanted = text.encode()
+        while True:
+            shown = CONTROLS.sub(b"", self.raw)
+            if (at := shown.find(wanted, self._mark)) >= 0:
+                before, self._mark = self._mark, at + len(wanted)
+                return shown[before : self._mark].decode(errors="replace")
+            assert time.monotonic() < until, f"{text!r} did not appear in: {shown[-2000:].decode(errors='replace')}"
+            self.read(0.05)
+
+    def read(self, seconds: float) -> None:
+        if select.select([self._master], [], [], seconds)[0]:
+            try:
+                self.raw += os.read(self._master, 65536)
+            except OSError:
+                pass  # it has closed its side
+
+    def leave(self) -> int:
+        """Its exit code; its last words are in `raw`."""
+        until = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < until, "it did not leave"
+            self.read(0.05)
+        self.read(0.05)
+        return self.process.returncode
+
+    @property
+    def screen(self) -> str:
+        return CONTROLS.sub(b"", self.raw).decode(errors="replace")
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.slave)
+        os.close(self._master)
+
+
+Open = Callable[..., Tty]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[FakeModel]:
+    made = FakeModel()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mainstay(tmp_path: Path, model: FakeModel) -> Command:
+    return Command(tmp_path, model.url)
+
+
+@pytest.fixture
+def chat(mainstay: Command) -> Iterator[Open]:
+    opened: list[Tty] = []
+
+    def open_one(*arguments: str) -> Tty:
+        tty = Tty(mainstay, *arguments)
+        opened.append(tty)
+        tty.expect("Ctrl-D leaves")
+        tty.expect(MARK)
+        return tty
+
+    yield open_one
+    for tty in opened:
+        tty.close()
+
+
+def test_a_conversation_from_banner_to_leaving(chat: Open, mainstay: Command) -> None:
+    tty = chat()
+    assert "openai/fake" in tty.screen
+    assert "chat-" in tty.screen
+    tty.send("hello there\r")
+    tty.expect("You said hello there.")
+    tty.expect("12 tokens in, 4 out")
+    tty.send("slow\r")
+    tty.expect("word word")
+    tty.send(CTRL_C)
+    tty.expect("stopped")
+    tty.send("/help\r")
+    tty.expect("/sessions")
+    tty.expect("Ctrl-D leaves")
+    tty.send(CTRL_C)
+    assert tty.leave() == 0
+    assert "`mainstay chat` goes on with chat-" in tty.screen
+    assert "Traceback" not in tty.screen
+    assert termios.tcgetattr(tty.slave) == tty.before
+    history = mainstay.home / "history"
+    assert "hello there" in history.read_text()
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert mainstay.json("session", "list")["sessions"][0]["turns"] == 2
+
+
+def test_the_next_chat_goes_on_where_the_last_one_was_left(chat: Open, model: FakeModel) -> None:
+    tty = chat()
+    tty.send("remember me\r")
+    tty.expect("tokens in")
+    tty.send(CTRL_D)
+    assert tty.leave() == 0
+    again = chat()
+    assert "1 turn so far" in again.screen
+    assert "remember me" in again.screen
+    again.send("and now?\r")
+    again.expect("tokens in")
+    assert len(model.requests[-1]["messages"]) == 3
+    again.send("/new\r")
+    again.expect("a new conversation")
+    again.send("fresh\r")
+    again.expect("tokens in")
+    assert len(model.requests[-1]["messages"]) == 1
+    again.send("/quit\r")
+    assert again.leave() == 0
+
+
+def test_what_is_typed_during_a_turn_steers_it(chat: Open, model: FakeModel) -> None:
+    tty = chat()
+    tty.send("slow\r")
+    tty.expect("word word")
+    tty.send("rather this\r")
+    tty.expect("You said rather this.")
+    tty.expect("tokens in")
+    said = [one["content"] for one in model.requests[-1]["messages"]]
+    assert said[0] == "slow"
+    assert said[1].startswith("word")
+    assert said[2] == "rather this"
+    tty.send("slow\r")
+    tty.expect("word word")
+    tty.send("/steer or that\r")
+    tty.expect("You said or that.")
+
+
+def test_two_quick_interrupts_leave_even_during_a_turn(chat: Open, mainstay: Command) -> None:
+    tty = chat()
+    tty.send("slow\r")
+    tty.expect("word word")
+    tty.send(CTRL_C)
+    tty.send(CTRL_C)
+    assert tty.leave() == 0
+    assert "unfinished" not in mainstay("session", "list").stdout
+
+
+def test_a_prompt_may_have_several_lines(chat: Open, model: FakeModel) -> None:
+    tty = chat()
+    tty.send("one\\\r" + "two")
+    tty.send(ALT_ENTER)
+    tty.send("three\r")
+    tty.expect("tokens in")
+    assert model.requests[-1]["messages"][-1]["content"] == "one\ntwo\nthree"
+    tty.send(b"\x1b[200~pasted\r\nlines\x1b[201~\r")
+    tty.expect("tokens in")
+    assert model.requests[-1]["messages"][-1]["content"] == "pasted\nlines"
+
+
+def test_an_answer_longer_than_the_screen_is_printed_once(chat: Open) -> None:
+    tty = chat()
+    tty.send("long\r")
+    tty.expect("THE END")
+    tty.expect("tokens in")
+    for number in (0, 7, 29):
+        line = rf"Paragraph {number}: some words with code and weight in them, to fill a line\.\n"
+        assert len(re.findall(line, tty.screen)) == 1
+
+
+def test_a_model_cannot_command_the_terminal(chat: Open) -> None:
+    """F37: no title, no clipboard, no hyperlink, no overwriting."""
+    tty = chat()
+    tty.send("evil\r")
+    tty.expect("before redover")
+    tty.expect("tokens in")
+    tty.send("table\r")
+    tty.expect("https://example.com/page")
+    tty.send(CTRL_D)
+    tty.leave()
+    assert b"\x1b]" not in tty.raw
+    assert "\u202e".encode() not in tty.raw
+    assert b"\x1b[2J" not in tty.raw
+
+
+def test_trouble_is_told_and_the_chat_goes_on(chat: Open) -> None:
+    tty = chat()
+    tty.send("refuse\r")
+    tty.expect("refused the API key")
+    tty.send("/model nonsense\r")
+    tty.expect("names no model")
+    tty.send("/compact\r")
+    tty.expect("not available in this release")
+    tty.send("hello\r")
+    tty.expect("You said hello.")
+
+
+def test_a_polite_kill_leaves_the_terminal_as_it_was(chat: Open) -> None:
+    tty = chat()
+    tty.process.terminate()
+    assert tty.leave() == 0
+    assert termios.tcgetattr(tty.slave) == tty.before
+
+
+def test_without_the_extra_the_chat_is_plain(mainstay: Command, tmp_path: Path) -> None:
+    blind = tmp_path / "blind"
+    blind.mkdir()
+    (blind / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name in ('rich', 'prompt_toolkit') else find(name, *rest)\n"
+    )
+    mainstay.env["PYTHONPATH"] += f":{blind}"
+    tty = Tty(mainstay)
+    try:
+        tty.expect("pip install 'mainstay[chat]'")
+        tty.send("hello\r")
+        tty.expect("You said **hello**.")
+        tty.send("slow\r")
+        tty.expect("word word")
+        tty.send(CTRL_C)
+        tty.expect("stopped")
+        tty.send("/help\r")
+        tty.expect("/sessions")
+        tty.send(CTRL_D)
+        assert tty.leave() == 0
+    finally:
+        tty.close()

@@ -1,0 +1,147 @@
+"""The store says no in the middle of things: whoever waits hears it, and the work goes on when the store does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kernel_world import World, virtual
+
+from mainstay.core.errors import HomeUnusable, MainstayError, StaleWriter, StoreCorrupt, StoreFailed, StoreFull
+from mainstay.core.events import Waiting
+from mainstay.core.limits import Limits
+from mainstay.core.outcome import Answered
+from mainstay.core.ports import Context, Options
+from mainstay.core.tools import tool
+from mainstay.testing import Call, MemoryStore, Stall
+
+
+def gate() -> tuple[Any, asyncio.Event, asyncio.Event, list[int]]:
+    began, go, ran = asyncio.Event(), asyncio.Event(), []
+
+    @tool(timeout_s=10_000)
+    async def act() -> str:
+        ran.append(1)
+        began.set()
+        await go.wait()
+        return "acted"
+
+    return act, began, go, ran
+
+
+@pytest.mark.parametrize(
+    "error", [StoreFull("no space"), StoreFailed("I/O error"), HomeUnusable("read-only"), OSError("odd")], ids=repr
+)
+def test_f4_a_store_that_fails_in_mid_turn_tells_whoever_waits_and_the_turn_finishes_later(error: Exception) -> None:
+    @virtual
+    async def check() -> None:
+        act, began, go, ran = gate()
+        store = MemoryStore()
+
+        def step(context: Context, options: Options) -> Any:
+            return Call("act") if context.messages[-1].role == "user" else "done"
+
+        async with World(step, [act], store=store) as world:
+            ticket = await world.send("go", id="m1")
+            await began.wait()
+            store.fail = error
+            go.set()
+            with pytest.raises(MainstayError):
+                await asyncio.wait_for(asyncio.shield(ticket.reply), 60)
+            await asyncio.sleep(10)
+            store.fail = None
+            await asyncio.wait_for(world.lanes.settled(), 100)
+            assert ran == [1], "no tool ran twice"
+            reply = await world.ask("go", id="m1")
+            assert (reply.text, reply.outcome) == ("done", Answered())
+            assert (await world.kinds()).count("TurnEnded") == 1
+            await world.check_replay()
+
+    check()
+
+
+@virtual
+async def test_f4_a_prompt_that_cannot_be_stored_is_refused_and_not_answered() -> None:
+    store = MemoryStore()
+    async with World(["hello"], store=store) as world:
+        store.fail = StoreFull("no space left")
+        with pytest.raises(StoreFull):
+            await world.ask("hi")
+        assert world.provider.asked == []
+        store.fail = None
+        assert (await world.ask("hi")).text == "hello"
+        assert (await world.kinds()).count("Received") == 1
+
+
+@virtual
+async def test_f4_other_sessions_are_told_too_and_all_of_them_come_back() -> None:
+    stalls = [Stall(f"answer {n}") for n in range(5)]
+
+    def step(context: Context, options: Options) -> Any:
+        return stalls[int(context.messages[-1].text)]
+
+    store = MemoryStore()
+    async with World(step, store=store) as world:
+        tickets = [await world.send(str(n), f"s{n}") for n in range(5)]
+        for stall in stalls:
+            await stall.reached.wait()
+        store.fail = StoreFailed("gone")
+        for stall in stalls:
+            stall.release()
+        outcomes = await asyncio.gather(*(ticket.reply for ticket in tickets), return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {StoreFailed}
+        store.fail = None
+        await world.lanes.settled()
+        for n in range(5):
+            assert (await world.history(f"s{n}"))[-1].text == f"answer {n}"
+
+
+@virtual
+async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
+    store = MemoryStore()
+    async with World(["hello"], store=store, limits=Limits(store_retry_max_s=7)) as world:
+        watcher = world.watch()
+        await world.send("hi")
+        store.fail = StoreFailed("gone")
+        await watcher.see(Waiting, 9)
+        assert [event.seconds for event in watcher.of(Waiting)][:6] == [0.5, 1, 2, 4, 7, 7]
+        assert watcher.of(Waiting)[0].reason == "gone"
+        await asyncio.sleep(100_000)  # for very long
+        store.fail = None
+        await asyncio.wait_for(world.lanes.settled(), 8)
+        assert (await world.history())[-1].text == "hello"
+
+
+@virtual
+async def test_f9_a_damaged_session_is_told_once_and_others_keep_serving() -> None:
+    class Damaged(MemoryStore):
+        async def load(self, key: str, bytes_max: int) -> Any:
+            if key == "bad":
+                raise StoreCorrupt("bad is damaged; it was left as it is")
+            return await super().load(key, bytes_max)
+
+    async with World(lambda context, options: "fine", store=Damaged()) as world:
+        with pytest.raises(StoreCorrupt, match="left as it is"):
+            await world.ask("hi", "bad")
+        assert (await world.ask("hi", "good")).text == "fine"
+        await asyncio.wait_for(world.lanes.settled(), 10)
+
+
+@virtual
+async def test_u18_a_session_that_another_process_wrote_to_is_read_again_and_nothing_is_overwritten() -> None:
+    stall = Stall("mine")
+    store = MemoryStore()
+    async with World([stall, "mine again"], store=store) as world, World(["theirs"], store=store) as other:
+        ticket = await world.send("one", id="m1")
+        await stall.reached.wait()
+        assert (await other.ask("two")).turn in (1, 2)  # takes the unfinished turn up, then its own
+        stall.release()
+        with pytest.raises(StaleWriter):
+            await ticket.reply
+        await world.lanes.settled()
+        await other.lanes.settled()
+        sequences = [record.seq for record in await world.records()]
+        assert sequences == list(range(1, len(sequences) + 1))
+        ended = (await world.kinds()).count("TurnEnded")
+        assert ended == (await world.kinds()).count("TurnStarted")
