@@ -109,7 +109,7 @@ def long(bench: Bench) -> list[Row]:
 def asleep(bench: Bench) -> list[Row]:
     many = bench.size(10_000, 500)
     with Server() as server:
-        sizes = ("--sessions", "100", "--turns", str(many), "--idle-s", "0.2")
+        sizes = ("--sessions", "100", "--more", str(many), "--idle-s", "0.2")
         got = bench.work(server, "sleepers", "mainstay", *sizes)
     return [alone("asleep", f"{many:,} sessions asleep, above 100", "RSS MB", [got["grown_mb"]], 5)]
 
@@ -117,7 +117,7 @@ def asleep(bench: Bench) -> list[Row]:
 def lanes(bench: Bench) -> list[Row]:
     many = bench.size(2100, 300)
     with Server() as server:
-        got = bench.work(server, "lanes", "mainstay", "--sessions", "100", "--turns", str(many))
+        got = bench.work(server, "lanes", "mainstay", "--sessions", "100", "--more", str(many))
     return [alone("lanes", f"an awake idle lane ({many - 100:,} of them)", "RSS KB", [got["lane_kb"]], 20)]
 
 

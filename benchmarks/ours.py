@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from model_server import ANSWER
-from work import CHAT, Meter, Result, checked
+from work import CHAT, Meter, Result, checked, rss_kb, spread, warm_up
 
 from mainstay import Agent, Config, Limits, tool
 from mainstay.store.sqlite import SqliteStore
@@ -48,9 +48,20 @@ class Ours:
     async def turn(self, session: str, text: str) -> str:
         return (await self.agent.run(session, text)).text
 
-    async def asleep(self) -> None:
-        """Returns when every lane has gone to sleep."""
-        while self.agent._open is not None and len(self.agent._open.lanes):
+    async def sleepers(self) -> Result:
+        """Memory after few and after many sessions have gone to sleep."""
+        few, many = self.given.sessions, self.given.more
+        await warm_up(self)
+        await spread(self, range(few), 20)
+        await self._asleep()
+        before = rss_kb()
+        await spread(self, range(few, many), 20)
+        await self._asleep()
+        return {"grown_mb": (rss_kb() - before) / 1024}
+
+    async def _asleep(self) -> None:
+        """Returns when the last lane is gone; lanes tell nobody that they go to sleep."""
+        while self.agent._open is not None and len(self.agent._open.lanes):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     async def seed(self) -> Result:

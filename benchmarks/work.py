@@ -143,24 +143,12 @@ class Cases:
 
     async def lanes(self) -> Result:
         """Memory of sessions that are awake and idle."""
-        few, many = self.given.sessions, self.given.turns
+        few, many = self.given.sessions, self.given.more
         await warm_up(self.subject)
         await spread(self.subject, range(few), 20)
         before = rss_kb()
         await spread(self.subject, range(few, many), 20)
         return {"lane_kb": (rss_kb() - before) / (many - few)}
-
-    async def sleepers(self) -> Result:
-        """Memory after few and after many sessions have gone to sleep."""
-        few, many = self.given.sessions, self.given.turns
-        asleep: Callable[[], Awaitable[None]] = self.subject.asleep  # type: ignore[attr-defined]
-        await warm_up(self.subject)
-        await spread(self.subject, range(few), 20)
-        await asleep()
-        before = rss_kb()
-        await spread(self.subject, range(few, many), 20)
-        await asleep()
-        return {"grown_mb": (rss_kb() - before) / 1024}
 
     async def disk(self) -> Result:
         """Bytes a turn leaves on disk once the log is folded into the database."""
@@ -177,7 +165,7 @@ class Cases:
         for path in self.given.home.rglob("*.db"):
             with contextlib.closing(sqlite3.connect(path)) as db:
                 db.execute("pragma wal_checkpoint(truncate)")
-        size = sum(path.stat().st_size for path in self.given.home.rglob("*") if path.is_file())
+        size: int = sum(path.stat().st_size for path in self.given.home.rglob("*") if path.is_file())
         await self.subject.open()
         return size
 
@@ -226,7 +214,8 @@ def main() -> None:
     options.add_argument("--url", default="http://127.0.0.1:1/v1")
     options.add_argument("--home", type=Path, required=True)
     options.add_argument("--sessions", type=int, default=1)
-    options.add_argument("--turns", type=int, default=1)
+    options.add_argument("--turns", type=int, default=1, help="of each session")
+    options.add_argument("--more", type=int, default=2, help="so many sessions in the end")
     options.add_argument("--session", default="long")
     options.add_argument("--messages", type=int, default=0)
     options.add_argument("--tool", action="store_true", help="ask for a tool call")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cli_support import Command, FakeModel
+
+from mainstay.store.home import HomeLock
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +298,7 @@ def test_a_file_that_cannot_be_imported_is_one_sentence(
     assert "No such file" in mainstay("session", "import", "missing.json").stderr
 
 
-def test_two_processes_on_one_home(mainstay: Command) -> None:
+def test_two_processes_share_a_home_through_its_owner(mainstay: Command) -> None:
     mainstay("run", "hello", "--session", "s")
     owner = mainstay.start("run", "slow", "--session", "long")
     try:
@@ -303,16 +306,37 @@ def test_two_processes_on_one_home(mainstay: Command) -> None:
         assert owner.stdout.read(5) == "word "
         for arguments in (["list"], ["show", "s"], ["trace", "s"], ["export", "s", "--to", "out"], ["replay", "s"]):
             assert mainstay("session", *arguments).returncode == 0, arguments
-        for arguments in (["run", "x"], ["chat"], ["session", "archive", "s"], ["session", "fork", "s", "t"]):
-            done = mainstay(*arguments)
+        assert mainstay("run", "x", "--session", "s").stdout == "You said **x**.\n"
+        assert json.loads(mainstay("run", "y", "--json").stdout)["text"] == "You said **y**."
+        assert "z" in mainstay("chat", "--new", stdin="z\n").stdout
+        assert mainstay("session", "fork", "s", "t").returncode == 0
+        assert mainstay("session", "archive", "t").returncode == 0
+        assert "archived" in mainstay("run", "again", "--session", "t").stderr
+        assert mainstay("session", "delete", "t", "--yes").returncode == 0
+        assert "not considered" in mainstay("run", "x", "--model", "openai/other").stderr
+    finally:
+        owner.kill()
+        owner.communicate(timeout=30)
+    shown = mainstay("session", "show", "s").stdout
+    assert "hello" in shown
+    assert "x" in shown
+
+
+def test_a_home_whose_owner_does_not_serve_it_is_refused_and_the_owner_named(mainstay: Command) -> None:
+    home = mainstay.home
+    home.mkdir(mode=0o700, exist_ok=True)
+    lock = HomeLock(home)
+    lock.take()
+    try:
+        for arguments in (["run", "x"], ["chat"], ["session", "import", "-"]):
+            done = mainstay(*arguments, stdin='[{"role": "user", "content": "x"}]')
             assert done.returncode == 1, arguments
-            assert f"in use by process {owner.pid} (mainstay run" in done.stderr
+            assert f"in use by process {os.getpid()}" in done.stderr
             assert done.stderr.count("\n") == 1
         told = json.loads(mainstay("run", "x", "--json").stdout)
         assert told["error"]["type"] == "HomeTaken"
     finally:
-        owner.kill()
-        owner.communicate(timeout=30)
+        lock.release()
 
 
 def test_a_turn_that_was_killed_is_finished_by_the_next_command(mainstay: Command) -> None:

@@ -18,6 +18,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
 from mainstay.core.ports import CallPiece, Context, Finished, Options, Piece, TextPiece, ThinkingPiece
 from mainstay.core.tools import tool
+from mainstay.providers import http_client
 from mainstay.providers.http_client import Reply
 
 HELLO = Context("Be brief.", [Message(1, "user", (Text("hello"),))])
@@ -296,6 +297,15 @@ async def test_an_end_mark_that_never_comes_is_not_missed(api: Format) -> None:
             assert joined(pieces)[0] == ("text", "x")
 
 
+async def test_what_is_only_form_is_not_waited_for(api: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "TAIL_S", 0.02)
+    stream = [*closing(*api.begin(), *api.text("x"), 0.01, *api.end("end")), STALL]
+    async with served(api, stream) as (provider, _):
+        pieces, error = await asyncio.wait_for(ask(provider, HELLO), 2)
+    assert error is None
+    assert isinstance(pieces[-1], Finished)
+
+
 async def test_f12_an_answer_that_never_says_how_it_ended_is_broken(api: Format) -> None:
     events = [*api.begin(), *api.call(0, "add", '{"a":1}'), *api.tail()]
     async with served(api, chunked(*events)) as (provider, _):
@@ -480,7 +490,7 @@ async def test_f16_a_stream_that_stalls_is_silence(api: Format) -> None:
 
 
 async def test_a_slow_listener_is_not_the_models_silence(api: Format) -> None:
-    stream = closing(*api.begin(), *api.text("x"), 0.03, *api.text("y"), *api.end("end"), *api.tail())
+    stream = closing(*api.begin(), 0.01, *api.text("x"), 0.03, *api.text("y"), *api.end("end"), *api.tail())
     said = []
     async with served(api, stream, limits=QUICK) as (provider, _):
         async for piece in provider.stream(HELLO, Options()):

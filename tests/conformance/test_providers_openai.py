@@ -60,6 +60,10 @@ F14 = {
         [call("", index=0, id="x", name="a"), call('{"n"', index=0, id="y"), call(":1}", index=0, id="z")],
         [("call", "a", '{"n":1}')],
     ),
+    "a new id and the name with every delta": (
+        [call('{"n"', index=0, id="x", name="a"), call(":1}", index=0, id="y", name="a")],
+        [("call", "a", '{"n":1}')],
+    ),
     "the same id twice": (
         [call("{}", index=0, id="x", name="a"), call("{}", index=1, id="x", name="b")],
         [("call", "a", "{}"), ("call", "b", "{}")],

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from mainstay.app.output import Shape
-from mainstay.app.schema import Config, default_home
+from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
@@ -27,7 +27,7 @@ from mainstay.lane.hub import Hub
 from mainstay.lane.lane import Lane
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.services import Services, Ticket
-from mainstay.store.home import HomeLock, prepare, workspace_path
+from mainstay.store.home import HomeLock, make_workspace, prepare
 from mainstay.turn.toolbox import Toolbox
 
 log = logging.getLogger("mainstay")
@@ -138,6 +138,10 @@ class Agent:
         finally:
             opened.services.hub.leave(watcher)
 
+    async def model(self) -> str:
+        """The name of the model that answers where a session has not chosen another."""
+        return (await self._opened()).services.choose("").model().name
+
     async def settled(self) -> None:
         """Returns when nothing is running or waiting."""
         await (await self._opened()).lanes.settled()
@@ -193,17 +197,9 @@ class Agent:
         from mainstay.app.models import Models  # what an agent that was only made never needs
 
         models = Models(self._model, self._base_url, self._api_key, config)
-        lock: HomeLock | None = None
-        store: Store
-        if throwaway:
-            from mainstay.testing.memory_store import MemoryStore  # only for those who keep nothing
-
-            store = MemoryStore()
-        else:
-            prepare(home)
-            lock = HomeLock(home)
-            lock.take()
-            store = _store_in(home, config)
+        place = None if throwaway else data_home(home, config)
+        lock = HomeLock(place) if place is not None else None
+        store = _store_in(place, config)
         services = Services(
             store=store,
             choose=models.choose,
@@ -266,6 +262,8 @@ class _Open:
     ) -> _Open:
         opened = cls(config, services, lock, close_models)
         try:
+            if lock is not None:
+                lock.take()
             await services.store.open()
             resumed = await opened.lanes.resume()
         except BaseException:
@@ -310,12 +308,15 @@ def _configured(home: Path) -> Config:
     return load_config(home, env=os.environ).config
 
 
-def _store_in(home: Path, config: Config) -> Store:
+def _store_in(place: Path | None, config: Config) -> Store:
+    if place is None:
+        from mainstay.testing.memory_store import MemoryStore  # only for those who keep nothing
+
+        return MemoryStore()
     from mainstay.store.sqlite import SqliteStore  # its engine is loaded only by those who keep something
 
-    path = workspace_path(home)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return SqliteStore(str(path), limits=config.limits)
+    prepare(place)
+    return SqliteStore(str(make_workspace(place)), limits=config.limits)
 
 
 def _as_tool(given: Tool | Callable[..., Any]) -> Tool:

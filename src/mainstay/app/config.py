@@ -46,6 +46,7 @@ _MAY_BE_ZERO = frozenset(
 _COUNT_MAX = 2**53
 _SECONDS_MAX = 1_000_000_000  # what threads and event loops can wait for
 
+
 class Loaded(msgspec.Struct, frozen=True):
     """What is in force, where each value came from, and where the file is or would be."""
 

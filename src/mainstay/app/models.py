@@ -31,34 +31,35 @@ class Models:
         self._base_url = base_url
         self._api_key = api_key
         given = model if model is None or isinstance(model, str) else None
-        self._made: dict[str, Provider] = {"": self._build(given) if given is model else cast(Provider, model)}
+        own = cast(Provider, model) if given is not model else self._build(given, own=True)
+        self._made: dict[str, Provider] = {"": own}
 
     def choose(self, spec: str) -> Provider:
         """Raises ConfigError if there is no such model."""
         if spec not in self._made:
-            self._made[spec] = self._build(spec)
+            self._made[spec] = self._build(spec, own=False)
         return self._made[spec]
 
     async def close(self) -> None:
         for provider in self._made.values():
             await provider.close()
 
-    def _build(self, model: str | None) -> Provider:
-        """The model asked for, then the configured ones it may fail over to."""
+    def _build(self, model: str | None, *, own: bool) -> Provider:
+        """The model asked for, then the configured ones it may fail over to. The agent's own address and key
+        are for the model it was given, and for no other."""
         config = self._config
         entries = _entries(model, config)
         if not entries:
             raise ConfigError(NO_MODEL)
-        providers = [self._one(entry, first=number == 0) for number, entry in enumerate(entries)]
+        providers = [self._one(entry, own=own and number == 0) for number, entry in enumerate(entries)]
         return Resilient(providers, clock=SystemClock(), ids=SystemIds(), limits=config.limits)
 
-    def _one(self, entry: ModelEntry, *, first: bool) -> Provider:
-        """The agent's own address and key belong to the model it was given."""
+    def _one(self, entry: ModelEntry, *, own: bool) -> Provider:
         given = self._config.providers.get(entry.model.partition("/")[0])
         return catalogue.make(
             entry.model,
-            base_url=(self._base_url if first else None) or entry.base_url or (given.base_url if given else None),
-            api_key=(self._api_key if first else None) or entry.api_key or (given.api_key if given else None),
+            base_url=(self._base_url if own else None) or entry.base_url or (given.base_url if given else None),
+            api_key=(self._api_key if own else None) or entry.api_key or (given.api_key if given else None),
             limits=self._config.limits,
             info=_info(entry),
         )

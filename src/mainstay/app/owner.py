@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mainstay.app.agent import Agent
+from mainstay.app.agent import Agent, Prompt
 from mainstay.core import errors
+from mainstay.core.envelope import as_parts
 from mainstay.core.errors import HomeTaken, MainstayError
 from mainstay.core.events import DURABLE, PARTIAL, Event
 from mainstay.core.messages import AnyPart
-from mainstay.core.outcome import Failed
+from mainstay.core.outcome import Failed, Reply
+from mainstay.core.ports import Standing
 
 log = logging.getLogger("mainstay.owner")
 
@@ -31,7 +33,7 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`do` is stream, steer, abort, watch, model, or a verb of `agent.sessions`."""
+    """`do` is what to do: a method of the agent, or of its sessions."""
 
     do: str
     session: str = ""
@@ -52,8 +54,9 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 _encode = msgspec.json.Encoder().encode
 _request = msgspec.json.Decoder(Request).decode
 _line = msgspec.json.Decoder(Line).decode
+_STANDINGS = list[Standing]
 
-SESSION_VERBS = ("archive", "activate", "pause", "rename", "delete", "fork", "set_model")
+SESSION_VERBS = ("get", "archive", "activate", "pause", "rename", "delete", "fork", "set_model")
 
 
 # --- the owner's side ----------------------------------------------------------------------------
@@ -100,14 +103,14 @@ async def _perform(agent: Agent, raw: bytes, writer: asyncio.StreamWriter) -> No
 
     try:
         request = _request(raw)
-        done: Any = None
+        done: Any = True
         if request.do in ("stream", "watch"):
             async for event in _listen(agent, request):
                 say(Line(event=event))  # type: ignore[arg-type]  # one of the union: a watcher gets no other
                 await writer.drain()
         else:
             done = await _operation(agent, request)
-        say(Line(done=done if done is not None else True))
+        say(Line(done=done))
     except MainstayError as error:
         say(Line(error=(type(error).__name__, str(error))))
     except msgspec.DecodeError as error:
@@ -125,6 +128,12 @@ def _listen(agent: Agent, request: Request) -> AsyncIterator[Event]:
 
 async def _operation(agent: Agent, request: Request) -> Any:
     match request.do:
+        case "model":
+            return await agent.model()
+        case "run":
+            return await agent.run(request.session, request.prompt, id=request.id, sender=request.sender)
+        case "list":
+            return await agent.sessions.list(**request.arguments)
         case "steer":
             return await agent.steer(request.session, request.prompt, id=request.id, sender=request.sender)
         case "abort":
@@ -145,33 +154,44 @@ class Remote:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self.sessions = RemoteSessions(self._ask)
 
-    def stream(
-        self, session: str, prompt: tuple[AnyPart, ...], *, id: str = "", sender: str = ""
-    ) -> AsyncIterator[Event]:
-        return self._events(Request("stream", session, prompt, id, sender))
+    async def run(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> Reply:
+        reply: Reply = await self._ask(Request("run", session, as_parts(prompt), id, sender), Reply)
+        return reply
+
+    def stream(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> AsyncIterator[Event]:
+        return self._events(Request("stream", session, as_parts(prompt), id, sender))
 
     def watch(self, session: str | None = None) -> AsyncIterator[Event]:
         return self._events(Request("watch", session or ""))
 
-    async def steer(self, session: str, prompt: tuple[AnyPart, ...], *, id: str = "", sender: str = "") -> None:
-        await self._result(Request("steer", session, prompt, id, sender))
+    async def steer(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> None:
+        await self._ask(Request("steer", session, as_parts(prompt), id, sender), Any)
 
     async def abort(self, session: str, *, sender: str = "") -> bool:
-        return bool(await self._result(Request("abort", session, sender=sender)))
+        return bool(await self._ask(Request("abort", session, sender=sender), bool))
 
-    async def session(self, verb: str, session: str, arguments: dict[str, Any]) -> Any:
-        """A verb of `agent.sessions`, or `import`."""
-        return await self._result(Request(verb, session, arguments=arguments))
+    async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        await self._ask(Request("import", session, arguments={"messages": list(messages)}), Any)
+
+    async def model(self) -> str:
+        return str(await self._ask(Request("model"), str))
+
+    async def settled(self) -> None:
+        """The owner's turns are the owner's business."""
+
+    async def aclose(self) -> None:
+        """Nothing is held between two requests."""
 
     async def _events(self, request: Request) -> AsyncIterator[Event]:
         async with self._asked(request) as read:
             while (line := await read()).event is not None:
                 yield line.event
 
-    async def _result(self, request: Request) -> Any:
+    async def _ask(self, request: Request, kind: Any) -> Any:
         async with self._asked(request) as read:
-            return (await read()).done
+            return msgspec.convert((await read()).done, kind)
 
     @asynccontextmanager
     async def _asked(self, request: Request) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
@@ -194,6 +214,36 @@ class Remote:
             yield read
         finally:
             writer.close()
+
+
+class RemoteSessions:
+    """`agent.sessions` of the owner."""
+
+    def __init__(self, ask: Callable[[Request, Any], Awaitable[Any]]) -> None:
+        self._ask = ask
+
+    async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
+        return await self._ask(Request("list", arguments={"limit": limit, "offset": offset}), _STANDINGS)
+
+    async def get(self, key: str) -> Standing:
+        standing: Standing = await self._ask(Request("get", key), Standing)
+        return standing
+
+    async def archive(self, key: str) -> None:
+        await self._ask(Request("archive", key), Any)
+
+    async def delete(self, key: str) -> None:
+        await self._ask(Request("delete", key), Any)
+
+    async def rename(self, key: str, title: str) -> None:
+        await self._ask(Request("rename", key, arguments={"title": title}), Any)
+
+    async def fork(self, key: str, target: str, *, upto: int | None = None) -> Standing:
+        standing: Standing = await self._ask(Request("fork", key, arguments={"target": target, "upto": upto}), Standing)
+        return standing
+
+    async def set_model(self, key: str, model: str) -> None:
+        await self._ask(Request("set_model", key, arguments={"model": model}), Any)
 
 
 def _as_error(kind: str, sentence: str) -> MainstayError:

@@ -159,6 +159,12 @@ def default_home(env: Mapping[str, str]) -> Path:
         raise ConfigError("no home directory was found: set MAINSTAY_HOME") from None
 
 
+def data_home(home: Path, config: Config) -> Path:
+    """Where everything is kept: the home, unless `state.data_dir` names another place (relative to the home)."""
+    given = config.state.data_dir
+    return home / Path(given).expanduser() if given else home
+
+
 def masked(name: str, value: Any) -> Any:
     """A value as it may be seen: keys are hidden, and so is what a URL may carry beside its address."""
     if name == "api_key" and value is not None:

@@ -130,11 +130,12 @@ class Sessions:
         from mainstay.lane.replay import replay  # rarely wanted
 
         await self.get(key)
-        return await replay(await read_all((await self._opened()).services.store, key))
+        services = (await self._opened()).services
+        return await replay(await read_all(services.store, key), services.limits)
 
     async def set_model(self, key: str, model: str) -> None:
         """The session's own model from its next turn on; "" for the agent's."""
-        await self._change(key, SessionChanged(model=model))
+        await (await self._opened()).lanes.get(key).change(SessionChanged(model=model))
 
     async def _change(self, key: str, event: SessionChanged) -> None:
         await self.get(key)

@@ -13,6 +13,7 @@ from mainstay.context.window import window_bytes
 from mainstay.core.envelope import Envelope, check_envelope
 from mainstay.core.errors import (
     AgentClosed,
+    HomeUnusable,
     InputRefused,
     LaneFull,
     MainstayError,
@@ -228,14 +229,14 @@ class Lane:
         try:
             while not self._closed:
                 try:
-                    if not await self._next_turn():
+                    if not await self._next_turn(sure=failures == 0):
                         break
                     failures = 0
                 except (StoreCorrupt, StoreTooNew) as error:  # waiting does not mend a file
                     log.error("session %s cannot go on: %s", self.key, error)
                     self._fail_tickets(error)
                     break
-                except StoreError as error:
+                except (StoreError, HomeUnusable) as error:
                     failures += 1
                     await self._wait_for_store(error, failures)
                 except Exception:  # a bug of ours: whoever waits must hear of it, and other lanes must not
@@ -246,12 +247,14 @@ class Lane:
             self._task = None
             self.active_at = asyncio.get_running_loop().time()
 
-    async def _next_turn(self) -> bool:
-        """Run one turn, the unfinished one first; False if there is nothing to do."""
+    async def _next_turn(self, *, sure: bool) -> bool:
+        """Run one turn, the unfinished one first; False if there is nothing to do.
+
+        `sure` of the store: after a failure nothing is asked of a model before something could be written."""
         pen = await self._ready()
         session = pen.session
         if (turn := session.open) is not None:
-            pen.note(TurnResumed(turn=turn.turn))
+            await pen.record(TurnResumed(turn=turn.turn))  # on disk first: a turn that kills its process is counted
             if turn.partial:  # it was streaming: whoever watches drops what came of it
                 reason = "the process that ran this turn stopped"
                 restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
@@ -264,6 +267,8 @@ class Lane:
                 return True
             model = session.model or self._services.choose("").model().name
             pen.note(TurnStarted(inputs, turn=session.turns + 1, model=model), soon=True)
+            if not sure:
+                await pen.flush()
         await self._run(pen, resumed=turn is not None)
         return True
 
@@ -326,7 +331,7 @@ class Lane:
             model = provider.model()
             means = Means(provider, services.tools, services.limits, compile, review)
             return await run_turn(session, means, control, scribe=pen, emit=pen)
-        except StoreError:
+        except (StoreError, HomeUnusable):
             raise
         except MainstayError as error:
             return Failed(str(error), type(error).__name__, turn=turn.turn, step=turn.step)
@@ -352,7 +357,7 @@ class Lane:
                 ticket.reply.set_exception(error)
                 ticket.reply.exception()  # nobody has to have waited
 
-    async def _wait_for_store(self, error: StoreError, failures: int) -> None:
+    async def _wait_for_store(self, error: StoreError | HomeUnusable, failures: int) -> None:
         """Whoever waits is told at once; the work itself goes on when the store does."""
         log.warning("session %s waits for its store: %s", self.key, error)
         self._fail_tickets(error)

@@ -107,7 +107,10 @@ class Pen:
             self._store.append(self.session.standing(), expected, bodies, once),
         )
         head = self._sent
-        sending.add_done_callback(lambda done: self._sent_off(done, head))
+        if sending.done():  # a store that does it at once: what comes of it is known before anyone goes on
+            self._sent_off(sending, head)
+        else:
+            sending.add_done_callback(lambda done: self._sent_off(done, head))
         return sending
 
     def _sent_off(self, done: asyncio.Future[None], head: int) -> None:

@@ -33,6 +33,17 @@ def prepare(home: Path) -> None:
         raise HomeUnusable(f"{home} cannot be used: {error.strerror or error}") from error
 
 
+def make_workspace(home: Path) -> Path:
+    """The workspace's folder, as private as the home; returns its database."""
+    path = workspace_path(home)
+    try:
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise HomeUnusable(f"{path.parent} cannot be made: {error.strerror or error}") from error
+    return path
+
+
 def workspace_path(home: Path, workspace: str = "default") -> Path:
     return home / "workspaces" / workspace / "workspace.db"
 
@@ -58,7 +69,7 @@ class HomeLock:
                 raise HomeUnusable(f"{self._path} cannot be locked: {error.strerror or error}") from error
             raise HomeTaken(f"{self._path.parent} is in use by {describe(owner(self._path.parent))}") from None
         os.ftruncate(fd, 0)
-        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
+        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]).strip()[:80] or "python"
         os.write(fd, json.dumps({"pid": os.getpid(), "command": command, "since": int(time.time())}).encode())
         self._fd = fd
 

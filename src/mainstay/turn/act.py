@@ -101,8 +101,8 @@ async def _one(acting: Acting, turn: OpenTurn, call: ToolCall, done: dict[tuple[
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
         return ToolResult(call.id, call.name, same.content, is_error=same.is_error)
     prepared = acting.tools.prepare(call)
-    if isinstance(prepared, ToolResult):
-        return prepared
+    if isinstance(prepared, ToolResult):  # it cannot run; but if it did, before a crash, nobody knows what came of it
+        return refuse(call, UNKNOWN) if call.id in turn.started else prepared
     session, step = acting.session.key, turn.step
     if acting.emit.wanted:
         acting.emit(ToolCallReady(call.id, call.name, call.input, session=session, turn=turn.turn, step=step))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainstay import Agent
-from mainstay.app.owner import SOCKET, Remote, serving
+from mainstay.app.owner import SOCKET, Remote, Request, serving
 from mainstay.core.errors import HomeTaken, InputRefused, SessionUnknown
 from mainstay.core.events import TextDelta, TurnEnded
 from mainstay.core.messages import Text
@@ -61,14 +61,18 @@ async def test_leaving_early_does_not_stop_the_turn(tmp_path: Path) -> None:
 async def test_session_verbs_and_their_errors(tmp_path: Path) -> None:
     async with Agent(ScriptedProvider(["a"]), home=tmp_path) as agent, serving(agent, tmp_path):
         remote = Remote(tmp_path)
-        await remote.session("import", "s", {"messages": [{"role": "user", "content": "x"}]})
-        await remote.session("fork", "s", {"target": "t"})
-        await remote.session("rename", "t", {"title": "a copy"})
-        assert (await agent.sessions.get("t")).title == "a copy"
-        with pytest.raises(SessionUnknown, match="nobody"):
-            await remote.session("archive", "nobody", {})
+        await remote.import_history("s", [{"role": "user", "content": "x"}])
+        assert (await remote.sessions.fork("s", "t")).parent == "s"
+        await remote.sessions.rename("t", "a copy")
+        assert (await remote.sessions.get("t")).title == "a copy"
+        assert [one.key for one in await remote.sessions.list()] == ["t", "s"]
+        assert (await remote.run("s", "hi")).text == "a"
+        assert await remote.model() == "scripted"
+        await remote.sessions.delete("t")
+        with pytest.raises(SessionUnknown, match="there is no session 't'"):
+            await remote.sessions.archive("t")
         with pytest.raises(InputRefused, match="no operation"):
-            await remote.session("explode", "s", {})
+            await remote._ask(Request("explode"), None)
 
 
 async def test_rubbish_on_the_socket_gets_a_sentence(tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ async def test_rubbish_on_the_socket_gets_a_sentence(tmp_path: Path) -> None:
             answer = await reader.read()
             assert b"error" in answer or not answer
             writer.close()
-        await Remote(tmp_path).session("import", "s", {"messages": []})
+        assert await Remote(tmp_path).sessions.list() == []
     assert not (tmp_path / SOCKET).exists()
 
 

@@ -52,6 +52,7 @@ def test_f4_a_store_that_fails_in_mid_turn_tells_whoever_waits_and_the_turn_fini
             await asyncio.sleep(10)
             store.fail = None
             await asyncio.wait_for(world.lanes.settled(), 100)
+            assert (await world.kinds())[-1] == "TurnEnded", "by itself, without another message"
             assert ran == [1], "no tool ran twice"
             reply = await world.ask("go", id="m1")
             assert (reply.text, reply.outcome) == ("done", Answered())
@@ -100,7 +101,7 @@ async def test_f4_other_sessions_are_told_too_and_all_of_them_come_back() -> Non
 @virtual
 async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
     store = MemoryStore()
-    async with World(["hello"], store=store, limits=Limits(store_retry_max_s=7)) as world:
+    async with World(lambda context, options: "hello", store=store, limits=Limits(store_retry_max_s=7)) as world:
         watcher = world.watch()
         await world.send("hi")
         store.fail = StoreFailed("gone")
@@ -111,6 +112,7 @@ async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
         store.fail = None
         await asyncio.wait_for(world.lanes.settled(), 8)
         assert (await world.history())[-1].text == "hello"
+        assert len(world.provider.asked) <= 2, "nothing is asked of a model while its answer could not be kept"
 
 
 @virtual

@@ -24,6 +24,7 @@ def cut(*parts: bytes) -> list[bytes]:
         (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data:a\r\n\r\ndata:  b\r\n\r\n", [b"a", b" b"]),
         (b"data: a\rdata: b\r\r", [b"a\nb"]),
+        (b"data: a\r\ndata: b\r\n\r\n", [b"a\nb"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b": hi\n\nevent: x\ndata: a\nid: 1\n\n:\n\n", [b"a"]),
         (b"data: a\ndata: b\n\n", [b"a\nb"]),

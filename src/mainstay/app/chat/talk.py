@@ -6,11 +6,13 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from mainstay.app.agent import Agent
 from mainstay.app.commands.talking import Setting, new_session, own_model
 from mainstay.app.models import Models
+from mainstay.app.owner import Remote
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
 from mainstay.core.events import Event, TurnEnded, TurnStarted
 from mainstay.core.ports import Standing
@@ -30,7 +32,8 @@ class Talk:
         self._own = ""  # the session's own model, if it has one
         self._on_event = on_event
         self._on_trouble = on_trouble
-        self._agent: Agent | None = None
+        self._agent: Agent | Remote | None = None
+        self._held = AsyncExitStack()
         self._listening: asyncio.Task[None] | None = None
         self._prompts: set[asyncio.Task[object]] = set()
         self._running = False
@@ -41,7 +44,7 @@ class Talk:
         return self._own or self.where.found.spec
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> Agent | Remote:
         assert self._agent is not None, "a talk is opened first"
         return self._agent
 
@@ -53,9 +56,7 @@ class Talk:
 
     async def open(self, session: str | None, *, new: bool) -> Standing | None:
         """Go on with the session named, else with the last one; None if it is a new one."""
-        agent = self.where.agent()
-        await agent.__aenter__()
-        self._agent = agent
+        self._agent = await self._held.enter_async_context(self.where.agent())
         return await self.switch(session or ("" if new else await self._last()) or new_session(PREFIX))
 
     async def switch(self, session: str) -> Standing | None:
@@ -77,6 +78,10 @@ class Talk:
 
     async def use_model(self, spec: str) -> None:
         """Another model from now on; the conversation stays. An unusable name changes nothing."""
+        if isinstance(self.agent, Remote):  # its owner's model is its owner's; this conversation may have its own
+            await self.agent.sessions.set_model(self.session, spec)
+            self._own = spec
+            return
         where = self.where.asking(spec)
         Models(spec, None, None, where.config)  # raises if there is no such model
         await self._close_agent()
@@ -174,8 +179,8 @@ class Talk:
             self._listening.cancel()
             self._listening = None
         if self._agent is not None:
-            agent, self._agent = self._agent, None
-            await agent.aclose()
+            self._agent = None
+            await self._held.aclose()
 
 
 def _remembered(home: Path) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mainstay.app.agent import fast_loop
-from mainstay.app.config import default_home
+from mainstay.app.config import default_home, load_config
+from mainstay.app.schema import data_home
 from mainstay.app.sessions import read_all
 from mainstay.app.world import SystemClock
 from mainstay.core.errors import SessionUnknown
@@ -22,7 +23,7 @@ from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
 from mainstay.lane.hub import Hub
 from mainstay.lane.scribe import Pen
-from mainstay.store.home import HomeLock, prepare, workspace_path
+from mainstay.store.home import HomeLock, make_workspace, prepare, workspace_path
 from mainstay.testing.memory_store import MemoryStore
 
 T = TypeVar("T")
@@ -34,6 +35,11 @@ def home_of(options: argparse.Namespace) -> Path:
     return Path(given).expanduser().absolute() if given is not None else default_home(os.environ)
 
 
+def kept_in(home: Path) -> Path:
+    """Where this home's data is: its configuration may say elsewhere."""
+    return data_home(home, load_config(home, env=os.environ).config)
+
+
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         return runner.run(work)
@@ -42,7 +48,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def reading(home: Path) -> AsyncIterator[Store]:
     """The home's store, to read only: works while another process owns it."""
-    path = workspace_path(home)
+    path = workspace_path(kept_in(home))
     store: Store
     if path.exists():
         from mainstay.store.sqlite import SqliteStore  # its engine is loaded only where there is something
@@ -62,13 +68,12 @@ async def writing(home: Path) -> AsyncIterator[Store]:
     """The home's store under its lock. No lane runs: what is unfinished stays so."""
     from mainstay.store.sqlite import SqliteStore
 
+    home = kept_in(home)
     prepare(home)
     lock = HomeLock(home)
     lock.take()
     try:
-        path = workspace_path(home)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = SqliteStore(str(path))
+        store = SqliteStore(str(make_workspace(home)))
         await store.open()
         try:
             yield store

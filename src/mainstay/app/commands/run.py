@@ -15,6 +15,7 @@ from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import Setting, new_session, own_model, setting, tell
 from mainstay.app.commands.tree import UsageError
+from mainstay.app.owner import Remote
 from mainstay.core.events import TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
@@ -77,13 +78,13 @@ async def _whole(where: Setting, session: str, prompt: str) -> Reply:
         return reply
 
 
-async def _abort(agent: Agent, session: str) -> None:
+async def _abort(agent: Agent | Remote, session: str) -> None:
     """Who interrupts the command does not want the turn to be resumed later."""
     async with asyncio.timeout(ABORT_S):
         await agent.abort(session)
 
 
-async def _others(agent: Agent) -> None:
+async def _others(agent: Agent | Remote) -> None:
     """Turns that an earlier process left unfinished were taken up with ours; they are let finish."""
     settling = asyncio.ensure_future(agent.settled())
     done, _ = await asyncio.wait((settling,), timeout=LINGER_S)

@@ -1,4 +1,4 @@
-"""`mainstay session import|fork|archive|delete`: they own the home while they write."""
+"""`mainstay session import|fork|archive|delete`: through the home's owner, or owning it while they write."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
-from mainstay.app.commands.homes import change, home_of, reading, run_async, standing_of, writing
+from mainstay.app.commands.homes import change, home_of, kept_in, reading, run_async, standing_of, writing
 from mainstay.app.commands.out import print_json
+from mainstay.app.commands.talking import owner_of
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.sessions import fork
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import check_session_name
 from mainstay.core.errors import InputRefused, SessionArchived
-from mainstay.core.events import Event, MessageAdded, SessionChanged
+from mainstay.core.events import MessageAdded, SessionChanged
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Text
+from mainstay.core.messages import Text, text_of
 
 IMPORT_BYTES_MAX = 256 * 1024 * 1024
 _AT_ONCE = 5000
@@ -91,7 +92,10 @@ def _message(given: Any, number: int, source: str) -> MessageAdded:
     raise InputRefused(f"message {number} of {source} is not {wanted}")
 
 
-async def _import(home: Path, name: str, events: Sequence[Event]) -> None:
+async def _import(home: Path, name: str, events: Sequence[MessageAdded]) -> None:
+    if (owner := owner_of(kept_in(home))) is not None:
+        await owner.import_history(name, [{"role": one.role, "content": text_of(one.parts)} for one in events])
+        return
     async with writing(home) as store:
         standing = await store.get(name)
         if standing is not None and standing.status == "archived":
@@ -115,6 +119,8 @@ def fork_session(options: argparse.Namespace) -> int:
 
 
 async def _fork(home: Path, source: str, target: str, upto: int | None) -> Any:
+    if (owner := owner_of(kept_in(home))) is not None:
+        return await owner.sessions.fork(source, target, upto=upto)
     async with writing(home) as store:
         await standing_of(store, source)
         return await fork(store, source, target, upto, SystemClock().now_ms())
@@ -127,6 +133,11 @@ def archive(options: argparse.Namespace) -> int:
 
 
 async def _archive(home: Path, names: Sequence[str]) -> None:
+    if (owner := owner_of(kept_in(home))) is not None:
+        await _look(home, names)
+        for name in names:
+            await owner.sessions.archive(name)
+        return
     async with writing(home) as store:
         for name in names:
             await standing_of(store, name)
@@ -153,6 +164,11 @@ async def _look(home: Path, names: Sequence[str]) -> None:
 
 
 async def _delete(home: Path, names: Sequence[str]) -> None:
+    if (owner := owner_of(kept_in(home))) is not None:
+        await _look(home, names)
+        for name in names:
+            await owner.sessions.delete(name)
+        return
     async with writing(home) as store:
         for name in names:
             await standing_of(store, name)

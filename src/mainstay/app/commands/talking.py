@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import secrets
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from mainstay.app.agent import Agent
-from mainstay.app.commands.homes import home_of
+from mainstay.app.commands.homes import home_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
-from mainstay.app.schema import ProviderEntry
-from mainstay.core.errors import ConfigError, SessionUnknown
+from mainstay.app.owner import SOCKET, Remote, serving
+from mainstay.app.schema import ProviderEntry, data_home
+from mainstay.core.errors import ConfigError, HomeTaken, SessionUnknown
+from mainstay.store.home import is_owned
+
+OWNER_WAIT_S = 3.0  # a command that only writes something owns the home for a moment
+OWNER_LOOK_S = 0.1
 
 
 class NoModel(ConfigError):
@@ -34,14 +42,44 @@ class Setting(msgspec.Struct, frozen=True):
     def asking(self, spec: str) -> Setting:
         return msgspec.structs.replace(self, found=Found(spec, None, "you asked for it"), asked=True)
 
-    def agent(self) -> Agent:
-        return Agent(self.found.spec, home=self.home, config=reaching(self.config, self.found))
+    @property
+    def data(self) -> Path:
+        return data_home(self.home, self.config)
+
+    @asynccontextmanager
+    async def agent(self) -> AsyncIterator[Agent | Remote]:
+        """The home's owner if it has one, else we are it, and serve others meanwhile."""
+        for _ in range(int(OWNER_WAIT_S / OWNER_LOOK_S)):
+            if (remote := owner_of(self.data)) is not None:
+                yield remote
+                return
+            agent = Agent(self.found.spec, home=self.home, config=reaching(self.config, self.found))
+            try:
+                await agent.__aenter__()
+            except HomeTaken as error:
+                taken = error
+                await asyncio.sleep(OWNER_LOOK_S)
+                continue
+            async with agent, serving(agent, self.data):
+                yield agent
+            return
+        raise taken
+
+
+def owner_of(data: Path) -> Remote | None:
+    """Another process that owns this home and can be worked through."""
+    return Remote(data) if is_owned(data) and (data / SOCKET).exists() else None
 
 
 def setting(options: argparse.Namespace) -> Setting:
     home = home_of(options)
     config = load_config(home, env=os.environ).config
     asked: str | None = options.model
+    if (remote := owner_of(data_home(home, config))) is not None:
+        name = run_async(remote.model())
+        if asked and asked != name:
+            tell(f"this home is in use by another process with {name}: --model is not considered")
+        return Setting(home, config, Found(name, None, "the owner of this home uses it"))
     if asked:
         return Setting(home, config, Found(asked, None, "you asked for it"), asked=True)
     found = find_model(config, os.environ)
@@ -59,7 +97,7 @@ def reaching(config: Config, found: Found) -> Config:
     return msgspec.structs.replace(config, providers={**config.providers, name: entry})
 
 
-async def own_model(where: Setting, agent: Agent, session: str) -> str:
+async def own_model(where: Setting, agent: Agent | Remote, session: str) -> str:
     """The session's own model, if it has one; it gives way to the one that was asked for."""
     try:
         own = (await agent.sessions.get(session)).model

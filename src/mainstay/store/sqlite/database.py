@@ -19,7 +19,6 @@ from mainstay.core.errors import (
     StoreTooNew,
 )
 
-
 CACHE_KB = 1000  # of pages a connection keeps; the kernel's own cache holds the rest of the file
 
 
