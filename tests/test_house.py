@@ -58,6 +58,7 @@ BROAD_EXCEPT = {
     "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
     "app/cli.py": "the command's last resort: a bug is one sentence and a log, not a traceback in a person's face",
     "providers/wire.py": "a user's own function gives the API key and may raise anything",
+    "turn/toolbox.py": "an exception of a tool may fail even at saying what it is",
     "testing/memory_store.py": "an append's failure belongs to whoever awaits it",
 }
 

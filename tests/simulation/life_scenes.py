@@ -607,10 +607,7 @@ def check_inputs(made: Play, records: list[Record]) -> None:
     texts = Counter(received.values())
     assert all(count == 1 for text, count in texts.items() if text.startswith("prompt")), "an input was accepted twice"
     taken = Counter(
-        seq
-        for record in records
-        if isinstance(record.event, TurnStarted | Steered)
-        for seq in record.event.inputs
+        seq for record in records if isinstance(record.event, TurnStarted | Steered) for seq in record.event.inputs
     )
     assert set(taken) == set(received), "an input is in no turn"
     assert all(count == 1 for count in taken.values()), "an input is in two turns"
@@ -692,7 +689,9 @@ async def check_views(made: Play, records: list[Record]) -> None:
         part = Session.of(tail)
         assert part.standing() == first.standing()
         made.wires.check(seen(part), asking=False)
-        assert [m.id for m in part.messages] == [m.id for m in first.messages[len(first.messages) - len(part.messages) :]]
+        assert [m.id for m in part.messages] == [
+            m.id for m in first.messages[len(first.messages) - len(part.messages) :]
+        ]
 
 
 def rebuilt(records: Sequence[Record], key: str = SESSION) -> Session:

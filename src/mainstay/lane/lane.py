@@ -266,9 +266,11 @@ class Lane:
             if not inputs:
                 return True
             model = session.model or self._services.choose("").model().name
-            pen.note(TurnStarted(inputs, turn=session.turns + 1, model=model), soon=True)
-            if not sure:
-                await pen.flush()
+            started = TurnStarted(inputs, turn=session.turns + 1, model=model)
+            if sure:
+                pen.note(started, soon=True)
+            else:
+                await pen.record(started)
         await self._run(pen, resumed=turn is not None)
         return True
 

@@ -31,7 +31,7 @@ def gate() -> tuple[Any, asyncio.Event, asyncio.Event, list[int]]:
 
 
 @pytest.mark.parametrize(
-    "error", [StoreFull("no space"), StoreFailed("I/O error"), HomeUnusable("read-only"), OSError("odd")], ids=repr
+    "error", [StoreFull("no space"), StoreFailed("I/O error"), HomeUnusable("read-only")], ids=repr
 )
 def test_f4_a_store_that_fails_in_mid_turn_tells_whoever_waits_and_the_turn_finishes_later(error: Exception) -> None:
     @virtual

@@ -1,0 +1,116 @@
+"""F1, F12, F13, F14, F15: whatever people, the model, the tools and the machine do, in whatever order, a session
+keeps its promises and then answers one more prompt.
+
+Every example is a whole life on virtual time (see `life_scenes`, which also says what must hold). `make test` plays a
+fixed few hundred, `make test-all` ten times as many.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+from life_scenes import ACTIONS, ANSWERS, CALLED, CALLS, CUT, END, Scene, calling, play
+
+from mainstay.testing import virtual_run
+
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+SHARES = 4  # so that several workers can have a part each
+
+actions = st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=16).map(lambda some: (("prompt",), *some))
+called = st.builds(
+    calling,
+    st.lists(st.integers(0, len(CALLS) - 1), min_size=1, max_size=12),
+    text=st.sampled_from(("", "let me see")),
+    reason=st.sampled_from(("tool_calls", "length", "end")),
+)
+answers = st.lists(st.one_of(called, st.sampled_from(ANSWERS)), max_size=12).map(tuple)
+scenes = st.builds(
+    Scene, actions, answers, st.sampled_from((0.0, 0.004)), st.sampled_from((128_000, 600)), st.booleans()
+)
+
+
+def lives(number: int) -> Any:
+    return settings(
+        max_examples=number * (10 if WHOLE else 1),
+        derandomize=not WHOLE,
+        database=None,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_any_interleaving_keeps_the_session_whole(share: int) -> None:
+    @lives(200)
+    @given(st.just(share), scenes)  # the share is part of the example, so each draws others
+    def lived(_: int, scene: Scene) -> None:
+        virtual_run(play(scene))
+
+    lived.hypothesis.inner_test.__qualname__ += f"_{share}"  # hypothesis derives its fixed choices from the name
+    lived()
+
+
+unsafe = st.sampled_from([number for number, (name, _) in enumerate(CALLS) if name in ("charge", "book", "put")])
+moments = st.sampled_from((0.0, 0.001, 0.003, 0.005, 0.03, 2.9, 3.1, 29.0))
+
+
+@lives(150)
+@given(
+    calls=st.lists(unsafe, min_size=1, max_size=4),
+    when=st.lists(st.tuples(moments, st.sampled_from(("crash", "steer", "abort", "prompt"))), min_size=1, max_size=5),
+    delay_s=st.sampled_from((0.0, 0.004)),
+    watched=st.booleans(),
+)
+def test_no_unsafe_effect_happens_twice_and_none_is_denied(
+    calls: list[int], when: list[tuple[float, str]], delay_s: float, watched: bool
+) -> None:
+    """Effects under fire: crashes, steers and aborts around a handful of calls that change the world."""
+    actions: list[tuple[Any, ...]] = [("prompt",)]
+    for seconds, what in when:
+        actions += [("wait", seconds), (what,)]
+    virtual_run(play(Scene(tuple(actions), (calling(calls), calling(calls)), delay_s, watched=watched)))
+
+
+@lives(120)
+@given(scenes)
+@example(Scene((("prompt",), ("prompt",), ("wait", 400.0)), (calling((0, 5)), calling((1,))) * 3, 0.0, 600))
+def test_a_small_window_is_never_cut_through_a_turn(scene: Scene) -> None:
+    """The lanes themselves read and compile through a window that holds next to nothing."""
+    virtual_run(play(scene._replace(window=300)))
+
+
+FOUND = {
+    "a steer that waits while a started call is taken up": Scene(
+        (("prompt",), ("wait", 0.4), ("steer",), ("wait", 0.0), ("crash",), ("wait", 400.0)), (calling((7,)),)
+    ),
+    "the same input twice at the same time": Scene((("twice",), ("wait", 8.0)), (), 0.004),
+    "a sender who goes away while the input is being written": Scene((("impatient",), ("wait", 45.0)), (), 0.004),
+    "closed while an input is being accepted": Scene((("prompt",), ("sleep",), ("wait", 8.0)), (), 0.0),
+    "prompts that wait behind a turn with calls, read through a small window": Scene(
+        (("prompt",), ("prompt",), ("prompt",), ("wait", 0.03), ("crash",), ("wait", 45.0)),
+        (calling((1, 3)), calling((5,)), (("text", "fine"), END)),
+        0.0,
+        600,
+    ),
+    "a tool that calls exit": Scene((("prompt",), ("wait", 8.0)), (calling((15,)),)),
+    "a tool whose error holds half a character": Scene((("prompt",), ("wait", 8.0)), (calling((9,)),)),
+    "an abort of a tool that will not stop": Scene(
+        (("prompt",), ("wait", 0.4), ("abort",), ("wait", 45.0)), (calling((11,)),)
+    ),
+    "a steer skips a call that was made before in the same answer": Scene(
+        (("prompt",), ("wait", 0.4), ("steer",), ("wait", 45.0)), (calling((7, 4, 7, 4)),)
+    ),
+    "a stream cut twice in a call": Scene((("prompt",), ("wait", 45.0)), ((("call", 6), CUT), (("call", 6), CUT))),
+    "a call that the output limit cut": Scene((("prompt",), ("wait", 45.0)), (calling((6, 6), reason="length"),)),
+    "a call whose end is all that is missing": Scene((("prompt",), ("wait", 400.0)), ((("call", 6), 500.0, CALLED),)),
+}
+
+
+@pytest.mark.parametrize("scene", FOUND.values(), ids=FOUND.keys())
+def test_what_was_found_stays_found(scene: Scene) -> None:
+    virtual_run(play(scene))
