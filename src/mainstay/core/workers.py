@@ -74,14 +74,18 @@ class Workers:
         while self._serve(self._jobs.get()):
             pass
 
-    def _serve(self, job: _Job) -> bool:
-        """False if this thread is one too many."""
+    def _begin(self, job: _Job) -> bool:
         with self._lock:
             self._queued -= 1
-            if job.given_up:
-                return True
-            self._free -= 1
-            job.started = True
+            if not job.given_up:
+                self._free -= 1
+                job.started = True
+            return job.started
+
+    def _serve(self, job: _Job) -> bool:
+        """False if this thread is one too many."""
+        if not self._begin(job):
+            return True
         result, error = None, None
         try:
             result = job.work()

@@ -304,7 +304,7 @@ class TapeProvider:
                 raise StreamBroken(reason)
             case Steered(inputs=inputs):
                 await self._cut(inputs)
-            case MessageAdded(parts=parts, usage=usage):
+            case MessageAdded(parts=parts, usage=usage, model=model, cost=cost):
                 reason = FinishReason.END
                 for number, part in enumerate(parts):
                     match part:
@@ -318,7 +318,7 @@ class TapeProvider:
                             pass
                 if reason in (FinishReason.ABORTED, FinishReason.STEERED):
                     await self._cut(None if reason is FinishReason.ABORTED else self._tape.steered())
-                yield Finished(reason, usage or Usage())
+                yield Finished(reason, usage or Usage(), _TapeModel(name=model, recorded=cost) if model else None)
             case _:
                 raise _Differs(f"the model was asked, but the recording goes on with {recorded}")
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+from msgspec import structs
+
 from mainstay.core.errors import CircuitOpen, ProviderError, RequestRefused, Unauthorised, Unreachable
 from mainstay.core.limits import Limits
-from mainstay.core.ports import Clock, Context, Ids, ModelInfo, Options, Piece, Provider
+from mainstay.core.ports import Clock, Context, Finished, Ids, ModelInfo, Options, Piece, Provider
 from mainstay.meter.backoff import delay_s
 from mainstay.meter.breaker import Breaker
 
@@ -46,7 +48,7 @@ class Resilient:
                     if first is not None:
                         yield first
                         async for piece in answer.rest():
-                            yield piece
+                            yield piece if place == 0 else _signed(piece, provider)
                     answer.succeeded()
                     return
                 except ProviderError as error:
@@ -64,6 +66,11 @@ class Resilient:
                         raise
                 finally:
                     await answer.close()
+
+
+def _signed(piece: Piece, provider: Provider) -> Piece:
+    """Who stands in says so at the end: tokens are paid at its price."""
+    return structs.replace(piece, by=provider.model()) if isinstance(piece, Finished) else piece
 
 
 def _is_hopeless(error: ProviderError) -> bool:
