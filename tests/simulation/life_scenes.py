@@ -39,7 +39,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.journal import Record, decode, encode
 from mainstay.core.limits import Limits
-from mainstay.core.messages import FinishReason, ToolCall, Usage, text_of
+from mainstay.core.messages import Finish, FinishReason, ToolCall, Usage, text_of
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import (
     CallPiece,
@@ -461,6 +461,10 @@ class Play:
         await self._lanes.resume()
 
     async def crash(self) -> None:
+        await self.end()
+        await self.open()
+
+    async def end(self) -> None:
         """As if the process were gone: nothing more is recorded, no task goes on."""
         self._cord.cut()
         self.ledger.life = 0
@@ -471,7 +475,6 @@ class Play:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._waiting.clear()
-        await self.open()
 
     async def act(self, action: tuple[Any, ...]) -> None:
         match action:
@@ -568,9 +571,7 @@ async def play(scene: Scene) -> Play:
         await made.answer_one_more()
         await check(made)
         await check_forks(made)
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
+    await made.end()
     return made
 
 
@@ -628,6 +629,10 @@ def check_calls(records: list[Record]) -> None:
     assert len(set(calls)) == len(calls), "two calls have one id"
     results = [record.event.result.call_id for record in records if isinstance(record.event, ToolFinished)]
     assert results == calls
+    for event in (record.event for record in records):
+        if isinstance(event, MessageAdded) and event.parts[-1] == Finish(FinishReason.LENGTH):
+            last = event.parts[-2] if len(event.parts) > 1 else None
+            assert not isinstance(last, ToolCall) or not last.finished, "a call that was cut off is taken for whole"
     started = Counter(record.event.call_id for record in records if isinstance(record.event, ToolStarted))
     assert all(count == 1 for count in started.values())
 
@@ -640,10 +645,18 @@ def check_effects(made: Play, records: list[Record]) -> None:
         for record in records
         if isinstance(record.event, ToolFinished)
     }
+    cut = {
+        f"{SESSION}/{part.id}"
+        for record in records
+        if isinstance(record.event, MessageAdded)
+        for part in record.event.parts
+        if isinstance(part, ToolCall) and not part.finished
+    }
     for (tool, key), times in Counter(made.ledger.effects).items():
         if tool == "look":
             continue
         assert tool == "put" or times == 1, f"{tool} {key} ran {times} times"
+        assert key not in cut, f"{tool} {key} ran, though it was cut off"
         assert key in started, f"{tool} {key} ran before it was written down"
         told = results[key].content
         assert not told.startswith(NOTHING_HAPPENED), f"{tool} {key} ran, and the model was told {told!r}"

@@ -89,13 +89,18 @@ FOUND = {
         (("prompt",), ("wait", 0.4), ("steer",), ("wait", 0.0), ("crash",), ("wait", 400.0)), (calling((7,)),)
     ),
     "the same input twice at the same time": Scene((("twice",), ("wait", 8.0)), (), 0.004),
-    "a sender who goes away while the input is being written": Scene((("impatient",), ("wait", 45.0)), (), 0.004),
+    "a sender who goes away while the input is being written": Scene(
+        (("prompt",), ("wait", 8.0), ("impatient",), ("wait", 45.0)), (), 0.004
+    ),
+    "a turn that ends its process again and again": Scene(
+        (("prompt",), *((("wait", 0.4), ("crash",)) * 6), ("wait", 45.0)), (calling((3,)),)
+    ),
     "closed while an input is being accepted": Scene((("prompt",), ("sleep",), ("wait", 8.0)), (), 0.0),
-    "prompts that wait behind a turn with calls, read through a small window": Scene(
-        (("prompt",), ("prompt",), ("prompt",), ("wait", 0.03), ("crash",), ("wait", 45.0)),
-        (calling((1, 3)), calling((5,)), (("text", "fine"), END)),
+    "a prompt that came between two steps with calls, read through a small window": Scene(
+        (("prompt",), ("wait", 0.4), ("prompt",), ("wait", 2.605), ("crash",), ("wait", 45.0)),
+        (calling((1,)), calling((0, 14, 16)), (("text", "fine"), END)),
         0.0,
-        600,
+        300,
     ),
     "a tool that calls exit": Scene((("prompt",), ("wait", 8.0)), (calling((15,)),)),
     "a tool whose error holds half a character": Scene((("prompt",), ("wait", 8.0)), (calling((9,)),)),

@@ -18,7 +18,7 @@ from mainstay.app.sessions import Sessions
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
 from mainstay.core.errors import AgentClosed, InputRefused, ToolDefinitionError
-from mainstay.core.events import Event, MessageAdded, SessionChanged, TurnEnded
+from mainstay.core.events import Event, Lagged, MessageAdded, SessionChanged, TurnEnded
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Reply
 from mainstay.core.ports import Provider, Store, Tool
@@ -97,7 +97,7 @@ class Agent:
             ticket = await self._accept(session, prompt, None, id, sender)
             ticket.reply.add_done_callback(lambda _: watcher.close())
             async for event in watcher:
-                if event.turn == ticket.turn and event.turn:
+                if ticket.turn and (event.turn == ticket.turn or isinstance(event, Lagged)):
                     heard = True
                     yield event
                     if isinstance(event, TurnEnded):
@@ -112,6 +112,7 @@ class Agent:
     async def steer(self, session: str, text: Prompt, *, id: str = "", sender: str = "") -> None:
         """Put something into the running turn at its next boundary; with nothing running it is a prompt."""
         lane, envelope = await self._envelope(session, as_parts(text), id, sender)
+        await self._instruct(lane)
         await lane.steer(envelope)
 
     async def abort(self, session: str, *, sender: str = "") -> bool:
@@ -221,9 +222,13 @@ class Agent:
         if shape is not None:
             parts = (*parts, shape.request())
         lane, envelope = await self._envelope(session, parts, id, sender)
+        await self._instruct(lane)
+        return await lane.accept(envelope, shape.review if shape is not None else None)
+
+    async def _instruct(self, lane: Lane) -> None:
+        """Instructions that are a function: evaluated when a session hears its first word, and kept with it."""
         if callable(self._instructions) and not (await lane.view()).instructions:
             await lane.change(SessionChanged(instructions=self._instructions(lane.key)))
-        return await lane.accept(envelope, shape.review if shape is not None else None)
 
     async def _envelope(self, session: str, parts: tuple[AnyPart, ...], id: str, sender: str) -> tuple[Lane, Envelope]:
         opened = await self._opened()

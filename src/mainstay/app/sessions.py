@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mainstay.core.envelope import check_session_name
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import Event, Forked, SessionChanged, TurnEnded
 from mainstay.core.journal import Record, encode
@@ -109,9 +110,7 @@ class Sessions:
         """Forget what was said. The running turn is aborted first; the sequence of the journal stays."""
         await self.get(key)
         opened = await self._opened()
-        lane = opened.lanes.get(key)
-        await lane.abort()
-        await lane.close()
+        await opened.lanes.get(key).end(SessionUnknown(f"session {key!r} was deleted"))
         opened.lanes.forget(key)
         await opened.services.store.blank(key, opened.services.clock.now_ms())
 
@@ -119,6 +118,7 @@ class Sessions:
         """A new session with a copy of the past, whole or up to a record."""
         await self.get(key)
         services = (await self._opened()).services
+        check_session_name(target, services.limits)
         return await fork(services.store, key, target, upto, services.clock.now_ms())
 
     async def export(self, key: str, folder: str | Path) -> Any:

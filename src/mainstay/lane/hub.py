@@ -21,6 +21,8 @@ class Watcher:
         self._closed = False
 
     def put(self, event: Event) -> None:
+        if self._closed:  # what it waited for has come; nothing may push that out
+            return
         if len(self._events) >= self._buffer_max:
             self._missed += 1
             if isinstance(event, Partial):

@@ -20,6 +20,7 @@ from mainstay.core.errors import (
     SessionArchived,
     StoreCorrupt,
     StoreError,
+    StoreFailed,
     StoreTooNew,
 )
 from mainstay.core.events import (
@@ -58,6 +59,7 @@ class Lane:
         "_task",
         "_tickets",
         "_turn_over",
+        "_unwanted",
         "active_at",
         "key",
     )
@@ -70,6 +72,7 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
         self._control: Control | None = None
         self._turn_over: asyncio.Event | None = None
+        self._unwanted = 0  # the turn that was aborted, until its end is on disk
         self._tickets: dict[int, Ticket] = {}
         self._door = asyncio.Lock()
         self._arrivals: dict[int, float] = {}  # of inputs that wait, by the loop's clock
@@ -107,10 +110,15 @@ class Lane:
 
     async def abort(self) -> bool:
         """End the running turn now; True if there was one. Waiting prompts still run."""
-        if self._control is None or self._turn_over is None:
+        turn = self._pen.session.open if self._pen is not None and self._task is not None else None
+        if turn is None:
             return False
-        self._control.abort()
-        await self._turn_over.wait()
+        self._unwanted = turn.turn  # also when a failing store keeps its end from being written now
+        if self._control is not None and self._turn_over is not None:
+            self._control.abort()
+            await self._turn_over.wait()
+            if self._unwanted and not self._closed:
+                raise StoreFailed("the turn was stopped, but its end cannot be stored yet; that is done when it can")
         return True
 
     async def change(self, *events: Event) -> None:
@@ -128,7 +136,13 @@ class Lane:
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._drain(), name=f"lane {self.key}")
 
-    async def close(self) -> None:
+    async def end(self, why: MainstayError) -> None:
+        """For good: the running turn is aborted, nothing else begins, and whoever waits is told why."""
+        self._closed = True
+        await self.abort()
+        await self.close(why)
+
+    async def close(self, why: MainstayError | None = None) -> None:
         """Stop where it stands; what is unfinished is resumed by whoever opens the home next."""
         self._closed = True
         if self._task is not None:
@@ -139,7 +153,7 @@ class Lane:
                 await self._pen.flush()
             except StoreError as error:
                 log.warning("session %s could not be flushed: %s", self.key, error)
-        self._fail_tickets(AgentClosed("the agent was closed; the turn goes on when it opens again"))
+        self._fail_tickets(why or AgentClosed("the agent was closed; the turn goes on when it opens again"))
 
     # --- the view --------------------------------------------------------------------------------
 
@@ -306,11 +320,13 @@ class Lane:
         try:
             if resumed:  # steers that a crash kept from reaching their turn
                 control.steers += [one.seq for one in session.waiting.values() if one.event.kind == "steer"]
+            control.aborted = self._unwanted == turn.turn
             outcome = await self._attempt(pen, control, next((t.review for t in tickets if t.review), None))
             reply = reply_of(session, outcome)
             if isinstance(outcome, Failed):
                 pen(msgspec.structs.replace(outcome, session=self.key))
             await pen.record(*closing_events(session, outcome))
+            self._unwanted = 0
             self._answer(turn.inputs, reply)
         finally:
             self._control = None

@@ -69,6 +69,9 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 async def replay(records: Sequence[Record], limits: Limits | None = None) -> Replayed:
+    for place, record in enumerate(records, start=1):
+        if record.seq != place:
+            return Replayed(place - 1, 0, f"record {place} is missing: where it should stand is record {record.seq}")
     tape = Tape(records)
     means = Means(
         TapeProvider(tape), TapeTools(tape), limits or Limits(), _compile, review=lambda text: tape.complaint()
@@ -76,10 +79,16 @@ async def replay(records: Sequence[Record], limits: Limits | None = None) -> Rep
     turns = 0
     try:
         while (event := tape.peek()) is not None:
-            tape.take()
-            if isinstance(event, TurnStarted):
-                turns += 1
-                await _turn(tape, means)
+            match event:
+                case TurnStarted(inputs=inputs):
+                    tape.check_inputs(inputs)
+                    tape.take()
+                    turns += 1
+                    await _turn(tape, means)
+                case Forked():
+                    tape.take()
+                case _:
+                    raise tape.differs("no turn was under way")
     except _Differs as difference:
         return Replayed(tape.position, turns, str(difference))
     except _TapeEnds:
@@ -105,7 +114,7 @@ async def _life(tape: Tape, means: Means) -> None:
     tape.control = control = Control()
     tape.cue()
     try:
-        if isinstance(ended := tape.peek(), TurnEnded):
+        if isinstance(ended := tape.peek(), TurnEnded) and isinstance(ended.outcome, Failed):
             outcome: Outcome = ended.outcome
         else:
             outcome = await run_turn(tape.session, means, control, tape, _silent)
@@ -200,6 +209,8 @@ class Tape:
         if recorded is None:
             raise _TapeEnds
         if encode(recorded) == encode(event):
+            if isinstance(event, Steered):
+                self.check_inputs(event.inputs)
             self.take()
             self.cue()
             return
@@ -208,8 +219,17 @@ class Tape:
                 raise _Crash
             case TurnEnded(outcome=Failed() as outcome) if not isinstance(event, TurnEnded):
                 raise _RecordedEnd(outcome)
-        seq = self._records[self.position].seq
-        raise _Differs(f"record {seq} is {encode(recorded).decode()} but came out as {encode(event).decode()}")
+        raise self.differs(f"came out as {encode(event).decode()}")
+
+    def check_inputs(self, inputs: tuple[int, ...]) -> None:
+        """What a turn is made of must have come in before it, and be in no other."""
+        for seq in inputs:
+            if seq not in self.session.waiting:
+                raise self.differs(f"record {seq} is no input that waits")
+
+    def differs(self, how: str) -> _Differs:
+        record = self._records[self.position]
+        return _Differs(f"record {record.seq} is {encode(record.event).decode()} but {how}")
 
 
 class _Silent:
@@ -238,14 +258,18 @@ class TapeTools:
             raise _Crash if self._tape.peek() is not None else _TapeEnds
         if call.id in self._tape.started:
             return Prepared(_recorded_tool, None)
-        return self._tape.results[call.id]
+        return self._result(call)
 
     async def execute(
         self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
     ) -> ToolResult:
         if call.id not in self._tape.results:
             raise _Crash if self._tape.peek() is not None else _TapeEnds
-        return self._tape.results[call.id]
+        return self._result(call)
+
+    def _result(self, call: ToolCall) -> ToolResult:
+        """What was recorded, as an answer to this very call."""
+        return msgspec.structs.replace(self._tape.results[call.id], name=call.name)
 
 
 class _RecordedTool:
@@ -297,7 +321,7 @@ class TapeProvider:
                 raise _TapeEnds
             case TurnResumed() | Forked():
                 raise _Crash
-            case TurnEnded(outcome=outcome):
+            case TurnEnded(outcome=Failed() as outcome):
                 raise _recorded_failure(outcome)
             case StepRestarted(reason=reason):
                 yield TextPiece("")  # something had been said
@@ -320,7 +344,7 @@ class TapeProvider:
                     await self._cut(None if reason is FinishReason.ABORTED else self._tape.steered())
                 yield Finished(reason, usage or Usage(), _TapeModel(name=model, recorded=cost) if model else None)
             case _:
-                raise _Differs(f"the model was asked, but the recording goes on with {recorded}")
+                raise self._tape.differs("the model was asked")
 
     async def _cut(self, inputs: tuple[int, ...] | None) -> None:
         """The generation ends here, as it did then."""
@@ -332,9 +356,9 @@ class TapeProvider:
         await asyncio.Event().wait()
 
 
-def _recorded_failure(outcome: Outcome) -> Exception:
+def _recorded_failure(outcome: Failed) -> Exception:
     """A failure that came from the model is made again by the loop; any other is taken as recorded."""
-    if isinstance(outcome, Failed) and (sentence := outcome.sentence.removeprefix(MODEL_FAILED)) != outcome.sentence:
+    if (sentence := outcome.sentence.removeprefix(MODEL_FAILED)) != outcome.sentence:
         error: ProviderError = RequestRefused(sentence, details=outcome.details)
         return error
     return _RecordedEnd(outcome)

@@ -11,7 +11,7 @@ from kernel_world import World, virtual
 from mainstay.core.errors import HomeUnusable, MainstayError, StaleWriter, StoreCorrupt, StoreFailed, StoreFull
 from mainstay.core.events import Waiting
 from mainstay.core.limits import Limits
-from mainstay.core.outcome import Answered
+from mainstay.core.outcome import Aborted, Answered
 from mainstay.core.ports import Context, Options
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Stall
@@ -108,7 +108,7 @@ async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
         await watcher.see(Waiting, 9)
         assert [event.seconds for event in watcher.of(Waiting)][:6] == [0.5, 1, 2, 4, 7, 7]
         assert watcher.of(Waiting)[0].reason == "gone"
-        await asyncio.sleep(100_000)  # for very long
+        await asyncio.sleep(10_000)  # for very long
         store.fail = None
         await asyncio.wait_for(world.lanes.settled(), 8)
         assert (await world.history())[-1].text == "hello"
@@ -147,3 +147,35 @@ async def test_u18_a_session_that_another_process_wrote_to_is_read_again_and_not
         assert sequences == list(range(1, len(sequences) + 1))
         ended = (await world.kinds()).count("TurnEnded")
         assert ended == (await world.kinds()).count("TurnStarted")
+
+
+@pytest.mark.parametrize("when", ["running", "waiting for the store"])
+def test_u9_an_abort_while_the_store_fails_stops_the_turn_and_it_does_not_come_back(when: str) -> None:
+    @virtual
+    async def check() -> None:
+        act, began, go, ran = gate()
+        store = MemoryStore()
+        async with World(lambda context, options: Call("act"), [act], store=store) as world:
+            ticket = await world.send("go")
+            await began.wait()
+            store.fail = StoreFull("no space")
+            if when == "running":
+                with pytest.raises(StoreFailed, match="cannot be stored yet"):
+                    await world.abort()
+            else:
+                go.set()
+                with pytest.raises(StoreFull):
+                    await ticket.reply
+                assert await world.abort()
+            asked = len(world.provider.asked)
+            await asyncio.sleep(100)
+            store.fail = None
+            await world.lanes.settled()
+            assert len(world.provider.asked) == asked, "the model was not asked again"
+            assert ran == [1]
+            assert (await world.journal())[-1].outcome == Aborted()
+            (result,) = await world.results()
+            assert result.is_error
+            await world.check_replay()
+
+    check()

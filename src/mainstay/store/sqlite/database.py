@@ -32,6 +32,7 @@ def connect(path: str, *, busy_s: float, vfs: str | None = None, read_only: bool
             if not read_only:
                 db.pragma("journal_mode", "wal")
                 db.pragma("synchronous", "full")
+                db.pragma("secure_delete", True)  # what is forgotten is overwritten, not only left unused
             db.pragma("user_version")  # reads the header: a file that is no database shows itself here
         except BaseException:
             db.close()

@@ -109,6 +109,8 @@ class SqliteStore:
             )
 
         await self._job(work)
+        if self._writer is not None:
+            self._writer.forgotten = True
 
     # --- reading ---------------------------------------------------------------------------------
 

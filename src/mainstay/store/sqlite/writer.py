@@ -102,6 +102,7 @@ class Writer(threading.Thread):
         self.vfs = vfs
         self.loop = asyncio.get_running_loop()
         self.queue: SimpleQueue[Append | Job | None] = SimpleQueue()
+        self.forgotten = False  # something was blanked, and copies of it may be left in unused parts of pages
         self._db: apsw.Connection | None = None
 
     def open(self) -> None:
@@ -242,6 +243,8 @@ class Writer(threading.Thread):
     def _close(self) -> None:
         if self._db is not None:
             try:
+                if self.forgotten:
+                    self._db.execute("VACUUM")
                 self._db.close()
             except apsw.Error as error:
                 log.warning("closing %s failed: %s", self.path, error)

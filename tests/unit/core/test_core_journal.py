@@ -1,0 +1,124 @@
+"""Between events and the bytes that are kept: what was written is read, and what cannot be is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainstay.core import journal
+from mainstay.core.errors import StoreCorrupt, StoreTooNew
+from mainstay.core.events import (
+    DURABLE,
+    Blanked,
+    Event,
+    Folded,
+    Forked,
+    MessageAdded,
+    Received,
+    SessionChanged,
+    Steered,
+    StepCheckpointed,
+    StepRestarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from mainstay.core.journal import decode, decode_all, encode, mended
+from mainstay.core.messages import Binary, Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Paused
+
+EVERY: list[Event] = [
+    Received((Text("hi", origin="web"), Binary("image/png", b"\x00\xff", "a.png")), "steer", "ann", "m1"),
+    TurnStarted((1, 2), "model", turn=1),
+    TurnResumed(turn=1),
+    MessageAdded(
+        "assistant",
+        (Thinking("hm", "sig"), Text("so"), ToolCall("c", "t", "{", finished=False), Finish(FinishReason.LENGTH)),
+        "model",
+        Usage(1, 2, 3, 4),
+        0.5,
+        turn=1,
+        step=2,
+    ),
+    ToolStarted("c", turn=1, step=2),
+    ToolFinished(ToolResult("c", "t", "no", is_error=True), turn=1, step=2),
+    Steered((3,), turn=1),
+    StepCheckpointed("half", "thought", turn=1, step=3),
+    StepRestarted("cut", turn=1, step=3),
+    Folded(7, "summary"),
+    *(TurnEnded(outcome, turn=1) for outcome in (Answered(), Aborted(), Exhausted("25 steps"), Paused("a1"))),
+    TurnEnded(Failed("sorry", "details", turn=1, step=3), turn=1),
+    SessionChanged("title", "archived", "model", "be kind", {"a": "b"}),
+    Forked("parent", 9),
+    Blanked(),
+]
+
+
+@pytest.mark.parametrize("event", EVERY, ids=lambda event: type(event).__name__)
+def test_every_kind_of_event_is_read_back_as_it_was_written(event: Event) -> None:
+    assert decode(encode(event)) == event
+    assert type(decode(encode(event))) is type(event)
+
+
+def test_the_table_above_has_every_kind() -> None:
+    assert {type(event) for event in EVERY} == set(DURABLE.__args__)
+
+
+def test_a_record_is_json_with_its_type_and_only_what_differs_from_the_default() -> None:
+    assert encode(Received((Text("hi"),))) == b'{"type":"Received","parts":[{"type":"text","text":"hi"}]}'
+    assert encode(TurnEnded(Answered(), turn=3)) == b'{"type":"TurnEnded","outcome":{"type":"Answered"},"turn":3}'
+
+
+def test_many_are_read_at_once_as_they_are_one_by_one() -> None:
+    bodies = [encode(event).decode() for event in EVERY]
+    assert list(decode_all(bodies)) == EVERY
+    assert list(decode_all([])) == []
+
+
+def test_f54_a_record_of_a_newer_release_is_refused_with_its_name() -> None:
+    with pytest.raises(StoreTooNew, match="type 'Levitated' that this release does not know; use the newer release"):
+        decode('{"type":"Levitated","height":3}')
+    with pytest.raises(StoreTooNew):
+        list(decode_all([encode(EVERY[0]).decode(), '{"type":"Levitated"}']))
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "null", "12", '{"no":"type"}', '{"type":5}', '{"type":"Received"}', '{"type":"Received","parts":5}']
+)
+def test_f9_a_record_that_makes_no_sense_is_damage(body: str) -> None:
+    with pytest.raises((StoreCorrupt, StoreTooNew)):
+        decode(body)
+
+
+def test_f54_a_field_that_a_newer_release_added_is_passed_over() -> None:
+    assert decode('{"type":"TurnResumed","turn":3,"machine":"b"}') == TurnResumed(turn=3)
+
+
+def test_f54_a_shape_of_an_older_release_is_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    def upcast(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "StepRestarted", "reason": fields["why"], "turn": fields["turn"]}
+
+    monkeypatch.setitem(journal.UPCASTS, "StepFailed", upcast)
+    old = '{"type":"StepFailed","why":"cut","turn":4}'
+    assert decode(old) == StepRestarted("cut", turn=4)
+    assert list(decode_all([old, encode(TurnResumed()).decode()])) == [StepRestarted("cut", turn=4), TurnResumed()]
+
+
+def test_half_characters_are_mended_wherever_they_stand() -> None:
+    odd = Received((Text("a\ud800"), Binary("x/y", b"\xff", "p\udfff")), sender="\udc00", id="m")
+    with pytest.raises(UnicodeEncodeError):
+        encode(odd)
+    assert mended(odd) == Received((Text("a?"), Binary("x/y", b"\xff", "p?")), sender="?", id="m")
+    deep = SessionChanged(metadata={"k\ud800": "v\ud800"})
+    assert mended(deep) == SessionChanged(metadata={"k?": "v?"})
+
+
+def test_events_are_values_that_cannot_be_changed() -> None:
+    for event in EVERY:
+        with pytest.raises(AttributeError):
+            event.turn = 9  # type: ignore[misc]
+        assert msgspec.structs.replace(event, turn=9).turn == 9

@@ -1,0 +1,180 @@
+"""A session as its journal tells it: the same records always make the same view."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mainstay.core.events import (
+    Event,
+    Folded,
+    Forked,
+    MessageAdded,
+    Received,
+    SessionChanged,
+    Steered,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from mainstay.core.journal import Record
+from mainstay.core.messages import Text, ToolCall, ToolResult, Usage
+from mainstay.core.outcome import Answered
+from mainstay.core.ports import Tail
+from mainstay.core.session import Session, join_inputs
+
+
+def told(*events: Event) -> Session:
+    session = Session("s")
+    for seq, event in enumerate(events, start=1):
+        session.apply(seq, 1000 * seq, event)
+    return session
+
+
+def records(*events: Event) -> list[Record]:
+    return [Record(seq, 1000 * seq, event) for seq, event in enumerate(events, start=1)]
+
+
+def turn(number: int, at: int, text: str) -> list[Event]:
+    return [
+        Received((Text(text),)),
+        TurnStarted((at,), turn=number),
+        MessageAdded("assistant", (Text(f"re: {text}"),), usage=Usage(10, 5), cost=0.5, turn=number, step=1),
+        TurnEnded(Answered(), turn=number),
+    ]
+
+
+def conversation(turns: int) -> list[Event]:
+    made: list[Event] = []
+    for number in range(1, turns + 1):
+        made += turn(number, len(made) + 1, f"message {number}")
+    return made
+
+
+def test_a_session_counts_its_turns_messages_tokens_and_cost() -> None:
+    session = told(*conversation(3))
+    standing = session.standing()
+    assert (standing.turns, standing.messages, standing.head) == (3, 6, 12)
+    assert (standing.prompt_tokens, standing.completion_tokens, standing.cost) == (30, 15, 1.5)
+    assert (standing.created, standing.updated) == (1000, 12_000)
+    assert (standing.unfinished, standing.status) == (False, "active")
+
+
+def test_results_that_come_in_any_order_stand_in_the_order_of_the_calls() -> None:
+    calls = tuple(ToolCall(f"c{n}", "t", "{}") for n in range(4))
+    start: list[Event] = [Received((Text("x"),)), TurnStarted((1,), turn=1), MessageAdded("assistant", calls, turn=1, step=1)]
+    for seed in range(5):
+        order = list(calls)
+        random.Random(seed).shuffle(order)
+        session = told(*start, *(ToolFinished(ToolResult(call.id, "t", call.id), turn=1, step=1) for call in order))
+        assert [part.call_id for part in session.messages[-1].parts] == ["c0", "c1", "c2", "c3"]  # type: ignore[union-attr]
+        assert session.open is not None
+        assert session.open.open_calls == ()
+
+
+def test_a_call_has_one_result_whatever_is_said_later() -> None:
+    session = told(
+        Received((Text("x"),)),
+        TurnStarted((1,), turn=1),
+        MessageAdded("assistant", (ToolCall("c", "t", "{}"),), turn=1, step=1),
+        ToolStarted("c", turn=1, step=1),
+        ToolFinished(ToolResult("c", "t", "first"), turn=1, step=1),
+        ToolFinished(ToolResult("c", "t", "second"), turn=1, step=1),
+    )
+    assert session.open is not None
+    assert session.open.calls == 1
+    assert [part.content for part in session.messages[-1].parts] == ["first"]  # type: ignore[union-attr]
+    assert len(session.messages) == 3
+
+
+def test_what_waits_and_what_is_open_makes_a_session_unfinished() -> None:
+    waiting = told(Received((Text("x"),)))
+    assert waiting.unfinished
+    assert waiting.standing().floor <= 1
+    running = told(Received((Text("x"),)), TurnStarted((1,), turn=1))
+    assert running.unfinished
+    assert not told(*turn(1, 1, "x")).unfinished
+    both = told(Received((Text("x"),)), TurnStarted((1,), turn=1), Received((Text("y"),)))
+    assert both.standing().floor == 1, "loading must bring the whole open turn and whatever waits"
+
+
+def test_messages_are_only_ever_added() -> None:
+    events = conversation(20)
+    before: list[str] = []
+    session = Session("s")
+    for seq, event in enumerate(events, start=1):
+        session.apply(seq, seq, event)
+        now = [repr(message) for message in session.messages]
+        assert now[: len(before)] == before
+        before = now
+
+
+@pytest.mark.parametrize("start", range(1, 41))
+def test_a_window_cut_anywhere_begins_with_something_whole(start: int) -> None:
+    events = conversation(10)
+    whole = told(*events)
+    kept = [record for record in records(*events) if record.seq >= start]
+    view = Session.of(Tail(whole.standing(), kept, complete=False))
+    if any(isinstance(record.event, TurnStarted) and record.event.inputs[0] >= start for record in kept):
+        assert view.messages[0].role == "user"
+        texts = [message.text for message in view.messages]
+        assert texts == [message.text for message in whole.messages][-len(texts) :]
+    assert view.standing() == whole.standing() or view.standing().floor >= 0
+    assert (view.turns, view.message_count, view.head) == (whole.turns, whole.message_count, whole.head)
+
+
+def test_a_window_keeps_an_input_that_waited_before_the_cut() -> None:
+    events: list[Event] = [
+        *turn(1, 1, "one"),
+        Received((Text("waits long"),)),  # 5
+        *[Received((Text("two"),)), TurnStarted((6,), turn=2)],
+        MessageAdded("assistant", (Text("re: two"),), turn=2, step=1),
+        TurnEnded(Answered(), turn=2),
+        TurnStarted((5,), turn=3),
+    ]
+    whole = told(*events)
+    view = Session.of(Tail(whole.standing(), records(*events)[3:], complete=False))
+    assert [message.text for message in view.messages] == ["two", "re: two", "waits long"]
+    assert view.waiting == {}
+
+
+def test_a_fold_replaces_what_it_covers_in_the_view() -> None:
+    session = told(*conversation(3), Folded(8, "two turns about nothing"))
+    assert session.summary == "two turns about nothing"
+    assert [message.text for message in session.messages] == ["message 3", "re: message 3"]
+    assert (session.message_count, session.standing().fold) == (6, 13)
+
+
+def test_a_fork_leaves_the_open_turn_and_what_waits_behind() -> None:
+    session = told(*turn(1, 1, "one"), Received((Text("two"),)), TurnStarted((5,), turn=2), Forked("parent", 6))
+    assert session.parent == "parent"
+    assert not session.unfinished
+    assert session.turns == 2
+
+
+def test_a_steer_is_a_message_of_the_user_within_the_turn() -> None:
+    session = told(
+        Received((Text("go"),)), TurnStarted((1,), turn=1), Received((Text("left"),), "steer"), Steered((3,), turn=1)
+    )
+    assert [(message.role, message.text) for message in session.messages] == [("user", "go"), ("user", "left")]
+    assert session.waiting == {}
+
+
+def test_quick_messages_are_joined_by_a_line_break_and_pictures_stay_between() -> None:
+    from mainstay.core.messages import Binary
+
+    image = Binary("image/png", b"x")
+    assert join_inputs([(Text("a"),), (Text("b"), image), (Text("c"),)]) == (Text("a\nb"), image, Text("c"))
+    assert join_inputs([(Text("a"),), (Text("b", origin="web"),)]) == (Text("a"), Text("b", origin="web"))
+    assert join_inputs([(Text("a"), Text("b"))]) == (Text("a"), Text("b"))
+
+
+def test_settings_survive_and_what_is_none_stays() -> None:
+    session = told(
+        SessionChanged(title="A", metadata={"a": "1"}), SessionChanged(status="paused"), SessionChanged(model="x/y")
+    )
+    standing = session.standing()
+    assert (standing.title, standing.status, standing.model, standing.metadata) == ("A", "paused", "x/y", {"a": "1"})
+    assert Session.of(Tail(standing, [], complete=True)).standing() == standing

@@ -1,0 +1,90 @@
+"""A session as files: what people said, and what the model saw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mainstay.core.events import (
+    Event,
+    Folded,
+    MessageAdded,
+    Received,
+    Steered,
+    StepCheckpointed,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from mainstay.core.journal import Record
+from mainstay.core.messages import Binary, Finish, FinishReason, Text, ToolCall, ToolResult
+from mainstay.core.outcome import Answered
+from mainstay.observe.export import history, write_context, write_log
+
+AT = 1_767_225_600_123
+
+
+def records(*events: Event) -> list[Record]:
+    return [Record(seq, AT + seq * 1000, event) for seq, event in enumerate(events, start=1)]
+
+
+TOLD = records(
+    Received((Text("hi"), Binary("image/png", b"x", "a/cat.png")), sender="ann", id="m1"),
+    TurnStarted((1,), turn=1),
+    MessageAdded("assistant", (ToolCall("c", "look", "{}"), Finish(FinishReason.TOOL_CALLS)), turn=1, step=1),
+    ToolStarted("c", turn=1, step=1),
+    Received((Text("hurry"),), "steer", "bob"),
+    ToolFinished(ToolResult("c", "look", "seen"), turn=1, step=1),
+    Steered((5,), turn=1),
+    StepCheckpointed("half a", turn=1, step=2),
+    MessageAdded("assistant", (Text("A cat \U0001f408."), Finish(FinishReason.END)), turn=1, step=2),
+    TurnEnded(Answered(), turn=1),
+    MessageAdded("user", (Text("from elsewhere"),)),
+    Folded(10, "about a cat"),
+)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_guppy_048_the_log_has_what_was_said_and_no_calls_or_results(tmp_path: Path) -> None:
+    lines = read(write_log(TOLD, tmp_path / "log.jsonl"))
+    assert [(line["messageId"], line["userId"], line["text"], line["isBot"]) for line in lines] == [
+        ("m1", "ann", "hi", False),
+        ("5", "bob", "hurry", False),
+        ("9", "agent", "A cat \U0001f408.", True),
+        ("11", "", "from elsewhere", False),
+    ]
+    assert lines[0]["date"] == "2026-01-01T00:00:01.123+00:00"
+    assert lines[0]["attachments"] == [{"original": "a/cat.png", "local": "a/cat.png"}]
+    assert "attachments" not in lines[1]
+
+
+def test_guppy_048_the_context_has_messages_calls_and_results_in_the_models_order(tmp_path: Path) -> None:
+    lines = read(write_context(TOLD, tmp_path / "context.jsonl"))
+    assert [line["role"] for line in lines] == ["user", "assistant", "tool", "user", "assistant", "user"]
+    assert lines[1]["parts"][0] == {"type": "tool_call", "id": "c", "name": "look", "input": "{}"}
+    assert lines[2]["parts"] == [{"type": "tool_result", "call_id": "c", "name": "look", "content": "seen"}]
+    assert not any("half a" in json.dumps(line) for line in lines), "what was interrupted is no part of it"
+
+
+def test_a_fold_takes_nothing_out_of_an_export() -> None:
+    assert len(history(TOLD)) == 6
+    assert len(history([record for record in TOLD if not isinstance(record.event, Folded)])) == 6
+
+
+def test_the_same_session_gives_the_same_bytes_and_a_failed_export_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    first = write_log(TOLD, path).read_bytes()
+    assert write_log(TOLD, path).read_bytes() == first
+    broken = [*TOLD, Record(13, 10**20, Received((Text("when?"),)))]
+    try:
+        write_log(broken, path)
+    except (ValueError, OverflowError, OSError):
+        pass
+    else:
+        raise AssertionError("a date that no calendar has was written")
+    assert path.read_bytes() == first
