@@ -79,7 +79,8 @@ class Agent:
         process dies, the turn goes on. The same `id` is accepted once and gives the same reply."""
         shape = Shape(output) if output is not None else None
         ticket = await self._accept(session, prompt, shape, id, sender)
-        reply = await asyncio.shield(ticket.reply)
+        # under an id others may wait for the same reply, and must not go away with this caller
+        reply = await (asyncio.shield(ticket.reply) if id else ticket.reply)
         if shape is None:
             return reply
         try:

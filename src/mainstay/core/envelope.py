@@ -69,9 +69,7 @@ def as_parts(prompt: str | AnyPart | Sequence[str | AnyPart]) -> tuple[AnyPart, 
 def check_envelope(envelope: Envelope, limits: Limits) -> Envelope:
     """The same, fit to be kept; refuses what is empty or too large."""
     parts = check_input(envelope.parts, limits)
-    return msgspec.structs.replace(
-        envelope, parts=parts, id=_keepable(envelope.id), sender=_keepable(envelope.sender)
-    )
+    return msgspec.structs.replace(envelope, parts=parts, id=_keepable(envelope.id), sender=_keepable(envelope.sender))
 
 
 def _keepable(text: str) -> str:

@@ -1,4 +1,7 @@
-"""What people, models and tools say to each other: messages and their parts."""
+"""What people, models and tools say to each other: messages and their parts.
+
+None of these can be part of a cycle, so the garbage collector is spared looking at them (`gc=False`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import msgspec
 Role = Literal["user", "assistant", "tool", "system"]
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=str.lower, kw_only=True):
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=str.lower, kw_only=True, gc=False):
     """A piece of a message. `origin` says who wrote it when that is not who the role implies."""
 
     origin: str = ""
@@ -71,7 +74,7 @@ class Finish(Part, frozen=True, omit_defaults=True, tag="finish", kw_only=False)
 AnyPart = Text | Thinking | ToolCall | ToolResult | Binary | Finish
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens of one or more model calls. Cached and reasoning tokens are parts of the other two."""
 
     prompt: int = 0
@@ -88,22 +91,19 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Message:
+class Message(msgspec.Struct, eq=False, gc=False):
     """One entry of a session's history: a view of the record that holds it, never stored itself.
 
     `wire` and `tokens` are caches: what a provider made of this message, and how much it weighs.
     """
 
-    __slots__ = ("at", "id", "model", "parts", "role", "tokens", "wire")
-
-    def __init__(self, id: int, role: Role, parts: tuple[AnyPart, ...], *, at: int = 0, model: str = "") -> None:
-        self.id = id
-        self.role = role
-        self.parts = parts
-        self.at = at
-        self.model = model
-        self.tokens = -1
-        self.wire: tuple[Any, Any] | None = None
+    id: int
+    role: Role
+    parts: tuple[AnyPart, ...]
+    at: int = 0
+    model: str = ""
+    tokens: int = -1
+    wire: tuple[Any, Any] | None = None
 
     def __repr__(self) -> str:
         return f"Message({self.id}, {self.role!r}, {self.parts!r})"

@@ -9,7 +9,7 @@ import msgspec
 from mainstay.core.messages import Usage
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True, gc=False):
     """Anything that happened, and where. In the journal, session and sequence go without saying."""
 
     session: str = ""

@@ -45,8 +45,8 @@ class Tool(Protocol):
     capabilities: tuple[str, ...]
 
     def parse(self, input: str) -> Any: ...
-    async def run(self, arguments: Any, context: ToolContext) -> str: ...
-    async def reconcile(self, arguments: Any, context: ToolContext) -> str | None: ...
+    def run(self, arguments: Any, context: ToolContext) -> Awaitable[str]: ...
+    def reconcile(self, arguments: Any, context: ToolContext) -> Awaitable[str | None]: ...
 
 
 class ToolContext:
@@ -101,7 +101,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
         return total / 1_000_000
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True, gc=False):
     """What the model will see: fixed instructions, tools, and the history in order."""
 
     system: str
@@ -109,7 +109,7 @@ class Context(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How to ask this time. `notice` is told about waiting (a sentence, seconds)."""
 
     tool_choice: Literal["auto", "none"] = "auto"
@@ -119,16 +119,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     notice: Callable[[str, float], None] | None = None
 
 
-class TextPiece(msgspec.Struct, frozen=True):
+class TextPiece(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class ThinkingPiece(msgspec.Struct, frozen=True):
+class ThinkingPiece(msgspec.Struct, frozen=True, gc=False):
     text: str
     signature: str = ""
 
 
-class CallPiece(msgspec.Struct, frozen=True):
+class CallPiece(msgspec.Struct, frozen=True, gc=False):
     """Part of a call. Pieces of one call share `index`; the name comes with the first."""
 
     index: int
@@ -136,7 +136,7 @@ class CallPiece(msgspec.Struct, frozen=True):
     input: str = ""
 
 
-class Finished(msgspec.Struct, frozen=True):
+class Finished(msgspec.Struct, frozen=True, gc=False):
     """The last thing a stream says. A stream that ends without it was cut."""
 
     reason: FinishReason
@@ -158,7 +158,7 @@ class Provider(Protocol):
 # --- the journal's keeper ------------------------------------------------------------------------
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What is known of a session without reading its journal; written with every append."""
 
     key: str

@@ -36,7 +36,7 @@ from mainstay.core.ports import Standing, Tail
 LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """An input that is durable and has not become part of a turn yet."""
 
     seq: int

@@ -6,7 +6,8 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, overload
 
 import msgspec
@@ -51,6 +52,7 @@ class FunctionTool:
         self.sink = sink if isinstance(sink, bool) else tuple(sink)
         self.capabilities = tuple(capabilities)
         self._reconcile = reconcile
+        self._is_async = inspect.iscoroutinefunction(function)
         summary, about = _read_docstring(function)
         self.description = description or summary
         self._arguments, self._context_name = _argument_struct(self.name, function, about)
@@ -67,30 +69,33 @@ class FunctionTool:
         """JSON text to keyword arguments, strictly: no NaN, no repeated keys, nothing extra."""
         try:
             arguments = self._decode(input or "{}")
-            json.loads(input or "{}", object_pairs_hook=_unrepeated, parse_constant=_no_constant)
+            _strict(input or "{}")
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             raise BadArguments(_explain(error, self.schema)) from None
         return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
 
-    async def run(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        return render(await self._call(self.function, arguments, context))
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Awaitable[str]:
+        if self._context_name:
+            arguments = {**arguments, self._context_name: context}
+        if self._is_async:
+            return _rendered(self.function(**arguments))
+        return in_thread(lambda: render(self.function(**arguments)))
 
     async def reconcile(self, arguments: dict[str, Any], context: ToolContext) -> str | None:
         assert self._reconcile is not None, "only a tool whose effect is 'reconcile' is asked what happened"
         wanted = inspect.signature(self._reconcile).parameters
         known = {name: value for name, value in arguments.items() if name in wanted}
-        found = await self._call(self._reconcile, known, context, context_name=_context_parameter(self._reconcile))
+        if name := _context_parameter(self._reconcile):
+            known[name] = context
+        if inspect.iscoroutinefunction(self._reconcile):
+            found = await self._reconcile(**known)
+        else:
+            found = await in_thread(partial(self._reconcile, **known))
         return None if found is None else render(found)
 
-    async def _call(
-        self, function: Callable[..., Any], arguments: dict[str, Any], context: ToolContext, context_name: str = ""
-    ) -> Any:
-        name = context_name or (self._context_name if function is self.function else "")
-        if name:
-            arguments = {**arguments, name: context}
-        if inspect.iscoroutinefunction(function):
-            return await function(**arguments)
-        return await in_thread(function, arguments)
+
+async def _rendered(work: Awaitable[Any]) -> str:
+    return render(await work)
 
 
 class _Decorate(Protocol):
@@ -203,6 +208,9 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_unrepeated, parse_constant=_no_constant).decode
 
 
 # --- pydantic and other rich types, where the user brings them ------------------------------------

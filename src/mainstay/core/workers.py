@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -44,17 +45,21 @@ class Workers:
         self._queued = 0  # jobs that no thread has taken yet
 
     async def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        context = contextvars.copy_context()
-        job = _Job(lambda: context.run(function, **arguments))
+        return await self.submit(partial(function, **arguments))
+
+    def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Cancelling what this returns gives the job up."""
+        job = _Job(partial(contextvars.copy_context().run, work))
+        job.done.add_done_callback(partial(self._ended, job))
         self._jobs.put(job)
         with self._lock:
             self._queued += 1
             self._staff()
-        try:
-            return await job.done
-        except asyncio.CancelledError:
+        return job.done
+
+    def _ended(self, job: _Job, done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
             self._give_up(job)
-            raise
 
     def _staff(self) -> None:
         if self._queued > self._free and self._threads < self._threads_max:
@@ -111,6 +116,10 @@ def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None)
         return
     if error is None:
         done.set_result(result)
+    elif isinstance(error, asyncio.CancelledError):
+        done.cancel()
+    elif isinstance(error, SystemExit):  # it would end more than the tool
+        done.set_exception(RuntimeError(f"the tool called exit({error.code})"))
     elif isinstance(error, StopIteration):
         done.set_exception(RuntimeError("the tool raised StopIteration"))
     else:
@@ -120,9 +129,9 @@ def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None)
 _workers: Workers | None = None
 
 
-async def in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+def in_thread(work: Callable[[], Any]) -> asyncio.Future[Any]:
     """Run beside the loop. Cancelling abandons the thread; it does not stop it."""
     global _workers
     if _workers is None:
         _workers = Workers()
-    return await _workers.run(function, arguments)
+    return _workers.submit(work)

@@ -53,6 +53,7 @@ class Lane:
         "_closed",
         "_control",
         "_door",
+        "_fresh",
         "_loading",
         "_pen",
         "_services",
@@ -76,6 +77,7 @@ class Lane:
         self._tickets: dict[int, Ticket] = {}
         self._door = asyncio.Lock()
         self._arrivals: dict[int, float] = {}  # of inputs that wait, by the loop's clock
+        self._fresh = 0  # the turn that was started with its input and has not run yet
         self._closed = False
         self.active_at = 0.0
 
@@ -200,8 +202,9 @@ class Lane:
         if event.kind == "prompt":
             self._check_room(pen.session, self._services.limits)
         ticket = self._ticket(pen.session.head + 1, review)
+        events = self._with_start(pen.session, event, ticket)
         try:
-            await (pen.record(event) if once is None else pen.record_once(event, once))
+            await (pen.record(*events) if once is None else pen.record_once(once, *events))
         except BaseException as error:
             self._tickets.pop(ticket.seq, None)
             if isinstance(error, asyncio.CancelledError):  # its sender went away; it may be on disk, and then it runs
@@ -210,6 +213,18 @@ class Lane:
         self._arrivals[ticket.seq] = asyncio.get_running_loop().time()
         self.wake()
         return ticket
+
+    def _with_start(self, session: Session, event: Received, ticket: Ticket) -> tuple[Event, ...]:
+        """An input that finds nothing under way starts its turn in the same write."""
+        idle = session.open is None and not session.waiting and self._task is None and session.status != "paused"
+        if event.kind == "steer" or not idle or self._services.limits.coalesce_window_s > 0:
+            return (event,)
+        ticket.turn = self._fresh = session.turns + 1
+        return event, self._started(session, (ticket.seq,))
+
+    def _started(self, session: Session, inputs: tuple[int, ...]) -> TurnStarted:
+        model = session.model or self._services.choose("").model().name
+        return TurnStarted(inputs, turn=session.turns + 1, model=model)
 
     def _check_room(self, session: Session, limits: Limits) -> None:
         if session.status == "archived":
@@ -231,6 +246,8 @@ class Lane:
         if (ticket := self._tickets.get(seq)) is not None:
             return ticket
         ticket = self._ticket(seq, None)  # before looking: its turn may end meanwhile
+        if self._pen is not None and (turn := self._pen.session.open) is not None and seq in turn.inputs:
+            ticket.turn = turn.turn
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
             self._answer((seq,), reply)
         else:
@@ -268,7 +285,11 @@ class Lane:
         `sure` of the store: after a failure nothing is asked of a model before something could be written."""
         pen = await self._ready()
         session = pen.session
-        if (turn := session.open) is not None:
+        turn, resumed = session.open, False
+        if turn is not None and turn.turn == self._fresh:
+            self._fresh = 0
+        elif turn is not None:
+            resumed = True
             await pen.record(TurnResumed(turn=turn.turn))  # on disk first: a turn that kills its process is counted
             if turn.partial:  # it was streaming: whoever watches drops what came of it
                 reason = "the process that ran this turn stopped"
@@ -280,13 +301,11 @@ class Lane:
             inputs = await self._choose(session)
             if not inputs:
                 return True
-            model = session.model or self._services.choose("").model().name
-            started = TurnStarted(inputs, turn=session.turns + 1, model=model)
             if sure:
-                pen.note(started, soon=True)
+                pen.note(self._started(session, inputs), soon=True)
             else:
-                await pen.record(started)
-        await self._run(pen, resumed=turn is not None)
+                await pen.record(self._started(session, inputs))
+        await self._run(pen, resumed=resumed)
         return True
 
     async def _choose(self, session: Session) -> tuple[int, ...]:

@@ -323,6 +323,8 @@ class TapeProvider:
                 raise _Crash
             case TurnEnded(outcome=Failed() as outcome):
                 raise _recorded_failure(outcome)
+            case TurnEnded(outcome=Aborted()):  # before the model had said anything
+                await self._cut(None)
             case StepRestarted(reason=reason):
                 yield TextPiece("")  # something had been said
                 raise StreamBroken(reason)

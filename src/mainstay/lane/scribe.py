@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -58,11 +59,11 @@ class Pen:
         self._apply(events)
         await self._send()
 
-    async def record_once(self, event: Event, once: Once) -> None:
-        """An input with an id of its own, in an append of its own: refused alone if it came before."""
+    async def record_once(self, once: Once, *events: Event) -> None:
+        """An input with an id of its own, first in an append of its own: refused alone if it came before."""
         if self._noted:
             self._send()
-        self._apply((event,))
+        self._apply(events)
         await self._send(once)
 
     def note(self, *events: Event, soon: bool = False) -> None:
@@ -108,12 +109,12 @@ class Pen:
         )
         head = self._sent
         if sending.done():  # a store that does it at once: what comes of it is known before anyone goes on
-            self._sent_off(sending, head)
+            self._sent_off(head, sending)
         else:
-            sending.add_done_callback(lambda done: self._sent_off(done, head))
+            sending.add_done_callback(partial(self._sent_off, head))
         return sending
 
-    def _sent_off(self, done: asyncio.Future[None], head: int) -> None:
+    def _sent_off(self, head: int, done: asyncio.Future[None]) -> None:
         if done.cancelled():
             return
         if (error := done.exception()) is not None:

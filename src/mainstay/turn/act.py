@@ -56,14 +56,14 @@ async def act(acting: Acting, turn: OpenTurn) -> None:
     """Give every open call of the last model message its result."""
     calls = turn.open_calls
     done = {(call.name, call.input): turn.results[call.id] for call in turn.step_calls if call.id in turn.results}
-    for group in _groups(acting, turn, calls):
+    for group in _groups(acting, calls):
         if (refusal := _stop(acting.control)) is not None:
-            results = [refuse(call, UNKNOWN if call.id in turn.started else refusal) for call in group]
+            results = [refuse(call, UNKNOWN if call.id in turn.started else refusal) for call, _ in group]
         elif len(group) == 1:
             results = [await _one(acting, turn, group[0], done)]
         else:
-            results = await asyncio.gather(*(_one(acting, turn, call, done) for call in group))
-        for call, result in zip(group, results, strict=True):
+            results = await asyncio.gather(*(_one(acting, turn, ready, done) for ready in group))
+        for (call, _), result in zip(group, results, strict=True):
             done.setdefault((call.name, call.input), result)
             acting.repeats.saw(call, result)
             acting.scribe.note(ToolFinished(result, turn=turn.turn, step=turn.step), soon=True)
@@ -75,32 +75,35 @@ def _stop(control: Control) -> str | None:
     return SKIPPED if control.steers else None
 
 
-def _groups(acting: Acting, turn: OpenTurn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]:
-    """One call at a time; neighbouring different `pure` calls together."""
-    group: list[ToolCall] = []
+Ready = tuple[ToolCall, Prepared | ToolResult]
+
+
+def _groups(acting: Acting, calls: tuple[ToolCall, ...]) -> Iterator[list[Ready]]:
+    """One call at a time; neighbouring different `pure` calls together. Each is looked at when it is due."""
+    group: list[Ready] = []
     for call in calls:
         prepared = acting.tools.prepare(call)
         pure = isinstance(prepared, Prepared) and prepared.effect == "pure"
         fits = len(group) < acting.limits.parallel_calls_max
-        fresh = all((call.name, call.input) != (other.name, other.input) for other in group)
+        fresh = all((call.name, call.input) != (other.name, other.input) for other, _ in group)
         if pure and fits and fresh:
-            group.append(call)
+            group.append((call, prepared))
             continue
         if group:
             yield group
-        group = [call] if pure else []
+        group = [(call, prepared)] if pure else []
         if not pure:
-            yield [call]
+            yield [(call, prepared)]
     if group:
         yield group
 
 
-async def _one(acting: Acting, turn: OpenTurn, call: ToolCall, done: dict[tuple[str, str], ToolResult]) -> ToolResult:
+async def _one(acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[str, str], ToolResult]) -> ToolResult:
+    call, prepared = ready
     if (refusal := _over_bound(acting, turn, call)) is not None:
         return refuse(call, refusal)
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
         return ToolResult(call.id, call.name, same.content, is_error=same.is_error)
-    prepared = acting.tools.prepare(call)
     if isinstance(prepared, ToolResult):  # it cannot run; but if it did, before a crash, nobody knows what came of it
         return refuse(call, UNKNOWN) if call.id in turn.started else prepared
     session, step = acting.session.key, turn.step

@@ -113,7 +113,9 @@ class Draft:
             elif run.kind == "call" and with_calls:
                 # the output limit cut off whatever came last: such a call must not run
                 whole = reason is not FinishReason.LENGTH or run is not self._runs[-1]
-                made.append(ToolCall(f"call_{self.turn}_{self.step}_{calls}", _keepable(run.name), text, finished=whole))
+                made.append(
+                    ToolCall(f"call_{self.turn}_{self.step}_{calls}", _keepable(run.name), text, finished=whole)
+                )
                 calls += 1
         made.append(Finish(reason))
         return tuple(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 CANCEL_GRACE_S = 2.0  # for a tool to stop in, once it was told to
@@ -12,7 +13,7 @@ class Control:
     """One per turn. The lane calls `steer` and `abort`; the turn looks at every boundary, and lets itself
     be interrupted where it only waits."""
 
-    __slots__ = ("_cuttable", "_scope", "_stopped", "_tasks", "aborted", "cut", "doing", "steers", "until")
+    __slots__ = ("_cuttable", "_scope", "_tasks", "_waiters", "aborted", "cut", "doing", "steers", "until")
 
     def __init__(self) -> None:
         self.steers: list[int] = []  # inputs by sequence, not yet put into the turn
@@ -21,7 +22,7 @@ class Control:
         self._scope: asyncio.Timeout | None = None
         self._cuttable = False
         self._tasks: dict[asyncio.Future[Any], tuple[float, str]] = {}  # when it must be over, and what it is
-        self._stopped: asyncio.Future[None] | None = None
+        self._waiters: dict[asyncio.Future[Any], asyncio.Future[None]] = {}
         self.doing = "starting"  # for the watchdog
         self.until = 0.0  # when what it is doing must be over, by the loop's clock
 
@@ -37,8 +38,8 @@ class Control:
         self._end_scope()
         for task in self._tasks:
             task.cancel()
-        if self._stopped is not None and not self._stopped.done():
-            self._stopped.set_result(None)
+        for waiter in self._waiters.values():
+            _wake(waiter)
 
     def take_steers(self) -> tuple[int, ...]:
         taken, self.steers = tuple(self.steers), []
@@ -70,16 +71,20 @@ class Control:
 
     async def wait_for(self, task: asyncio.Future[Any], doing: str, seconds: float) -> None:
         """Until the task is done or its time is over; an abort cancels it and leaves it only a moment."""
-        self._tasks[task] = (asyncio.get_running_loop().time() + seconds + CANCEL_GRACE_S, doing)
-        task.add_done_callback(self._tasks.pop)
+        loop = asyncio.get_running_loop()
+        self._tasks[task] = (loop.time() + seconds + CANCEL_GRACE_S, doing)
         self.until, self.doing = max(self._tasks.values())  # of calls side by side, the one that may take longest
-        if self._stopped is None:
-            self._stopped = asyncio.get_running_loop().create_future()
         if self.aborted:
             task.cancel()
-        else:
-            await asyncio.wait((task, self._stopped), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self.aborted:
+        waiter = self._waiters[task] = loop.create_future()
+        timer = loop.call_later(CANCEL_GRACE_S if self.aborted else seconds, _wake, waiter)
+        task.add_done_callback(partial(_wake, waiter))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            del self._tasks[task], self._waiters[task]
+        if self.aborted and not task.done():
             await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
 
     def busy(self, doing: str, seconds: float) -> None:
@@ -89,3 +94,8 @@ class Control:
     def _end_scope(self) -> None:
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+def _wake(waiter: asyncio.Future[None], task: object = None) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

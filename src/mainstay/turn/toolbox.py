@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -86,12 +86,12 @@ class Toolbox:
         self,
         call: ToolCall,
         tool: Tool,
-        work: Coroutine[Any, Any, str | None],
+        work: Awaitable[str | None],
         context: ToolContext,
         control: Control,
     ) -> ToolResult | None:
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
-        task = asyncio.ensure_future(_contained(work))
+        task = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(_contained(work))
         try:
             await control.wait_for(task, f"running {tool.name}", timeout_s)
             if not task.done():
@@ -124,7 +124,7 @@ class Toolbox:
         return f"There is no tool {shown!r}.{hint} Available: {known}."
 
 
-async def _contained(work: Coroutine[Any, Any, str | None]) -> str | None:
+async def _contained(work: Awaitable[str | None]) -> str | None:
     """A tool that ends itself must not end the process that everyone shares."""
     try:
         return await work

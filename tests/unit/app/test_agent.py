@@ -12,6 +12,7 @@ import pytest
 
 import mainstay
 from mainstay import Agent, Config, Limits, tool
+from mainstay.app.schema import LaneSettings, StateSettings
 from mainstay.core.errors import (
     AgentClosed,
     ConfigError,
@@ -247,7 +248,8 @@ async def test_import_history_brings_a_conversation_from_elsewhere(tmp_path: Pat
     provider = ScriptedProvider(echo)
     async with Agent(provider, home=tmp_path) as agent:
         await agent.import_history(
-            "old", [{"role": "user", "content": "My name is Ann."}, {"role": "assistant", "content": "Hello Ann \ud800."}]
+            "old",
+            [{"role": "user", "content": "My name is Ann."}, {"role": "assistant", "content": "Hello Ann \ud800."}],
         )
         await agent.run("old", "what is my name?")
         assert provider.asked[0].messages == [
@@ -371,6 +373,23 @@ async def test_the_home_is_by_default_where_the_environment_says(
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
 
 
+async def test_opentalon_021_state_is_kept_where_data_dir_says(tmp_path: Path) -> None:
+    config = Config(state=StateSettings(data_dir=str(tmp_path / "state")))
+    async with agent_of(echo, tmp_path / "home", config=config) as agent:
+        await agent.run("s", "hi")
+    assert (tmp_path / "state" / "workspaces" / "default" / "workspace.db").exists()
+    assert not (tmp_path / "home" / "workspaces").exists()
+
+
+async def test_miclaw_048_no_session_and_no_model_call_is_spent_on_a_title() -> None:
+    provider = ScriptedProvider(echo)
+    async with Agent(provider, home=":memory:") as agent:
+        await agent.run("s", "hi")
+        await agent.settled()
+        assert len(provider.asked) == 1
+        assert [one.key for one in await agent.sessions.list()] == ["s"]
+
+
 async def test_without_a_model_it_says_at_once_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no model is configured"):
         await Agent(home=tmp_path).run("s", "hi")
@@ -435,8 +454,6 @@ async def test_bounds_are_raised_or_lowered_by_configuration() -> None:
     ("policy", "turns"), [("thread", [1, 1, 2, 1]), ("user", [1, 2, 1, 1]), ("single", [1, 2, 3, 4])]
 )
 async def test_the_key_of_a_lane_is_a_policy(policy: str, turns: list[int]) -> None:
-    from mainstay.app.schema import LaneSettings
-
     config = Config(lanes=LaneSettings(key=policy))  # type: ignore[arg-type]
     async with agent_of(echo, config=config) as agent:
         said = [("t1", "ann"), ("t2", "ann"), ("t1", "bob"), ("t3", "eve")]
@@ -444,8 +461,6 @@ async def test_the_key_of_a_lane_is_a_policy(policy: str, turns: list[int]) -> N
 
 
 async def test_abort_finds_the_lane_of_a_sender() -> None:
-    from mainstay.app.schema import LaneSettings
-
     stall = Stall()
     async with agent_of([stall], config=Config(lanes=LaneSettings(key="user"))) as agent:
         asking = asyncio.ensure_future(agent.run("t", "hi", sender="ann"))
@@ -487,7 +502,8 @@ async def test_an_archived_session_refuses_and_a_paused_one_waits() -> None:
 def test_importing_the_package_loads_the_nouns_and_nothing_heavy() -> None:
     code = (
         "import sys, mainstay; mainstay.tool; mainstay.Limits; "
-        "print([name for name in ('aiohttp', 'apsw', 'yaml', 'rich', 'prompt_toolkit', 'uvloop') if name in sys.modules])"
+        "heavy = ('aiohttp', 'apsw', 'yaml', 'rich', 'prompt_toolkit', 'uvloop'); "
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert done.stdout == "[]\n", done.stderr

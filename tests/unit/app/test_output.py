@@ -50,7 +50,9 @@ async def test_a_pydantic_model_works_too() -> None:
         assert "greater than or equal to 0" in provider.asked[1].messages[-1][1]
 
 
-@pytest.mark.parametrize("text", ['```json\n{"name":"X","people":1}\n```', '```\n{"name":"X","people":1}```', ' {"name":"X","people":1}\n'])
+@pytest.mark.parametrize(
+    "text", ['```json\n{"name":"X","people":1}\n```', '```\n{"name":"X","people":1}```', ' {"name":"X","people":1}\n']
+)
 async def test_a_fence_around_the_json_is_forgiven(text: str) -> None:
     agent, provider = asked([text])
     async with agent:
@@ -72,7 +74,9 @@ async def test_a_wrong_answer_is_sent_back_with_what_is_wrong_until_it_is_right(
 
 async def test_an_answer_that_is_never_right_fails_after_output_attempts_max() -> None:
     for most in (1, 2, 3):
-        agent, provider = asked([f"no {n}" for n in range(most)], config=Config(limits=Limits(output_attempts_max=most)))
+        agent, provider = asked(
+            [f"no {n}" for n in range(most)], config=Config(limits=Limits(output_attempts_max=most))
+        )
         async with agent:
             reply = await agent.run("s", "a city", output=City)
             assert isinstance(reply.outcome, Failed)

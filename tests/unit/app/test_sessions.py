@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from mainstay import Aborted, Agent, Binary, Config, Limits, tool
-from mainstay.core.errors import InputRefused, SessionUnknown
-from mainstay.core.messages import FinishReason, ToolResult
-from mainstay.core.ports import Finished, TextPiece, ThinkingPiece
+from mainstay.app.sessions import read_all
+from mainstay.core.errors import InputRefused, SessionUnknown, StreamBroken, Unauthorised
+from mainstay.core.events import MessageAdded
+from mainstay.core.journal import decode, encode
+from mainstay.core.messages import FinishReason, Text, ToolCall, ToolResult
+from mainstay.core.ports import CallPiece, Finished, TextPiece, ThinkingPiece
+from mainstay.observe.export import history
 from mainstay.testing import Call, Pieces, Raise, ScriptedProvider, Stall
 
 
@@ -31,9 +35,6 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 async def texts(agent: Agent, key: str) -> list[str]:
-    from mainstay.app.sessions import read_all
-    from mainstay.observe.export import history
-
     return [message.text for message in history(await read_all((await agent._opened()).services.store, key))]
 
 
@@ -179,15 +180,11 @@ async def test_guppy_046_an_export_has_what_people_said_and_what_the_model_saw(h
     assert log[0]["date"].endswith("+00:00")
     assert [line["role"] for line in context] == ["user", "assistant", "tool", "assistant"]
     assert {part["type"] for part in context[1]["parts"]} == {"thinking", "text", "tool_call", "finish"}
-    assert context[2]["parts"] == [
-        {"type": "tool_result", "call_id": "call_1_1_0", "name": "add", "content": "5"}
-    ]
+    assert context[2]["parts"] == [{"type": "tool_result", "call_id": "call_1_1_0", "name": "add", "content": "5"}]
     assert not any("tool" in json.dumps(line) for line in log), "the log has no calls and no results"
 
 
 def _add() -> list[Any]:
-    from mainstay.core.ports import CallPiece
-
     return [CallPiece(0, "add", '{"a":2,"b":3}'), Finished(FinishReason.TOOL_CALLS)]
 
 
@@ -205,8 +202,6 @@ async def test_an_export_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 async def test_a_replay_needs_no_model_and_comes_out_identical(home: Any) -> None:
-    from mainstay.core.errors import StreamBroken, Unauthorised
-
     script = [
         [Call("add", {"a": 1, "b": 2}), Call("nope"), Call("add", "{")],
         "three",
@@ -237,10 +232,6 @@ async def test_a_replay_under_other_than_the_default_bounds_is_identical_too() -
 
 
 async def test_a_replay_says_what_differs() -> None:
-    from mainstay.core.events import MessageAdded
-    from mainstay.core.journal import decode, encode
-    from mainstay.core.messages import Text, ToolCall
-
     async with Agent(ScriptedProvider([Call("add", {"a": 1, "b": 2}), "3"]), tools=[add], home=":memory:") as agent:
         await agent.run("s", "go")
         kept = (await agent._opened()).services.store._sessions["s"]  # type: ignore[attr-defined]

@@ -29,7 +29,9 @@ class Talk:
             made = tuple(ToolCall(f"c{number}_{n}", "t", "{}") for n in range(calls))
             self.add(MessageAdded("assistant", made, turn=number, step=1))
             self.add(*(ToolFinished(ToolResult(call.id, "t", "y" * size), turn=number, step=1) for call in made))
-        self.add(MessageAdded("assistant", (Text("z" * size),), turn=number, step=2), TurnEnded(Answered(), turn=number))
+        self.add(
+            MessageAdded("assistant", (Text("z" * size),), turn=number, step=2), TurnEnded(Answered(), turn=number)
+        )
 
 
 def test_the_budget_is_the_window_less_a_reserve_that_shrinks_with_it() -> None:

@@ -87,7 +87,18 @@ def test_f54_a_record_of_a_newer_release_is_refused_with_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["", "{", "[]", "null", "12", '{"no":"type"}', '{"type":5}', '{"type":"Received"}', '{"type":"Received","parts":5}']
+    "body",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "12",
+        '{"no":"type"}',
+        '{"type":5}',
+        '{"type":"Received"}',
+        '{"type":"Received","parts":5}',
+    ],
 )
 def test_f9_a_record_that_makes_no_sense_is_damage(body: str) -> None:
     with pytest.raises((StoreCorrupt, StoreTooNew)):

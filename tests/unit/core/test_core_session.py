@@ -20,7 +20,7 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.journal import Record
-from mainstay.core.messages import Text, ToolCall, ToolResult, Usage
+from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Tail
 from mainstay.core.session import Session, join_inputs
@@ -64,7 +64,11 @@ def test_a_session_counts_its_turns_messages_tokens_and_cost() -> None:
 
 def test_results_that_come_in_any_order_stand_in_the_order_of_the_calls() -> None:
     calls = tuple(ToolCall(f"c{n}", "t", "{}") for n in range(4))
-    start: list[Event] = [Received((Text("x"),)), TurnStarted((1,), turn=1), MessageAdded("assistant", calls, turn=1, step=1)]
+    start: list[Event] = [
+        Received((Text("x"),)),
+        TurnStarted((1,), turn=1),
+        MessageAdded("assistant", calls, turn=1, step=1),
+    ]
     for seed in range(5):
         order = list(calls)
         random.Random(seed).shuffle(order)
@@ -163,8 +167,6 @@ def test_a_steer_is_a_message_of_the_user_within_the_turn() -> None:
 
 
 def test_quick_messages_are_joined_by_a_line_break_and_pictures_stay_between() -> None:
-    from mainstay.core.messages import Binary
-
     image = Binary("image/png", b"x")
     assert join_inputs([(Text("a"),), (Text("b"), image), (Text("c"),)]) == (Text("a\nb"), image, Text("c"))
     assert join_inputs([(Text("a"),), (Text("b", origin="web"),)]) == (Text("a"), Text("b", origin="web"))

@@ -172,9 +172,7 @@ class World:
 
     async def results(self, key: str = "s") -> list[ToolResult]:
         """Every tool result that the model was given, in order."""
-        return [
-            part for message in await self.history(key) for part in message.parts if isinstance(part, ToolResult)
-        ]
+        return [part for message in await self.history(key) for part in message.parts if isinstance(part, ToolResult)]
 
     async def check_replay(self, key: str = "s") -> None:
         outcome = await replay(await self.records(key), self.limits)

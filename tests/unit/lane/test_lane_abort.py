@@ -10,12 +10,14 @@ import pytest
 from kernel_world import World, virtual
 
 from mainstay.app.world import SystemClock
+from mainstay.core.errors import StreamBroken
 from mainstay.core.events import StepRestarted, TurnEnded
+from mainstay.core.limits import Limits
 from mainstay.core.messages import Finish, FinishReason, Text
 from mainstay.core.outcome import Aborted, Answered
-from mainstay.core.ports import CallPiece, Context, Options, TextPiece
+from mainstay.core.ports import CallPiece, Context, Options, TextPiece, ToolContext
 from mainstay.core.tools import tool
-from mainstay.testing import Call, Pieces, Stall
+from mainstay.testing import Call, MemoryStore, Pieces, Raise, Stall
 
 
 @virtual
@@ -138,8 +140,6 @@ async def test_abort_does_not_wait_for_a_tool_in_a_thread() -> None:
         seen.append(context.cancelled)
         return "too late"
 
-    from mainstay.core.ports import ToolContext
-
     block.function.__annotations__["context"] = ToolContext
     block = tool(block.function)
     async with World([Call("block"), "next"], [block], clock=SystemClock()) as world:
@@ -158,9 +158,6 @@ async def test_abort_does_not_wait_for_a_tool_in_a_thread() -> None:
 @virtual
 async def test_abort_between_a_failed_stream_and_the_next_ask_ends_the_turn() -> None:
     """The watcher aborts at the moment the step is restarted."""
-    from mainstay.core.errors import StreamBroken
-    from mainstay.testing import Raise
-
     stall = Stall()
     async with World([Pieces([TextPiece("x"), Raise(StreamBroken("cut"))]), stall, "next"]) as world:
         watcher = world.watch()
@@ -195,8 +192,6 @@ async def test_prompts_that_wait_still_run_after_an_abort() -> None:
 
 @virtual
 async def test_abort_returns_only_when_the_end_is_on_disk() -> None:
-    from mainstay.testing import MemoryStore
-
     class Slow(MemoryStore):
         def append(self, *order: Any) -> Any:
             return asyncio.ensure_future(self._slowly(*order))
@@ -242,8 +237,6 @@ async def test_an_abort_ends_its_own_lane_and_no_other() -> None:
 
 @virtual
 async def test_aborting_the_last_word_of_an_exhausted_turn_is_an_abort() -> None:
-    from mainstay.core.limits import Limits
-
     stall = Stall()
 
     @tool

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from kernel_world import World, envelope, make_store, virtual
 
 from mainstay.core.envelope import Envelope, identity
 from mainstay.core.errors import InputRefused, StoreFailed
+from mainstay.core.events import SessionChanged
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
 from mainstay.core.ports import Store
+from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Stall
 
 
@@ -83,8 +86,6 @@ async def test_f44_an_id_belongs_to_its_session(store: Store) -> None:
 
 
 async def test_f44_a_duplicate_is_answered_even_when_the_lane_is_full_or_its_session_is_over(store: Store) -> None:
-    from mainstay.core.events import SessionChanged
-
     async with World(["hello"], store=store, limits=Limits(session_turns_max=1)) as world:
         reply = await world.ask("hi", id="m1")
         assert await world.ask("hi", id="m1") == reply
@@ -103,8 +104,6 @@ async def test_f44_the_same_id_again_long_after_the_lane_went_to_sleep() -> None
 
 @virtual
 async def test_f44_a_reply_read_back_has_the_text_usage_and_outcome_of_its_own_turn() -> None:
-    from mainstay.core.tools import tool
-
     @tool
     async def act() -> str:
         return "acted"
@@ -144,16 +143,12 @@ def test_f44_identity_is_the_senders_id_or_a_digest_of_the_delivery() -> None:
     again = Envelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
     assert identity(again) == identity(base), "the same delivery twice"
     fields = {"parts": (Text("ho"),), "channel": "irc", "room": "C2", "thread": "T2", "sender": "bob", "at": 1001}
-    import msgspec
-
     others = {identity(msgspec.structs.replace(base, **{name: value})) for name, value in fields.items()}
     assert len(others | {identity(base)}) == len(fields) + 1, "anything else is another message"
 
 
 @virtual
 async def test_f44_a_message_without_an_id_is_delivered_once_under_its_identity() -> None:
-    import msgspec
-
     async with World(["hello"]) as world:
         base = envelope("hi", sender="ann")
         named = msgspec.structs.replace(base, id=identity(base))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import tracemalloc
 from typing import Any
 
@@ -12,8 +13,9 @@ from kernel_world import World, virtual
 
 from mainstay.core.errors import LaneFull
 from mainstay.core.limits import Limits
+from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import Context, Options
+from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Stall
 
@@ -38,7 +40,9 @@ async def test_f46_a_thousand_sessions_at_once_are_all_answered_and_a_poisoned_o
     async with World(answer, [work]) as world:
         for round_ in range(2):
             before = asyncio.get_running_loop().time()
-            prompts = [f"poison {n}" if n % 100 == 7 else f"broken {n}" if n % 100 == 8 else f"hi {n}" for n in range(1000)]
+            prompts = [
+                f"poison {n}" if n % 100 == 7 else f"broken {n}" if n % 100 == 8 else f"hi {n}" for n in range(1000)
+            ]
             replies = await asyncio.gather(*(world.ask(text, f"s{n}") for n, text in enumerate(prompts)))
             for n, reply in enumerate(replies):
                 assert reply.turn == round_ + 1
@@ -121,16 +125,11 @@ async def test_u4_turns_leave_nothing_behind_in_memory() -> None:
         """Remembers no questions, unlike the scripted provider."""
 
         def model(self) -> Any:
-            from mainstay.core.ports import ModelInfo
-
             return ModelInfo(name="m")
 
         async def close(self) -> None: ...
 
         async def stream(self, context: Context, options: Options) -> Any:
-            from mainstay.core.messages import FinishReason
-            from mainstay.core.ports import Finished, TextPiece
-
             yield TextPiece("ok")
             yield Finished(FinishReason.END)
 
@@ -158,10 +157,9 @@ async def test_u4_turns_leave_nothing_behind_in_memory() -> None:
         assert second - first < 50_000, f"grew by {second - first} bytes over 400 turns"
 
 
-@pytest.mark.parametrize("repetition", range(3))
+@pytest.mark.parametrize("repetition", range(50))
 def test_loom_116_many_senders_steering_and_aborting_at_random_leave_whole_sessions(repetition: int) -> None:
     """A stress run from a seed: whatever is done to it, every call has its result and every turn its end."""
-    import random
 
     @virtual
     async def check() -> None:
@@ -192,9 +190,9 @@ def test_loom_116_many_senders_steering_and_aborting_at_random_leave_whole_sessi
                             pass
 
         async with World(step, [nap]) as world:
-            await asyncio.gather(*(one(f"s{n % 8}") for n in range(24)))
+            await asyncio.gather(*(one(f"s{n % 4}") for n in range(12)))
             await asyncio.wait_for(world.lanes.settled(), 10_000)
-            for n in range(8):
+            for n in range(4):
                 key = f"s{n}"
                 kinds = await world.kinds(key)
                 assert kinds.count("TurnStarted") == kinds.count("TurnEnded") > 0

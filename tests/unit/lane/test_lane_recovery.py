@@ -15,14 +15,17 @@ from mainstay.core.events import (
     Received,
     StepCheckpointed,
     StepRestarted,
+    TextDelta,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnResumed,
 )
 from mainstay.core.limits import Limits
+from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import Store, ToolContext
+from mainstay.core.ports import Finished, Store, TextPiece, ToolContext
+from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool, tool
 from mainstay.testing import Call, MemoryStore, Pieces, Stall
 from mainstay.testing import Say as Say
@@ -106,11 +109,11 @@ async def test_a_prompt_whose_turn_had_not_begun_runs(store: Store) -> None:
 async def test_a_step_that_was_streaming_is_asked_again_and_its_partial_is_kept_but_never_an_answer(
     store: Store,
 ) -> None:
-    from mainstay.core.ports import TextPiece
-
     stall = Stall()
     world = World(
-        [Pieces([TextPiece("Half an "), TextPiece("answ"), stall])], store=store, limits=Limits(checkpoint_period_s=0.01)
+        [Pieces([TextPiece("Half an "), TextPiece("answ"), stall])],
+        store=store,
+        limits=Limits(checkpoint_period_s=0.01),
     )
     async with world:
         watcher = world.watch()
@@ -300,7 +303,7 @@ async def test_a_call_that_had_not_begun_and_whose_tool_is_gone_is_an_unknown_to
 async def test_steers_accepted_before_the_crash_reach_the_turn(store: Store) -> None:
     effects = Effects()
     made = effects.tool("unsafe")
-    world = World([[Call("work"), Call("work", '{ }')]], [made], store=store)
+    world = World([[Call("work"), Call("work", "{ }")]], [made], store=store)
     async with world:
         await world.send("go")
         await effects.began.wait()
@@ -395,26 +398,27 @@ async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Sto
 
     @tool(effect="idempotent", timeout_s=900)
     async def work(n: int, context: ToolContext) -> str:
-        if n == crash_in:
+        if n == crash_in[0]:
             began.set()
             await asyncio.sleep(1000)
         return f"did {n}"
 
-    crash_in = 0
+    crash_in = [0]
     began = asyncio.Event()
     world = World([[Call("work", {"n": n}) for n in range(6)]], [work], store=store, limits=limits)
     async with world:
         await world.send("go")
         await began.wait()
         await world.crash()
-    for crash_in in range(1, 6):
+    for n in range(1, 6):
+        crash_in[0] = n
         began = asyncio.Event()
         world = world.after([], [work])
         async with world:
             await world.lanes.resume()
             await began.wait()
             await world.crash()
-    crash_in = -1
+    crash_in[0] = -1
     async with world.after(["all six"], [work]) as last:
         await finish(last)
         assert (await last.history())[-1].text == "all six"
@@ -424,10 +428,6 @@ async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Sto
 
 @virtual
 async def test_after_a_resume_watchers_hear_the_answer_as_it_comes() -> None:
-    from mainstay.core.events import TextDelta
-    from mainstay.core.messages import FinishReason
-    from mainstay.core.ports import Finished, TextPiece
-
     first = Stall()
     world = World([first])
     async with world:
@@ -475,9 +475,9 @@ async def test_loom_083_a_session_recovered_at_its_42nd_turn_has_its_turns_intac
     async with world.after(lambda context, options: f"re: {context.messages[-1].text}") as later:
         assert (await later.ask("turn 42")).turn == 42
         asked = later.provider.asked[0].messages
-        assert asked == [pair for n in range(1, 42) for pair in (("user", f"turn {n}"), ("assistant", f"re: turn {n}"))] + [
-            ("user", "turn 42")
-        ]
+        assert asked == [
+            pair for n in range(1, 42) for pair in (("user", f"turn {n}"), ("assistant", f"re: turn {n}"))
+        ] + [("user", "turn 42")]
 
 
 @virtual
@@ -499,8 +499,6 @@ async def test_a_call_that_is_not_pure_is_on_disk_before_it_runs() -> None:
 
 @virtual
 async def test_i5_the_view_that_a_turn_made_is_the_one_that_is_read_back() -> None:
-    from mainstay.core.session import Session
-
     @tool
     async def act(n: int) -> int:
         return n

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from kernel_world import World, envelope, virtual
 
 from mainstay.core.events import Received, Steered, TurnEnded
 from mainstay.core.messages import Finish, FinishReason, Text
@@ -68,7 +68,7 @@ async def test_a_steer_during_plain_text_cuts_the_generation_and_asks_again() ->
         reply = await ticket.reply
         assert (reply.text, reply.turn) == ("Short version.", 1)
         assert world.provider.closed == 1, "the first stream was really left"
-        user, partial, steer, _ = await world.history()
+        _, partial, steer, _ = await world.history()
         assert partial.parts == (Text("Once upon a "), Finish(FinishReason.STEERED))
         assert (steer.role, steer.text) == ("user", "shorter")
         assert [role for role, _ in world.provider.asked[1].messages] == ["user", "assistant", "user"]
@@ -98,7 +98,13 @@ async def test_a_steer_once_a_call_has_begun_waits_for_it_and_skips_it() -> None
         return "done"
 
     writing = Pieces(
-        [TextPiece("I will "), CallPiece(0, "act", '{"n":'), stall, CallPiece(0, "", "1}"), Finished(FinishReason.TOOL_CALLS)]
+        [
+            TextPiece("I will "),
+            CallPiece(0, "act", '{"n":'),
+            stall,
+            CallPiece(0, "", "1}"),
+            Finished(FinishReason.TOOL_CALLS),
+        ]
     )
     async with World([writing, "all right"], [act]) as world:
         ticket = await world.send("act")
@@ -180,7 +186,11 @@ async def test_several_steers_reach_the_turn_in_order() -> None:
 @virtual
 async def test_a_steer_in_each_of_two_steps() -> None:
     step, began, go, ran = gated()
-    script = [[Call("step", {"n": 1}), Call("step", {"n": 2})], [Call("step", {"n": 3}), Call("step", {"n": 4})], "done"]
+    script = [
+        [Call("step", {"n": 1}), Call("step", {"n": 2})],
+        [Call("step", {"n": 3}), Call("step", {"n": 4})],
+        "done",
+    ]
     async with World(script, [step]) as world:
         ticket = await world.send("go")
         await began[1].wait()
@@ -233,7 +243,7 @@ async def test_f44_the_same_steer_delivered_twice_reaches_the_turn_once_and_hurt
 def test_a_steer_and_then_an_abort_ends_the_turn_and_the_steer_is_not_lost(when: str) -> None:
     @virtual
     async def check() -> None:
-        step, began, go, _ = gated()
+        step, began, _, _ = gated()
         stall = Stall()
 
         def answer(context: Context, options: Options) -> Any:
@@ -245,8 +255,6 @@ def test_a_steer_and_then_an_abort_ends_the_turn_and_the_steer_is_not_lost(when:
             ticket = await world.send("go")
             await (stall.reached if when == "model" else began[1]).wait()
             steer = world.lanes.get("s").steer
-            from kernel_world import envelope
-
             pending = asyncio.ensure_future(steer(envelope("wait, listen")))
             aborting = asyncio.ensure_future(world.abort())
             assert await aborting

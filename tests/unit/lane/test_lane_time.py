@@ -245,7 +245,9 @@ def test_f28_timeouts_of_tools_and_models_are_not_moved_by_it(jump: float) -> No
             await asyncio.sleep(s)
             return "waited"
 
-        world = World([[Call("wait", {"s": 29}), Call("wait", {"s": 31})], Stall()], [wait], limits=Limits(model_timeout_s=50))
+        world = World(
+            [[Call("wait", {"s": 29}), Call("wait", {"s": 31})], Stall()], [wait], limits=Limits(model_timeout_s=50)
+        )
         async with world:
             before = now()
             watcher = world.watch()

@@ -10,9 +10,10 @@ from kernel_world import World, virtual
 from mainstay.core.events import Lagged, MessageAdded, TextDelta, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
+from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece
 from mainstay.lane.hub import Hub
-from mainstay.testing import MemoryStore, Pieces
+from mainstay.testing import MemoryStore, Pieces, Stall
 
 
 def words(count: int) -> Pieces:
@@ -68,8 +69,6 @@ async def test_a_durable_event_takes_the_place_of_the_oldest() -> None:
     watcher = hub.watch(None)
     for n in range(3):
         hub.emit("s", TextDelta(str(n)))
-    from mainstay.core.outcome import Answered
-
     hub.emit("s", TurnEnded(Answered(), session="s", sequence=9))
     watcher.close()
     lagged, *rest = [event async for event in watcher]
@@ -178,8 +177,6 @@ async def test_a_turn_that_nobody_watches_makes_no_partial_events_at_all() -> No
 
 @virtual
 async def test_whoever_joins_late_hears_the_rest() -> None:
-    from mainstay.testing import Stall
-
     stall = Stall()
     script = [Pieces([TextPiece("early "), stall, TextPiece("late"), Finished(FinishReason.END)])]
     async with World(script) as world:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import time
 from pathlib import Path
 
 import apsw
 import pytest
 
-from mainstay.core.errors import HomeUnusable, StoreFailed
+from mainstay.core.errors import HomeUnusable, StoreError, StoreFailed
 from mainstay.core.events import MessageAdded, Received, TurnEnded, TurnStarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
@@ -31,7 +33,9 @@ async def test_loom_101_the_records_of_one_append_are_stored_wholly_or_not_at_al
     await writing.add(Received((Text("x"),)))
     assert store._writer is not None
     assert store._writer._db is not None
-    store._writer._db.execute("CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.body LIKE '%third%' BEGIN SELECT RAISE(FAIL, 'no'); END")
+    store._writer._db.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.body LIKE '%third%' BEGIN SELECT RAISE(FAIL, 'no'); END"
+    )
     many = [MessageAdded("assistant", (Text(text),)) for text in ("first", "second", "third", "fourth")]
     with pytest.raises(StoreFailed):
         await writing.add(*many)
@@ -78,6 +82,29 @@ async def test_f48_a_folder_that_is_not_there_is_a_clear_error(tmp_path: Path) -
         await SqliteStore(str(tmp_path / "nowhere" / "workspace.db")).open()
 
 
+async def test_f48_when_no_file_handles_are_left_what_already_runs_is_still_served(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    writing = Writing(store, "a")
+    await writing.turn("before")
+    held: list[int] = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        while True:
+            held.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        await writing.turn("during")
+        assert len(await store.read("a")) == 8
+        with pytest.raises((HomeUnusable, StoreError)):
+            await SqliteStore(str(tmp_path / "another.db")).open()
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await writing.turn("after")
+    await store.close()
+
+
 async def test_opening_again_migrates_nothing_and_changes_nothing(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await Writing(store, "a").turn("x")
@@ -117,8 +144,8 @@ async def test_loom_114_u19_a_turn_takes_little_on_disk_beside_its_text_and_grow
     await store.close()
 
 
-async def test_loom_080_081_storing_and_loading_are_quick(tmp_path: Path) -> None:
-    """The promise is 3 ms and 12 ms at the median; a loaded machine with a slow disk is given five times that."""
+async def test_storing_and_loading_are_quick(tmp_path: Path) -> None:
+    """A tripwire, with room for a loaded machine; what it really takes is measured by the benchmarks."""
     store = await opened(tmp_path)
     writing = Writing(store, "a")
     await writing.add(
@@ -139,7 +166,7 @@ async def test_loom_080_081_storing_and_loading_are_quick(tmp_path: Path) -> Non
 
 async def test_the_same_session_key_in_other_case_or_form_is_another_session(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    keys = ["a", "A", "é", "e\u0301", "a ", "a\0b", "ａ"]
+    keys = ["a", "A", "é", "e\u0301", "a ", "a\0b", "\uff41"]
     for key in keys:
         await Writing(store, key).turn(key)
     for key in keys:

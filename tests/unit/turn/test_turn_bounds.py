@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from kernel_world import World, envelope, virtual
 
 from mainstay.core.errors import StreamBroken
-from mainstay.core.events import MessageAdded, StepCheckpointed, StepRestarted, TurnEnded, Waiting
+from mainstay.core.events import MessageAdded, StepCheckpointed, StepRestarted, TextDelta, TurnEnded, Waiting
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Text, text_of
 from mainstay.core.outcome import Answered, Exhausted, Failed
-from mainstay.core.ports import Context, Finished, Options, TextPiece
+from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, TextPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, Stall
 
@@ -112,8 +112,6 @@ def test_f18_a_model_that_ignores_the_last_word_still_gives_an_answer_that_says_
 
 @virtual
 async def test_f18_text_beside_calls_in_the_last_word_is_kept() -> None:
-    from mainstay.core.ports import CallPiece
-
     last = Pieces([TextPiece("Two of five."), CallPiece(0, "count", "{}"), Finished(FinishReason.TOOL_CALLS)])
     count, _ = counting()
     async with World(endless(last=last), [count], limits=Limits(steps_max=2)) as world:
@@ -183,7 +181,12 @@ async def test_after_a_circle_another_call_runs_again() -> None:
         ran.append(what)
         return "nothing"
 
-    script = [*(Call("look", {"what": "a"}) for _ in range(4)), Call("look", {"what": "b"}), Call("look", {"what": "a"}), "."]
+    script = [
+        *(Call("look", {"what": "a"}) for _ in range(4)),
+        Call("look", {"what": "b"}),
+        Call("look", {"what": "a"}),
+        ".",
+    ]
     async with World(script, [look], limits=Limits(repeated_calls_max=2)) as world:
         await world.ask("go")
         assert ran == ["a", "a", "b", "a"]
@@ -285,8 +288,6 @@ async def test_a_long_stream_is_checkpointed_once_every_checkpoint_period_s() ->
         """A word a second."""
 
         def model(self) -> Any:
-            from mainstay.core.ports import ModelInfo
-
             return ModelInfo(name="slow")
 
         async def close(self) -> None: ...
@@ -316,8 +317,6 @@ async def test_a_short_answer_is_not_checkpointed_at_all() -> None:
 @virtual
 async def test_output_attempts_max_bounds_how_often_a_wrong_answer_is_mended() -> None:
     async def complain(most: int, answers: list[str]) -> tuple[Any, Any]:
-        from kernel_world import envelope
-
         async with World(answers, limits=Limits(output_attempts_max=most)) as world:
             review = lambda text: None if text == "right" else f"{text} is wrong"  # noqa: E731
             ticket = await world.lanes.get("s").accept(envelope("go"), review)
@@ -348,8 +347,6 @@ async def test_the_notice_of_a_limit_is_the_runtimes_and_marked_so() -> None:
 
 @virtual
 async def test_the_last_answer_is_streamed_as_it_comes() -> None:
-    from mainstay.core.events import TextDelta
-
     stall = Stall()
     last = Pieces([TextPiece("So far"), stall, TextPiece("."), Finished(FinishReason.END)])
     count, _ = counting()

@@ -10,10 +10,10 @@ from kernel_world import World, virtual
 
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, ToolCall, ToolResult
-from mainstay.core.outcome import Answered
-from mainstay.core.ports import CallPiece, Finished, TextPiece
+from mainstay.core.outcome import Answered, Exhausted
+from mainstay.core.ports import CallPiece, Context, Finished, Options, TextPiece
 from mainstay.core.tools import tool
-from mainstay.testing import Call, Pieces
+from mainstay.testing import Call, Pieces, Say
 
 DEEP = 200_000
 
@@ -68,7 +68,7 @@ MALFORMED = {
     "plus sign": '{"a": +1, "b": 2}',
     "hex": '{"a": 0x1, "b": 2}',
     "fence": '```json\n{"a": 1, "b": 2}\n```',
-    "full-width braces": '｛"a": 1, "b": 2｝',
+    "full-width braces": '\uff5b"a": 1, "b": 2\uff5d',
     "typographic quotes": "{“a”: 1, “b”: 2}",
     "prose": "I would like a to be 1 and b to be 2",
     "XML": "<a>1</a><b>2</b>",
@@ -134,6 +134,21 @@ async def test_f13_an_error_about_arguments_names_what_is_expected() -> None:
 
 
 @virtual
+async def test_f13_a_model_that_never_writes_a_sound_call_is_ended_by_the_bounds() -> None:
+    take, ran = recording()
+    rows = list(MALFORMED.values())
+
+    def step(context: Context, options: Options) -> Any:
+        return Call("take", rows[options.step % len(rows)]) if options.tool_choice == "auto" else "I give up."
+
+    async with World(step, [take]) as world:
+        reply = await world.ask("go")
+        assert (reply.text, reply.outcome) == ("I give up.", Exhausted("25 steps"))
+        assert ran == []
+        assert len(await world.results()) == 25
+
+
+@virtual
 async def test_f13_a_tool_without_parameters_takes_an_empty_input() -> None:
     ran: list[int] = []
 
@@ -142,7 +157,9 @@ async def test_f13_a_tool_without_parameters_takes_an_empty_input() -> None:
         ran.append(1)
         return "pong"
 
-    async with World([[Call("ping", ""), Call("ping", "{}"), Call("ping", "[]"), Call("ping", '{"x":1}')], "."], [ping]) as w:
+    async with World(
+        [[Call("ping", ""), Call("ping", "{}"), Call("ping", "[]"), Call("ping", '{"x":1}')], "."], [ping]
+    ) as w:
         await w.ask("go")
         assert [result.is_error for result in await w.results()] == [False, False, True, True]
         assert len(ran) == 2
@@ -151,8 +168,6 @@ async def test_f13_a_tool_without_parameters_takes_an_empty_input() -> None:
 @virtual
 async def test_f13_surrogates_that_no_file_can_keep_do_not_hurt_the_session() -> None:
     """A provider's own decoder may let them through in the text of a call, a name or an answer."""
-    from mainstay.testing import Say
-
     take, ran = recording()
     odd = [Call("take", '{"a": 1, "b": 2, "text": "\ud800"}'), Call("take\udfff", "{}")]
     async with World([odd, Say("fine \ud83d", thinking="hm \udc00"), "next"], [take]) as world:

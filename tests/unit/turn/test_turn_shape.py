@@ -6,7 +6,7 @@ import asyncio
 
 from kernel_world import World, virtual
 
-from mainstay.core.errors import StreamBroken
+from mainstay.core.errors import ConfigError, StreamBroken, Unauthorised
 from mainstay.core.events import (
     MessageAdded,
     MessageFinished,
@@ -19,6 +19,7 @@ from mainstay.core.events import (
     ToolFinished,
     TurnEnded,
 )
+from mainstay.core.limits import Limits
 from mainstay.core.messages import (
     Binary,
     Finish,
@@ -192,8 +193,6 @@ async def test_pure_calls_of_one_response_overlap_and_their_results_are_in_call_
 
 @virtual
 async def test_at_most_parallel_calls_max_run_side_by_side() -> None:
-    from mainstay.core.limits import Limits
-
     running, most = 0, 0
 
     @tool(effect="pure")
@@ -205,7 +204,9 @@ async def test_at_most_parallel_calls_max_run_side_by_side() -> None:
         running -= 1
         return n
 
-    async with World([[Call("wait", {"n": n}) for n in range(7)], "done"], [wait], limits=Limits(parallel_calls_max=3)) as w:
+    async with World(
+        [[Call("wait", {"n": n}) for n in range(7)], "done"], [wait], limits=Limits(parallel_calls_max=3)
+    ) as w:
         await w.ask("go")
         assert most == 3
         assert [result.content for result in await w.results()] == [str(n) for n in range(7)]
@@ -332,8 +333,6 @@ async def test_f12_a_stream_that_breaks_inside_a_call_runs_nothing_and_the_step_
 
 @virtual
 async def test_an_error_before_the_first_piece_ends_the_turn_and_is_told_at_once() -> None:
-    from mainstay.core.errors import Unauthorised
-
     refusal = Raise(Unauthorised("the key was refused; check OPENAI_API_KEY", details="401"))
     async with World([refusal, "now it works"]) as world:
         watcher = world.watch()
@@ -349,8 +348,6 @@ async def test_an_error_before_the_first_piece_ends_the_turn_and_is_told_at_once
 
 @virtual
 async def test_a_provider_with_a_bug_fails_its_turn_and_no_other() -> None:
-    from mainstay.core.errors import ConfigError
-
     for bug in (ValueError("oops"), ConfigError("no such model"), AssertionError()):
 
         def answer(context: object, options: object, bug: Exception = bug) -> str:

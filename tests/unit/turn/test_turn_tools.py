@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
 import subprocess
 import sys
@@ -15,13 +16,14 @@ import pytest
 from kernel_world import World, virtual
 
 from mainstay.app.world import SystemClock
+from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.events import ToolCallReady, ToolProgress
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import FunctionTool, tool
 from mainstay.core.workers import Workers
-from mainstay.testing import Call
+from mainstay.testing import Call, virtual_run
 
 
 @dataclasses.dataclass
@@ -67,7 +69,7 @@ def pydantic_model() -> Any:
         (pydantic_model, '{"name":"Lisbon","people":545000}'),
         ("\ud800 and \udfff", "? and ?"),
     ],
-    ids=repr,
+    ids=lambda value: value.__name__ if callable(value) else repr(value),
 )
 def test_what_a_tool_returns_becomes_text(value: Any, text: str) -> None:
     async def it() -> Any:
@@ -77,8 +79,6 @@ def test_what_a_tool_returns_becomes_text(value: Any, text: str) -> None:
 
 
 def virtually(work: Any) -> Any:
-    from mainstay.testing import virtual_run
-
     return virtual_run(work)
 
 
@@ -96,8 +96,8 @@ class BadlySpoken(Exception):
         (ValueError("odd \ud800 text"), "ValueError: odd ? text"),
         (StopIteration(3), "RuntimeError"),
         (StopAsyncIteration(), "StopAsyncIteration"),
-        (SystemExit(3), "RuntimeError: the tool called exit(3)"),
-        (asyncio.CancelledError(), "CancelledError: the tool cancelled itself."),
+        (SystemExit(3), "(3)"),
+        (asyncio.CancelledError(), "CancelledError"),
         (GeneratorExit(), "GeneratorExit"),
         (BadlySpoken(), "BadlySpoken"),
     ],
@@ -114,6 +114,7 @@ def test_a_tool_that_raises_anything_gives_an_error_result(error: BaseException,
     content, is_error = asyncio.run(outcome_of(it if threaded else it_async))
     assert is_error
     assert said in content
+    assert "aborted" not in content
 
 
 def test_one_failing_tool_does_not_stop_the_others() -> None:
@@ -383,8 +384,6 @@ async def test_at_most_so_many_threads_are_at_work() -> None:
 
 
 async def test_a_tool_sees_the_context_variables_of_its_caller() -> None:
-    import contextvars
-
     who = contextvars.ContextVar("who", default="nobody")
     who.set("me")
     assert await Workers().run(who.get, {}) == "me"
@@ -540,8 +539,6 @@ def positional(a: int, /) -> None: ...
     ],
 )
 def test_a_tool_that_cannot_be_offered_is_refused_with_a_sentence(function: Any, declared: Any, complaint: str) -> None:
-    from mainstay.core.errors import ToolDefinitionError
-
     with pytest.raises(ToolDefinitionError, match=complaint):
         FunctionTool(function, **declared)
 
@@ -558,7 +555,11 @@ async def test_a_parameter_may_be_a_pydantic_model_and_defaults_are_not_shared()
         return city.name
 
     visit.__annotations__["city"] = City
-    script = [[Call("visit", {"city": {"name": "Porto"}}), Call("visit", {"city": {}})], Call("visit", {"city": {"name": "Faro"}}), "."]
+    script = [
+        [Call("visit", {"city": {"name": "Porto"}}), Call("visit", {"city": {}})],
+        Call("visit", {"city": {"name": "Faro"}}),
+        ".",
+    ]
     async with World(script, [tool(visit)]) as world:
         await world.ask("go")
         good, bad, again = await world.results()

@@ -1,0 +1,48 @@
+# Functions as tools: the schema comes from the type hints and the docstring, and each says what it does to the world.
+# Prints every call with what the model was told, then the answer, once as text and once as data.
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+from mainstay import Agent, ToolFinished, TurnEnded, tool
+
+PRICES = {"apple": 0.5, "melon": 3.0}
+
+
+@tool(effect="pure")  # no effect: may run again, and beside others
+def price(fruit: str) -> float:
+    """What one piece of a fruit costs, in euros.
+
+    Args:
+        fruit: its name, in the singular
+    """
+    return PRICES[fruit]
+
+
+@tool  # nobody declared its effect, so it is `unsafe`: it never runs twice for one call
+async def order(fruit: str, count: int) -> str:
+    """Order some fruit."""
+    return f"ordered {count} x {fruit}"
+
+
+@dataclass
+class Bill:
+    total: float
+    currency: str
+
+
+async def main() -> None:
+    model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+    async with Agent(model=model, tools=[price, order], home="data") as agent:
+        async for event in agent.stream("shop", "Order two melons, then say what they cost in all."):
+            match event:
+                case ToolFinished(result=result):
+                    print(f"{result.name} -> {result.content}")
+                case TurnEnded():
+                    print("done")
+        reply = await agent.run("shop", "And the bill?", output=Bill)
+        print(reply.output)
+
+
+asyncio.run(main())

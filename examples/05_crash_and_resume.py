@@ -1,0 +1,48 @@
+# A process that is killed in the middle of a tool, twice, and a turn that survives it. Prints what each of three
+# processes does: the idempotent tool is run again; the unsafe one is not, and the model is told that its outcome is
+# unknown.
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+from mainstay import Agent, ToolFinished, tool
+
+
+def work(name: str) -> str:
+    print(f"  {name} at work", flush=True)
+    if os.environ.get("DIE_IN") == name:
+        os.kill(os.getpid(), signal.SIGKILL)  # no goodbye, no clean-up
+    return "done"
+
+
+@tool(effect="idempotent")
+def save_note(text: str) -> str:
+    """Save a note. Saving it twice is saving it once."""
+    return work("save_note")
+
+
+@tool
+def charge(euros: int) -> str:
+    """Charge the customer's card."""
+    return work("charge")
+
+
+async def live() -> None:
+    model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+    async with Agent(model=model, tools=[save_note, charge], home="data") as agent:
+        prompt = "Save the note 'milk', then charge 5 euros. One tool at a time."
+        async for event in agent.stream("errands", prompt, id="errand-1"):  # the same id is the same turn
+            if isinstance(event, ToolFinished):
+                print(f"  {event.result.name}: {event.result.content}", flush=True)
+        print("  answer:", (await agent.run("errands", prompt, id="errand-1")).text)
+
+
+if sys.argv[1:] == ["live"]:
+    asyncio.run(live())
+else:
+    for victim in ("save_note", "charge", "nothing"):
+        print(f"a process that dies in {victim}:", flush=True)
+        subprocess.run([sys.executable, __file__, "live"], env={**os.environ, "DIE_IN": victim})

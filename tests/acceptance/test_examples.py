@@ -1,0 +1,176 @@
+"""Every file in examples/ is run as it is, in a process of its own, against a model on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_model import ExampleModel, Messages, Said
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+STORY = "There was a lighthouse on a rock in the sea, and nobody knew who lit it. " * 20
+
+
+class Example:
+    """Runs one file in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._models: list[ExampleModel] = []
+
+    def __call__(self, name: str, say: Callable[[Messages], Said], pause_s: float = 0.0) -> str:
+        model = ExampleModel(say, pause_s)
+        self._models.append(model)
+        env = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "PYTHONPATH": str(ROOT / "src")}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+            env={**env, **model.environment()},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    @property
+    def asked(self) -> list[Messages]:
+        return self._models[-1].asked
+
+    def close(self) -> None:
+        for model in self._models:
+            model.close()
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Iterator[Example]:
+    made = Example(tmp_path)
+    yield made
+    made.close()
+
+
+def last(messages: Messages) -> tuple[str, str]:
+    return messages[-1]["role"], messages[-1]["content"] or ""
+
+
+def results(messages: Messages) -> list[str]:
+    """Of the turn that runs."""
+    turn = max(place for place, message in enumerate(messages) if message["role"] == "user")
+    return [message["content"] for message in messages[turn:] if message["role"] == "tool"]
+
+
+def test_01_hello(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        said = " ".join(message["content"] for message in messages)
+        return "Your name is Ada." if "What is my name?" in said and "My name is Ada." in said else "Hello, Ada."
+
+    printed = example("01_hello.py", say).splitlines()
+    assert [line.strip() for line in printed[:2]] == ["Hello, Ada.", "Your name is Ada."]
+    assert re.fullmatch(r"turn 2: 40 tokens in, 8 out, \$0\.0000\d\d", printed[2])
+    assert "turn 4:" in example("01_hello.py", say), "a second run goes on where the first one was"
+    assert [message["role"] for message in example.asked[0]].count("user") == 3
+
+
+def test_02_tools(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        _, text = last(messages)
+        if "JSON" in text or "schema" in text:
+            return '{"total": 6.0, "currency": "EUR"}'
+        match len(results(messages)):
+            case 0:
+                return [("price", {"fruit": "melon"}), ("price", {"fruit": "durian"})]
+            case 2:
+                return [("order", {"fruit": "melon", "count": 2})]
+        return "Six euros."
+
+    printed = example("02_tools.py", say)
+    assert "price -> 3.0" in printed
+    assert "price -> KeyError: 'durian'" in printed, "what goes wrong in a tool is news for the model"
+    assert "order -> ordered 2 x melon" in printed
+    assert "Bill(total=6.0, currency='EUR')" in printed
+
+
+def test_03_streaming(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        if not results(messages):
+            return [("count_words", {"text": "the sea the sea"})]
+        return f"The sea, the sea: {results(messages)[0]} words."
+
+    printed = example("03_streaming.py", say, pause_s=0.01)
+    assert '[count_words {"text": "the sea the sea"}]\n[counting ...]\n[count_words says 4]' in printed
+    assert printed.rstrip().endswith("The sea, the sea: 4 words. \n[Answered]")
+
+
+def test_04_steer_and_abort(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        _, text = last(messages)
+        if "moral" in text:
+            return "Light matters."
+        return STORY if "long story" in text else "Goodbye!"
+
+    printed = example("04_steer_and_abort.py", say, pause_s=0.02)
+    assert "steered: Light matters." in printed
+    assert "stopped: True" in printed
+    told = re.search(r"aborted after (\d+) characters", printed)
+    assert told is not None
+    assert 0 < int(told[1]) < len(STORY) / 2
+    assert "behind it: Goodbye!" in printed
+
+
+def test_05_crash_and_resume(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        done = results(messages)
+        match len(done):
+            case 0:
+                return [("save_note", {"text": "milk"})]
+            case 1:
+                return [("charge", {"euros": 5})]
+        return f"The note is saved. As to the card: {done[1]}"
+
+    printed = example("05_crash_and_resume.py", say)
+    lives = printed.split("a process that dies in ")[1:]
+    assert [life.splitlines()[0] for life in lives] == ["save_note:", "charge:", "nothing:"]
+    assert lives[0].count("save_note at work") == 1
+    assert "save_note at work" in lives[1], "what is idempotent is run again"
+    assert "charge at work" in lives[1]
+    assert "at work" not in lives[2], "what is unsafe is not"
+    assert "charge: Outcome unknown" in lives[2]
+    assert "answer: The note is saved." in lives[2]
+    assert len({str(messages[:1]) for messages in example.asked}) == 1, "it is one turn all the while"
+
+
+def test_06_replay(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        _, text = last(messages)
+        if "2 + 3" in text:
+            return [("add", {"a": 2, "b": 3})]
+        return "2.5" if "half" in text else "10" if "twice" in text else "5"
+
+    printed = example("06_replay.py", say)
+    assert re.search(r"replayed 2 turns, \d+ records, identical: True", printed)
+    assert "assistant ['tool_call', 'finish']\n" in printed
+    assert printed.strip().endswith("2.5")
+    assert not any("twice" in str(message) for message in example.asked[-1]), "the fork knows only what it was given"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_short_says_what_it_shows_and_has_a_test(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert len(lines) < 50
+    assert lines[0].startswith("# ")
+    assert "Prints " in "".join(lines[:4])
+    assert sum("MAINSTAY_MODEL" in line for line in lines) == 1
+    assert f"test_{path.stem}" in globals(), "every example is run"
+
+
+def test_the_examples_are_numbered_without_gaps() -> None:
+    numbers: list[Any] = [int(path.name[:2]) for path in EXAMPLES]
+    assert numbers == list(range(1, len(numbers) + 1))
