@@ -35,7 +35,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.outcome import Failed, Outcome, Reply
 from mainstay.core.ports import Context, Once
 from mainstay.core.session import Session
-from mainstay.core.session import Waiting as Input
+from mainstay.lane.arrivals import Arrivals
 from mainstay.lane.ending import closing_events, find_reply, reply_of
 from mainstay.lane.scribe import Pen
 from mainstay.lane.services import Services, Ticket
@@ -76,7 +76,7 @@ class Lane:
         self._unwanted = 0  # the turn that was aborted, until its end is on disk
         self._tickets: dict[int, Ticket] = {}
         self._door = asyncio.Lock()
-        self._arrivals: dict[int, float] = {}  # of inputs that wait, by the loop's clock
+        self._arrivals = Arrivals()
         self._fresh = 0  # the turn that was started with its input and has not run yet
         self._closed = False
         self.active_at = 0.0
@@ -210,7 +210,7 @@ class Lane:
             if isinstance(error, asyncio.CancelledError):  # its sender went away; it may be on disk, and then it runs
                 self.wake()
             raise
-        self._arrivals[ticket.seq] = asyncio.get_running_loop().time()
+        self._arrivals.add(ticket.seq)
         self.wake()
         return ticket
 
@@ -312,20 +312,8 @@ class Lane:
         """The next input; within the coalescing window, what the same sender adds to it."""
         window_s = self._services.limits.coalesce_window_s
         if window_s > 0:
-            loop = asyncio.get_running_loop()
-            while (left := max(self._arrivals.values(), default=0.0) + window_s - loop.time()) > 0:
-                await self._services.clock.sleep(left)
-        arrivals, self._arrivals = self._arrivals, {}
-        waiting = sorted(session.waiting.values(), key=lambda one: one.seq)
-        if not waiting:
-            return ()
-        taken = [waiting.pop(0)]
-        while window_s > 0 and waiting and waiting[0].event.sender == taken[0].event.sender:
-            if _apart_s(taken[-1], waiting[0], arrivals) > window_s:
-                break
-            taken.append(waiting.pop(0))
-        self._arrivals = {one.seq: arrivals[one.seq] for one in waiting if one.seq in arrivals}
-        return tuple(one.seq for one in taken)
+            await self._arrivals.wait(window_s, self._services.clock)
+        return self._arrivals.take(session.waiting.values(), window_s)
 
     async def _run(self, pen: Pen, *, resumed: bool) -> None:
         session = pen.session
@@ -404,10 +392,3 @@ class Lane:
         seconds = min(0.5 * 2 ** min(failures - 1, 20), limits.store_retry_max_s)
         self._services.hub.emit(self.key, Waiting(str(error), seconds, session=self.key))
         await self._services.clock.sleep(seconds)
-
-
-def _apart_s(one: Input, other: Input, arrivals: dict[int, float]) -> float:
-    """By the clock that never jumps, where this process saw both arrive."""
-    if one.seq in arrivals and other.seq in arrivals:
-        return arrivals[other.seq] - arrivals[one.seq]
-    return abs(other.at - one.at) / 1000

@@ -184,7 +184,7 @@ class Reply:
             if content.total_bytes == self._bytes and not content.is_eof():
                 self._before_waiting()
             try:
-                data = await content.readany()
+                data = await everything(content)
             except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
                 sentence = f"the connection to {self._client.who} broke in the middle of the answer"
                 raise StreamBroken(sentence, details=f"{type(error).__name__}: {error}"[:300]) from None
@@ -274,3 +274,28 @@ class Reply:
             self._idle_timer = self._loop.call_later(idle_s - waited_s, self._look_for_silence)
         else:
             self._content.set_exception(ModelSilent(f"{self._client.who} fell silent for {idle_s:g} s"))
+
+
+async def everything(content: aiohttp.StreamReader) -> bytes:
+    """What `readany` returns, for a fraction of its price.
+
+    A model server sends each event as an HTTP chunk of its own; aiohttp keeps them apart and takes them out one
+    by one, looking after its flow control each time: for a short answer that costs as much as everything else
+    together. Here all but the last are taken at once. It touches what aiohttp keeps to itself, so where that
+    looks different its own way is used.
+    """
+    try:
+        buffer = content._buffer
+        while not buffer and not content._eof and content._exception is None:
+            await content._wait("readany")
+        if len(buffer) < 3 or content._buffer_offset or content._exception is not None:
+            return await content.readany()
+        last = buffer.pop()
+        data = b"".join(buffer)
+        buffer.clear()
+        buffer.append(last)
+        content._size -= len(data)
+        content._cursor += len(data)
+    except AttributeError:
+        return await content.readany()
+    return data + content.read_nowait()

@@ -209,6 +209,36 @@ async def test_abort_returns_only_when_the_end_is_on_disk() -> None:
 
 
 @virtual
+async def test_abort_while_the_start_of_a_call_is_being_written_does_not_run_it() -> None:
+    class Slow(MemoryStore):
+        def append(self, standing: Any, expected: int, events: Any, once: Any = None) -> Any:
+            if not any(b'"ToolStarted"' in event for event in events):
+                return super().append(standing, expected, events, once)
+            writing.set()
+            return asyncio.ensure_future(self._slowly(standing, expected, events, once))
+
+        async def _slowly(self, *order: Any) -> None:
+            await asyncio.sleep(1)
+            await super().append(*order)
+
+    ran, writing = [], asyncio.Event()
+
+    @tool
+    async def act() -> str:
+        ran.append(1)
+        return "acted"
+
+    async with World([Call("act")], [act], store=Slow()) as world:
+        await world.send("go")
+        await writing.wait()
+        assert await world.abort()
+        assert ran == []
+        (result,) = await world.results()
+        assert "before this call ran" in result.content
+        await world.check_replay()
+
+
+@virtual
 async def test_two_aborts_of_one_turn_end_it_once() -> None:
     stall = Stall()
     async with World([stall]) as world:

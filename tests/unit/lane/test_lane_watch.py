@@ -12,8 +12,9 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece
+from mainstay.core.tools import tool
 from mainstay.lane.hub import Hub
-from mainstay.testing import MemoryStore, Pieces, Stall
+from mainstay.testing import Call, MemoryStore, Pieces, Stall
 
 
 def words(count: int) -> Pieces:
@@ -131,18 +132,27 @@ async def test_a_watcher_that_leaves_is_forgotten() -> None:
 
 @virtual
 async def test_watchers_hear_of_what_is_durable_only_once_it_is() -> None:
-    """Write, then speak: a store that takes a second, and a watcher that looks into it."""
+    """Write, then speak: a store that takes a second for each append, and a watcher that looks into it."""
 
     class Slow(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self._disk = asyncio.Lock()
+
         def append(self, *order: Any) -> Any:
             return asyncio.ensure_future(self._slowly(*order))
 
         async def _slowly(self, *order: Any) -> None:
-            await asyncio.sleep(1)
-            await super().append(*order)
+            async with self._disk:
+                await asyncio.sleep(1)
+                await super().append(*order)
+
+    @tool
+    async def act() -> str:
+        return "acted"
 
     store = Slow()
-    async with World(["hello", "again"], store=store) as world:
+    async with World([Call("act"), "hello", "again"], [act], store=store) as world:
         kept: list[tuple[int, int]] = []
         watcher = world.watch()
         put = watcher._watcher.put
@@ -158,7 +168,7 @@ async def test_watchers_hear_of_what_is_durable_only_once_it_is() -> None:
         assert all(sequence <= stored for sequence, stored in kept)
         sequences = [sequence for sequence, _ in kept if sequence]
         assert sequences == sorted(sequences)
-        assert len(sequences) == 8
+        assert sequences == [record.seq for record in await world.records()]
 
 
 @virtual
