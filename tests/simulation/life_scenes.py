@@ -32,6 +32,7 @@ from mainstay.core.events import (
     MessageAdded,
     Received,
     Steered,
+    StepRestarted,
     ToolFinished,
     ToolStarted,
     TurnEnded,
@@ -633,6 +634,8 @@ def check_calls(records: list[Record]) -> None:
         if isinstance(event, MessageAdded) and event.parts[-1] == Finish(FinishReason.LENGTH):
             last = event.parts[-2] if len(event.parts) > 1 else None
             assert not isinstance(last, ToolCall) or not last.finished, "a call that was cut off is taken for whole"
+    asked_again = Counter((r.event.turn, r.event.step) for r in records if isinstance(r.event, StepRestarted))
+    assert all(count <= LIMITS.step_restarts_max for count in asked_again.values())
     started = Counter(record.event.call_id for record in records if isinstance(record.event, ToolStarted))
     assert all(count == 1 for count in started.values())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -315,14 +314,3 @@ def test_f48_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     with pytest.raises(HomeUnusable):
         prepare(tmp_path / "home")
-
-
-async def test_f48_no_file_handles_left_is_a_clear_error(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
-    try:
-        with pytest.raises((HomeUnusable, StoreError)):
-            await SqliteStore(str(tmp_path / "workspace.db")).open()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

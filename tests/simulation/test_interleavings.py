@@ -13,9 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from life_scenes import ACTIONS, ANSWERS, CALLED, CALLS, CUT, END, Scene, calling, play
+from life_scenes import ACTIONS, ANSWERS, CALLED, CALLS, CUT, END, Scene, Wires, calling, play, seen
 
-from mainstay.testing import virtual_run
+from mainstay.core.events import Event, MessageAdded, Received, ToolFinished, TurnEnded, TurnStarted
+from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, ToolResult
+from mainstay.core.outcome import Answered
+from mainstay.core.session import Session
+from mainstay.testing import MemoryStore, virtual_run
+from mainstay.testing.store_suite import Writing
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 SHARES = 4  # so that several workers can have a part each
@@ -82,6 +87,36 @@ def test_no_unsafe_effect_happens_twice_and_none_is_denied(
 def test_a_small_window_is_never_cut_through_a_turn(scene: Scene) -> None:
     """The lanes themselves read and compile through a window that holds next to nothing."""
     virtual_run(play(scene._replace(window=300)))
+
+
+@pytest.mark.parametrize("size", [0, 100, 300, 1000, 3000])
+async def test_a_turn_that_ended_while_a_prompt_waited_is_read_whole(size: int) -> None:
+    """The prompt came between two steps with calls: a window that began with it would hold calls without results."""
+
+    def calls(step: int) -> list[Event]:
+        call = ToolCall(f"call_1_{step}_0", "look", "{}")
+        result = ToolResult(call.id, call.name, "x" * 50)
+        added = MessageAdded("assistant", (call, Finish(FinishReason.TOOL_CALLS)), turn=1, step=step)
+        return [added, ToolFinished(result, turn=1, step=step)]
+
+    writing = Writing(MemoryStore(), "s")
+    await writing.add(Received((Text("first"),)), TurnStarted((1,), turn=1), *calls(1))
+    await writing.add(Received((Text("second"),)))
+    await writing.add(*calls(2), MessageAdded("assistant", (Text("done"),), turn=1, step=3))
+    await writing.add(TurnEnded(Answered(), turn=1))
+    tail = await writing.store.load("s", size)
+    assert tail is not None
+    view = Session.of(tail)
+    Wires().check(seen(view), asking=False)
+    assert [one.event.parts for one in view.waiting.values()] == [(Text("second"),)]
+    assert [message.role for message in view.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
 FOUND = {

@@ -34,7 +34,6 @@ LIMITS = {
     "tool_result_bytes_max": "Size of a tool result that the model sees.",
     "tool_input_bytes_max": "Size of a tool call's arguments.",
     "tool_name_chars_max": "Length of a tool's name.",
-    "tool_threads_max": "Threads for tools that are not async.",
     "parallel_calls_max": "Calls of one response that run side by side.",
     "mailbox_depth_max": "Prompts that may wait in a lane; then the sender is told it is busy.",
     "lane_idle_s": "Idle time after which a lane goes to sleep.",

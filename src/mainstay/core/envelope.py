@@ -40,8 +40,14 @@ def session_key(envelope: Envelope, policy: KeyPolicy) -> str:
         case "user":
             return f"user:{envelope.channel}:{envelope.sender}" if envelope.channel else f"user:{envelope.sender}"
         case "thread":
-            where = [part for part in (envelope.channel, envelope.room) if part]
-            return ":".join([*where, envelope.thread])
+            if not envelope.channel:  # the caller named the session itself
+                return envelope.thread
+            return ":".join(_plain(part) for part in (envelope.channel, envelope.room, envelope.thread))
+
+
+def _plain(part: str) -> str:
+    """So that no two places have the same key, whatever their names contain."""
+    return part.replace("%", "%25").replace(":", "%3A")
 
 
 def identity(envelope: Envelope) -> str:

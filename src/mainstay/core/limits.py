@@ -33,7 +33,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tool_result_bytes_max: int = 64 * 1024
     tool_input_bytes_max: int = 1024 * 1024
     tool_name_chars_max: int = 64
-    tool_threads_max: int = 64
     parallel_calls_max: int = 8
 
     # a lane

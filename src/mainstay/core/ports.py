@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from mainstay.core.events import Event
+from mainstay.core.events import Event, ToolProgress
 from mainstay.core.journal import Record
 from mainstay.core.messages import FinishReason, Message, Usage
 
@@ -55,16 +56,20 @@ class ToolContext:
     `key` is the same whenever this very call is run again; hand it to services that de-duplicate.
     """
 
-    __slots__ = ("_cancelled", "_progress", "call_id", "key", "session", "step", "turn")
+    __slots__ = ("_cancelled", "_emit", "_loop", "call_id", "session", "step", "turn")
 
-    def __init__(self, session: str, turn: int, step: int, call_id: str, progress: Callable[[str, Any], None]) -> None:
+    def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
         self.session = session
         self.turn = turn
         self.step = step
         self.call_id = call_id
-        self.key = f"{session}/{call_id}"
-        self._progress = progress
+        self._emit = emit
+        self._loop = asyncio.get_running_loop()
         self._cancelled = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.session}/{self.call_id}"
 
     @property
     def cancelled(self) -> bool:
@@ -76,7 +81,11 @@ class ToolContext:
 
     def progress(self, note: str, data: Any = None) -> None:
         """Shown to whoever watches; not kept."""
-        self._progress(note, data)
+        event = ToolProgress(self.call_id, note, data, session=self.session, turn=self.turn, step=self.step)
+        if asyncio._get_running_loop() is self._loop:
+            self._emit(event)
+        elif not self._loop.is_closed():  # from a tool's thread; watchers are only ever reached from the loop
+            self._loop.call_soon_threadsafe(self._emit, event)
 
 
 # --- models --------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class OpenTurn:
         "calls",
         "cost",
         "inputs",
+        "model",
         "partial",
         "restarts",
         "results",
@@ -62,7 +63,8 @@ class OpenTurn:
         "usage",
     )
 
-    def __init__(self, turn: int, inputs: tuple[int, ...]) -> None:
+    def __init__(self, turn: int, inputs: tuple[int, ...], model: str) -> None:
+        self.model = model
         self.turn = turn
         self.inputs = inputs  # what began it, and what was put into it since
         self.step = 0  # model messages so far
@@ -199,7 +201,7 @@ class Session:
     def _turn_started(self, seq: int, at: int, event: TurnStarted) -> None:
         self.turns = event.turn
         self.turn_floor = min(event.inputs, default=seq)
-        self.open = OpenTurn(event.turn, event.inputs)
+        self.open = OpenTurn(event.turn, event.inputs, event.model)
         self._add_inputs(event.inputs)
 
     def _turn_resumed(self, seq: int, at: int, event: TurnResumed) -> None:
@@ -254,7 +256,8 @@ class Session:
             self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at))
 
     def _message_added(self, seq: int, at: int, event: MessageAdded) -> None:
-        message = Message(seq, event.role, event.parts, at=at, model=event.model)
+        meant = self.open.model if self.open is not None and event.role == "assistant" else ""
+        message = Message(seq, event.role, event.parts, at=at, model=event.model or meant)
         self._append(message)
         if event.usage is not None:
             self.usage = self.usage + event.usage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -33,7 +34,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Failed, Outcome, Reply
-from mainstay.core.ports import Context, Once
+from mainstay.core.ports import Once
 from mainstay.core.session import Session
 from mainstay.lane.arrivals import Arrivals
 from mainstay.lane.ending import closing_events, find_reply, reply_of
@@ -349,13 +350,14 @@ class Lane:
                 turn=turn.turn,
             )
 
-        def compile(view: Session) -> Context:
-            instructions = view.instructions or services.instructions
-            return compile_context(view, instructions=instructions, tools=services.tools.offered, model=model)
-
         try:
             provider = services.choose(session.model)
-            model = provider.model()
+            compile = partial(
+                compile_context,
+                instructions=session.instructions or services.instructions,
+                tools=services.tools.offered,
+                model=provider.model(),
+            )
             means = Means(provider, services.tools, services.limits, compile, review)
             return await run_turn(session, means, control, scribe=pen, emit=pen)
         except (StoreError, HomeUnusable):

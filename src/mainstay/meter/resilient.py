@@ -100,10 +100,12 @@ class _Attempt:
                 retry_after_s=closed_s or None,
             )
         self._stream = self._provider.stream(context, options)
-        first = await anext(self._stream, None)
-        if first is not None:
-            self.spoken = True
-            self._breaker.spoke()
+        try:
+            first = await self._stream.__anext__()
+        except StopAsyncIteration:
+            return None
+        self.spoken = True
+        self._breaker.spoke()
         return first
 
     def rest(self) -> AsyncIterator[Piece]:

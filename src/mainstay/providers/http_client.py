@@ -288,8 +288,10 @@ async def everything(content: aiohttp.StreamReader) -> bytes:
         buffer = content._buffer
         while not buffer and not content._eof and content._exception is None:
             await content._wait("readany")
-        if len(buffer) < 3 or content._buffer_offset or content._exception is not None:
+        if content._exception is not None:
             return await content.readany()
+        if len(buffer) < 3 or content._buffer_offset:
+            return content.read_nowait()
         last = buffer.pop()
         data = b"".join(buffer)
         buffer.clear()

@@ -89,14 +89,19 @@ class OpenAIProvider:
         return msgspec.json.decode(b"[" + self._history(context) + b"]", type=list[dict[str, Any]])
 
     def _history(self, context: Context) -> bytes:
-        dialect = self._dialect
-        parts = [self._system(context.system)] if context.system else []
-        for message in context.messages:
-            kept = message.wire
-            if kept is None or kept[0] is not dialect.tag:
-                kept = message.wire = (dialect.tag, dialect.encode(message))
-            parts.append(kept[1])
+        tag, written = self._dialect.tag, self._written
+        parts = [
+            kept[1] if (kept := message.wire) is not None and kept[0] is tag else written(message)
+            for message in context.messages
+        ]
+        if context.system:
+            parts.insert(0, self._system(context.system))
         return b"".join(parts)[1:]  # each begins with a comma
+
+    def _written(self, message: Message) -> bytes:
+        """Encoded once; the next request only joins it."""
+        message.wire = (self._dialect.tag, self._dialect.encode(message))
+        return message.wire[1]
 
 
 class Dialect:

@@ -31,6 +31,17 @@ class EventCutter:
         self.stray = b""
 
     def feed(self, data: bytes) -> list[bytes]:
+        alone = data[:6] == b"data: " and data[-2:] == b"\n\n" and data.find(b"\n") == len(data) - 2 > 6
+        if alone and self._ready and b"\r" not in data:  # as a paced stream comes
+            return [data[6:-2]]
+        return self._feed(data)
+
+    @property
+    def _ready(self) -> bool:
+        """Between two events, where one that comes whole and alone needs no more looking at."""
+        return self._started and not (self._line or self._lines or self._after_cr)
+
+    def _feed(self, data: bytes) -> list[bytes]:
         if not self._started or self._after_cr:
             data = self._without_head(data)
         if b"\r" in data:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from typing import Any
 
-from mainstay.core.events import ToolCallReady, ToolFinished, ToolProgress, ToolStarted
+from mainstay.core.events import ToolCallReady, ToolFinished, ToolStarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Emit, Scribe, ToolContext
@@ -115,16 +113,7 @@ async def _one(acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[st
         if acting.control.aborted:
             return refuse(call, NOT_STARTED)
 
-    loop, home = asyncio.get_running_loop(), threading.get_ident()
-
-    def progress(note: str, data: Any) -> None:
-        event = ToolProgress(call.id, note, data, session=session, turn=turn.turn, step=step)
-        if threading.get_ident() == home:
-            acting.emit(event)
-        elif not loop.is_closed():  # from a tool's thread; watchers are only ever reached from the loop
-            loop.call_soon_threadsafe(acting.emit, event)
-
-    context = ToolContext(session, turn.turn, step, call.id, progress)
+    context = ToolContext(session, turn.turn, step, call.id, acting.emit)
     return await acting.tools.execute(call, prepared, context, acting.control, again=again)
 
 

@@ -13,7 +13,6 @@ TESTS = Path(__file__).resolve().parents[2]
 
 # Bounds that no test names: with the reason.
 UNNAMED: dict[str, str] = {
-    "tool_threads_max": "the pool is shared by the process and has its own argument: see test_turn_tools.py",
     "retry_base_s": "its default is met in tests/unit/meter/test_backoff.py",
     "breaker_failures_max": "its default is met in tests/unit/meter/test_breaker.py",
     "breaker_open_s": "its default is met in tests/unit/meter/test_breaker.py",
