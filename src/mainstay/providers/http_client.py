@@ -1,7 +1,5 @@
 """HTTP for model APIs: one pool of connections, answers read as batches of events.
 
-Imported on the first request, because aiohttp takes longer to import than all the rest.
-
 A model sends a chunk every few milliseconds, and waking up for each costs more than reading it. So while a
 stream is dense the socket is left alone for a moment after each read, and the next read brings whatever
 arrived meanwhile. The kernel keeps it; nothing is delayed by more than `HOLD_S`, the first words not at all.
@@ -10,18 +8,14 @@ arrived meanwhile. The kernel keeps it; nothing is delayed by more than `HOLD_S`
 from __future__ import annotations
 
 import asyncio
-import io
 import time
 from collections.abc import Mapping
-from typing import Any
-from urllib.request import getproxies, proxy_bypass
-
-import aiohttp
-from yarl import URL
 
 from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken
 from mainstay.core.limits import Limits
 from mainstay.providers import trouble
+from mainstay.providers.dial import Dialler, Route
+from mainstay.providers.http1 import Broken, Connection, Head
 from mainstay.providers.patience import Patience
 from mainstay.providers.sse import EventCutter
 
@@ -32,9 +26,8 @@ DENSE_EVENTS_MIN = 2  # what a held read must bring to be worth the next
 SMALL_BYTES = 16 * 1024
 TAIL_S = 5.0  # what may follow the finish reason (usage, an end mark) comes at once or not at all
 LINGER_S = 1.0  # how long a finished response may take to give its connection back
-CONNECT_S = 30.0
+IDLE_MAX_S = 30.0  # how long a connection is kept for the next request
 ERROR_BODY_BYTES_MAX = 64 * 1024
-_LARGE_BODY_BYTES = 1024 * 1024
 
 
 class Client:
@@ -44,85 +37,117 @@ class Client:
         self._who = who
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
-            auto_decompress=True,
-        )
+        self._dialler = Dialler()
+        self._routes: dict[str, Route] = {}
+        self._idle: dict[Route, list[tuple[float, Connection]]] = {}
+        self._open: set[Connection] = set()
         self._patience = Patience(self._loop, limits.model_idle_timeout_s)
-        self._routes: dict[str, tuple[URL, str | None]] = {}
-        self._lingering: set[aiohttp.ClientResponse] = set()
+        self._closed = False
 
     def usable(self) -> bool:
         """A client belongs to the loop it was made in; a script may run several, one after another."""
-        return self._loop is asyncio.get_running_loop() and not self._session.closed
+        return self._loop is asyncio.get_running_loop() and not self._closed
 
     async def close(self) -> None:
+        self._closed = True
+        if self._loop.is_closed():
+            return
         self._patience.close()
-        for response in tuple(self._lingering):
-            response.close()
-        if not self._loop.is_closed():
-            await self._session.close()
+        for connection in self._open:
+            connection.close()
+        self._open.clear()
+        self._idle.clear()
+        await asyncio.sleep(0)  # the transports' own goodbye
 
     async def open(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Send a request; returns when the status is known to be good."""
-        target, proxy = self._routes.get(url) or self._route(url)
-        data = body if len(body) < _LARGE_BODY_BYTES else io.BytesIO(body)
+        route = self._routes.get(url)
+        if route is None:
+            route = self._routes[url] = self._dialler.route(url)
+        request = route.request(headers, body)
         task = asyncio.current_task()
-        assert task is not None, "only a task can wait for an answer"
+        assert task is not None
         self._patience.begin(task)
         try:
-            response = await self._session.post(target, data=data, headers=headers, proxy=proxy, allow_redirects=False)
-            if response.status != 200:
-                raise await self._refusal(response)
+            connection, head = await self._ask(route, request)
+            if head.status != 200:
+                raise await self._refusal(connection, head)
         except asyncio.CancelledError:
             if self._patience.end(task):
-                seconds = self._patience.seconds
-                raise ModelSilent(f"{self._who} did not begin to answer within {seconds:g} s") from None
+                raise ModelSilent(f"{self._who} did not begin to answer within {self._patience.seconds:g} s") from None
             raise
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except ProviderError:
+            raise
+        except (Broken, OSError, ValueError) as error:
             raise trouble.unreachable(self._who, url, error) from None
         finally:
             self._patience.end(task)
-        return Reply(self, response)
+        return Reply(self, connection, route)
 
-    def _route(self, url: str) -> tuple[URL, str | None]:
-        """The parsed address and the proxy that the environment names for it, found once."""
-        target = URL(url)
-        proxy = getproxies().get(target.scheme)
-        if proxy is not None and target.host is not None and proxy_bypass(target.host):
-            proxy = None
-        self._routes[url] = (target, proxy)
-        return target, proxy
+    async def _ask(self, route: Route, request: bytes) -> tuple[Connection, Head]:
+        """On a connection that is kept if there is one. If that turns out to be dead, once more on a new one."""
+        connection = self._take(route)
+        if connection is not None:
+            try:
+                return connection, await self._exchange(connection, request)
+            except Broken:
+                pass  # the server had closed it meanwhile, as servers do
+        connection = await self._dialler.connect(route)
+        self._open.add(connection)
+        return connection, await self._exchange(connection, request)
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
+    async def _exchange(self, connection: Connection, request: bytes) -> Head:
+        try:
+            connection.send(request)
+            return await connection.head()
+        except BaseException:
+            self.drop(connection)
+            raise
+
+    async def _refusal(self, connection: Connection, head: Head) -> ProviderError:
         body = b""
         try:
-            while len(body) < ERROR_BODY_BYTES_MAX and (more := await response.content.readany()):
+            while len(body) < ERROR_BODY_BYTES_MAX and (more := await connection.read()):
                 body += more
-        except aiohttp.ClientError:
+        except Broken:
             pass  # the status says enough
-        response.release()
-        return trouble.from_status(self._who, response.status, response.headers, body, now_s=time.time())
+        self.drop(connection)
+        return trouble.from_status(self._who, head.status, head.headers, body, now_s=time.time())
 
-    def linger(self, response: aiohttp.ClientResponse) -> None:
-        """The answer is whole but the transfer's end mark is not here: let it come while nobody waits."""
-        if response.content.is_eof() or response.connection is None:
-            response.release()
+    # --- connections that are kept ---------------------------------------------------------------
+
+    def _take(self, route: Route) -> Connection | None:
+        idle = self._idle.get(route)
+        while idle:
+            since, connection = idle.pop()
+            if connection.alive and self._loop.time() - since < IDLE_MAX_S:
+                return connection
+            self.drop(connection)
+        return None
+
+    def give_back(self, connection: Connection, route: Route) -> None:
+        """The response is whole; or it will be in a moment, and nobody waits for that."""
+        if connection.over:
+            self._keep(connection, route)
             return
-        self._lingering.add(response)
-        timer = self._loop.call_later(LINGER_S, self._drop, response)
+        timer = self._loop.call_later(LINGER_S, self.drop, connection)
 
-        def came() -> None:
+        def came(connection: Connection) -> None:
             timer.cancel()
-            self._lingering.discard(response)
+            self._keep(connection, route)
 
-        response.content.on_eof(came)
+        connection.on_over = came
+        connection.look()
 
-    def _drop(self, response: aiohttp.ClientResponse) -> None:
-        self._lingering.discard(response)
-        response.close()
+    def _keep(self, connection: Connection, route: Route) -> None:
+        if connection.keeps and connection.alive and not self._closed:
+            self._idle.setdefault(route, []).append((self._loop.time(), connection))
+        else:
+            self.drop(connection)
+
+    def drop(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        connection.close()
 
     @property
     def who(self) -> str:
@@ -140,7 +165,7 @@ class Reply:
         "_bytes",
         "_bytes_max",
         "_client",
-        "_content",
+        "_connection",
         "_cutter",
         "_dense",
         "_held",
@@ -149,18 +174,17 @@ class Reply:
         "_last",
         "_loop",
         "_over",
-        "_response",
+        "_route",
         "_tail",
-        "_transport",
         "_waiting_since",
         "done",
         "spoken",
     )
 
-    def __init__(self, client: Client, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, client: Client, connection: Connection, route: Route) -> None:
         self._client = client
-        self._response = response
-        self._content = response.content
+        self._connection = connection
+        self._route = route
         self._loop = asyncio.get_running_loop()
         self._cutter = EventCutter()
         self._bytes = 0
@@ -170,7 +194,6 @@ class Reply:
         self._held = False
         self._hold_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._transport: Any = None
         self._over = False
         self._tail = False
         self._waiting_since = 0.0
@@ -179,13 +202,13 @@ class Reply:
 
     async def read(self) -> list[bytes]:
         """The payloads that arrived together; an empty list at the end."""
-        content = self._content
+        connection = self._connection
         while not self._over:
-            if content.total_bytes == self._bytes and not content.is_eof():
+            if not connection.has_more and not connection.over:
                 self._before_waiting()
             try:
-                data = await everything(content)
-            except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
+                data = await connection.read()
+            except (Broken, OSError) as error:
                 sentence = f"the connection to {self._client.who} broke in the middle of the answer"
                 raise StreamBroken(sentence, details=f"{type(error).__name__}: {error}"[:300]) from None
             if not data:
@@ -214,9 +237,9 @@ class Reply:
             self._hold_timer.cancel()
             self._resume()
         if self.done:
-            self._client.linger(self._response)
+            self._client.give_back(self._connection, self._route)
         else:
-            self._response.close()
+            self._client.drop(self._connection)
 
     # --- leaving the socket alone ----------------------------------------------------------------
 
@@ -231,23 +254,20 @@ class Reply:
             self._hold()
 
     def _hold(self) -> None:
-        connection = self._response.connection
-        transport = connection.transport if connection is not None else None
-        if transport is None or transport.is_closing():
+        transport = self._connection.transport
+        if transport.is_closing():
             return
         try:
             transport.pause_reading()
         except (RuntimeError, NotImplementedError):  # it is closing, or cannot
             return
-        self._transport = transport
         self._held = True
         self._hold_timer = self._loop.call_later(HOLD_S, self._resume)
 
     def _resume(self) -> None:
         self._hold_timer = None
-        transport, self._transport = self._transport, None
-        if not transport.is_closing():
-            transport.resume_reading()
+        if not self._connection.transport.is_closing():
+            self._connection.transport.resume_reading()
 
     def _after_reading(self, size: int, events: int) -> None:
         now = time.monotonic()
@@ -273,31 +293,4 @@ class Reply:
         if waited_s < idle_s - 0.001:
             self._idle_timer = self._loop.call_later(idle_s - waited_s, self._look_for_silence)
         else:
-            self._content.set_exception(ModelSilent(f"{self._client.who} fell silent for {idle_s:g} s"))
-
-
-async def everything(content: aiohttp.StreamReader) -> bytes:
-    """What `readany` returns, for a fraction of its price.
-
-    A model server sends each event as an HTTP chunk of its own; aiohttp keeps them apart and takes them out one
-    by one, looking after its flow control each time: for a short answer that costs as much as everything else
-    together. Here all but the last are taken at once. It touches what aiohttp keeps to itself, so where that
-    looks different its own way is used.
-    """
-    try:
-        buffer = content._buffer
-        while not buffer and not content._eof and content._exception is None:
-            await content._wait("readany")
-        if content._exception is not None:
-            return await content.readany()
-        if len(buffer) < 3 or content._buffer_offset:
-            return content.read_nowait()
-        last = buffer.pop()
-        data = b"".join(buffer)
-        buffer.clear()
-        buffer.append(last)
-        content._size -= len(data)
-        content._cursor += len(data)
-    except AttributeError:
-        return await content.readany()
-    return data + content.read_nowait()
+            self._connection.fail(ModelSilent(f"{self._client.who} fell silent for {idle_s:g} s"))
