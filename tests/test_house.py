@@ -117,7 +117,7 @@ def test_the_table_can_fail(tmp_path: Path) -> None:
     for name, text in {
         "turn/x.py": "from mainstay.store.sqlite import SqliteStore",
         "providers/y.py": "def f():\n    import mainstay.meter.breaker",
-        "core/z.py": "import aiohttp",
+        "core/z.py": "import apsw",
         "attic/a.py": "",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -73,7 +73,7 @@ class Wire:
         """Ask; returns when the answer begins. Raises only `ProviderError`s."""
         client = self._client
         if client is None or not client.usable():
-            from mainstay.providers.http_client import Client  # aiohttp is imported on the first request
+            from mainstay.providers.http_client import Client  # TLS and proxies are loaded by those who ask
 
             client = self._client = Client(self.who, self._limits)
         return await client.open(url, headers, body)

@@ -1,0 +1,284 @@
+"""HTTP/1.1 by hand: every way a body may come, every place it may be cut, and connections that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mainstay.core.errors import Unreachable
+from mainstay.core.limits import Limits
+from mainstay.providers.http1 import HEAD_BYTES_MAX, Broken, Connection
+from mainstay.providers.http_client import Client
+
+KEYS = Path(__file__).parent.parent.parent / "conformance" / "keys"
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+TEXT = b"one two " * 40
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(
+    b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (TEXT[:1], TEXT[1:17], TEXT[17:])
+)
+BODIES = {
+    "chunked": (CHUNKED + b"0\r\n\r\n", TEXT, True),
+    "extensions and trailers": (
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX-More: yes\r\n\r\n",
+        b"hello",
+        True,
+    ),
+    "a known length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello", True),
+    "nothing": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"", True),
+    "until it ends": (b"HTTP/1.1 200 OK\r\n\r\nhello", b"hello", False),
+    "an old server": (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
+    "a server that closes": (b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\nhi", b"hi", False),
+    "signs of life first": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        b"hi",
+        True,
+    ),
+}
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+def connection() -> Connection:
+    made = Connection()
+    made.connection_made(FakeTransport())
+    made.send(b"")
+    return made
+
+
+async def whole(made: Connection) -> bytes:
+    await made.head()
+    body = b""
+    while more := await made.read():
+        body += more
+    return body
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_a_response_is_read_the_same_however_it_is_cut(name: str) -> None:
+    raw, body, keeps = BODIES[name]
+    for cut in range(len(raw) + 1):
+        made = connection()
+        reading = asyncio.ensure_future(whole(made))
+        for piece in (raw[:cut], raw[cut:]):
+            if piece:
+                made.data_received(piece)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        made.connection_lost(None)
+        assert await reading == body
+        assert made.over
+        assert made.keeps is keeps
+    made = connection()
+    reading = asyncio.ensure_future(whole(made))
+    for byte in raw:
+        made.data_received(bytes([byte]))
+        await asyncio.sleep(0)
+    made.connection_lost(None)
+    assert await reading == body
+
+
+@pytest.mark.parametrize("name", ["chunked", "a known length"])
+async def test_f12_a_response_that_is_cut_is_never_whole(name: str) -> None:
+    raw, _, _ = BODIES[name]
+    for cut in range(len(raw)):
+        for error in (None, ConnectionResetError("reset")):
+            made = connection()
+            made.data_received(raw[:cut])
+            made.connection_lost(error)
+            with pytest.raises(Broken):
+                await whole(made)
+    made = connection()
+    made.data_received(BODIES["until it ends"][0])
+    made.connection_lost(ConnectionResetError("reset"))
+    with pytest.raises(Broken, match="reset"):
+        await whole(made)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * HEAD_BYTES_MAX,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * (HEAD_BYTES_MAX + 9),
+    ],
+)
+async def test_what_is_not_http_is_refused(raw: bytes) -> None:
+    made = connection()
+    made.data_received(raw)
+    with pytest.raises(Broken):
+        await whole(made)
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    server = await asyncio.start_server(handler, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+    return head, await reader.readexactly(length)
+
+
+def answering(seen: list[bytes], answer: bytes = CHUNKED + b"0\r\n\r\n", times: int = 1000) -> Handler:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for _ in range(times):
+                head, body = await read_request(reader)
+                seen.append(head + body)
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    return handle
+
+
+async def ask(client: Client, url: str) -> None:
+    reply = await client.open(url, {"X-Test": "yes"}, b"{}")
+    while await reply.read():
+        pass
+    reply.done = True
+    reply.close()
+
+
+async def test_a_connection_is_used_again_and_a_dead_one_is_replaced_without_a_word() -> None:
+    seen: list[bytes] = []
+    made = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        made += 1
+        await answering(seen, times=3)(reader, writer)  # closes after the third answer, as servers do
+
+    async with serving(handle) as port:
+        client = Client("it", Limits())
+        for _ in range(7):
+            await ask(client, f"http://127.0.0.1:{port}/v1/x?y=z")
+            await asyncio.sleep(0.01)
+        await client.close()
+    assert len(seen) == 7
+    assert made == 3
+    assert seen[0].startswith(b"POST /v1/x?y=z HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert seen[0].endswith(b"X-Test: yes\r\nContent-Length: 2\r\n\r\n{}")
+
+
+async def test_an_answer_that_is_left_early_closes_its_connection() -> None:
+    gone = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(CHUNKED)
+        try:
+            assert await reader.read() == b""
+        except ConnectionError:
+            pass
+        gone.set()
+        writer.close()
+
+    async with serving(handle) as port:
+        client = Client("it", Limits())
+        reply = await client.open(f"http://127.0.0.1:{port}/", {}, b"{}")
+        reply.close()
+        await asyncio.wait_for(gone.wait(), 5)
+        await client.close()
+
+
+def server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(KEYS / "localhost.pem", KEYS / "localhost.key")
+    return context
+
+
+async def test_https_is_checked_against_the_known_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    async with serving(answering(seen), server_tls()) as port:
+        strict = Client("it", Limits())
+        with pytest.raises(Unreachable):
+            await ask(strict, f"https://localhost:{port}/")
+        await strict.close()
+        monkeypatch.setenv("SSL_CERT_FILE", str(KEYS / "localhost.pem"))
+        client = Client("it", Limits())
+        await ask(client, f"https://localhost:{port}/")
+        await ask(client, f"https://localhost:{port}/")
+        await client.close()
+    assert len(seen) == 2
+
+
+async def test_a_proxy_of_the_environment_is_used_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    async with serving(answering(seen)) as port:
+        monkeypatch.setenv("http_proxy", f"http://user:pa%20ss@127.0.0.1:{port}")
+        monkeypatch.setenv("no_proxy", "")
+        client = Client("it", Limits())
+        await ask(client, "http://models.example/v1")
+        await client.close()
+    assert seen[0].startswith(b"POST http://models.example/v1 HTTP/1.1\r\nHost: models.example\r\n")
+    assert b"Proxy-Authorization: Basic dXNlcjpwYSBzcw==\r\n" in seen[0]
+
+
+async def test_https_goes_through_a_proxy_by_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b"\r\n")[0])
+        if b":1 " in asked[-1]:
+            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            return writer.close()
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(asked[-1].split(b":")[1].split()[0]))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                sink.write(data)
+            sink.close()
+
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer), return_exceptions=True)
+
+    async with serving(answering(seen), server_tls()) as port, serving(proxy) as proxy_port:
+        monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy_port}")
+        monkeypatch.setenv("no_proxy", "")
+        monkeypatch.setenv("SSL_CERT_FILE", str(KEYS / "localhost.pem"))
+        client = Client("it", Limits())
+        await ask(client, f"https://localhost:{port}/v1")
+        with pytest.raises(Unreachable, match="localhost:1"):
+            await ask(client, "https://localhost:1/v1")
+        await client.close()
+    assert asked[0] == f"CONNECT localhost:{port} HTTP/1.1".encode()
+    assert seen[0].startswith(b"POST /v1 HTTP/1.1\r\n")
