@@ -1,6 +1,8 @@
 # Two commands do their own set-up: `make chat` and `make test`. Both need only Python 3.11+ and make.
 
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# the first that is there, runs, and is new enough
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
@@ -55,7 +57,7 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Mainstay needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer was found; say where one is: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python

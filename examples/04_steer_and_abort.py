@@ -4,12 +4,12 @@
 import asyncio
 import os
 
-from mainstay import Aborted, Agent, TextDelta
+from mainstay import Aborted, Agent, TextDelta, TurnEnded
 
 
 async def wait_for_words(agent: Agent, session: str) -> None:
     async for event in agent.watch(session):  # every event of the session, until we stop listening
-        if isinstance(event, TextDelta):
+        if isinstance(event, TextDelta | TurnEnded):
             return
 
 

@@ -1,6 +1,5 @@
-# A process that is killed in the middle of a tool, twice, and a turn that survives it. Prints what each of three
-# processes does: the idempotent tool is run again; the unsafe one is not, and the model is told that its outcome is
-# unknown.
+# A process is killed in the middle of a tool, twice, and its turn survives. Prints what each of three processes does:
+# the idempotent tool is run again; the unsafe one is not, and the model is told that its outcome is unknown.
 
 import asyncio
 import os
@@ -34,15 +33,16 @@ async def live() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
     async with Agent(model=model, tools=[save_note, charge], home="data") as agent:
         prompt = "Save the note 'milk', then charge 5 euros. One tool at a time."
-        async for event in agent.stream("errands", prompt, id="errand-1"):  # the same id is the same turn
+        async for event in agent.stream("errands", prompt, id=sys.argv[2]):  # the same id is the same turn
             if isinstance(event, ToolFinished):
                 print(f"  {event.result.name}: {event.result.content}", flush=True)
-        print("  answer:", (await agent.run("errands", prompt, id="errand-1")).text)
+        print("  answer:", (await agent.run("errands", prompt, id=sys.argv[2])).text)
 
 
-if sys.argv[1:] == ["live"]:
+if sys.argv[1:2] == ["live"]:
     asyncio.run(live())
 else:
     for victim in ("save_note", "charge", "nothing"):
         print(f"a process that dies in {victim}:", flush=True)
-        subprocess.run([sys.executable, __file__, "live"], env={**os.environ, "DIE_IN": victim})
+        command = [sys.executable, __file__, "live", f"errand-{os.getpid()}"]
+        subprocess.run(command, env={**os.environ, "DIE_IN": victim})

@@ -34,8 +34,8 @@ async def main() -> None:
         await agent.sessions.export("sums", "exported")
         show(Path("exported/context.jsonl"))
 
-        await agent.sessions.fork("sums", "what-if", upto=before)
-        print((await agent.run("what-if", "And half of that?")).text)
+        await agent.sessions.fork("sums", f"what-if-{before}", upto=before)
+        print((await agent.run(f"what-if-{before}", "And half of that?")).text)
 
 
 asyncio.run(main())

@@ -313,7 +313,10 @@ def test_two_processes_share_a_home_through_its_owner(mainstay: Command) -> None
         assert mainstay("session", "archive", "t").returncode == 0
         assert "archived" in mainstay("run", "again", "--session", "t").stderr
         assert mainstay("session", "delete", "t", "--yes").returncode == 0
-        assert "not considered" in mainstay("run", "x", "--model", "openai/other").stderr
+        assert mainstay("run", "x", "--session", "m", "--model", "openai/other").returncode == 0
+        listed = {one["key"]: one.get("model", "") for one in mainstay.json("session", "list")["sessions"]}
+        assert listed["m"] == "openai/other", "a model that is asked for is this conversation's and no other's"
+        assert listed["s"] == ""
     finally:
         owner.kill()
         owner.communicate(timeout=30)

@@ -17,6 +17,7 @@ FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _mend_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show it is no reason to fail
@@ -32,6 +33,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # the outermost boundary: whatever it is, a person gets a sentence
         _complain(error, as_json="--json" in arguments)
         return MISUSED if isinstance(error, UsageError) else FAILED
+
+
+def _mend_streams() -> None:
+    """A process started without standard streams gets empty ones; else its first files would take their place."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115
 
 
 def _run(arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.ports import Effect, ToolContext
 from mainstay.core.workers import in_thread
 
+EFFECTS = typing.get_args(Effect)
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 _encode = msgspec.json.Encoder(enc_hook=lambda value: _plain(value), order="deterministic").encode
 
@@ -44,6 +45,12 @@ class FunctionTool:
         self.name = name or function.__name__
         if not _NAME.fullmatch(self.name):
             raise ToolDefinitionError(f"{self.name!r} is not a tool name: letters, digits, _ and -, at most 64")
+        if effect not in EFFECTS:
+            raise ToolDefinitionError(f"tool {self.name}: effect={effect!r} is none of {', '.join(EFFECTS)}")
+        if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
+            raise ToolDefinitionError(f"tool {self.name}: timeout_s={timeout_s!r} is not a number of seconds above 0")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) or inspect.isclass(function):
+            raise ToolDefinitionError(f"tool {self.name} must be a function that returns its result")
         if effect == "reconcile" and reconcile is None:
             raise ToolDefinitionError(f"tool {self.name}: effect 'reconcile' needs reconcile=, which finds out")
         self.effect: Effect = "reconcile" if reconcile is not None else effect

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.outcome import Aborted, Failed, Outcome, Reply
 from mainstay.core.ports import Store
-from mainstay.core.session import Session
-from mainstay.turn.toolbox import CANCELLED, UNKNOWN, refuse
+from mainstay.core.session import OpenTurn, Session
+from mainstay.turn.toolbox import CANCELLED, UNKNOWN, Tools, refuse
 
 
 def closing_events(session: Session, outcome: Outcome) -> list[Event]:
@@ -49,3 +49,10 @@ async def find_reply(store: Store, key: str, seq: int, after: int | None = None)
             session.apply(record.seq, record.at, record.event)
         after = records[-1].seq
     return None
+
+
+def lacks_a_tool(turn: OpenTurn, tools: Tools) -> bool:
+    """A call was running when its process died, and its tool is not here. Whoever has it knows what to do; only if
+    somebody asks for this session here is the turn ended without it."""
+    have = {tool.name for tool in tools.offered}
+    return any(call.id in turn.started and call.name not in have for call in turn.open_calls)

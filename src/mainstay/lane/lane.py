@@ -37,7 +37,7 @@ from mainstay.core.outcome import Failed, Outcome, Reply
 from mainstay.core.ports import Once
 from mainstay.core.session import Session
 from mainstay.lane.arrivals import Arrivals
-from mainstay.lane.ending import closing_events, find_reply, reply_of
+from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
 from mainstay.lane.scribe import Pen
 from mainstay.lane.services import Services, Ticket
 from mainstay.turn.control import Control
@@ -289,6 +289,9 @@ class Lane:
         turn, resumed = session.open, False
         if turn is not None and turn.turn == self._fresh:
             self._fresh = 0
+        elif turn is not None and not self._tickets and lacks_a_tool(turn, self._services.tools):
+            log.warning("session %s waits for a process that has the tools of its turn", self.key)
+            return False
         elif turn is not None:
             resumed = True
             await pen.record(TurnResumed(turn=turn.turn))  # on disk first: a turn that kills its process is counted

@@ -17,7 +17,7 @@ from typing import cast
 
 import msgspec
 
-from mainstay.core.errors import StoreError
+from mainstay.core.errors import StaleWriter, StoreError
 from mainstay.core.events import Event
 from mainstay.core.journal import encode, mended
 from mainstay.core.ports import Clock, Once, Store
@@ -57,14 +57,22 @@ class Pen:
 
     async def record(self, *events: Event) -> None:
         self._apply(events)
-        await self._send()
+        await self._written(self._send())
 
     async def record_once(self, once: Once, *events: Event) -> None:
         """An input with an id of its own, first in an append of its own: refused alone if it came before."""
         if self._noted:
             self._send()
         self._apply(events)
-        await self._send(once)
+        await self._written(self._send(once))
+
+    async def _written(self, sending: asyncio.Future[None]) -> None:
+        try:
+            await sending
+        except StaleWriter:
+            if self.broken is not None and not isinstance(self.broken, StaleWriter):
+                raise self.broken from None  # an append before this one failed: that is what happened
+            raise
 
     def note(self, *events: Event, soon: bool = False) -> None:
         self._apply(events)

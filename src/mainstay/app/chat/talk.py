@@ -19,7 +19,6 @@ from mainstay.core.ports import Standing
 
 MEMO = "chat.json"
 PREFIX = "chat"
-LEAVE_S = 5.0
 
 
 class Talk:
@@ -78,15 +77,9 @@ class Talk:
 
     async def use_model(self, spec: str) -> None:
         """Another model from now on; the conversation stays. An unusable name changes nothing."""
-        if isinstance(self.agent, Remote):  # its owner's model is its owner's; this conversation may have its own
-            await self.agent.sessions.set_model(self.session, spec)
-            self._own = spec
-            return
-        where = self.where.asking(spec)
-        Models(spec, None, None, where.config)  # raises if there is no such model
-        await self._close_agent()
-        self.where = where
-        await self.open(self.session, new=False)
+        Models(spec, None, None, self.where.config)  # raises if there is no such model
+        await self.agent.sessions.set_model(self.session, spec)
+        self._own = spec
 
     async def standing(self) -> Standing | None:
         return await self._standing(self.session)
@@ -135,15 +128,8 @@ class Talk:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Leaving ends the running turn: nobody would see its answer."""
-        try:
-            if self.busy:
-                async with asyncio.timeout(LEAVE_S):
-                    await self.stop()
-        except TimeoutError:
-            pass  # it is resumed with the next start
-        finally:
-            await self._close_agent()
+        """A turn that is running goes on: in the owner of the home, or with the next start."""
+        await self._close_agent()
 
     # --- listening -------------------------------------------------------------------------------
 

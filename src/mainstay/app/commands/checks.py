@@ -16,14 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.app.commands.homes import reading
+from mainstay.app.commands.homes import kept_in, reading
 from mainstay.app.commands.talking import reaching
 from mainstay.app.config import FILE, Config, load_config
 from mainstay.app.discover import KEYS, Found, find_model, servers
 from mainstay.core.errors import ConfigError, HomeUnusable, MainstayError
 from mainstay.core.messages import Message, Text, Usage
 from mainstay.core.ports import Context, Finished, Options, Provider
-from mainstay.store.home import describe, is_owned, owner, prepare
+from mainstay.store.home import describe, is_owned, owner, prepare, workspace_path
 
 PYTHON_MIN = (3, 11)
 SQLITE_MIN = (3, 38)
@@ -107,6 +107,31 @@ def disk(home: Path) -> Finding:
     if free < DISK_FAIL_BYTES:
         return Finding("Disk", "FAIL", says, f"free some space on the disk of {place}")
     return Finding("Disk", "warn" if free < DISK_WARN_BYTES else "ok", says)
+
+
+def database(home: Path) -> Finding:
+    """The whole file is looked at, so this takes a moment on a large one."""
+    from mainstay.store.sqlite.database import connect, migrations, named
+
+    path = workspace_path(kept_in(home))
+    if not path.exists():
+        return Finding("Database", "ok", "none yet")
+    how = "restore a backup, or choose another home"
+    try:
+        with named(str(path)):
+            db = connect(str(path), busy_s=5.0, read_only=True)
+            try:
+                said = db.execute("PRAGMA quick_check(1)").fetchall()[0][0]
+                version = db.pragma("user_version")
+            finally:
+                db.close()
+    except MainstayError as error:
+        return Finding("Database", "FAIL", str(error), how)
+    if said != "ok":
+        return Finding("Database", "FAIL", f"{path} is damaged: {said}", how)
+    if version > len(migrations()):
+        return Finding("Database", "FAIL", f"{path} was written by a newer release", "use that release")
+    return Finding("Database", "ok", f"{path.stat().st_size / 1e6:.1f} MB, sound")
 
 
 async def clock(home: Path) -> Finding:

@@ -45,6 +45,7 @@ async def _examine(home: Path, *, fix: bool, shown: bool) -> list[Finding]:
     add(checks.home_private(home, fix=fix))
     add(checks.home_free(home))
     add(checks.disk(home))
+    add(checks.database(home))
     add(await checks.clock(home))
     config, finding = checks.configuration(home)
     add(finding)

@@ -15,7 +15,7 @@ from mainstay.app.config import default_home, load_config
 from mainstay.app.schema import data_home
 from mainstay.app.sessions import read_all
 from mainstay.app.world import SystemClock
-from mainstay.core.errors import SessionUnknown
+from mainstay.core.errors import ConfigError, SessionUnknown
 from mainstay.core.events import Event
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
@@ -36,8 +36,11 @@ def home_of(options: argparse.Namespace) -> Path:
 
 
 def kept_in(home: Path) -> Path:
-    """Where this home's data is: its configuration may say elsewhere."""
-    return data_home(home, load_config(home, env=os.environ).config)
+    """Where this home's data is: its configuration may say elsewhere, if it can be read."""
+    try:
+        return data_home(home, load_config(home, env=os.environ).config)
+    except ConfigError:
+        return home
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

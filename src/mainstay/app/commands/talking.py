@@ -18,6 +18,7 @@ from mainstay.app.agent import Agent
 from mainstay.app.commands.homes import home_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
+from mainstay.app.models import Models
 from mainstay.app.owner import SOCKET, Remote, serving
 from mainstay.app.schema import ProviderEntry, data_home
 from mainstay.core.errors import ConfigError, HomeTaken, SessionUnknown
@@ -32,15 +33,12 @@ class NoModel(ConfigError):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Where a conversation takes place, and with which model; `asked` if somebody named that one."""
+    """Where a conversation takes place, with which model, and which one this conversation was asked to have."""
 
     home: Path
     config: Config
     found: Found
-    asked: bool = False
-
-    def asking(self, spec: str) -> Setting:
-        return msgspec.structs.replace(self, found=Found(spec, None, "you asked for it"), asked=True)
+    asked: str = ""
 
     @property
     def data(self) -> Path:
@@ -74,18 +72,17 @@ def owner_of(data: Path) -> Remote | None:
 def setting(options: argparse.Namespace) -> Setting:
     home = home_of(options)
     config = load_config(home, env=os.environ).config
-    asked: str | None = options.model
-    if (remote := owner_of(data_home(home, config))) is not None:
-        name = run_async(remote.model())
-        if asked and asked != name:
-            tell(f"this home is in use by another process with {name}: --model is not considered")
-        return Setting(home, config, Found(name, None, "the owner of this home uses it"))
+    asked: str = options.model or ""
     if asked:
-        return Setting(home, config, Found(asked, None, "you asked for it"), asked=True)
-    found = find_model(config, os.environ)
+        Models(asked, None, None, config)  # raises if there is no such model
+    if (remote := owner_of(data_home(home, config))) is not None:
+        return Setting(home, config, Found(run_async(remote.model()), None, "the owner of this home uses it"), asked)
+    found = find_model(config, os.environ, probe=not asked)
+    if found is None and asked:
+        found = Found(asked, None, "you asked for it")
     if found is None:
         raise NoModel(NO_MODEL_HELP)
-    return Setting(home, config, found)
+    return Setting(home, config, found, asked)
 
 
 def reaching(config: Config, found: Found) -> Config:
@@ -102,10 +99,10 @@ async def own_model(where: Setting, agent: Agent | Remote, session: str) -> str:
     try:
         own = (await agent.sessions.get(session)).model
     except SessionUnknown:
-        return ""
-    if own and where.asked and own != where.found.spec:
-        await agent.sessions.set_model(session, where.found.spec)
-        own = where.found.spec
+        own = ""
+    if where.asked and where.asked != (own or where.found.spec):
+        await agent.sessions.set_model(session, where.asked)
+        own = where.asked
     return own
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from mainstay.core.errors import SessionUnknown, StoreCorrupt, StoreFailed
+from mainstay.core.errors import InputRefused, SessionUnknown, StoreCorrupt, StoreFailed
 from mainstay.core.events import Folded
 from mainstay.core.journal import BLANK, Record, decode, decode_all
 from mainstay.core.limits import Limits
@@ -177,6 +177,8 @@ class SqliteStore:
             broken, self._reader = self._reader, None
             broken.close(True)
             raise
+        except UnicodeEncodeError:
+            raise InputRefused("a session's name must be text that can be kept; this one is not UTF-8") from None
         except (ValueError, TypeError, IndexError) as error:  # what was read is not what was written
             raise StoreCorrupt(f"{self.path} is damaged ({error}); it was left as it is. Restore a backup") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -17,7 +18,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from mainstay.core.errors import DuplicateInput, MainstayError, StaleWriter, StoreFailed
+from mainstay.core.errors import DuplicateInput, MainstayError, StaleWriter, StoreCorrupt, StoreFailed
 from mainstay.core.ports import Once, Standing
 from mainstay.store.sqlite.database import connect, migrate, named, translate
 
@@ -109,6 +110,7 @@ class Writer(threading.Thread):
         """Before the thread starts, so that what is wrong with the file is heard at once."""
         self._db = connect(self.path, busy_s=self.busy_s, vfs=self.vfs)
         migrate(self._db, self.path)
+        self._inode = os.stat(self.path).st_ino
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -140,12 +142,22 @@ class Writer(threading.Thread):
     def _commit(self, appends: list[Append]) -> None:
         try:
             db = self._connection()
+            self._check_place()
             db.execute("BEGIN IMMEDIATE")
             for append in appends:
                 self._append(db, append)
             db.execute("COMMIT")
         except (apsw.Error, MainstayError) as error:
             self._fail(appends, error)
+
+    def _check_place(self) -> None:
+        """A file that was removed or replaced would still take what is written, and nobody would find it again."""
+        try:
+            found = os.stat(self.path).st_ino
+        except OSError:
+            found = -1
+        if found != self._inode:
+            raise StoreCorrupt(f"{self.path} was removed or replaced while it was in use; put it back and start again")
 
     def _append(self, db: apsw.Connection, append: Append) -> None:
         new, once = append.standing, append.once

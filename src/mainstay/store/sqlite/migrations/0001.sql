@@ -39,7 +39,7 @@ CREATE TABLE inputs (
 CREATE VIEW journal AS
     SELECT sessions.key AS session,
            events.id & 0xffffffff AS sequence,
-           datetime(events.at / 1000.0, 'unixepoch', 'subsec') AS at,
+           strftime('%Y-%m-%d %H:%M:%f', events.at / 1000.0, 'unixepoch') AS at,
            events.body ->> '$.type' AS type,
            events.body AS body
     FROM events JOIN sessions ON sessions.id = events.id >> 32
