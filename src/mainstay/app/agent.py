@@ -17,7 +17,7 @@ from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
-from mainstay.core.errors import AgentClosed, InputRefused, ToolDefinitionError
+from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
 from mainstay.core.events import Event, Lagged, MessageAdded, SessionChanged, TurnEnded
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Reply
@@ -56,6 +56,12 @@ class Agent:
         api_key: ApiKey | None = None,
         config: Config | None = None,
     ) -> None:
+        if not (model is None or isinstance(model, str) or hasattr(model, "stream")):
+            raise ConfigError(f"model={model!r} is neither a name like 'openai/gpt-4.1-mini' nor a Provider")
+        if not (config is None or isinstance(config, Config)):
+            raise ConfigError(f"config is a mainstay.Config, not {type(config).__name__}")
+        if not isinstance(tools, list | tuple):
+            raise ToolDefinitionError("tools is a list of tools, even if there is only one")
         self._model = model
         self._tools = tuple(_as_tool(one) for one in tools)
         names = [one.name for one in self._tools]
@@ -237,6 +243,9 @@ class Agent:
         return opened.lanes.get(key), Envelope(parts=parts, thread=session, sender=sender, id=id)
 
     def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is not None:
+            work.close()
+            raise InputRefused("run_sync is for scripts without an event loop; here, await run instead")
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=fast_loop())
         return self._runner.run(work)
@@ -326,7 +335,11 @@ def _store_in(place: Path | None, config: Config) -> Store:
 
 
 def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    return cast(Tool, given) if hasattr(given, "parse") else FunctionTool(given)
+    if hasattr(given, "parse"):
+        return cast(Tool, given)
+    if not callable(given):
+        raise ToolDefinitionError(f"{given!r} is neither a tool nor a function")
+    return FunctionTool(given)
 
 
 def _imported(number: int, message: Mapping[str, Any]) -> MessageAdded:

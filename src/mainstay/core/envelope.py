@@ -60,7 +60,7 @@ def identity(envelope: Envelope) -> str:
 
 def as_parts(prompt: str | AnyPart | Sequence[str | AnyPart]) -> tuple[AnyPart, ...]:
     """Text, an image, or several of them."""
-    given: Sequence[Any] = [prompt] if isinstance(prompt, str | msgspec.Struct) else list(prompt)
+    given: Sequence[Any] = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
     parts: list[AnyPart] = []
     for one in given:
         if isinstance(one, str):
@@ -104,6 +104,8 @@ def check_input(parts: tuple[AnyPart, ...], limits: Limits) -> tuple[AnyPart, ..
 
 
 def check_session_name(name: str, limits: Limits) -> str:
+    if not isinstance(name, str):
+        raise InputRefused(f"a session's name is text, not {type(name).__name__}")
     if not name or name != name.strip():
         raise InputRefused("a session's name must not be empty, nor begin or end with a space")
     if len(name.encode(errors="replace")) > limits.session_name_bytes_max:

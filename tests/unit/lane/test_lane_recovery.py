@@ -267,13 +267,29 @@ async def test_of_several_calls_only_the_one_that_was_running_is_in_doubt(store:
 async def test_a_tool_that_no_longer_exists_is_not_run_and_its_outcome_is_unknown(store: Store, effect: str) -> None:
     effects = Effects()
     world = await dead_in_a_tool(store, effects, effects.tool(effect))
-    async with world.after(["It is gone."]) as later:
+    async with world.after(["It is gone.", "And on."]) as later:
+        await later.send("what became of it?")  # somebody asks for the session here, so it must go on
         await finish(later)
         (result,) = await later.results()
         assert result.is_error
         assert "Outcome unknown" in result.content, "that it is not there now does not mean that it did not run"
-        assert (await later.history())[-1].text == "It is gone."
+        assert [one.text for one in (await later.history())[-3:]] == ["It is gone.", "what became of it?", "And on."]
         await later.check_replay()
+
+
+async def test_a_turn_whose_tool_is_not_here_is_left_to_a_process_that_has_it(store: Store) -> None:
+    effects = Effects()
+    world = await dead_in_a_tool(store, effects, effects.tool("idempotent"))
+    async with world.after([]) as stranger:  # a command that only came by, without the tools of others
+        await finish(stranger)
+        assert await stranger.results() == []
+        await stranger.crash()
+    async with stranger.after(["Done."], [effects.tool("idempotent")]) as owner:
+        await finish(owner)
+        (result,) = await owner.results()
+        assert not result.is_error
+        assert (await owner.history())[-1].text == "Done."
+        await owner.check_replay()
 
 
 async def test_a_call_that_had_not_begun_and_whose_tool_is_gone_is_an_unknown_tool(store: Store) -> None:

@@ -1,0 +1,67 @@
+"""Ways a stranger found to upset the command; each has one clear sentence now."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cli_support import Command, FakeModel
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[FakeModel]:
+    made = FakeModel()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mainstay(tmp_path: Path, model: FakeModel) -> Command:
+    return Command(tmp_path, model.url)
+
+
+@pytest.mark.parametrize("closing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_standard_streams_does_its_work(mainstay: Command, closing: str) -> None:
+    command = f'"{sys.executable}" -m mainstay run hello --session s {closing}'
+    done = subprocess.run(["sh", "-c", command], env=mainstay.env, cwd=mainstay.folder, timeout=60, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "You said" in mainstay("session", "show", "s").stdout
+
+
+def test_a_session_name_that_is_no_text_is_refused_and_nothing_is_called_damaged(mainstay: Command) -> None:
+    mainstay("run", "hello", "--session", "s")
+    for verb in (["run", "x", "--session"], ["session", "show"]):
+        argv = [os.fsencode(one) for one in mainstay.argv(*verb)] + [b"\xff"]
+        done = subprocess.run(argv, env=mainstay.env, cwd=mainstay.folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert "name" in done.stderr
+        assert "damaged" not in done.stderr
+
+
+def test_doctor_looks_into_the_database(mainstay: Command) -> None:
+    mainstay("run", "hello " * 500, "--session", "s")
+    assert "Database" in mainstay("doctor").stdout
+    path = mainstay.home / "workspaces" / "default" / "workspace.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"\xff" * 4000 + whole[4100:])
+    done = mainstay("doctor")
+    assert done.returncode == 1
+    assert "FAIL  Database" in done.stdout
+
+
+def test_a_model_that_was_asked_for_is_not_used_for_the_turns_of_others(mainstay: Command) -> None:
+    victim = mainstay.start("run", "slow for a while", "--session", "report")
+    assert victim.stdout is not None
+    assert victim.stdout.read(5) == "word "
+    victim.kill()
+    victim.communicate(timeout=30)
+    mainstay("run", "hi", "--session", "other", "--model", "openai/else")
+    assert "word word" in mainstay("session", "show", "report").stdout
+    listed = {one["key"]: one.get("model", "") for one in mainstay.json("session", "list")["sessions"]}
+    assert listed == {"report": "", "other": "openai/else"}

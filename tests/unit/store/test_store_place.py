@@ -1,0 +1,48 @@
+"""A database that is taken away while it is in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mainstay.core.errors import StaleWriter, StoreCorrupt, StoreFull
+from mainstay.core.events import Received
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Text
+from mainstay.core.session import Session
+from mainstay.lane.hub import Hub
+from mainstay.lane.scribe import Pen
+from mainstay.store.sqlite import SqliteStore
+from mainstay.testing import MemoryStore, VirtualClock
+from mainstay.testing.store_suite import Writing
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_what_would_be_written_where_nobody_finds_it_is_refused(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "workspace.db"
+    store = SqliteStore(str(path), limits=Limits())
+    await store.open()
+    writing = Writing(store, "a")
+    await writing.turn("before")
+    path.rename(tmp_path / "elsewhere.db")
+    if replaced:
+        path.write_bytes(b"")
+    with pytest.raises(StoreCorrupt, match="removed or replaced"):
+        await writing.turn("after")
+    await store.close()
+
+
+async def test_the_first_error_is_told_not_the_conflicts_that_follow_from_it() -> None:
+    store = MemoryStore()
+    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(64))
+    await pen.record(Received((Text("kept"),)))
+    store.fail = StoreFull("no space left")
+    with pytest.raises(StoreFull):
+        await pen.record(Received((Text("lost"),)))
+    store.fail = StaleWriter("changed by another writer")
+    pen.broken, first = None, pen.broken
+    sending = pen._send()
+    pen.broken = first
+    with pytest.raises(StoreFull):
+        await pen._written(sending)
