@@ -7,6 +7,8 @@ and the provider's prompt cache keeps hitting.
 
 from __future__ import annotations
 
+from typing import cast
+
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.session import Session
 
@@ -15,6 +17,7 @@ RELIEVED = 0.6
 TOKENS_PER_BYTE = 0.3  # bytes / 4, and a fifth more: errs on the side of too many
 IMAGE_TOKENS = 1600
 MESSAGE_TOKENS = 4
+FRAME_BYTES = 20  # ids and names around a call or a result
 
 
 def fit(session: Session, budget: int) -> list[Message]:
@@ -54,15 +57,16 @@ def _newest_turns(messages: list[Message], total: int, wanted: int) -> list[Mess
 
 
 def _part_tokens(part: AnyPart) -> int:
-    match part:
-        case Text(text=text) | Thinking(text=text):
-            size = len(text) if text.isascii() else len(text.encode())
-        case ToolCall(name=name, input=input):
-            size = len(name) + len(input.encode()) + 20
-        case ToolResult(content=content):
-            size = len(content.encode()) + 20
-        case Binary(mime=mime) if mime.startswith("image/"):
-            return IMAGE_TOKENS
-        case _:
-            size = 0
-    return int(size * TOKENS_PER_BYTE)
+    kind = type(part)
+    if kind is Text or kind is Thinking:
+        return int(_bytes(cast(Text, part).text) * TOKENS_PER_BYTE)
+    if kind is ToolResult:
+        return int((_bytes(cast(ToolResult, part).content) + FRAME_BYTES) * TOKENS_PER_BYTE)
+    if kind is ToolCall:
+        call = cast(ToolCall, part)
+        return int((len(call.name) + _bytes(call.input) + FRAME_BYTES) * TOKENS_PER_BYTE)
+    return IMAGE_TOKENS if isinstance(part, Binary) and part.mime.startswith("image/") else 0
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))

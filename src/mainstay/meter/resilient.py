@@ -36,11 +36,12 @@ class Resilient:
             await provider.close()
 
     async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
-        waiting = _Waiting(self._clock, self._ids, self._limits, options)
+        waiting: _Waiting | None = None
         last = len(self._providers) - 1
         earlier = ""
         for place, (provider, breaker) in enumerate(zip(self._providers, self._breakers, strict=True)):
-            waiting.attempt = 0
+            if waiting is not None:
+                waiting.attempt = 0
             while True:
                 answer = _Attempt(provider, breaker)
                 try:
@@ -58,6 +59,8 @@ class Resilient:
                     if place < last and _is_hopeless(error):
                         earlier += f"; before that, {error}"
                         break
+                    if waiting is None:
+                        waiting = _Waiting(self._clock, self._ids, self._limits, options)
                     if not await waiting.before_retry(error, breaker.closed_for_s()):
                         earlier, said = earlier + f"; before that, {error}", earlier
                         if place < last:
