@@ -11,6 +11,10 @@
     ├── SessionUnknown              there is no such session
     ├── AgentClosed                 the agent was closed while this waited
     ├── OutputInvalid               no answer of the wanted shape came
+    ├── ContextOverflow             what cannot be left out does not fit the model's window
+    ├── SummaryUnusable             a summary came back that cannot be used
+    ├── EmbedderMissing             no model for vectors can be had here
+    ├── MemoryUnknown               there is nothing under this id
     ├── StoreError
     │   ├── StaleWriter             somebody else has written to this session
     │   ├── DuplicateInput          this input was accepted before
@@ -77,6 +81,22 @@ class AgentClosed(MainstayError):
 
 
 class OutputInvalid(MainstayError):
+    pass
+
+
+class ContextOverflow(MainstayError):
+    pass
+
+
+class SummaryUnusable(MainstayError):
+    pass
+
+
+class EmbedderMissing(MainstayError):
+    pass
+
+
+class MemoryUnknown(MainstayError):
     pass
 
 
@@ -159,7 +179,11 @@ class RequestRefused(ProviderError):
 
 
 class ContextTooLong(RequestRefused):
-    pass
+    """`window` is how many tokens it takes, where it said so."""
+
+    def __init__(self, sentence: str, *, details: str = "", window: int | None = None) -> None:
+        super().__init__(sentence, details=details)
+        self.window = window
 
 
 class StreamBroken(ProviderError):

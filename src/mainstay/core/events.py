@@ -15,6 +15,7 @@ from typing import Any, Literal
 from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
 from mainstay.core.outcome import Event as Event
 from mainstay.core.outcome import Outcome
+from mainstay.core.recall import Fact, Summary
 
 # --- durable: the journal is made of these -------------------------------------------------------
 
@@ -76,11 +77,34 @@ class StepRestarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fa
     reason: str = ""
 
 
+class Relieved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """From now on the model sees less of what is old or large; the journal keeps all of it.
+
+    Stubs name what they stand for, and it can be paged through. `room` is how many characters a stub shows.
+    """
+
+    results: tuple[str, ...] = ()  # these calls' results are stubs
+    turns: int = 0  # and so are all results of turns up to this one
+    texts: tuple[int, ...] = ()  # messages whose texts and arguments are cut
+    steps: int = 0  # so many of the running turn's first steps are left out
+    room: int = 0
+
+
 class Folded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The history up to and including `upto` is now seen through this summary."""
+    """The oldest turns, up to and including `through`, are now seen through this summary.
+
+    Records up to and including `upto` are needed no more to go on. `parts` and `facts` are what this fold added
+    to the summaries and facts of the workspace: one record, so that there is never half a fold.
+    """
 
     upto: int
     summary: str
+    through: int = 0  # the last turn that was folded
+    version: int = 1  # counts the session's folds
+    by: str = ""  # the model that wrote it; empty: no model could, and it is an outline
+    origin: str = ""  # untrusted, if anything was that went into it
+    parts: tuple[Summary, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 class TurnEnded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -93,7 +117,9 @@ class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=F
     title: str | None = None
     status: Literal["active", "paused", "archived"] | None = None
     model: str | None = None
-    instructions: str | None = None
+    instructions: str | None = None  # the fixed section, for good or until a fold renews it
+    amended: str | None = None  # a newer fixed section that is appended until then
+    profile: dict[str, str] | None = None
     metadata: dict[str, str] | None = None
 
 
@@ -118,6 +144,7 @@ DURABLE = (
     | Steered
     | StepCheckpointed
     | StepRestarted
+    | Relieved
     | Folded
     | TurnEnded
     | SessionChanged

@@ -11,6 +11,7 @@ import msgspec
 from mainstay.core.events import Event, ToolProgress
 from mainstay.core.journal import Record
 from mainstay.core.messages import FinishReason, Message, Usage
+from mainstay.core.recall import Fact
 
 # --- time and chance -----------------------------------------------------------------------------
 
@@ -56,13 +57,15 @@ class ToolContext:
     `key` is the same whenever this very call is run again; hand it to services that de-duplicate.
     """
 
-    __slots__ = ("_cancelled", "_emit", "_loop", "call_id", "session", "step", "turn")
+    __slots__ = ("_cancelled", "_emit", "_loop", "call_id", "session", "source", "step", "turn", "untrusted")
 
     def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
         self.session = session
         self.turn = turn
         self.step = step
         self.call_id = call_id
+        self.source = 0  # sequence of the message that asked for this call
+        self.untrusted = False  # content from outside is in the context that made this call
         self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
@@ -111,11 +114,13 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
-    """What the model will see: fixed instructions, tools, and the history in order."""
+    """What the model will see: the fixed section and the tools, the profile, and the history in order (its summary
+    first). The first two are marked for the provider's prompt cache where it has marks."""
 
     system: str
     messages: Sequence[Message]
     tools: tuple[Tool, ...] = ()
+    profile: str = ""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -164,6 +169,60 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
+class Tokenizer(Protocol):
+    """Counts as a model counts. `scale` is what its counts are multiplied by where it is not the model's own."""
+
+    name: str
+    scale: float
+
+    def count(self, text: str) -> int: ...
+
+
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be summarised: whole turns, after what was summarised before."""
+
+    messages: Sequence[Message]
+    before: str = ""
+    tokens: int = 1000  # at most so long
+    focus: str = ""  # what whoever asked for it wants kept above all
+    facts: bool = True
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """A passage in fewer words, and what it taught."""
+
+    text: str
+    facts: tuple[Fact, ...] = ()
+    by: str = ""
+    usage: Usage = Usage()
+
+
+class Summariser(Protocol):
+    """Raises ProviderError or SummaryUnusable; whoever asked then does without."""
+
+    async def summarise(self, passage: Passage, model: str) -> Digest:
+        """`model` is the session's own; "" for the default."""
+        ...
+
+
+class Contributor(Protocol):
+    """What joins a context from outside its conversation. Asked on the way of every turn, so it never waits."""
+
+    tools: tuple[Tool, ...]
+
+    def fixed(self, session: str) -> str:
+        """For the fixed section: asked when a session begins, and again at a fold."""
+        ...
+
+    def profile(self, session: str) -> str:
+        """For the profile section; changes only when what it says changes."""
+        ...
+
+    def turn(self, session: str, prompt: str) -> str:
+        """To be appended to this turn, after the person's words; mostly nothing."""
+        ...
+
+
 # --- the journal's keeper ------------------------------------------------------------------------
 
 
@@ -186,7 +245,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     title: str = ""
     parent: str = ""
     model: str = ""
-    instructions: str = ""
+    fixed: int = 0  # sequence of the record that holds the fixed section, 0 for none
+    amended: int = 0  # and of the one that holds a newer one
+    untrusted: bool = False  # content from outside has entered the conversation
+    profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
 
 
@@ -198,11 +260,14 @@ class Once(msgspec.Struct, frozen=True):
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """The newest part of a session: enough to go on. `complete`: nothing older is left to see."""
+    """The newest part of a session: enough to go on. `complete`: nothing older is left to see.
+
+    `landmarks` are older records that still hold something: the fixed section."""
 
     standing: Standing
     records: list[Record]
     complete: bool
+    landmarks: list[Record] = []
 
 
 class Store(Protocol):
@@ -218,7 +283,7 @@ class Store(Protocol):
         ...
 
     async def load(self, key: str, bytes_max: int) -> Tail | None:
-        """The newest records after the last fold, about `bytes_max` of them but never above the floor."""
+        """All records after the last fold; without one the newest, about `bytes_max` but never above the floor."""
         ...
 
     async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
@@ -239,6 +304,23 @@ class Store(Protocol):
 
     async def blank(self, key: str, at: int) -> None:
         """Forget a session's contents in place; its sequence stays."""
+        ...
+
+    async def redact(self, key: str, seqs: Sequence[int]) -> None:
+        """Forget what these records say, in place: they keep their shape. Folds that saw them are undone: each is
+        blanked, and the session goes on from the newest one before them, or from its beginning."""
+        ...
+
+    async def keep(self, key: str, ref: str, body: str) -> None:
+        """A value too large for the history, to be paged through; gone with its session."""
+        ...
+
+    async def kept(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
+        """A page of it, in characters, and how many it has in all."""
+        ...
+
+    async def heads(self) -> dict[str, int]:
+        """The head of every session: what a follower compares its positions with."""
         ...
 
 
