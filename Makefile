@@ -62,7 +62,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up (once)…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,memory]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -7,3 +7,5 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "simulation"))
 sys.path.insert(0, str(Path(__file__).parent / "conformance"))
+sys.path.insert(0, str(Path(__file__).parent / "unit" / "lane"))
+sys.path.insert(0, str(Path(__file__).parent / "unit" / "context"))

@@ -5,36 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
+from mainstay.app.memory import AgentMemory
+from mainstay.app.opened import ApiKey, Made, Opened
 from mainstay.app.output import Shape
+from mainstay.app.profile import Profile
 from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
-from mainstay.app.world import SystemClock
-from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
+from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
-from mainstay.core.events import Event, Lagged, MessageAdded, SessionChanged, TurnEnded
+from mainstay.core.events import Event, Lagged, MessageAdded, TurnEnded
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Reply
-from mainstay.core.ports import Provider, Store, Tool
+from mainstay.core.ports import Provider, Tool
 from mainstay.core.tools import FunctionTool
-from mainstay.lane.hub import Hub
 from mainstay.lane.lane import Lane
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services, Ticket
-from mainstay.store.home import HomeLock, make_workspace, prepare
-from mainstay.turn.toolbox import Toolbox
+from mainstay.lane.tickets import Ticket
 
 log = logging.getLogger("mainstay")
 
 T = TypeVar("T")
 Prompt = str | AnyPart | Sequence[str | AnyPart]
-ApiKey = str | Callable[[], str | Awaitable[str]]
 IN_MEMORY = ":memory:"
 
 
@@ -72,11 +69,12 @@ class Agent:
         self._base_url = base_url
         self._api_key = api_key
         self._config = config
-        self._open: _Open | None = None
-        self._opening: asyncio.Future[_Open] | None = None
+        self._open: Opened | None = None
+        self._opening: asyncio.Future[Opened] | None = None
         self._closed = False
         self._runner: asyncio.Runner | None = None
         self.sessions = Sessions(self._opened)
+        self.memory = AgentMemory(self._opened)
 
     # --- a conversation --------------------------------------------------------------------------
 
@@ -119,7 +117,6 @@ class Agent:
     async def steer(self, session: str, text: Prompt, *, id: str = "", sender: str = "") -> None:
         """Put something into the running turn at its next boundary; with nothing running it is a prompt."""
         lane, envelope = await self._envelope(session, as_parts(text), id, sender)
-        await self._instruct(lane)
         await lane.steer(envelope)
 
     async def abort(self, session: str, *, sender: str = "") -> bool:
@@ -135,6 +132,7 @@ class Agent:
             raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
         for start in range(0, len(events), 5000):
             await lane.change(*events[start : start + 5000])
+        (await lane.contexts()).settle_in()
 
     async def watch(self, session: str | None = None) -> AsyncIterator[Event]:
         """Every event of one session or of all, until you stop listening."""
@@ -145,6 +143,10 @@ class Agent:
                 yield event
         finally:
             opened.services.hub.leave(watcher)
+
+    def profile(self, session: str) -> Profile:
+        """Who the person of this session is, their goals and preferences."""
+        return Profile(session, self._opened)
 
     async def model(self) -> str:
         """The name of the model that answers where a session has not chosen another."""
@@ -183,7 +185,7 @@ class Agent:
             opened, self._open = self._open, None
             await opened.close()
 
-    async def _opened(self) -> _Open:
+    async def _opened(self) -> Opened:
         if self._open is not None:
             return self._open
         if self._closed:
@@ -196,30 +198,17 @@ class Agent:
             if self._opening is not None and self._opening.done():
                 self._opening = None
 
-    async def _do_open(self) -> _Open:
+    async def _do_open(self) -> Opened:
         throwaway = self._home == IN_MEMORY
         home = _home_at(self._home)
         config = self._config
         if config is None:
             config = Config() if throwaway else _configured(home)
-        from mainstay.app.models import Models  # what an agent that was only made never needs
+        from mainstay.app.opening import open_agent  # what an agent that was only made never needs
 
-        models = Models(self._model, self._base_url, self._api_key, config)
         place = None if throwaway else data_home(home, config)
-        lock = HomeLock(place) if place is not None else None
-        store = _store_in(place, config)
-        services = Services(
-            store=store,
-            choose=models.choose,
-            tools=Toolbox(self._tools, config.limits),
-            limits=config.limits,
-            clock=SystemClock(),
-            hub=Hub(config.limits.watcher_buffer_max),
-            instructions=self._instructions if isinstance(self._instructions, str) else "",
-        )
-        if not self._instructions:
-            services = msgspec.structs.replace(services, instructions=config.instructions)
-        self._open = await _Open.start(config, services, lock, models.close)
+        made = Made(self._model, self._tools, self._instructions, self._base_url, self._api_key)
+        self._open = await open_agent(made, config, place)
         return self._open
 
     # --- helpers ---------------------------------------------------------------------------------
@@ -229,13 +218,7 @@ class Agent:
         if shape is not None:
             parts = (*parts, shape.request())
         lane, envelope = await self._envelope(session, parts, id, sender)
-        await self._instruct(lane)
         return await lane.accept(envelope, shape.review if shape is not None else None)
-
-    async def _instruct(self, lane: Lane) -> None:
-        """Instructions that are a function: evaluated when a session hears its first word, and kept with it."""
-        if callable(self._instructions) and not (await lane.view()).instructions:
-            await lane.change(SessionChanged(instructions=self._instructions(lane.key)))
 
     async def _envelope(self, session: str, parts: tuple[AnyPart, ...], id: str, sender: str) -> tuple[Lane, Envelope]:
         opened = await self._opened()
@@ -249,59 +232,6 @@ class Agent:
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=fast_loop())
         return self._runner.run(work)
-
-
-class _Open:
-    """An agent that has been opened: its lanes and what they share."""
-
-    def __init__(
-        self,
-        config: Config,
-        services: Services,
-        lock: HomeLock | None,
-        close_models: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._close_models = close_models
-        self.config = config
-        self.services = services
-        self.lanes = Lanes(services)
-        self._lock = lock
-
-    @classmethod
-    async def start(
-        cls,
-        config: Config,
-        services: Services,
-        lock: HomeLock | None,
-        close_models: Callable[[], Awaitable[None]],
-    ) -> _Open:
-        opened = cls(config, services, lock, close_models)
-        try:
-            if lock is not None:
-                lock.take()
-            await services.store.open()
-            resumed = await opened.lanes.resume()
-        except BaseException:
-            if lock is not None:
-                lock.release()
-            raise
-        if resumed:
-            log.info("resuming %d unfinished sessions", len(resumed))
-        return opened
-
-    def key(self, session: str, sender: str) -> str:
-        check_session_name(session, self.config.limits)
-        return session_key(Envelope(parts=(), thread=session, sender=sender), self.config.lanes.key)
-
-    async def close(self) -> None:
-        try:
-            await self.lanes.close()
-            self.services.hub.close()
-            await self._close_models()
-        finally:
-            await self.services.store.close()
-            if self._lock is not None:
-                self._lock.release()
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -321,17 +251,6 @@ def _configured(home: Path) -> Config:
     from mainstay.app.config import load_config  # reading and checking a file is much code for those who have none
 
     return load_config(home, env=os.environ).config
-
-
-def _store_in(place: Path | None, config: Config) -> Store:
-    if place is None:
-        from mainstay.testing.memory_store import MemoryStore  # only for those who keep nothing
-
-        return MemoryStore()
-    from mainstay.store.sqlite import SqliteStore  # its engine is loaded only by those who keep something
-
-    prepare(place)
-    return SqliteStore(str(make_workspace(place)), limits=config.limits)
 
 
 def _as_tool(given: Tool | Callable[..., Any]) -> Tool:

@@ -17,6 +17,7 @@ import msgspec
 from mainstay.app import config_file
 from mainstay.app.config_check import Checker, Source, dotted, from_text, named
 from mainstay.app.schema import FILE as FILE
+from mainstay.app.schema import LOCAL, wrong_workspace
 from mainstay.app.schema import Config as Config
 from mainstay.app.schema import ModelEntry as ModelEntry
 from mainstay.app.schema import ProviderEntry as ProviderEntry
@@ -30,7 +31,7 @@ PREFIX = "MAINSTAY__"
 # Sections of later releases: known names, not typing mistakes.
 UNAVAILABLE = frozenset(
     {
-        "context", "policy", "guards", "sandbox", "plugins", "mcpServers", "backends", "skills", "patterns",
+        "policy", "guards", "sandbox", "plugins", "mcpServers", "backends", "skills", "patterns",
         "triggers", "channels", "workspaces", "people", "judges", "budgets", "audit", "telemetry", "server", "engine",
     }
 )  # fmt: skip
@@ -83,6 +84,8 @@ def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapp
     for name, value in overrides.items():
         checker.override(data, name.split("."), value, named(f"argument {name}"))
     config = msgspec.convert(data, Config)
+    if config.context.low >= config.context.high:
+        raise ConfigError("'context.low' must be below 'context.high'")
     origins = {dotted(keys): checker.origins.get(keys, "default") for keys, _ in _leaves(config)}
     return Loaded(config, origins, path)
 
@@ -174,6 +177,8 @@ def _wrong(path: tuple[str | int, ...], value: Any) -> str | None:
             return f"must be at most {_COUNT_MAX}"
         case int() | float() if path[0] == "limits":
             return _wrong_limit(str(path[-1]), value)
+        case int() | float() if path[-1] in ("high", "low") and not 0.1 <= value <= 1:
+            return "must be a share from 0.1 to 1"
         case str():
             return _wrong_text(path, value)
     return None
@@ -197,6 +202,10 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
     if not value.isascii() and value != value.encode("utf-8", "replace").decode():
         return "holds half a character: it is not UTF-8"
     match path[-1]:
+        case "workspace":
+            return wrong_workspace(value)
+        case "model" if value == LOCAL and path[-2:] == ("embeddings", "model"):
+            return None
         case "model" | "summary_model" | int() if not _MODEL.fullmatch(value):
             return "must be '<provider>/<model>', for example 'openai/gpt-4.1-mini'"
         case "base_url" if not _ADDRESS.fullmatch(value):

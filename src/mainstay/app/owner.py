@@ -17,7 +17,10 @@ from typing import Any
 
 import msgspec
 
+from mainstay.app import memory
 from mainstay.app.agent import Agent, Prompt
+from mainstay.app.memory import RemoteMemory
+from mainstay.context.compile import Shown
 from mainstay.core import errors
 from mainstay.core.envelope import as_parts
 from mainstay.core.errors import HomeTaken, MainstayError
@@ -41,6 +44,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
     sender: str = ""
     arguments: dict[str, Any] = {}
+    workspace: str = ""  # where it is meant to happen; empty: wherever the owner works
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,20 +60,23 @@ _request = msgspec.json.Decoder(Request).decode
 _line = msgspec.json.Decoder(Line).decode
 _STANDINGS = list[Standing]
 
-SESSION_VERBS = ("get", "archive", "activate", "pause", "rename", "delete", "fork", "set_model")
+SESSION_VERBS = (
+    "get", "archive", "activate", "pause", "rename", "delete", "fork", "set_model", "context", "compact",
+)  # fmt: skip
+MEMORY = "memory."
 
 
 # --- the owner's side ----------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def serving(agent: Agent, home: Path) -> AsyncIterator[None]:
+async def serving(agent: Agent, home: Path, workspace: str = "default") -> AsyncIterator[None]:
     """Serve this agent on the home's socket for as long as the block runs."""
     path = home / SOCKET
     path.unlink(missing_ok=True)  # of an owner that died: the lock says there is no other
     try:
         server = await asyncio.start_unix_server(
-            lambda reader, writer: _answer(agent, reader, writer), _reachable(path), limit=LINE_BYTES_MAX
+            lambda reader, writer: _answer(agent, workspace, reader, writer), _reachable(path), limit=LINE_BYTES_MAX
         )
         path.chmod(0o600)
     except OSError as error:  # a path that is too long, a disk without sockets: it works, alone
@@ -83,10 +90,10 @@ async def serving(agent: Agent, home: Path) -> AsyncIterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _answer(agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(agent: Agent, workspace: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Perform one request, for as long as somebody is there to hear of it."""
     raw = await reader.readline()
-    work = asyncio.ensure_future(_perform(agent, raw, writer))
+    work = asyncio.ensure_future(_perform(agent, workspace, raw, writer))
     gone = asyncio.ensure_future(reader.read(1))  # nothing more is said: this ends when the other side leaves
     try:
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -97,12 +104,14 @@ async def _answer(agent: Agent, reader: asyncio.StreamReader, writer: asyncio.St
         writer.close()
 
 
-async def _perform(agent: Agent, raw: bytes, writer: asyncio.StreamWriter) -> None:
+async def _perform(agent: Agent, workspace: str, raw: bytes, writer: asyncio.StreamWriter) -> None:
     def say(line: Line) -> None:
         writer.write(_encode(line) + b"\n")
 
     try:
         request = _request(raw)
+        if request.workspace not in ("", workspace):
+            raise HomeTaken(_elsewhere(workspace, request.workspace))
         done: Any = True
         if request.do in ("stream", "watch"):
             async for event in _listen(agent, request):
@@ -118,6 +127,10 @@ async def _perform(agent: Agent, raw: bytes, writer: asyncio.StreamWriter) -> No
     except ConnectionError:
         return  # nobody listens any more
     await writer.drain()
+
+
+def _elsewhere(workspace: str, wanted: str) -> str:
+    return f"the process that owns this home works in the workspace {workspace!r}, not in {wanted!r}; stop it, or wait"
 
 
 def _listen(agent: Agent, request: Request) -> AsyncIterator[Event]:
@@ -140,10 +153,24 @@ async def _operation(agent: Agent, request: Request) -> Any:
             return await agent.abort(request.session, sender=request.sender)
         case "import":
             return await agent.import_history(request.session, request.arguments["messages"])
+        case "profile":
+            return await _profile(agent, request)
         case verb if verb in SESSION_VERBS:
             return await getattr(agent.sessions, verb)(request.session, **request.arguments)
+        case verb if verb.startswith(MEMORY) and verb.removeprefix(MEMORY) in memory.VERBS:
+            return await agent.memory.do(verb.removeprefix(MEMORY), request.arguments)
         case other:
             raise errors.InputRefused(f"there is no operation {other!r}")
+
+
+async def _profile(agent: Agent, request: Request) -> Any:
+    profile = agent.profile(request.session)
+    match request.arguments:
+        case {"set": dict(fields)}:
+            await profile.set(**fields)
+        case {"clear": True}:
+            await profile.clear()
+    return await profile.get()
 
 
 # --- everyone else's side ------------------------------------------------------------------------
@@ -152,9 +179,11 @@ async def _operation(agent: Agent, request: Request) -> Any:
 class Remote:
     """An agent that lives in another process, as far as a command needs one."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, workspace: str = "") -> None:
         self._home = home
+        self._workspace = workspace
         self.sessions = RemoteSessions(self._ask)
+        self.memory = RemoteMemory(self._remember)
 
     async def run(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> Reply:
         reply: Reply = await self._ask(Request("run", session, as_parts(prompt), id, sender), Reply)
@@ -177,6 +206,12 @@ class Remote:
 
     async def model(self) -> str:
         return str(await self._ask(Request("model"), str))
+
+    def profile(self, session: str) -> RemoteProfile:
+        return RemoteProfile(session, self._ask)
+
+    async def _remember(self, verb: str, arguments: dict[str, Any]) -> Any:
+        return await self._ask(Request(MEMORY + verb, arguments=arguments), Any)
 
     async def settled(self) -> None:
         """The owner's turns are the owner's business."""
@@ -210,7 +245,7 @@ class Remote:
             return line
 
         try:
-            writer.write(_encode(request) + b"\n")
+            writer.write(_encode(msgspec.structs.replace(request, workspace=self._workspace)) + b"\n")
             yield read
         finally:
             writer.close()
@@ -244,6 +279,37 @@ class RemoteSessions:
 
     async def set_model(self, key: str, model: str) -> None:
         await self._ask(Request("set_model", key, arguments={"model": model}), Any)
+
+    async def context(self, key: str) -> Shown:
+        shown: Shown = await self._ask(Request("context", key), Shown)
+        return shown
+
+    async def compact(self, key: str, focus: str = "") -> str | None:
+        summary: str | None = await self._ask(Request("compact", key, arguments={"focus": focus}), str | None)
+        return summary
+
+
+class RemoteProfile:
+    """`agent.profile(session)` of the owner."""
+
+    def __init__(self, session: str, ask: Callable[[Request, Any], Awaitable[Any]]) -> None:
+        self._session = session
+        self._ask = ask
+
+    async def get(self) -> dict[str, str]:
+        return await self._told({})
+
+    async def set(self, **fields: str) -> None:
+        await self._told({"set": fields})
+
+    async def clear(self) -> None:
+        await self._told({"clear": True})
+
+    async def _told(self, arguments: dict[str, Any]) -> dict[str, str]:
+        profile: dict[str, str] = await self._ask(
+            Request("profile", self._session, arguments=arguments), dict[str, str]
+        )
+        return profile
 
 
 def _as_error(kind: str, sentence: str) -> MainstayError:

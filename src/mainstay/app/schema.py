@@ -15,6 +15,8 @@ from mainstay.core.limits import Limits
 
 FILE = "mainstay.yaml"
 HIDDEN = "set (hidden)"
+LOCAL = "local"  # the model for vectors that is installed beside us
+WORKSPACE = re.compile(r"[a-z0-9_-]{1,64}")  # becomes a folder's name
 
 Count = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
@@ -51,6 +53,13 @@ class ToolSettings(_Section, frozen=True, kw_only=True):
     parallel: Annotated[
         bool, Meta(description="Run calls of one response side by side where all of them are `pure`.")
     ] = True
+    memory: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Offer the memory tools; auto: to agents that have tools, and to every session once something "
+            "has left its window."
+        ),
+    ] = "auto"
 
 
 class LaneSettings(_Section, frozen=True, kw_only=True):
@@ -68,7 +77,9 @@ class CompactionSettings(_Section, frozen=True, kw_only=True):
     strategy: Annotated[Literal["summarize"], Meta(description="What becomes of messages that leave the window.")] = (
         "summarize"
     )
-    summary_model: Annotated[str, Meta(description="The model that writes summaries.")] = "openai/gpt-4.1-mini"
+    summary_model: Annotated[
+        str | None, Meta(description="The model that writes summaries: `<provider>/<model>`; null: the session's own.")
+    ] = None
     batch_size: Annotated[Count, Meta(description="How many messages are summarised at once.")] = 50
 
 
@@ -90,7 +101,13 @@ class KnowledgeSettings(_Section, frozen=True, kw_only=True):
 
 class EmbeddingSettings(_Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Search by meaning.")] = True
-    model: Annotated[str, Meta(description="The model that makes the vectors.")] = "openai/text-embedding-3-small"
+    model: Annotated[
+        str,
+        Meta(
+            description="The model that makes the vectors: `local` (of the extra `mainstay[memory]`, on this machine) "
+            "or `<provider>/<model>`."
+        ),
+    ] = LOCAL
 
 
 class MemorySettings(_Section, frozen=True, kw_only=True):
@@ -112,16 +129,23 @@ class SessionSettings(_Section, frozen=True, kw_only=True):
     )
 
 
-class BackendSettings(_Section, frozen=True, kw_only=True):
-    backend: Annotated[Literal["sqlite"], Meta(description="Which database.")] = "sqlite"
+class KnowledgeStorageSettings(_Section, frozen=True, kw_only=True):
+    backend: Annotated[
+        Literal["sqlite", "oxigraph"],
+        Meta(description="Which database keeps facts; oxigraph is a graph database of its own, an extra."),
+    ] = "sqlite"
 
 
 class VectorSettings(_Section, frozen=True, kw_only=True):
-    backend: Annotated[Literal["sqlite_vec"], Meta(description="Which database keeps vectors.")] = "sqlite_vec"
+    backend: Annotated[
+        Literal["sqlite_vec", "none"], Meta(description="Which database keeps vectors; none: search by words only.")
+    ] = "sqlite_vec"
 
 
 class MemoryStorageSettings(_Section, frozen=True, kw_only=True):
-    knowledge: Annotated[BackendSettings, Meta(description="Where facts are kept.")] = BackendSettings()
+    knowledge: Annotated[KnowledgeStorageSettings, Meta(description="Where facts are kept.")] = (
+        KnowledgeStorageSettings()
+    )
 
 
 class StorageSettings(_Section, frozen=True, kw_only=True):
@@ -130,6 +154,30 @@ class StorageSettings(_Section, frozen=True, kw_only=True):
     )
     memory: Annotated[MemoryStorageSettings, Meta(description="Where memory is kept.")] = MemoryStorageSettings()
     vector: Annotated[VectorSettings, Meta(description="Where vectors are kept.")] = VectorSettings()
+
+
+class ContextSettings(_Section, frozen=True, kw_only=True):
+    window: Annotated[
+        Annotated[int, Meta(ge=1024)] | None,
+        Meta(description="How many tokens the model is shown and answers in; null: what is known of the model."),
+    ] = None
+    reserve_tokens: Annotated[
+        Count, Meta(description="Kept free for the answer, but never more than a quarter of the window.")
+    ] = 16_384
+    recent_tokens: Annotated[
+        Count, Meta(description="So much of the newest is kept word for word, where the window allows.")
+    ] = 20_000
+    summary_tokens: Annotated[Count, Meta(description="How long the summary may grow before it is folded again.")] = (
+        3_000
+    )
+    profile_tokens: Annotated[Count, Meta(description="What the profile should need at most; more is warned of.")] = (
+        2_000
+    )
+    fixed_tokens: Annotated[
+        Count, Meta(description="What instructions and tools should need at most; more is warned of.")
+    ] = 5_000
+    high: Annotated[float, Meta(description="Share of the budget at which old things make room.")] = 0.9
+    low: Annotated[float, Meta(description="Share of the budget down to which room is made.")] = 0.6
 
 
 class Config(_Section, frozen=True, kw_only=True):
@@ -142,7 +190,11 @@ class Config(_Section, frozen=True, kw_only=True):
     ] = ()
     providers: Annotated[dict[str, ProviderEntry], Meta(description="How providers are reached, by name.")] = {}
     instructions: Annotated[str, Meta(description="What the agent is told before anything else.")] = ""
+    workspace: Annotated[str, Meta(description="Whose conversations and memory: 1 to 64 of a-z, 0-9, _ and -.")] = (
+        "default"
+    )
     limits: Annotated[Limits, Meta(description="A bound on everything.")] = Limits()
+    context: Annotated[ContextSettings, Meta(description="What the model sees.")] = ContextSettings()
     tools: Annotated[ToolSettings, Meta(description="How tools are run.")] = ToolSettings()
     lanes: Annotated[LaneSettings, Meta(description="How conversations are kept apart.")] = LaneSettings()
     state: Annotated[StateSettings, Meta(description="Where things are kept.")] = StateSettings()
@@ -163,6 +215,17 @@ def data_home(home: Path, config: Config) -> Path:
     """Where everything is kept: the home, unless `state.data_dir` names another place (relative to the home)."""
     given = config.state.data_dir
     return home / Path(given).expanduser() if given else home
+
+
+def check_workspace(name: str) -> str:
+    """Raises ConfigError if a workspace cannot have this name."""
+    if (wrong := wrong_workspace(name)) is not None:
+        raise ConfigError(f"the workspace {name[:80]!r} {wrong}")
+    return name
+
+
+def wrong_workspace(name: str) -> str | None:
+    return None if WORKSPACE.fullmatch(name) else "must be 1 to 64 characters of a-z, 0-9, _ and -"
 
 
 def masked(name: str, value: Any) -> Any:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from mainstay.app.opened import Opening
+from mainstay.context.compile import Shown
 from mainstay.core.envelope import check_session_name
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import Event, Forked, SessionChanged, TurnEnded
 from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services
-
-
-class Opened(Protocol):
-    @property
-    def services(self) -> Services: ...
-    @property
-    def lanes(self) -> Lanes: ...
 
 
 async def read_all(store: Store, key: str) -> list[Record]:
@@ -65,8 +58,8 @@ async def export(store: Store, key: str, folder: str | Path) -> list[Path]:
 
 
 class Sessions:
-    def __init__(self, opened: Callable[[], Awaitable[Any]]) -> None:
-        self._opened: Callable[[], Awaitable[Opened]] = opened
+    def __init__(self, opened: Opening) -> None:
+        self._opened = opened
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
         """The newest first."""
@@ -113,6 +106,7 @@ class Sessions:
         await opened.lanes.get(key).end(SessionUnknown(f"session {key!r} was deleted"))
         opened.lanes.forget(key)
         await opened.services.store.blank(key, opened.services.clock.now_ms())
+        await opened.drop(key)
 
     async def fork(self, key: str, target: str, *, upto: int | None = None) -> Standing:
         """A new session with a copy of the past, whole or up to a record."""
@@ -132,6 +126,17 @@ class Sessions:
         await self.get(key)
         services = (await self._opened()).services
         return await replay(await read_all(services.store, key), services.limits)
+
+    async def context(self, key: str) -> Shown:
+        """What the model sees of the session, section by section, with what each weighs."""
+        await self.get(key)
+        return (await (await self._opened()).lanes.get(key).contexts()).shown()
+
+    async def compact(self, key: str, focus: str = "") -> str | None:
+        """Fold everything but the newest turn into the summary now; `focus` is what it should keep above all. The new
+        summary, or None if there was nothing to fold."""
+        await self.get(key)
+        return await (await (await self._opened()).lanes.get(key).contexts()).compact(focus)
 
     async def set_model(self, key: str, model: str) -> None:
         """The session's own model from its next turn on; "" for the agent's."""

@@ -38,7 +38,8 @@ def session_key(envelope: Envelope, policy: KeyPolicy) -> str:
         case "single":
             return SINGLE
         case "user":
-            return f"user:{envelope.channel}:{envelope.sender}" if envelope.channel else f"user:{envelope.sender}"
+            sender = _plain(envelope.sender)
+            return f"user:{_plain(envelope.channel)}:{sender}" if envelope.channel else f"user:{sender}"
         case "thread":
             if not envelope.channel:  # the caller named the session itself
                 return envelope.thread

@@ -105,6 +105,8 @@ class Folded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     origin: str = ""  # untrusted, if anything was that went into it
     parts: tuple[Summary, ...] = ()
     facts: tuple[Fact, ...] = ()
+    usage: Usage | None = None
+    cost: float = 0.0
 
 
 class TurnEnded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

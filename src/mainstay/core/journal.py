@@ -8,7 +8,19 @@ from typing import Any
 import msgspec
 
 from mainstay.core.errors import StoreCorrupt, StoreTooNew
-from mainstay.core.events import DURABLE, Blanked, Event
+from mainstay.core.events import (
+    DURABLE,
+    Blanked,
+    Event,
+    Folded,
+    MessageAdded,
+    Received,
+    StepCheckpointed,
+    ToolFinished,
+    TurnEnded,
+)
+from mainstay.core.messages import AnyPart, Binary, Text, Thinking, ToolCall, ToolResult
+from mainstay.core.outcome import Failed
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -24,6 +36,7 @@ _decode: Callable[[str | bytes], Event] = msgspec.json.Decoder(DURABLE).decode
 _decode_all: Callable[[str | bytes], Sequence[Event]] = msgspec.json.Decoder(list[DURABLE]).decode
 
 BLANK = encode(Blanked())
+FORGOTTEN = "[forgotten]"  # what a part says whose words were taken away
 
 # How to read what an older release wrote: tag -> a function from its fields to today's. Golden journals
 # of every release are replayed by the tests, so an entry here is never removed.
@@ -47,6 +60,37 @@ def _mended(value: Any) -> Any:
         case list() | tuple():
             return [_mended(item) for item in value]
     return value
+
+
+def redacted(event: Event) -> Event:
+    """The same event without what it says. Who called what and when stays, so that the history keeps its shape."""
+    match event:
+        case Received() | MessageAdded():
+            return msgspec.structs.replace(event, parts=tuple(_without_content(part) for part in event.parts))
+        case ToolFinished(result=result):
+            return msgspec.structs.replace(event, result=_without_content(result))
+        case StepCheckpointed(text=text, thinking=thinking):
+            return msgspec.structs.replace(event, text=text and FORGOTTEN, thinking=thinking and FORGOTTEN)
+        case TurnEnded(outcome=Failed() as failed):
+            return msgspec.structs.replace(event, outcome=msgspec.structs.replace(failed, details=""))
+        case Folded():  # a summary of what is forgotten, from its first word to its last
+            return Blanked()
+    return event
+
+
+def _without_content(part: AnyPart) -> AnyPart:
+    match part:
+        case Text(text=text):
+            return msgspec.structs.replace(part, text=text and FORGOTTEN)
+        case Thinking():  # a signature would not fit any more, and a provider would refuse it
+            return msgspec.structs.replace(part, text=FORGOTTEN, signature="")
+        case ToolCall():
+            return msgspec.structs.replace(part, input="{}")
+        case ToolResult():
+            return msgspec.structs.replace(part, content=FORGOTTEN)
+        case Binary():
+            return msgspec.structs.replace(part, data=b"", path="")
+    return part
 
 
 def decode(body: str | bytes) -> Event:

@@ -34,6 +34,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tool_input_bytes_max: int = 1024 * 1024
     tool_name_chars_max: int = 64
     parallel_calls_max: int = 8
+    tools_inline_max: int = 40  # with more, they are a catalogue that the model searches
+    kept_bytes_max: int = 8 * 1024 * 1024  # of a result that is too large to be shown, for paging
+
+    # a context
+    context_retries_max: int = 3  # of a request that the provider found too long
+    fold_wait_s: float = 90.0  # for a summary without which the context would not fit
+    summary_timeout_s: float = 60.0
+    summary_attempts_max: int = 2
 
     # a lane
     mailbox_depth_max: int = 5

@@ -104,6 +104,8 @@ class Message(msgspec.Struct, eq=False, gc=False):
     model: str = ""
     tokens: int = -1
     wire: tuple[Any, Any] | None = None
+    turn: int = 0  # 0: brought from elsewhere
+    since: int = 0  # the first of several inputs that it is made of
 
     def __repr__(self) -> str:
         return f"Message({self.id}, {self.role!r}, {self.parts!r})"
@@ -119,3 +121,18 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
 def text_of(parts: tuple[AnyPart, ...]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def join_inputs(inputs: list[tuple[AnyPart, ...]]) -> tuple[AnyPart, ...]:
+    """The parts of several inputs as one: neighbouring texts of quick messages are concatenated."""
+    if len(inputs) == 1:
+        return inputs[0]
+    joined: list[AnyPart] = []
+    for parts in inputs:
+        for part in parts:
+            last = joined[-1] if joined else None
+            if isinstance(part, Text) and isinstance(last, Text) and part.origin == last.origin:
+                joined[-1] = Text(last.text + "\n" + part.text, origin=part.origin)
+            else:
+                joined.append(part)
+    return tuple(joined)

@@ -175,6 +175,7 @@ class Tokenizer(Protocol):
     name: str
     scale: float
 
+    def __hash__(self) -> int: ...
     def count(self, text: str) -> int: ...
 
 
@@ -183,6 +184,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
 
     messages: Sequence[Message]
     before: str = ""
+    origin: str = ""  # of what came before: untrusted, if anything was that went into it
     tokens: int = 1000  # at most so long
     focus: str = ""  # what whoever asked for it wants kept above all
     facts: bool = True
@@ -195,6 +197,7 @@ class Digest(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...] = ()
     by: str = ""
     usage: Usage = Usage()
+    cost: float = 0.0
 
 
 class Summariser(Protocol):

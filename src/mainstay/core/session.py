@@ -19,6 +19,7 @@ from mainstay.core.events import (
     Forked,
     MessageAdded,
     Received,
+    Relieved,
     SessionChanged,
     Steered,
     StepCheckpointed,
@@ -29,10 +30,13 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.journal import Record
-from mainstay.core.messages import AnyPart, Message, Text, ToolCall, ToolResult, Usage
+from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage, join_inputs
 from mainstay.core.ports import Standing, Tail
+from mainstay.core.recall import UNTRUSTED
+from mainstay.core.stubs import relieve, summary_message
+from mainstay.core.tail import whole_turns
 
+AMENDED = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
 LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
@@ -87,9 +91,13 @@ class Session:
     """The view. `apply` is the only way it changes."""
 
     __slots__ = (
+        "amended",
+        "amendment",
         "cost",
         "created",
+        "fixed",
         "fold",
+        "folded",
         "head",
         "instructions",
         "key",
@@ -99,11 +107,15 @@ class Session:
         "model",
         "open",
         "parent",
+        "partial",
+        "profile",
+        "relieved",
+        "reported",
         "status",
-        "summary",
         "title",
         "turn_floor",
         "turns",
+        "untrusted",
         "updated",
         "usage",
         "waiting",
@@ -125,11 +137,19 @@ class Session:
         self.title = ""
         self.parent = ""
         self.model = ""
-        self.instructions = ""
+        self.instructions = ""  # the fixed section, and where it stands
+        self.fixed = 0
+        self.amendment = ""  # a newer one that is appended for now, and where it stands
+        self.amended = 0
+        self.untrusted = False
+        self.profile: dict[str, str] = {}
         self.metadata: dict[str, str] = {}
-        self.summary = ""
-        self.messages: list[Message] = []
+        self.folded: Folded | None = None  # the last fold
+        self.partial = False  # older history exists that was neither read nor folded
+        self.relieved = False  # something has left the window, or is only a stub in it
+        self.messages: list[Message] = []  # what the model sees of the history: the summary first, where there is one
         self.weighed = (0, 0)  # so many messages of the window, and what they weigh together
+        self.reported = 0  # tokens of the last request, by the provider's count
         self.waiting: dict[int, Waiting] = {}
         self.open: OpenTurn | None = None
 
@@ -137,7 +157,9 @@ class Session:
     def of(cls, tail: Tail) -> Session:
         """From what a store loaded: totals from the standing, history from the newest records."""
         session = cls(tail.standing.key)
-        for record in _whole_turns(tail.records, complete=tail.complete):
+        for record in tail.landmarks:
+            session.apply(record.seq, record.at, record.event)
+        for record in whole_turns(tail.records, complete=tail.complete):
             session.apply(record.seq, record.at, record.event)
         session._trust(tail.standing)
         return session
@@ -155,7 +177,10 @@ class Session:
         self.title = standing.title
         self.parent = standing.parent
         self.model = standing.model
-        self.instructions = standing.instructions
+        self.fixed = standing.fixed
+        self.amended = standing.amended
+        self.untrusted = standing.untrusted
+        self.profile = standing.profile
         self.metadata = standing.metadata
 
     def standing(self) -> Standing:
@@ -176,13 +201,20 @@ class Session:
             title=self.title,
             parent=self.parent,
             model=self.model,
-            instructions=self.instructions,
+            fixed=self.fixed,
+            amended=self.amended,
+            untrusted=self.untrusted,
+            profile=self.profile,
             metadata=self.metadata,
         )
 
     @property
     def unfinished(self) -> bool:
         return self.open is not None or bool(self.waiting)
+
+    @property
+    def summary(self) -> str:
+        return self.folded.summary if self.folded is not None else ""
 
     def apply(self, seq: int, at: int, event: Event) -> None:
         self.head = seq
@@ -202,7 +234,7 @@ class Session:
         self.turns = event.turn
         self.turn_floor = min(event.inputs, default=seq)
         self.open = OpenTurn(event.turn, event.inputs, event.model)
-        self._add_inputs(event.inputs)
+        self._add_inputs(event.inputs, event.turn)
 
     def _turn_resumed(self, seq: int, at: int, event: TurnResumed) -> None:
         if self.open is not None:
@@ -215,7 +247,7 @@ class Session:
     def _steered(self, seq: int, at: int, event: Steered) -> None:
         if self.open is not None:
             self.open.inputs += event.inputs
-        self._add_inputs(event.inputs)
+        self._add_inputs(event.inputs, event.turn)
 
     def _step_checkpointed(self, seq: int, at: int, event: StepCheckpointed) -> None:
         if self.open is not None:
@@ -229,10 +261,26 @@ class Session:
     def _turn_ended(self, seq: int, at: int, event: TurnEnded) -> None:
         self.open = None
 
+    def _relieved(self, seq: int, at: int, event: Relieved) -> None:
+        turn = self.open.turn if self.open is not None else 0
+        self.messages = relieve(self.messages, event, self.key, turn, seq, at)
+        self.relieved = True
+        self.weighed = (0, 0)
+
     def _folded(self, seq: int, at: int, event: Folded) -> None:
+        """Whole turns leave; of what was brought from elsewhere and has no turns, whatever stands low enough."""
+        through, upto = event.through, event.upto
+        kept = [one for one in self.messages if (one.turn > through if one.turn and through else one.id > upto)]
+        if self.folded is not None and kept and kept[0].id == self.fold:
+            del kept[0]  # the summary before this one
+        self.messages = [summary_message(seq, at, event.summary, event.origin), *kept]
+        if event.usage is not None:
+            self.usage = self.usage + event.usage
+            self.cost += event.cost
+        self.partial = False
         self.fold = seq
-        self.summary = event.summary
-        self.messages = [message for message in self.messages if message.id > event.upto]
+        self.folded = event
+        self.relieved = True
         self.weighed = (0, 0)
 
     def _forked(self, seq: int, at: int, event: Forked) -> None:
@@ -241,27 +289,30 @@ class Session:
         if (turn := self.open) is not None and turn.open_calls:
             left = {call.id: ToolResult(call.id, call.name, LEFT_BEHIND, is_error=True) for call in turn.open_calls}
             results = {**turn.results, **left}
-            self._append(Message(seq, "tool", tuple(results[call.id] for call in turn.step_calls), at=at))
+            parts = tuple(results[call.id] for call in turn.step_calls)
+            self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
         self.open = None
         self.waiting.clear()
 
     def _blanked(self, seq: int, at: int, event: Blanked) -> None:
         """Nothing is left to apply."""
 
-    def _add_inputs(self, inputs: tuple[int, ...]) -> None:
+    def _add_inputs(self, inputs: tuple[int, ...], turn: int) -> None:
         """Waiting inputs become one user message, texts joined, the last one's time kept."""
         taken = [self.waiting.pop(seq) for seq in inputs if seq in self.waiting]
         if taken:
             parts = join_inputs([one.event.parts for one in taken])
-            self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at))
+            first = min(one.seq for one in taken)
+            self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at, turn=turn, since=first))
 
     def _message_added(self, seq: int, at: int, event: MessageAdded) -> None:
         meant = self.open.model if self.open is not None and event.role == "assistant" else ""
-        message = Message(seq, event.role, event.parts, at=at, model=event.model or meant)
+        message = Message(seq, event.role, event.parts, at=at, model=event.model or meant, turn=event.turn)
         self._append(message)
         if event.usage is not None:
             self.usage = self.usage + event.usage
             self.cost += event.cost
+            self.reported = event.usage.prompt
         if self.open is None or event.role != "assistant":
             if event.role == "user":
                 self.turn_floor = seq
@@ -287,18 +338,28 @@ class Session:
         turn.resumes = 0
         if not turn.open_calls:
             parts = tuple(turn.results[call.id] for call in turn.step_calls)
-            self._append(Message(seq, "tool", parts, at=at))
+            self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
 
     def _append(self, message: Message) -> None:
         self.messages.append(message)
         self.message_count += 1
+        for part in message.parts:
+            if part.origin and part.origin.startswith(UNTRUSTED):
+                self.untrusted = True
 
     def _session_changed(self, seq: int, at: int, event: SessionChanged) -> None:
         self.title = self.title if event.title is None else event.title
         self.status = self.status if event.status is None else event.status
         self.model = self.model if event.model is None else event.model
-        self.instructions = self.instructions if event.instructions is None else event.instructions
+        self.profile = self.profile if event.profile is None else event.profile
         self.metadata = self.metadata if event.metadata is None else event.metadata
+        if event.instructions is not None:
+            self.instructions, self.fixed = event.instructions, seq
+            self.amendment, self.amended = "", 0
+        if event.amended is not None:
+            self.amendment, self.amended = event.amended, seq
+            note = Text(AMENDED + event.amended, origin="runtime")
+            self._append(Message(seq, "system", (note,), at=at, turn=event.turn))
 
 
 _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
@@ -311,56 +372,10 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Steered: Session._steered,
     StepCheckpointed: Session._step_checkpointed,
     StepRestarted: Session._step_restarted,
+    Relieved: Session._relieved,
     Folded: Session._folded,
     TurnEnded: Session._turn_ended,
     SessionChanged: Session._session_changed,
     Forked: Session._forked,
     Blanked: Session._blanked,
 }
-
-
-def join_inputs(inputs: list[tuple[AnyPart, ...]]) -> tuple[AnyPart, ...]:
-    """The parts of several inputs as one: neighbouring texts of quick messages are concatenated."""
-    if len(inputs) == 1:
-        return inputs[0]
-    joined: list[AnyPart] = []
-    for parts in inputs:
-        for part in parts:
-            last = joined[-1] if joined else None
-            if isinstance(part, Text) and isinstance(last, Text) and part.origin == last.origin:
-                joined[-1] = Text(last.text + "\n" + part.text, origin=part.origin)
-            else:
-                joined.append(part)
-    return tuple(joined)
-
-
-def _whole_turns(records: list[Record], *, complete: bool) -> list[Record]:
-    """Cut a window that starts somewhere in the middle at the first record that begins something whole."""
-    if complete:
-        return records
-    have = {record.seq for record in records}
-    for index, record in enumerate(records):
-        match record.event:
-            case TurnStarted(inputs=inputs) if all(seq in have for seq in inputs):
-                return _with_waiting(records, index)
-            case MessageAdded(role="user", turn=0):  # imported history has no turns
-                return _with_waiting(records, index)
-    return records
-
-
-def _with_waiting(records: list[Record], index: int) -> list[Record]:
-    """Inputs that stand before the cut but are used after it are kept."""
-    before = [record for record in records[:index] if isinstance(record.event, Received)]
-    used = {
-        seq
-        for record in records[index:]
-        if isinstance(record.event, TurnStarted | Steered)
-        for seq in record.event.inputs
-    }
-    done = {
-        seq
-        for record in records[:index]
-        if isinstance(record.event, TurnStarted | Steered)
-        for seq in record.event.inputs
-    }
-    return [r for r in before if r.seq in used or r.seq not in done] + records[index:]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from mainstay.context.compile import budget, compile_context
-from mainstay.context.window import window_bytes
+from mainstay.context.rules import window_bytes
 from mainstay.core.envelope import Envelope, check_envelope
 from mainstay.core.errors import (
     AgentClosed,
@@ -24,22 +22,18 @@ from mainstay.core.errors import (
     StoreFailed,
     StoreTooNew,
 )
-from mainstay.core.events import (
-    Event,
-    Received,
-    StepRestarted,
-    TurnResumed,
-    TurnStarted,
-    Waiting,
-)
+from mainstay.core.events import Event, Received, StepRestarted, TurnResumed, TurnStarted, Waiting
 from mainstay.core.limits import Limits
-from mainstay.core.outcome import Failed, Outcome, Reply
+from mainstay.core.messages import text_of
+from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.ports import Once
 from mainstay.core.session import Session
 from mainstay.lane.arrivals import Arrivals
+from mainstay.lane.contexts import LaneContexts, prompt_of
 from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
 from mainstay.lane.scribe import Pen
-from mainstay.lane.services import Services, Ticket
+from mainstay.lane.services import Services
+from mainstay.lane.tickets import Ticket, Tickets
 from mainstay.turn.control import Control
 from mainstay.turn.loop import Means, Review, run_turn
 
@@ -52,10 +46,12 @@ class Lane:
     __slots__ = (
         "_arrivals",
         "_closed",
+        "_contexts",
         "_control",
         "_door",
         "_fresh",
         "_loading",
+        "_outdated",
         "_pen",
         "_services",
         "_task",
@@ -75,21 +71,23 @@ class Lane:
         self._control: Control | None = None
         self._turn_over: asyncio.Event | None = None
         self._unwanted = 0  # the turn that was aborted, until its end is on disk
-        self._tickets: dict[int, Ticket] = {}
+        self._tickets = Tickets()
+        self._contexts = LaneContexts(services)
         self._door = asyncio.Lock()
         self._arrivals = Arrivals()
         self._fresh = 0  # the turn that was started with its input and has not run yet
         self._closed = False
+        self._outdated = False
         self.active_at = 0.0
 
     @property
     def busy(self) -> bool:
-        return self._task is not None or bool(self._tickets) or self._loading is not None
+        return bool(self.tasks or self._tickets) or self._loading is not None
 
     @property
-    def task(self) -> asyncio.Task[None] | None:
-        """At work on its turns, or None."""
-        return self._task
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """At work on its turns, or on a fold beside them."""
+        return [task for task in (self._task, self._contexts.folding.running) if task is not None]
 
     @property
     def control(self) -> Control | None:
@@ -133,11 +131,23 @@ class Lane:
     async def view(self) -> Session:
         return (await self._ready()).session
 
+    async def contexts(self) -> LaneContexts:
+        """What the model sees, or would see if it were asked now."""
+        pen = await self._ready()
+        return self._contexts.of(pen, self._services.choose(pen.session.model).model(), self._control)
+
     def wake(self) -> None:
         """See to it that whatever is unfinished is being worked on."""
         self.active_at = asyncio.get_running_loop().time()
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._drain(), name=f"lane {self.key}")
+
+    def refresh(self) -> None:
+        """Read the session again, once the turn under way is over."""
+        if self._control is None:
+            self._pen = None
+        else:
+            self._outdated = True
 
     async def end(self, why: MainstayError) -> None:
         """For good: the running turn is aborted, nothing else begins, and whoever waits is told why."""
@@ -151,12 +161,13 @@ class Lane:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        await self._contexts.folding.close()
         if self._pen is not None:
             try:
                 await self._pen.flush()
             except StoreError as error:
                 log.warning("session %s could not be flushed: %s", self.key, error)
-        self._fail_tickets(why or AgentClosed("the agent was closed; the turn goes on when it opens again"))
+        self._tickets.fail(why or AgentClosed("the agent was closed; the turn goes on when it opens again"))
 
     # --- the view --------------------------------------------------------------------------------
 
@@ -175,17 +186,17 @@ class Lane:
 
     async def _load(self) -> Pen:
         services = self._services
-        size = window_bytes(budget(services.choose("").model()))
-        tail = await services.store.load(self.key, size)
+        tail = await services.store.load(self.key, window_bytes(services.choose("").model(), services.rules))
         session = Session.of(tail) if tail is not None else Session(self.key)
-        self._pen = Pen(session, services.store, services.clock, services.limits.ride_along_s, services.hub)
+        session.partial = tail is not None and not tail.complete
+        limits = services.limits
+        self._pen = Pen(session, services.store, services.clock, limits.ride_along_s, services.hub, services.touched)
         return self._pen
 
     def _ticket(self, seq: int, review: Review | None) -> Ticket:
         if self._closed:  # while the session was being read
             raise AgentClosed("the agent is closed")
-        ticket = self._tickets[seq] = Ticket(seq, asyncio.get_running_loop().create_future(), review)
-        return ticket
+        return self._tickets.issue(seq, review)
 
     async def _take_in(
         self, envelope: Envelope, kind: Literal["prompt", "steer"], review: Review | None = None
@@ -221,11 +232,11 @@ class Lane:
         if event.kind == "steer" or not idle or self._services.limits.coalesce_window_s > 0:
             return (event,)
         ticket.turn = self._fresh = session.turns + 1
-        return event, self._started(session, (ticket.seq,))
+        return event, *self._started(session, (ticket.seq,), text_of(event.parts))
 
-    def _started(self, session: Session, inputs: tuple[int, ...]) -> TurnStarted:
+    def _started(self, session: Session, inputs: tuple[int, ...], prompt: str) -> tuple[Event, ...]:
         model = session.model or self._services.choose("").model().name
-        return TurnStarted(inputs, turn=session.turns + 1, model=model)
+        return self._contexts.begin(session, TurnStarted(inputs, turn=session.turns + 1, model=model), prompt)
 
     def _check_room(self, session: Session, limits: Limits) -> None:
         if session.status == "archived":
@@ -250,7 +261,7 @@ class Lane:
         if self._pen is not None and (turn := self._pen.session.open) is not None and seq in turn.inputs:
             ticket.turn = turn.turn
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
-            self._answer((seq,), reply)
+            self._tickets.answer((seq,), reply)
         else:
             self.wake()
         return ticket
@@ -267,14 +278,14 @@ class Lane:
                     failures = 0
                 except (StoreCorrupt, StoreTooNew) as error:  # waiting does not mend a file
                     log.error("session %s cannot go on: %s", self.key, error)
-                    self._fail_tickets(error)
+                    self._tickets.fail(error)
                     break
                 except (StoreError, HomeUnusable) as error:
                     failures += 1
                     await self._wait_for_store(error, failures)
                 except Exception:  # a bug of ours: whoever waits must hear of it, and other lanes must not
                     log.exception("lane %s failed", self.key)
-                    self._fail_tickets(MainstayError("something went wrong inside the runtime; its log says what"))
+                    self._tickets.fail(MainstayError("something went wrong inside the runtime; its log says what"))
                     break
         finally:
             self._task = None
@@ -305,10 +316,11 @@ class Lane:
             inputs = await self._choose(session)
             if not inputs:
                 return True
+            started = self._started(session, inputs, prompt_of(session, inputs))
             if sure:
-                pen.note(self._started(session, inputs), soon=True)
+                pen.note(*started, soon=True)
             else:
-                await pen.record(self._started(session, inputs))
+                await pen.record(*started)
         await self._run(pen, resumed=resumed)
         return True
 
@@ -338,10 +350,14 @@ class Lane:
                 pen(msgspec.structs.replace(outcome, session=self.key))
             await pen.record(*closing_events(session, outcome))
             self._unwanted = 0
-            self._answer(turn.inputs, reply)
+            self._tickets.answer(turn.inputs, reply)
         finally:
             self._control = None
             over.set()
+        if self._outdated:
+            self._outdated, self._pen = False, None
+        else:
+            self._contexts.after_turn()
 
     async def _attempt(self, pen: Pen, control: Control, review: Review | None) -> Outcome:
         services, session = self._services, pen.session
@@ -355,13 +371,8 @@ class Lane:
 
         try:
             provider = services.choose(session.model)
-            compile = partial(
-                compile_context,
-                instructions=session.instructions or services.instructions,
-                tools=services.tools.offered,
-                model=provider.model(),
-            )
-            means = Means(provider, services.tools, services.limits, compile, review)
+            contexts = self._contexts.of(pen, provider.model(), control)
+            means = Means(provider, services.tools, services.limits, contexts, review)
             return await run_turn(session, means, control, scribe=pen, emit=pen)
         except (StoreError, HomeUnusable):
             raise
@@ -372,27 +383,10 @@ class Lane:
             details = f"{type(error).__name__}: {error}"
             return Failed("Something went wrong inside the runtime.", details, turn=turn.turn, step=turn.step)
 
-    def _answer(self, inputs: tuple[int, ...], reply: Reply) -> None:
-        """Tell who waits: those whose input began the turn, and those who steered it."""
-        for seq in inputs:
-            ticket = self._tickets.pop(seq, None)
-            if ticket is None:
-                continue
-            ticket.turn = reply.turn
-            if not ticket.reply.done():
-                ticket.reply.set_result(reply)
-
-    def _fail_tickets(self, error: MainstayError) -> None:
-        while self._tickets:
-            _, ticket = self._tickets.popitem()
-            if not ticket.reply.done():
-                ticket.reply.set_exception(error)
-                ticket.reply.exception()  # nobody has to have waited
-
     async def _wait_for_store(self, error: StoreError | HomeUnusable, failures: int) -> None:
         """Whoever waits is told at once; the work itself goes on when the store does."""
         log.warning("session %s waits for its store: %s", self.key, error)
-        self._fail_tickets(error)
+        self._tickets.fail(error)
         limits = self._services.limits
         seconds = min(0.5 * 2 ** min(failures - 1, 20), limits.store_retry_max_s)
         self._services.hub.emit(self.key, Waiting(str(error), seconds, session=self.key))

@@ -44,12 +44,17 @@ class Lanes:
 
     async def settled(self) -> None:
         """Returns when nothing is running or waiting to run."""
-        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
+        while tasks := [task for lane in self._lanes.values() for task in lane.tasks]:
             await asyncio.wait(tasks)
 
     def forget(self, key: str) -> None:
         """Drop a lane whose session was changed behind it; the next message reads it again."""
         self._lanes.pop(key, None)
+
+    def refresh(self, key: str) -> None:
+        """The journal was changed behind this lane, if it is awake: it reads it again."""
+        if (lane := self._lanes.get(key)) is not None:
+            lane.refresh()
 
     async def close(self) -> None:
         self._closed = True

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.context.compile import compile_context
-from mainstay.core.errors import ProviderError, RequestRefused, StreamBroken
+from mainstay.core.errors import ContextTooLong, ProviderError, RequestRefused, StreamBroken
 from mainstay.core.events import (
     Blanked,
     Event,
@@ -21,6 +20,7 @@ from mainstay.core.events import (
     Forked,
     MessageAdded,
     Received,
+    Relieved,
     SessionChanged,
     Steered,
     StepCheckpointed,
@@ -43,12 +43,14 @@ from mainstay.core.ports import (
     ModelInfo,
     Options,
     Piece,
+    Scribe,
     TextPiece,
     ThinkingPiece,
     Tool,
     ToolContext,
 )
 from mainstay.core.session import Session
+from mainstay.lane.contexts import NOTE
 from mainstay.lane.ending import closing_events
 from mainstay.turn import toolbox
 from mainstay.turn.control import Control
@@ -74,7 +76,11 @@ async def replay(records: Sequence[Record], limits: Limits | None = None) -> Rep
             return Replayed(place - 1, 0, f"record {place} is missing: where it should stand is record {record.seq}")
     tape = Tape(records)
     means = Means(
-        TapeProvider(tape), TapeTools(tape), limits or Limits(), _compile, review=lambda text: tape.complaint()
+        TapeProvider(tape),
+        TapeTools(tape),
+        limits or Limits(),
+        TapeContexts(tape),
+        review=lambda text: tape.complaint(),
     )
     turns = 0
     try:
@@ -145,7 +151,7 @@ class _RecordedEnd(Exception):
 class Tape:
     """The recording, and a `Scribe` that checks instead of writing."""
 
-    _FROM_OUTSIDE = (Received, SessionChanged, Folded, Blanked, StepCheckpointed)
+    _FROM_OUTSIDE = (Received, SessionChanged, Relieved, Folded, Blanked, StepCheckpointed)
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -159,7 +165,7 @@ class Tape:
         """The next record that the runtime itself made; what came from outside is applied on the way."""
         while self.position < len(self._records):
             event = self._records[self.position].event
-            imported = isinstance(event, MessageAdded) and not event.turn
+            imported = isinstance(event, MessageAdded) and (not event.turn or event.parts[0].origin == NOTE)
             if not imported and not isinstance(event, self._FROM_OUTSIDE):
                 return event
             self.take()
@@ -241,17 +247,30 @@ class _Silent:
 _silent = _Silent()
 
 
-def _compile(session: Session) -> Context:
-    return compile_context(session, instructions="", tools=(), model=ModelInfo(name="replay"))
+class TapeContexts:
+    """What the model saw does not matter to a model that only repeats itself."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    async def compile(self, scribe: Scribe) -> Context:
+        return Context("", self._tape.session.messages)
+
+    def tighten(self, error: ContextTooLong) -> bool:
+        return False
 
 
 class TapeTools:
     """Answers calls from the recording. A call that was recorded as started is one that was not pure."""
 
+    own: tuple[Tool, ...] = ()
     offered: tuple[Tool, ...] = ()
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
+
+    def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]:
+        return ()
 
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         if call.id not in self._tape.results and call.id not in self._tape.started:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -36,18 +37,28 @@ class Pen:
         "_sent",
         "_store",
         "_timer",
+        "_touched",
         "_unspoken",
         "broken",
         "session",
     )
 
-    def __init__(self, session: Session, store: Store, clock: Clock, ride_along_s: float, hub: Hub) -> None:
+    def __init__(
+        self,
+        session: Session,
+        store: Store,
+        clock: Clock,
+        ride_along_s: float,
+        hub: Hub,
+        touched: Callable[[str], None] | None = None,
+    ) -> None:
         self.session = session
         self.broken: Exception | None = None
         self._store = store
         self._clock = clock
         self._ride_along_s = ride_along_s
         self._hub = hub
+        self._touched = touched  # told when something of this session is on disk
         self._noted: list[bytes] = []
         self._sent = session.head
         self._timer: asyncio.TimerHandle | None = None
@@ -129,6 +140,8 @@ class Pen:
             if self.broken is None:
                 self.broken = error if isinstance(error, StoreError) else StoreError(str(error))
             return
+        if self._touched is not None:
+            self._touched(self.session.key)
         while self._unspoken and self._unspoken[0].sequence <= head:
             self._hub.emit(self.session.key, self._unspoken.popleft())
 

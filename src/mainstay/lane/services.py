@@ -1,17 +1,17 @@
-"""What a lane works with: the services all lanes share, and the tickets of those who wait."""
+"""What every lane of an agent works with."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
+from mainstay.context.rules import Rules
+from mainstay.context.tokens import Scales
 from mainstay.core.limits import Limits
-from mainstay.core.outcome import Reply
-from mainstay.core.ports import Clock, Provider, Store
+from mainstay.core.ports import Clock, Contributor, Provider, Store, Summariser
 from mainstay.lane.hub import Hub
-from mainstay.turn.loop import Review
 from mainstay.turn.toolbox import Tools
 
 
@@ -24,16 +24,11 @@ class Services(msgspec.Struct, frozen=True):
     limits: Limits
     clock: Clock
     hub: Hub
-    instructions: str = ""
-
-
-class Ticket:
-    """An accepted input and the reply that will come of it."""
-
-    __slots__ = ("reply", "review", "seq", "turn")
-
-    def __init__(self, seq: int, reply: asyncio.Future[Reply], review: Review | None) -> None:
-        self.seq = seq
-        self.reply = reply
-        self.review = review
-        self.turn = 0  # known once the turn has started
+    instructions: str | Callable[[str], str] = ""  # a function is asked once a session
+    contributors: tuple[Contributor, ...] = ()
+    summariser: Summariser | None = None  # None: what leaves the window is outlined
+    facts: bool = True  # taken out of what is summarised
+    rules: Rules = Rules()
+    scales: Scales = msgspec.field(default_factory=Scales)
+    memory_tools: Literal["auto", "on", "off"] = "auto"
+    touched: Callable[[str], None] | None = None  # told of every session that has new records on disk

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.events import MessageAdded, Received
+from mainstay.core.events import Folded, MessageAdded, Received, Relieved
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Binary, text_of
 from mainstay.core.session import Session
@@ -39,6 +39,8 @@ def history(records: Sequence[Record]) -> list[Any]:
     session = Session("export")
     messages: list[Any] = []
     for record in records:
+        if isinstance(record.event, Folded | Relieved):  # these change what is shown, and nothing that was said
+            continue
         before = len(session.messages)
         session.apply(record.seq, record.at, record.event)
         messages += session.messages[before:]

@@ -89,11 +89,12 @@ class AnthropicProvider:
         head = [self._head, b'"max_tokens":%d,' % bound]
         if context.tools:
             tools = self._tools(context.tools)
-            head += [b'"tools":[', tools if context.system else tools[:-1] + _CACHED, b"],"]
+            marked = context.system or context.profile
+            head += [b'"tools":[', tools if marked else tools[:-1] + _CACHED, b"],"]
             if options.tool_choice == "none":  # the tools stay, so that the prefix is the same as before
                 head.append(b'"tool_choice":{"type":"none"},')
-        if context.system:
-            head.append(self._system(context.system))
+        if context.system or context.profile:
+            head.append(self._system(context.system, context.profile))
         return b'%b"messages":[%b]}' % (b"".join(head), self._history(context.messages))
 
     def wire_messages(self, context: Context) -> list[dict[str, Any]]:
@@ -113,8 +114,9 @@ class AnthropicProvider:
             groups[-1][1].append(blocks.results)
             groups[-1][2].append(blocks.others)
         made = [(role, b"".join(results + others)[1:]) for role, results, others in groups]
-        if made and made[-1][0] == "user":
-            made[-1] = ("user", made[-1][1][:-1] + _CACHED)
+        theirs = [place for place, (role, _) in enumerate(made) if role == "user"]
+        for place in theirs[-2:]:  # the end of this request, and of the one before: there the cache is found again
+            made[place] = ("user", made[place][1][:-1] + _CACHED)
         return b",".join(b'{"role":"%b","content":[%b]}' % (role.encode(), content) for role, content in made)
 
     def _blocks(self, message: Message) -> Blocks:
@@ -178,8 +180,10 @@ def _binary(part: Binary, *, images: bool) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": part.mime, "data": data}}
 
 
-def _encode_system(system: str) -> bytes:
-    return b'"system":[%b],' % (encode(_text(system))[:-1] + _CACHED)
+def _encode_system(*sections: str) -> bytes:
+    """The fixed section and the profile, each marked: if only the second changes, the first is still a hit."""
+    blocks = [encode(_text(section))[:-1] + _CACHED for section in sections if section]
+    return b'"system":[%b],' % b",".join(blocks)
 
 
 def _encode_tools(tools: tuple[Tool, ...]) -> bytes:

@@ -20,24 +20,24 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
-    """Remembers what was made of the last few things, by identity: the same object is never made twice."""
+class Kept(Generic[V]):
+    """Remembers what was made of the last few things, by identity: the same objects are never encoded twice."""
 
-    def __init__(self, make: Callable[[K], V], size: int = 64) -> None:
+    def __init__(self, make: Callable[..., V], size: int = 64) -> None:
         self._make = make
         self._size = size
-        self._made: dict[int, tuple[K, V]] = {}  # holds the thing too, so that its id stays its own
+        self._made: dict[tuple[int, ...], tuple[tuple[object, ...], V]] = {}  # with the things: ids stay theirs
 
-    def __call__(self, thing: K) -> V:
-        entry = self._made.get(id(thing))
+    def __call__(self, *things: object) -> V:
+        key = tuple(map(id, things))
+        entry = self._made.get(key)
         if entry is None:
             if len(self._made) >= self._size:
                 self._made.clear()
-            entry = self._made[id(thing)] = (thing, self._make(thing))
+            entry = self._made[key] = (things, self._make(*things))
         return entry[1]
 
 

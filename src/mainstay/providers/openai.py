@@ -94,8 +94,8 @@ class OpenAIProvider:
             kept[1] if (kept := message.wire) is not None and kept[0] is tag else written(message)
             for message in context.messages
         ]
-        if context.system:
-            parts.insert(0, self._system(context.system))
+        if context.system or context.profile:
+            parts.insert(0, self._system(context.system, context.profile))
         return b"".join(parts)[1:]  # each begins with a comma
 
     def _written(self, message: Message) -> bytes:
@@ -167,8 +167,8 @@ _TAGS = {
 }
 
 
-def _encode_system(system: str) -> bytes:
-    return b"," + encode({"role": "system", "content": system})
+def _encode_system(*sections: str) -> bytes:
+    return b"," + encode({"role": "system", "content": "\n\n".join(filter(None, sections))})
 
 
 def _encode_tools(tools: tuple[Tool, ...]) -> bytes:

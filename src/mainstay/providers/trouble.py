@@ -29,6 +29,14 @@ _TOO_LONG = re.compile(
     r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit",
     re.IGNORECASE,
 )
+_WINDOW = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?:maximum|max(?:imum)? context|context (?:length|window|size))[^.\d]{0,60}?([\d,]{3,9})\b",
+        r"> ([\d,]{3,9}) maximum",
+        r"limit(?: of| is)? ([\d,]{3,9})\b",
+    )
+)
 _PASSWORD = re.compile(r"//[^/@\s]*@")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|)")
 _UNIT_S = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -123,12 +131,22 @@ def _judge(who: str, status: int, report: Report, details: str, wait_s: float | 
         sentence = f"{who} cannot answer at the moment{said}"
         return Overloaded(sentence, details=details, retry_after_s=wait_s, counts=status != 529)
     if status in (400, 413, 422) and _is_too_long(report):
-        return ContextTooLong(f"the conversation is too long for {who}{said}", details=details)
+        sentence = f"the conversation is too long for {who}{said}"
+        return ContextTooLong(sentence, details=details, window=_window_in(report.message))
     if status == 404:
         return RequestRefused(f"{who} does not know this; check the model's name and base_url{said}", details=details)
     if 300 <= status < 400:
         return RequestRefused(f"{who} has moved elsewhere (HTTP {status}); check base_url", details=details)
     return RequestRefused(f"{who} refused the request{said}", details=details)
+
+
+def _window_in(message: str) -> int | None:
+    """How many tokens it takes, where it says so."""
+    for pattern in _WINDOW:
+        if (found := pattern.search(message)) is not None:
+            size = int(found[1].replace(",", ""))
+            return size if size >= 512 else None
+    return None
 
 
 def _is_too_long(report: Report) -> bool:

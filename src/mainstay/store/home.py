@@ -33,9 +33,9 @@ def prepare(home: Path) -> None:
         raise HomeUnusable(f"{home} cannot be used: {error.strerror or error}") from error
 
 
-def make_workspace(home: Path) -> Path:
+def make_workspace(home: Path, workspace: str = "default") -> Path:
     """The workspace's folder, as private as the home; returns its database."""
-    path = workspace_path(home)
+    path = workspace_path(home, workspace)
     try:
         for folder in (path.parent.parent, path.parent):
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from mainstay.core.errors import DuplicateInput, SessionUnknown, StaleWriter, StoreFailed
-from mainstay.core.events import Folded
-from mainstay.core.journal import BLANK, Record, decode
+from mainstay.core.events import Folded, ToolFinished
+from mainstay.core.journal import BLANK, Record, decode, encode, redacted
 from mainstay.core.ports import Once, Standing, Tail
 
 
@@ -18,6 +18,7 @@ class _Kept:
         self.standing = standing
         self.bodies: list[tuple[int, bytes]] = []  # at, body; the sequence is the position + 1
         self.inputs: dict[str, tuple[int, str]] = {}
+        self.values: dict[str, str] = {}  # too large for the history, by reference
 
     def records(self, after: int, upto: int) -> list[Record]:
         rows = self.bodies[after:upto]
@@ -71,16 +72,17 @@ class MemoryStore:
         kept = self._sessions.get(key)
         if kept is None:
             return None
-        bottom = 0
-        if kept.standing.fold:
-            fold = decode(kept.bodies[kept.standing.fold - 1][1])
-            assert isinstance(fold, Folded)
-            bottom = fold.upto
-        first, size = kept.standing.head, 0
-        while first > bottom and (size < bytes_max or first >= max(kept.standing.floor, 1)):
+        standing, bottom = kept.standing, 0
+        if standing.fold:
+            fold, bottom = _newest_fold(kept, standing.fold)
+            standing = msgspec.structs.replace(standing, fold=fold)
+        first, size = standing.head, 0
+        while first > bottom and (standing.fold or size < bytes_max or first >= max(standing.floor, 1)):
             first -= 1
             size += len(kept.bodies[first][1])
-        return Tail(kept.standing, kept.records(first, kept.standing.head), complete=first <= bottom)
+        marks = sorted({seq for seq in (standing.fixed, standing.amended) if 0 < seq <= first})
+        landmarks = [record for seq in marks for record in kept.records(seq - 1, seq)]
+        return Tail(standing, kept.records(first, standing.head), first <= bottom, landmarks)
 
     async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         kept = self._sessions.get(key)
@@ -110,16 +112,60 @@ class MemoryStore:
             raise SessionUnknown(f"there is no session {source!r}")
         if standing.key in self._sessions:
             raise StoreFailed(f"there is a session {standing.key!r} already")
-        made = self._sessions[standing.key] = _Kept(standing)
-        made.bodies = [*self._sessions[source].bodies[:upto], (standing.updated, event)]
+        past, made = self._sessions[source], _Kept(standing)
+        made.bodies = [*past.bodies[:upto], (standing.updated, event)]
+        done = {one.event.result.call_id for one in made.records(0, upto) if isinstance(one.event, ToolFinished)}
+        made.values = {ref: value for ref, value in past.values.items() if ref in done}
+        self._sessions[standing.key] = made
 
     async def blank(self, key: str, at: int) -> None:
-        kept = self._sessions.get(key)
-        if kept is None:
-            raise SessionUnknown(f"there is no session {key!r}")
+        kept = self._known(key)
         kept.bodies = [(when, BLANK) for when, _ in kept.bodies]
         kept.inputs.clear()
-        kept.standing = msgspec.structs.replace(
-            kept.standing, status="deleted", unfinished=False, fold=0, floor=0, messages=0, updated=at,
-            title="", parent="", model="", instructions="", metadata={},
+        kept.values.clear()
+        kept.standing = Standing(
+            key=key, head=kept.standing.head, status="deleted", turns=kept.standing.turns,
+            prompt_tokens=kept.standing.prompt_tokens, completion_tokens=kept.standing.completion_tokens,
+            cost=kept.standing.cost, created=kept.standing.created, updated=at,
         )  # fmt: skip
+
+    async def redact(self, key: str, seqs: Sequence[int]) -> None:
+        kept = self._known(key)
+        found = sorted({seq for seq in seqs if 0 < seq <= kept.standing.head})
+        for record in [one for seq in found for one in kept.records(seq - 1, seq)]:
+            kept.bodies[record.seq - 1] = (record.at, encode(redacted(record.event)))
+            if isinstance(record.event, ToolFinished):
+                kept.values.pop(record.event.result.call_id, None)
+        if found and kept.standing.fold:
+            for record in kept.records(0, kept.standing.head):
+                if isinstance(record.event, Folded) and record.event.upto >= found[0]:
+                    kept.bodies[record.seq - 1] = (record.at, BLANK)
+            fold, _ = _newest_fold(kept, kept.standing.head)
+            kept.standing = msgspec.structs.replace(kept.standing, fold=fold)
+
+    async def keep(self, key: str, ref: str, body: str) -> None:
+        body.encode()  # what no disk could take is noticed here too
+        self._known(key).values[ref] = body
+
+    async def kept(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
+        found = self._sessions.get(key)
+        value = found.values.get(ref) if found is not None else None
+        return None if value is None else (value[max(offset, 0) :][: max(limit, 0)], len(value))
+
+    async def heads(self) -> dict[str, int]:
+        return {key: kept.standing.head for key, kept in self._sessions.items() if kept.standing.status != "deleted"}
+
+    def _known(self, key: str) -> _Kept:
+        if key not in self._sessions:
+            raise SessionUnknown(f"there is no session {key!r}")
+        return self._sessions[key]
+
+
+def _newest_fold(kept: _Kept, seq: int) -> tuple[int, int]:
+    """Where the newest fold up to `seq` stands, and up to where it folded."""
+    folds = [record for record in kept.records(0, seq) if isinstance(record.event, Folded)]
+    if not folds:
+        return 0, 0
+    last = folds[-1]
+    assert isinstance(last.event, Folded)
+    return last.seq, last.event.upto

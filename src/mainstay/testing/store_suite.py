@@ -10,40 +10,18 @@ import asyncio
 from pathlib import Path
 
 from mainstay.core.errors import DuplicateInput, SessionUnknown, StaleWriter, StoreError
-from mainstay.core.events import Event, Folded, Forked, MessageAdded, Received, TurnEnded, TurnStarted
+from mainstay.core.events import Folded, Forked, MessageAdded, Received, SessionChanged, TurnStarted
 from mainstay.core.journal import encode
 from mainstay.core.messages import Text
-from mainstay.core.outcome import Answered
 from mainstay.core.ports import Once, Store
 from mainstay.core.session import Session
+from mainstay.testing.forgetting_suite import ForgettingSuite
+from mainstay.testing.writing import Writing as Writing
+from mainstay.testing.writing import expect
 
 
-class Writing:
-    """A session and a store, kept in step the way a lane does it."""
-
-    def __init__(self, store: Store, key: str) -> None:
-        self.store = store
-        self.view = Session(key)
-
-    async def add(self, *events: Event, once: Once | None = None) -> None:
-        expected = self.view.head
-        for event in events:
-            self.view.apply(self.view.head + 1, 1_000 + self.view.head, event)
-        await self.store.append(self.view.standing(), expected, [encode(event) for event in events], once)
-
-    async def turn(self, text: str) -> None:
-        number = self.view.turns + 1
-        await self.add(Received((Text(text),)))
-        await self.add(
-            TurnStarted((self.view.head,), turn=number),
-            MessageAdded("assistant", (Text(f"re: {text}"),), turn=number, step=1),
-            TurnEnded(Answered(), turn=number),
-        )
-
-
-class StoreSuite:
-    async def make(self, where: Path) -> Store:
-        raise NotImplementedError("say how to make your store")  # the one thing a subclass must do
+class StoreSuite(ForgettingSuite):
+    """Everything that a store promises; `make` is the one thing a subclass must say."""
 
     async def test_what_was_appended_is_read_back_in_order(self, tmp_path: Path) -> None:
         store = await self.make(tmp_path)
@@ -66,11 +44,11 @@ class StoreSuite:
         store = await self.make(tmp_path)
         await Writing(store, "a").add(Received((Text("mine"),)))
         for _ in range(2):
-            await _expect(StaleWriter, Writing(store, "a").add(Received((Text("yours"),))))
+            await expect(StaleWriter, Writing(store, "a").add(Received((Text("yours"),))))
         assert len(await store.read("a")) == 1
         gap = Session("a")
         gap.head = 7
-        await _expect(StaleWriter, _awaitable(store, gap, 6))
+        await expect(StaleWriter, _awaitable(store, gap, 6))
         assert len(await store.read("a")) == 1
         await store.close()
 
@@ -83,11 +61,11 @@ class StoreSuite:
         assert await store.seen("b", "m1") is None
         again = Writing(store, "a")
         again.view.head = 1
-        error = await _expect(DuplicateInput, again.add(Received((Text("hi"),), id="m1"), once=Once("m1", "digest")))
+        error = await expect(DuplicateInput, again.add(Received((Text("hi"),), id="m1"), once=Once("m1", "digest")))
         assert error.sequence == 1  # type: ignore[attr-defined]
         assert error.same  # type: ignore[attr-defined]
         again.view.head = 1
-        other = await _expect(DuplicateInput, again.add(Received((Text("yo"),), id="m1"), once=Once("m1", "other")))
+        other = await expect(DuplicateInput, again.add(Received((Text("yo"),), id="m1"), once=Once("m1", "other")))
         assert not other.same  # type: ignore[attr-defined]
         assert len(await store.read("a")) == 1
         await store.close()
@@ -131,14 +109,56 @@ class StoreSuite:
         writing = Writing(store, "a")
         for number in range(10):
             await writing.turn(f"message {number}")
-        await writing.add(Folded(20, "the first five"))
+        await writing.add(Folded(20, "the first five", through=5))
         await writing.turn("after")
         tail = await store.load("a", 10**9)
         assert tail is not None
         assert tail.records[0].seq == 21
         view = Session.of(tail)
         assert view.summary == "the first five"
-        assert [message.text for message in view.messages[:2]] == ["message 5", "re: message 5"]
+        assert [message.text for message in view.messages[1:3]] == ["message 5", "re: message 5"]
+        await store.close()
+
+    async def test_after_a_fold_everything_is_loaded_however_large(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        writing = Writing(store, "a")
+        await writing.turn("folded")
+        await writing.add(Folded(4, "the first", through=1))
+        for number in range(200):
+            await writing.turn(f"message {number} " + "x" * 200)
+        tail = await store.load("a", 1_000)
+        assert tail is not None
+        assert tail.complete
+        assert [record.seq for record in tail.records] == list(range(5, writing.view.head + 1))
+        await store.close()
+
+    async def test_the_fixed_section_is_found_wherever_it_stands(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        writing = Writing(store, "a")
+        await writing.turn("before")
+        await writing.add(SessionChanged(instructions="be kind", profile={"name": "Ana"}))
+        for number in range(300):
+            await writing.turn(f"message {number} " + "x" * 50)
+        await writing.add(SessionChanged(amended="be kinder"))
+        short = await store.load("a", 1_000)
+        assert short is not None
+        assert [record.seq for record in short.landmarks] == [5]
+        assert isinstance(short.landmarks[0].event, SessionChanged)
+        whole = await store.load("a", 10**9)
+        assert whole is not None
+        assert whole.landmarks == []
+        for tail in (short, whole):
+            view = Session.of(tail)
+            assert (view.instructions, view.amendment, view.fixed) == ("be kind", "be kinder", 5)
+            assert view.profile == {"name": "Ana"}
+        for number in range(300):
+            await writing.turn(f"message {number} " + "x" * 50)
+        later = await store.load("a", 1_000)
+        assert later is not None
+        assert [record.seq for record in later.landmarks] == [5, writing.view.amended]
+        found = await store.get("a")
+        assert found is not None
+        assert found == writing.view.standing()
         await store.close()
 
     async def test_unfinished_work_is_found(self, tmp_path: Path) -> None:
@@ -198,8 +218,8 @@ class StoreSuite:
         branch.view = view
         await branch.turn("three")
         assert len(await store.read("a")) == 8
-        await _expect(StoreError, store.fork("a", 4, view.standing(), encode(Forked("a", 4))))
-        await _expect(SessionUnknown, store.fork("nobody", 1, Session("c").standing(), encode(Forked("x", 1))))
+        await expect(StoreError, store.fork("a", 4, view.standing(), encode(Forked("a", 4))))
+        await expect(SessionUnknown, store.fork("nobody", 1, Session("c").standing(), encode(Forked("x", 1))))
         await store.close()
 
     async def test_blanking_forgets_the_contents_and_keeps_the_sequence(self, tmp_path: Path) -> None:
@@ -220,7 +240,18 @@ class StoreSuite:
         await again.turn("anew")
         assert [record.seq for record in await store.read("a")] == [1, 2, 3, 4, 5]
         assert (await store.sessions())[0].status == "active"
-        await _expect(SessionUnknown, store.blank("nobody", 1))
+        await expect(SessionUnknown, store.blank("nobody", 1))
+        await store.close()
+
+    async def test_the_heads_are_those_of_all_sessions_that_hold_something(self, tmp_path: Path) -> None:
+        store = await self.make(tmp_path)
+        assert await store.heads() == {}
+        for key, turns in (("a", 1), ("b", 3), ("c", 1)):
+            writing = Writing(store, key)
+            for _ in range(turns):
+                await writing.turn("x")
+        await store.blank("c", 5_000)
+        assert await store.heads() == {"a": 4, "b": 12}
         await store.close()
 
     async def test_any_text_survives(self, tmp_path: Path) -> None:
@@ -236,11 +267,3 @@ class StoreSuite:
 
 async def _awaitable(store: Store, view: Session, expected: int) -> None:
     await store.append(view.standing(), expected, [encode(Received((Text("x"),)))])
-
-
-async def _expect(kind: type[Exception], work: object) -> Exception:
-    try:
-        await work  # type: ignore[misc]
-    except kind as error:
-        return error
-    raise AssertionError(f"{kind.__name__} was expected")

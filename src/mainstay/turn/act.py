@@ -101,7 +101,7 @@ async def _one(acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[st
     if (refusal := _over_bound(acting, turn, call)) is not None:
         return refuse(call, refusal)
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
-        return ToolResult(call.id, call.name, same.content, is_error=same.is_error)
+        return ToolResult(call.id, call.name, same.content, is_error=same.is_error, origin=same.origin)
     if isinstance(prepared, ToolResult):  # it cannot run; but if it did, before a crash, nobody knows what came of it
         return refuse(call, UNKNOWN) if call.id in turn.started else prepared
     session, step = acting.session.key, turn.step
@@ -114,6 +114,8 @@ async def _one(acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[st
             return refuse(call, NOT_STARTED)
 
     context = ToolContext(session, turn.turn, step, call.id, acting.emit)
+    context.source = turn.inputs[-1] if turn.inputs else 0
+    context.untrusted = acting.session.untrusted
     return await acting.tools.execute(call, prepared, context, acting.control, again=again)
 
 

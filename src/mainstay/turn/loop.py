@@ -7,10 +7,11 @@ the journal says; so a turn that a crash interrupted goes on here, in this same 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
-from mainstay.core.errors import ProviderError
+from mainstay.core.errors import ContextTooLong, ProviderError
 from mainstay.core.events import MessageAdded, Steered, StepRestarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, text_of
@@ -22,8 +23,19 @@ from mainstay.turn.ask import Answer, Asking, Interrupted, ask
 from mainstay.turn.control import Control
 from mainstay.turn.toolbox import Tools
 
-Compile = Callable[[Session], Context]
 Review = Callable[[str], str | None]
+
+
+class Contexts(Protocol):
+    """Where the requests of a turn come from."""
+
+    async def compile(self, scribe: Scribe) -> Context:
+        """What the model will see now, small enough for it; raises ContextOverflow if that cannot be."""
+        ...
+
+    def tighten(self, error: ContextTooLong) -> bool:
+        """The provider found the last one too long: the next will be shorter. False if it would not be."""
+        ...
 
 
 class Means(msgspec.Struct, frozen=True):
@@ -32,7 +44,7 @@ class Means(msgspec.Struct, frozen=True):
     provider: Provider
     tools: Tools
     limits: Limits
-    compile: Compile
+    contexts: Contexts
     review: Review | None = None  # what is wrong with a final answer, for the model to mend
 
 
@@ -41,7 +53,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
     assert turn is not None, "a turn is started by its lane"
     acting = Acting(session, means.tools, means.limits, control, scribe, emit)
     asking = Asking(session, means.provider, means.limits, control, scribe, emit)
-    complaints = 0
+    complaints = too_long = 0
     while True:
         if turn.open_calls:
             await act(acting, turn)
@@ -53,7 +65,15 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
         if spent is not None and not _was_told(session):
             scribe.note(_notice(turn, _LAST_WORD.format(bound=spent)), soon=True)
         try:
-            answer = await _step(session, means, asking, final=spent is not None)
+            context = await means.contexts.compile(scribe)
+            if asking.control.aborted:  # while it waited for a summary
+                return Aborted()
+            answer = await ask(asking, context, _options(means, asking, turn, final=spent is not None))
+        except ContextTooLong as error:
+            too_long += 1
+            if too_long > means.limits.context_retries_max or not means.contexts.tighten(error):
+                return _failure(turn, error)
+            continue
         except Interrupted as broken:
             if turn.restarts >= means.limits.step_restarts_max:
                 return _failure(turn, broken.error)
@@ -78,17 +98,14 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
         scribe.note(_notice(turn, complaint), soon=True)
 
 
-async def _step(session: Session, means: Means, asking: Asking, *, final: bool) -> Answer:
-    turn = session.open
-    assert turn is not None
-    options = Options(
+def _options(means: Means, asking: Asking, turn: OpenTurn, *, final: bool) -> Options:
+    return Options(
         tool_choice="none" if final else "auto",
         output_tokens=means.limits.output_tokens_max,
         turn=turn.turn,
         step=turn.step + 1,
         notice=asking.notice,
     )
-    return await ask(asking, means.compile(session), options)
 
 
 def _added(turn: OpenTurn, means: Means, answer: Answer) -> MessageAdded:

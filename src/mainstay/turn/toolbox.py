@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from mainstay.core.errors import StoreError
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Effect, Tool, ToolContext
+from mainstay.core.recall import UNTRUSTED
 from mainstay.core.tools import BadArguments
+from mainstay.turn.catalogue import CALL, Catalogue, read_call
 from mainstay.turn.control import CANCEL_GRACE_S, Control
 
 log = logging.getLogger("mainstay.turn")
@@ -40,30 +43,67 @@ class Tools(Protocol):
     """What a turn needs of its tools. Replay has its own, which answers from the journal."""
 
     @property
+    def own(self) -> tuple[Tool, ...]: ...
+    @property
     def offered(self) -> tuple[Tool, ...]: ...
+    def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]: ...
     def prepare(self, call: ToolCall) -> Prepared | ToolResult: ...
     async def execute(
         self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
     ) -> ToolResult: ...
 
 
+Keep = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
+
+
 class Toolbox:
-    def __init__(self, tools: Sequence[Tool], limits: Limits) -> None:
-        self.offered = tuple(tools)
-        self._by_name = {tool.name: tool for tool in tools}
+    """The agent's own tools, and those of its memory. `keep` takes what is too large to be shown."""
+
+    def __init__(
+        self, tools: Sequence[Tool], limits: Limits, *, memory: Sequence[Tool] = (), keep: Keep | None = None
+    ) -> None:
+        self.own = tuple(tools)
+        names = {tool.name for tool in tools}
+        self._memory = tuple(tool for tool in memory if tool.name not in names)
+        self._by_name = {tool.name: tool for tool in (*self.own, *self._memory)}
+        self._catalogue: Catalogue | None = None
+        self._offers: dict[tuple[bool, bool], tuple[Tool, ...]] = {}
         self._limits = limits
+        self._keep = keep
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """Everything that can be called."""
+        return tuple(self._by_name.values())
+
+    def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]:
+        """What a request carries; the same object every time, so that it is encoded and counted once."""
+        made = self._offers.get((memory, inline))
+        if made is None:
+            shown = self.own if inline else self._searchable().tools
+            made = self._offers[memory, inline] = (*shown, *self._memory) if memory else shown
+        return made
+
+    def _searchable(self) -> Catalogue:
+        if self._catalogue is None:
+            self._catalogue = Catalogue(self.own)
+            self._by_name.update({tool.name: tool for tool in self._catalogue.tools})
+        return self._catalogue
 
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         """Everything that can be wrong with a call is a result that the model can act on."""
         if not call.finished:
             return refuse(call, "The call was cut off by the output limit and was not run. Make it shorter.")
-        tool = self._by_name.get(call.name)
-        if tool is None:
-            return refuse(call, self._unknown(call.name))
+        name, input = call.name, call.input
+        if name == CALL and name in self._by_name and (inner := read_call(input)) is not None:
+            name, input = inner.name, msgspec.json.encode(inner.arguments).decode()
+        tool = self._by_name.get(name)
+        if tool is None or name == CALL:
+            return refuse(call, self._unknown(name))
         if len(call.input.encode(errors="replace")) > self._limits.tool_input_bytes_max:
             return refuse(call, f"The arguments are over {self._limits.tool_input_bytes_max} bytes. Nothing was run.")
         try:
-            return Prepared(tool, tool.parse(call.input))
+            return Prepared(tool, tool.parse(input))
         except BadArguments as error:
             return refuse(call, bound(str(error), self._limits.tool_result_bytes_max))
 
@@ -110,11 +150,28 @@ class Toolbox:
             return refuse(call, CANCELLED if control.aborted else "CancelledError: the tool cancelled itself.")
         if (error := task.exception()) is not None:
             log.info("tool %s failed", tool.name, exc_info=error)
-            return refuse(call, bound(_told(error), self._limits.tool_result_bytes_max))
+            said = bound(_told(error), self._limits.tool_result_bytes_max)
+            return ToolResult(call.id, call.name, said, is_error=True, origin=_origin(tool))
         content = task.result()
         if content is None:
             return None
-        return ToolResult(call.id, call.name, bound(content, self._limits.tool_result_bytes_max))
+        return ToolResult(call.id, call.name, await self._fit(content, context), origin=_origin(tool))
+
+    async def _fit(self, content: str, context: ToolContext) -> str:
+        """Small enough to be shown; the rest is kept where `result` finds it."""
+        most = self._limits.tool_result_bytes_max
+        shown = bound(content, most)
+        if len(shown) >= len(content) or self._keep is None or "result" not in self._by_name:
+            return shown
+        whole = bound(content, self._limits.kept_bytes_max)
+        try:
+            await self._keep(context.session, context.call_id, whole)
+        except StoreError as error:  # it has run, and that counts more than the end of what it said
+            log.warning("a large result of %s could not be kept: %s", context.key, error)
+            return shown
+        head = content.encode(errors="replace")[:most].decode(errors="ignore")
+        rest = f'{len(content)} characters in all; read on with result(ref="{context.call_id}", offset={len(head)})'
+        return f"{head}\n[cut: {rest}]"
 
     def _unknown(self, name: str) -> str:
         shown = name[: self._limits.tool_name_chars_max]
@@ -137,6 +194,10 @@ def _told(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # a tool's exception may fail even at saying what it is
         return type(error).__name__
+
+
+def _origin(tool: Tool) -> str:
+    return f"{UNTRUSTED}:{tool.name}" if tool.untrusted else ""
 
 
 def refuse(call: ToolCall, content: str) -> ToolResult:

@@ -17,6 +17,7 @@ from mainstay.core.events import (
     Forked,
     MessageAdded,
     Received,
+    Relieved,
     SessionChanged,
     Steered,
     StepCheckpointed,
@@ -30,6 +31,7 @@ from mainstay.core.events import (
 from mainstay.core.journal import decode, decode_all, encode, mended
 from mainstay.core.messages import Binary, Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Paused
+from mainstay.core.recall import Fact, Summary
 
 EVERY: list[Event] = [
     Received((Text("hi", origin="web"), Binary("image/png", b"\x00\xff", "a.png")), "steer", "ann", "m1"),
@@ -49,10 +51,22 @@ EVERY: list[Event] = [
     Steered((3,), turn=1),
     StepCheckpointed("half", "thought", turn=1, step=3),
     StepRestarted("cut", turn=1, step=3),
-    Folded(7, "summary"),
+    Relieved(("call_1_1_0",), turns=3, texts=(4, 9), steps=2, room=100, turn=5),
+    Folded(
+        7,
+        "summary",
+        through=2,
+        version=3,
+        by="model",
+        origin="untrusted:web",
+        parts=(Summary(1, 7, 1000, 2000, "they met"),),
+        facts=(Fact("Ana", "lives in", "Lisbon", 3, 0.9, "untrusted:web", many=True),),
+        usage=Usage(1, 2),
+        cost=0.1,
+    ),
     *(TurnEnded(outcome, turn=1) for outcome in (Answered(), Aborted(), Exhausted("25 steps"), Paused("a1"))),
     TurnEnded(Failed("sorry", "details", turn=1, step=3), turn=1),
-    SessionChanged("title", "archived", "model", "be kind", {"a": "b"}),
+    SessionChanged("title", "archived", "model", "be kind", "be kinder", {"name": "Ana"}, {"a": "b"}),
     Forked("parent", 9),
     Blanked(),
 ]

@@ -20,10 +20,10 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.journal import Record
-from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage
+from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage, join_inputs
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Tail
-from mainstay.core.session import Session, join_inputs
+from mainstay.core.session import Session
 
 
 def told(*events: Event) -> Session:
@@ -144,9 +144,12 @@ def test_a_window_keeps_an_input_that_waited_before_the_cut() -> None:
 
 
 def test_a_fold_replaces_what_it_covers_in_the_view() -> None:
-    session = told(*conversation(3), Folded(8, "two turns about nothing"))
+    session = told(*conversation(3), Folded(8, "two turns about nothing", through=2))
     assert session.summary == "two turns about nothing"
-    assert [message.text for message in session.messages] == ["message 3", "re: message 3"]
+    summary, *rest = (message.text for message in session.messages)
+    assert summary.startswith("[This summary stands for the earlier part of this conversation.")
+    assert summary.endswith("two turns about nothing")
+    assert rest == ["message 3", "re: message 3"]
     assert (session.message_count, session.standing().fold) == (6, 13)
 
 

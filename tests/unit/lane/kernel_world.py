@@ -22,7 +22,8 @@ from mainstay.core.ports import Once, Provider, Standing, Store
 from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.replay import replay
-from mainstay.lane.services import Services, Ticket
+from mainstay.lane.services import Services
+from mainstay.lane.tickets import Ticket
 from mainstay.observe.export import history
 from mainstay.store.sqlite import SqliteStore
 from mainstay.testing import MemoryStore, ScriptedProvider, VirtualClock, virtual_run
@@ -100,6 +101,7 @@ class World:
         limits: Limits | None = None,
         clock: Any = None,
         instructions: str = "",
+        more: dict[str, Any] | None = None,
     ) -> None:
         self.provider: Any = ScriptedProvider(script) if isinstance(script, list) or callable(script) else script
         self.limits = limits or Limits()
@@ -115,6 +117,7 @@ class World:
                 clock=self.clock,
                 hub=self.hub,
                 instructions=instructions,
+                **(more or {}),
             )
         )
 

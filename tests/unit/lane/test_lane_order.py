@@ -351,5 +351,5 @@ async def test_settings_change_only_what_they_name() -> None:
         await lane.accept(envelope("hi"))
         await world.lanes.settled()
         standing = await world.store.get("s")
-        assert (standing.title, standing.metadata, standing.instructions) == ("A", {"team": "red"}, "Be kind.")
+        assert (standing.title, standing.metadata, standing.fixed) == ("A", {"team": "red"}, 2)
         assert world.provider.asked[0].system == "Be kind."

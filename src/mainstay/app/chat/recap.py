@@ -14,7 +14,7 @@ WIDTH = 76
 
 async def recap(talk: Talk) -> list[str]:
     """The last question and the beginning of its answer."""
-    async with reading(talk.where.home) as store:
+    async with reading(talk.where.place) as store:
         tail = await store.load(talk.session, _BYTES)
     if tail is None:
         return []

@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.app.chat.safe import visible
+from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import count, dollars, short
+from mainstay.context.compile import Shown
 from mainstay.core.ports import Standing
 
 COMMANDS = {
@@ -19,14 +20,18 @@ COMMANDS = {
     "/status": "model, session, what is going on",
     "/model": "[NAME]: show or change the model",
     "/usage": "tokens and cost of this conversation",
+    "/context": "what the model sees, and how much room is left",
+    "/compact": "[FOCUS]: summarise what is old now; FOCUS is what must be kept",
+    "/profile": "[KEY=VALUE … | clear]: what the agent knows about you, always before it",
     "/sessions": "[NAME or NUMBER]: list conversations, go on with another",
     "/help": "this list",
     "/quit": "leave (also Ctrl-D)",
 }
 SAME = {"/reset": "/new", "/exit": "/quit", "/session": "/sessions", "/abort": "/stop", "/?": "/help"}
-LATER = frozenset({"/compact", "/context", "/approve", "/deny", "/skill", "/skills", "/profile"})
+LATER = frozenset({"/approve", "/deny", "/skill", "/skills"})
 KEYS = "Enter sends, Alt-Enter or a \\ at the end adds a line, Ctrl-C stops the turn, Ctrl-D leaves."
 LISTED_MAX = 20
+BAR = 24  # columns of a picture
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -44,7 +49,7 @@ async def obey(talk: Talk, line: str) -> Told:
         return Told([f"{name} is not available in this release"])
     if name not in COMMANDS:
         return Told([_unknown(name)])
-    if talk.busy and name in ("/new", "/model", "/sessions") and (rest or name == "/new"):
+    if talk.busy and name in ("/new", "/model", "/sessions", "/compact") and (rest or name in ("/new", "/compact")):
         return Told([f"a turn is running; /stop it first, then {name}"])
     return await _DOES[name](talk, rest.strip())
 
@@ -98,6 +103,59 @@ async def _usage(talk: Talk, rest: str) -> Told:
     return Told([f"{count(standing.turns, 'turn')}: {spent}"])
 
 
+async def _context(talk: Talk, rest: str) -> Told:
+    return Told(picture(await talk.agent.sessions.context(talk.session)))
+
+
+def picture(shown: Shown) -> list[str]:
+    """Each section as a bar, and the room that is left: all of them together are the budget."""
+    used = sum(section.tokens for section in shown.sections)
+    rows = [(section.name, section.tokens) for section in shown.sections] + [("free", max(shown.budget - used, 0))]
+    whole = max(shown.budget, used, 1)
+    lines = [f"{visible(shown.model)}: {short(used)} of {short(shown.budget)} tokens, window {short(shown.window)}"]
+    for name, tokens in rows:
+        filled = min(BAR, max(round(tokens / whole * BAR), 1 if tokens else 0))
+        bar = ("·" if name == "free" else "█") * filled
+        lines.append(f"  {name:8} {bar:{BAR}} {short(tokens):>7}  {tokens / whole:4.0%}")
+    return lines
+
+
+async def _compact(talk: Talk, rest: str) -> Told:
+    summary = await talk.agent.sessions.compact(talk.session, rest)
+    if summary is None:
+        return Told(["there is nothing old enough to summarise"])
+    return Told(["summarised; nothing is lost, and the agent can search what was said:", *safe(summary).splitlines()])
+
+
+async def _profile(talk: Talk, rest: str) -> Told:
+    profile = talk.agent.profile(talk.session)
+    if rest == "clear":
+        await profile.clear()
+        return Told(["the profile is empty now"])
+    if rest:
+        fields = _fields(rest)
+        if not fields:
+            return Told(['write it as /profile name=Ana goal="learn Portuguese"; /profile clear empties it'])
+        await profile.set(**fields)
+    known = await profile.get()
+    if not known:
+        return Told(["the profile is empty; /profile name=Ana adds to it"])
+    width = max(len(visible(name)) for name in known)
+    return Told([f"{visible(name):{width}}  {visible(value)}" for name, value in sorted(known.items())])
+
+
+def _fields(text: str) -> dict[str, str]:
+    """`name=Ana goal="learn Portuguese"`; nothing if any of it is something else."""
+    import shlex  # only for those who set something
+
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that is never closed, as in: don't
+        words = text.split()
+    pairs = [word.partition("=") for word in words]
+    return {name: value for name, mark, value in pairs} if all(name and mark for name, mark, _ in pairs) else {}
+
+
 async def _sessions(talk: Talk, rest: str) -> Told:
     found: list[Standing] = await talk.agent.sessions.list(limit=LISTED_MAX)
     if not rest:
@@ -136,6 +194,9 @@ _DOES: dict[str, Callable[[Talk, str], Awaitable[Told]]] = {
     "/status": _status,
     "/model": _model,
     "/usage": _usage,
+    "/context": _context,
+    "/compact": _compact,
+    "/profile": _profile,
     "/sessions": _sessions,
     "/help": _help,
     "/quit": _quit,

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from mainstay.app.agent import fast_loop
 from mainstay.app.config import default_home, load_config
-from mainstay.app.schema import data_home
+from mainstay.app.schema import check_workspace, data_home
 from mainstay.app.sessions import read_all
 from mainstay.app.world import SystemClock
 from mainstay.core.errors import ConfigError, SessionUnknown
@@ -35,12 +37,40 @@ def home_of(options: argparse.Namespace) -> Path:
     return Path(given).expanduser().absolute() if given is not None else default_home(os.environ)
 
 
-def kept_in(home: Path) -> Path:
-    """Where this home's data is: its configuration may say elsewhere, if it can be read."""
+class Place(msgspec.Struct, frozen=True):
+    """A workspace of a home. `data` is where everything is kept: the configuration may say elsewhere."""
+
+    home: Path
+    data: Path
+    workspace: str = "default"
+
+    @property
+    def database(self) -> Path:
+        return workspace_path(self.data, self.workspace)
+
+
+def place_of(options: argparse.Namespace) -> Place:
+    return place_at(home_of(options), options.workspace)
+
+
+def place_at(home: Path, workspace: str | None = None) -> Place:
+    """The workspace asked for, else the configured one, if the configuration can be read."""
+    if workspace is not None:
+        check_workspace(workspace)
     try:
-        return data_home(home, load_config(home, env=os.environ).config)
+        config = load_config(home, env=os.environ).config
     except ConfigError:
-        return home
+        return Place(home, home, workspace or "default")
+    return Place(home, data_home(home, config), workspace or config.workspace)
+
+
+def kept_in(home: Path) -> Path:
+    return place_at(home).data
+
+
+def overrides_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says beside the configuration."""
+    return {} if options.workspace is None else {"workspace": options.workspace}
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -49,9 +79,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def reading(home: Path) -> AsyncIterator[Store]:
-    """The home's store, to read only: works while another process owns it."""
-    path = workspace_path(kept_in(home))
+async def reading(where: Place | Path) -> AsyncIterator[Store]:
+    """The store of a workspace, or of a home's configured one, to read only: works while another process owns it."""
+    path = (where if isinstance(where, Place) else place_at(where)).database
     store: Store
     if path.exists():
         from mainstay.store.sqlite import SqliteStore  # its engine is loaded only where there is something
@@ -67,16 +97,15 @@ async def reading(home: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def writing(home: Path) -> AsyncIterator[Store]:
-    """The home's store under its lock. No lane runs: what is unfinished stays so."""
+async def writing(place: Place) -> AsyncIterator[Store]:
+    """The workspace's store under the home's lock. No lane runs: what is unfinished stays so."""
     from mainstay.store.sqlite import SqliteStore
 
-    home = kept_in(home)
-    prepare(home)
-    lock = HomeLock(home)
+    prepare(place.data)
+    lock = HomeLock(place.data)
     lock.take()
     try:
-        store = SqliteStore(str(make_workspace(home)))
+        store = SqliteStore(str(make_workspace(place.data, place.workspace)))
         await store.open()
         try:
             yield store

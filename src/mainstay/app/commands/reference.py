@@ -13,7 +13,7 @@ HEAD = """\
 <!-- Made from the command itself by `python -m mainstay.app.commands.reference`; do not edit. -->
 
 `mainstay` is the command of Mainstay; `python -m mainstay` is the same. The plural of a noun is the same noun
-(`mainstay sessions list`).
+(`mainstay sessions list`, `mainstay memories search …`).
 
 Every command says what is wrong in one sentence on stderr. Exit codes: 0 all is well, 1 it failed, 2 the command
 line makes no sense, 130 it was interrupted. `mainstay run` also ends with 3 (a bound was hit), 4 (somebody stopped
@@ -21,7 +21,8 @@ the turn) or 5 (it waits for an approval). With `--json` there is one JSON docum
 where that is false it has `"error": {"type", "message"}`, and the exit code is not 0.
 
 Commands that only read (`session list`, `show`, `trace`, `export`, `replay`) work while another process owns the
-home; the others work through its socket, so a chat, a run and a fork can share a home.
+home; the others, and `memory`, work through its socket, so a chat, a run and a search can share a home. Its owner works
+in one workspace; a command that names another with `--workspace` is refused meanwhile, unless it only reads.
 
 What models and tools wrote is printed without terminal control sequences;
 `--json` has it as it is, escaped. Colours are left out if `NO_COLOR` is set or the output is no terminal.
@@ -51,7 +52,7 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
                 yield from _leaves(child)
 
 
-_SHARED = ("--help", "--home", "--log-level", "--version", "--json")
+_SHARED = ("--help", "--home", "--workspace", "--log-level", "--version", "--json")
 
 
 def _own(parser: argparse.ArgumentParser) -> list[argparse.Action]:

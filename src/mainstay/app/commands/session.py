@@ -10,26 +10,29 @@ from typing import Any
 
 import msgspec
 
-from mainstay.app.chat.safe import visible
+from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.words import count, dollars, short
 from mainstay.app.commands.conversation import conversation, trace_row
-from mainstay.app.commands.homes import home_of, reading, records_of, run_async
+from mainstay.app.commands.homes import Place, home_of, place_of, reading, records_of, run_async, standing_of
 from mainstay.app.commands.out import clock, paint, print_json, print_table, when
 from mainstay.app.config import load_config
+from mainstay.context.compile import Shown
 from mainstay.core.errors import InputRefused
 from mainstay.core.journal import Record
+from mainstay.core.limits import Limits
 from mainstay.core.ports import Standing
 from mainstay.lane.replay import Replayed, replay
 from mainstay.observe.export import history, write_session
+from mainstay.store.home import is_owned
 
 
 def list_sessions(options: argparse.Namespace) -> int:
-    home = home_of(options)
-    found = run_async(_sessions(home, int(options.limit)))
+    place = place_of(options)
+    found = run_async(_sessions(place, int(options.limit)))
     if options.json:
         print_json({"ok": True, "sessions": found})
     elif not found:
-        print(f"No sessions in {visible(str(home))} yet. `mainstay chat` starts one.")
+        print(f"No sessions in {visible(str(place.home))} yet. `mainstay chat` starts one.")
     else:
         rows = [
             [
@@ -47,8 +50,8 @@ def list_sessions(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _sessions(home: Path, limit: int) -> list[Standing]:
-    async with reading(home) as store:
+async def _sessions(place: Place, limit: int) -> list[Standing]:
+    async with reading(place) as store:
         return await store.sessions(limit=limit)
 
 
@@ -57,7 +60,9 @@ def _status(standing: Standing) -> str:
 
 
 def show(options: argparse.Namespace) -> int:
-    standing, records = run_async(_whole(home_of(options), options.session))
+    if options.context:
+        return _show_context(options)
+    standing, records = run_async(_whole(place_of(options), options.session))
     if options.json:
         messages = [{"id": m.id, "at": m.at, "role": m.role, "parts": m.parts} for m in history(records)]
         print_json({"ok": True, "session": standing, "messages": messages})
@@ -72,8 +77,41 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
+def _show_context(options: argparse.Namespace) -> int:
+    from mainstay.app.commands.talking import setting  # models and their wire: nothing else here needs them
+
+    run_async(_at_rest(place_of(options), options.session))
+    where = setting(options)
+
+    async def ask() -> Shown:
+        async with where.agent() as agent:
+            shown: Shown = await agent.sessions.context(options.session)
+            return shown
+
+    shown = run_async(ask())
+    if options.json:
+        print_json({"ok": True, "context": shown})
+        return 0
+    room = f"{shown.tokens:,} of {shown.budget:,} tokens, window {shown.window:,}"
+    print(paint(f"{visible(shown.model)}: {room}", "bold"))
+    for section in shown.sections:
+        print(f"\n{paint(section.name, 'bold', 'cyan')} {paint(count(section.tokens, 'token'), 'dim')}")
+        for line in safe(section.text).splitlines():
+            print(f"  {line}".rstrip())
+    return 0
+
+
+async def _at_rest(place: Place, session: str) -> None:
+    """Whoever opens a home takes up what is unfinished in it; looking at something must not."""
+    async with reading(place) as store:
+        await standing_of(store, session)
+        if not is_owned(place.data) and (waiting := await store.unfinished()):
+            names = ", ".join(waiting[:3])
+            raise InputRefused(f"a turn is unfinished ({names}); go on with it in a chat: /context shows the same")
+
+
 def trace(options: argparse.Namespace) -> int:
-    standing, records = run_async(_whole(home_of(options), options.session))
+    standing, records = run_async(_whole(place_of(options), options.session))
     if options.json:
         print_json({"ok": True, "session": standing, "records": [_record(one) for one in records]})
         return 0
@@ -92,14 +130,14 @@ def _record(record: Record) -> dict[str, Any]:
     return {"seq": record.seq, "at": record.at, "kind": event.pop("type"), **event}
 
 
-async def _whole(home: Path, session: str) -> tuple[Standing, list[Record]]:
-    async with reading(home) as store:
+async def _whole(place: Place, session: str) -> tuple[Standing, list[Record]]:
+    async with reading(place) as store:
         return await records_of(store, session)
 
 
 def export(options: argparse.Namespace) -> int:
     given: str | None = options.to
-    _, records = run_async(_whole(home_of(options), options.session))
+    _, records = run_async(_whole(place_of(options), options.session))
     folder = Path(given) if given is not None else Path(_file_name(options.session))
     if folder.exists() and not folder.is_dir():
         raise InputRefused(f"{folder} is not a folder; choose another with --to")
@@ -118,8 +156,8 @@ def _file_name(session: str) -> str:
 
 
 def replay_session(options: argparse.Namespace) -> int:
-    home = home_of(options)
-    result = run_async(_replay(home, options.session))
+    limits = load_config(home_of(options), env=os.environ).config.limits
+    result = run_async(_replay(place_of(options), options.session, limits))
     if options.json:
         print_json(_replayed(result))
     elif result.identical:
@@ -134,8 +172,7 @@ def _replayed(result: Replayed) -> dict[str, Any]:
     return made if result.identical else made | {"error": {"type": "Differs", "message": result.difference}}
 
 
-async def _replay(home: Path, session: str) -> Replayed:
-    limits = load_config(home, env=os.environ).config.limits
-    async with reading(home) as store:
+async def _replay(place: Place, session: str, limits: Limits) -> Replayed:
+    async with reading(place) as store:
         _, records = await records_of(store, session)
     return await replay(records, limits)

@@ -11,7 +11,7 @@ from typing import Any
 
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
-from mainstay.app.commands.homes import change, home_of, kept_in, reading, run_async, standing_of, writing
+from mainstay.app.commands.homes import Place, change, place_of, reading, run_async, standing_of, writing
 from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import owner_of
 from mainstay.app.commands.tree import UsageError
@@ -32,7 +32,7 @@ def import_file(options: argparse.Namespace) -> int:
     name: str = options.session or ("imported" if source == "-" else Path(source).stem)
     check_session_name(name, Limits())
     events = read_messages(_read(source), source)
-    run_async(_import(home_of(options), name, events))
+    run_async(_import(place_of(options), name, events))
     if options.json:
         print_json({"ok": True, "session": name, "messages": len(events)})
     else:
@@ -92,11 +92,11 @@ def _message(given: Any, number: int, source: str) -> MessageAdded:
     raise InputRefused(f"message {number} of {source} is not {wanted}")
 
 
-async def _import(home: Path, name: str, events: Sequence[MessageAdded]) -> None:
-    if (owner := owner_of(kept_in(home))) is not None:
+async def _import(place: Place, name: str, events: Sequence[MessageAdded]) -> None:
+    if (owner := owner_of(place)) is not None:
         await owner.import_history(name, [{"role": one.role, "content": text_of(one.parts)} for one in events])
         return
-    async with writing(home) as store:
+    async with writing(place) as store:
         standing = await store.get(name)
         if standing is not None and standing.status == "archived":
             raise SessionArchived(f"session {name!r} is archived; choose another with --session")
@@ -110,7 +110,7 @@ async def _import(home: Path, name: str, events: Sequence[MessageAdded]) -> None
 
 def fork_session(options: argparse.Namespace) -> int:
     check_session_name(options.new, Limits())
-    standing = run_async(_fork(home_of(options), options.session, options.new, options.upto))
+    standing = run_async(_fork(place_of(options), options.session, options.new, options.upto))
     if options.json:
         print_json({"ok": True, "session": standing})
     else:
@@ -118,27 +118,27 @@ def fork_session(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _fork(home: Path, source: str, target: str, upto: int | None) -> Any:
-    if (owner := owner_of(kept_in(home))) is not None:
+async def _fork(place: Place, source: str, target: str, upto: int | None) -> Any:
+    if (owner := owner_of(place)) is not None:
         return await owner.sessions.fork(source, target, upto=upto)
-    async with writing(home) as store:
+    async with writing(place) as store:
         await standing_of(store, source)
         return await fork(store, source, target, upto, SystemClock().now_ms())
 
 
 def archive(options: argparse.Namespace) -> int:
     names: list[str] = options.sessions
-    run_async(_archive(home_of(options), names))
+    run_async(_archive(place_of(options), names))
     return _done(options, names, "archived")
 
 
-async def _archive(home: Path, names: Sequence[str]) -> None:
-    if (owner := owner_of(kept_in(home))) is not None:
-        await _look(home, names)
+async def _archive(place: Place, names: Sequence[str]) -> None:
+    if (owner := owner_of(place)) is not None:
+        await _look(place, names)
         for name in names:
             await owner.sessions.archive(name)
         return
-    async with writing(home) as store:
+    async with writing(place) as store:
         for name in names:
             await standing_of(store, name)
         for name in names:
@@ -146,30 +146,30 @@ async def _archive(home: Path, names: Sequence[str]) -> None:
 
 
 def delete(options: argparse.Namespace) -> int:
-    home = home_of(options)
+    place = place_of(options)
     names: list[str] = options.sessions
     if not options.yes:
-        run_async(_look(home, names))
+        run_async(_look(place, names))
         if not _sure(names):
             print("nothing was deleted")
             return 0
-    run_async(_delete(home, names))
+    run_async(_delete(place, names))
     return _done(options, names, "deleted")
 
 
-async def _look(home: Path, names: Sequence[str]) -> None:
-    async with reading(home) as store:
+async def _look(place: Place, names: Sequence[str]) -> None:
+    async with reading(place) as store:
         for name in names:
             await standing_of(store, name)
 
 
-async def _delete(home: Path, names: Sequence[str]) -> None:
-    if (owner := owner_of(kept_in(home))) is not None:
-        await _look(home, names)
+async def _delete(place: Place, names: Sequence[str]) -> None:
+    if (owner := owner_of(place)) is not None:
+        await _look(place, names)
         for name in names:
             await owner.sessions.delete(name)
         return
-    async with writing(home) as store:
+    async with writing(place) as store:
         for name in names:
             await standing_of(store, name)
         for name in names:

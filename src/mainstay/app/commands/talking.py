@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.app.agent import Agent
-from mainstay.app.commands.homes import home_of, run_async
+from mainstay.app.commands.homes import Place, home_of, overrides_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
 from mainstay.app.models import Models
@@ -44,11 +44,15 @@ class Setting(msgspec.Struct, frozen=True):
     def data(self) -> Path:
         return data_home(self.home, self.config)
 
+    @property
+    def place(self) -> Place:
+        return Place(self.home, self.data, self.config.workspace)
+
     @asynccontextmanager
     async def agent(self) -> AsyncIterator[Agent | Remote]:
         """The home's owner if it has one, else we are it, and serve others meanwhile."""
         for _ in range(int(OWNER_WAIT_S / OWNER_LOOK_S)):
-            if (remote := owner_of(self.data)) is not None:
+            if (remote := owner_of(self.place)) is not None:
                 yield remote
                 return
             agent = Agent(self.found.spec, home=self.home, config=reaching(self.config, self.found))
@@ -58,24 +62,25 @@ class Setting(msgspec.Struct, frozen=True):
                 taken = error
                 await asyncio.sleep(OWNER_LOOK_S)
                 continue
-            async with agent, serving(agent, self.data):
+            async with agent, serving(agent, self.data, self.config.workspace):
                 yield agent
             return
         raise taken
 
 
-def owner_of(data: Path) -> Remote | None:
+def owner_of(place: Place) -> Remote | None:
     """Another process that owns this home and can be worked through."""
-    return Remote(data) if is_owned(data) and (data / SOCKET).exists() else None
+    owned = is_owned(place.data) and (place.data / SOCKET).exists()
+    return Remote(place.data, place.workspace) if owned else None
 
 
 def setting(options: argparse.Namespace) -> Setting:
     home = home_of(options)
-    config = load_config(home, env=os.environ).config
+    config = load_config(home, env=os.environ, overrides=overrides_of(options)).config
     asked: str = options.model or ""
     if asked:
         Models(asked, None, None, config)  # raises if there is no such model
-    if (remote := owner_of(data_home(home, config))) is not None:
+    if (remote := owner_of(Place(home, data_home(home, config), config.workspace))) is not None:
         return Setting(home, config, Found(run_async(remote.model()), None, "the owner of this home uses it"), asked)
     found = find_model(config, os.environ, probe=not asked)
     if found is None and asked:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from mainstay import __version__
 
 LATER = (
-    "serve", "memory", "skill", "pattern", "plugin", "trigger", "channel", "mcp", "errors", "workspace", "user",
+    "serve", "skill", "pattern", "plugin", "trigger", "channel", "mcp", "errors", "workspace", "user",
     "approvals", "audit", "model", "eval", "backup", "restore", "worker",
 )  # fmt: skip
 LEVELS = ("debug", "info", "warning", "error")
@@ -34,13 +34,18 @@ class Parser(argparse.ArgumentParser):
             return
         from difflib import get_close_matches  # only for those who made a mistake
 
-        names = [one for one in action.choices if not (one.endswith("s") and one[:-1] in action.choices)]
+        plurals = {_plural(one) for one in action.choices}
+        names = [one for one in action.choices if one not in plurals]
         if self.prog == "mainstay" and (value in LATER or value.removesuffix("s") in LATER):
             raise UsageError(f"`mainstay {value}` is not available in this release")
         near = get_close_matches(str(value), names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names)}"
         what = "a command" if isinstance(action, argparse._SubParsersAction) else "possible here"
         raise UsageError(f"{str(value)!r} is not {what} of `{self.prog}`; {hint}")
+
+
+def _plural(noun: str) -> str:
+    return noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
 
 
 class Verbs:
@@ -54,7 +59,7 @@ class Verbs:
     def noun(self, name: str, help: str) -> Verbs:
         """A noun with verbs of its own; its plural is the same noun."""
         made = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=[_shared()])
-        self._verbs.choices[name + "s"] = made
+        self._verbs.choices[_plural(name)] = made
         return Verbs(made, required=True)
 
     def verb(self, name: str, help: str, run: str, *, json: bool = True) -> Parser:
@@ -72,12 +77,15 @@ def build() -> Parser:
     _add_talking(verbs)
     _add_setup(verbs)
     _add_sessions(verbs.noun("session", "Look at conversations, copy them, put them away."))
+    _add_memory(verbs.noun("memory", "Find what was said, known and remembered; forget it."))
     _add_config(verbs.noun("config", "See and change the configuration."))
     return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    given = build().parse_args(arguments, argparse.Namespace(home=None, json=False, log_level=None, run=None))
+    given = build().parse_args(
+        arguments, argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None)
+    )
     if given.home == "":
         raise UsageError("--home needs a folder")
     return given
@@ -87,6 +95,7 @@ def _shared() -> Parser:
     """What every verb takes, before or after its name: without defaults, or the later would undo the earlier."""
     shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--home", metavar="DIR", help="where everything is kept (default: $MAINSTAY_HOME, ~/.mainstay)")
+    shared.add_argument("--workspace", metavar="W", help="whose conversations and memory (default: the configured one)")
     shared.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"log to stderr: {', '.join(LEVELS)}")
     version = f"mainstay {__version__}"
     shared.add_argument("-V", "--version", action="version", version=version, help="print the version")
@@ -125,7 +134,9 @@ def _add_setup(verbs: Verbs) -> None:
 def _add_sessions(verbs: Verbs) -> None:
     listing = verbs.verb("list", "List conversations, the newest first.", "session:list_sessions")
     listing.add_argument("--limit", type=_count, default=50, metavar="N", help="at most so many (default: 50)")
-    _named(verbs.verb("show", "Print a conversation.", "session:show"))
+    show = _named(verbs.verb("show", "Print a conversation.", "session:show"))
+    show.add_argument("--context", action="store_true", help="what the model sees of it now, section by section")
+    show.set_defaults(model=None)
     _named(verbs.verb("trace", "Print every record of a conversation's journal.", "session:trace"))
     bring = verbs.verb("import", "Bring a conversation from elsewhere.", "session_write:import_file")
     bring.add_argument("file", metavar="FILE", help='JSON or JSON lines of {"role": …, "content": …}; `-` is stdin')
@@ -142,6 +153,46 @@ def _add_sessions(verbs: Verbs) -> None:
     delete = verbs.verb("delete", "Forget what was said.", "session_write:delete")
     delete.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
     delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_memory(verbs: Verbs) -> None:
+    search = verbs.verb("search", "Search all conversations by words and meaning.", "memory:search")
+    search.add_argument("query", nargs="+", metavar="QUERY", help="what to look for")
+    search.add_argument("-k", type=_count, default=10, metavar="N", help="at most so many (default: 10)")
+    _spanned(search)
+    search.add_argument("--speaker", metavar="S", help="only what this one said: a sender, user, assistant, a tool")
+    search.add_argument("--session", metavar="S", help="only in this conversation")
+    search.add_argument("--semantic", action="store_true", help="by meaning alone")
+    recall = verbs.verb("recall", "Print facts and memories about a topic.", "memory:recall")
+    recall.add_argument("topic", nargs="+", metavar="TOPIC", help="a person, a place, a thing")
+    _spanned(verbs.verb("summary", "Print what conversations were about, by date.", "memory:summary"))
+    get = verbs.verb("get", "Print a message, a fact or a memory whole.", "memory:get")
+    get.add_argument("id", metavar="ID", help="as a search prints it")
+    listing = verbs.verb("list", "List what was remembered, the newest first.", "memory:list_memories")
+    listing.add_argument("--tag", metavar="T", default="", help="only with this tag")
+    listing.add_argument("--origin", metavar="O", default="", help="only what came from there, for example untrusted")
+    listing.add_argument("--pinned", action="store_true", help="only what the model always has before it")
+    listing.add_argument("--facts", action="store_true", help="facts instead")
+    listing.add_argument("--limit", type=_count, default=100, metavar="N", help="at most so many (default: 100)")
+    remember = verbs.verb("remember", "Keep something for all conversations.", "memory:remember")
+    remember.add_argument("text", nargs="+", metavar="TEXT", help="what to keep")
+    remember.add_argument("--tag", metavar="T", action="append", default=[], help="a tag; may be given again")
+    remember.add_argument("--pin", action="store_true", help="the model always has it before it")
+    pin = verbs.verb("pin", "Have the model always see a memory.", "memory:pin")
+    pin.add_argument("id", metavar="ID", help="as `memory list` prints it")
+    unpin = verbs.verb("unpin", "Keep a memory, but out of the model's sight.", "memory:unpin")
+    unpin.add_argument("id", metavar="ID", help="as `memory list` prints it")
+    forget = verbs.verb("forget", "Remove messages, facts or memories from everywhere.", "memory:forget")
+    forget.add_argument("ids", nargs="*", metavar="ID", help="as a search or `memory list` prints it")
+    forget.add_argument("--origin", metavar="O", help="instead: every fact and memory that came from there")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
+    verbs.verb("status", "Print how much is remembered and how it is searched.", "memory:status")
+
+
+def _spanned(parser: Parser) -> None:
+    help = "since then: 2026-11-02, 2026-11-02T15:30, today, yesterday, 7d (UTC)"
+    parser.add_argument("--from", dest="start", metavar="D", help=help)
+    parser.add_argument("--to", dest="end", metavar="D", help="until then, that day included")
 
 
 def _add_config(verbs: Verbs) -> None:

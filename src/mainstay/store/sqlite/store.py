@@ -9,14 +9,18 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from mainstay.core.errors import InputRefused, SessionUnknown, StoreCorrupt, StoreFailed
-from mainstay.core.events import Folded
-from mainstay.core.journal import BLANK, Record, decode, decode_all
+from mainstay.core.errors import SessionUnknown, StoreFailed
+from mainstay.core.journal import Record, decode_all
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Once, Standing, Tail
-from mainstay.core.workers import Workers
-from mainstay.store.sqlite.database import connect, named
-from mainstay.store.sqlite.writer import EVENT, INSERT, SEEN, Append, Job, Settings, Writer, settings_of
+from mainstay.core.recall import Tiers
+from mainstay.store.sqlite.desk import Beside
+from mainstay.store.sqlite.forget import blank, newest_fold, redact
+from mainstay.store.sqlite.kept import copy_kept, keeping, kept
+from mainstay.store.sqlite.reader import Reader
+from mainstay.store.sqlite.slices import purging
+from mainstay.store.sqlite.tiers import make_tiers
+from mainstay.store.sqlite.writer import EVENT, INSERT, SEEN, Append, Job, Settings, Slices, Writer, settings_of
 
 T = TypeVar("T")
 Rows = list[tuple[int, int, str]]  # id, at, body
@@ -37,8 +41,8 @@ class SqliteStore:
         self._vfs = vfs
         self._read_only = read_only
         self._writer: Writer | None = None
-        self._reader: apsw.Connection | None = None
-        self._readers = Workers(threads_max=1, abandon=False)  # one connection, one thread
+        self._reader = self._new_reader()
+        self._searcher: Reader | None = None
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -49,19 +53,25 @@ class SqliteStore:
                 batch_max=self._limits.commit_batch_max,
                 vfs=self._vfs,
             )
-            await self._readers.run(writer.open, {})
+            await self._reader.aside(writer.open)
             writer.start()
             self._writer = writer
         await self._reading(lambda db: None)
 
     async def close(self) -> None:
-        if self._reader is not None:  # before the writer, who as the last to go brings the log into the file
-            await self._readers.run(self._reader.close, {})
-            self._reader = None
+        for reader in (self._searcher, self._reader):
+            if reader is not None:  # before the writer, who as the last to go brings the log into the file
+                await reader.close()
         if self._writer is not None:
             self._writer.queue.put(None)
-            await self._readers.run(self._writer.join, {})
+            await self._reader.aside(self._writer.join)
             self._writer = None
+
+    def tiers(self, *, vectors: bool = True) -> Tiers:
+        """What can be recalled of this workspace, in the same file."""
+        if self._searcher is None:
+            self._searcher = self._new_reader()
+        return make_tiers(Beside(self._searcher, self._put), vectors=vectors)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -69,48 +79,27 @@ class SqliteStore:
         self, standing: Standing, expected: int, events: Sequence[bytes], once: Once | None = None
     ) -> Awaitable[None]:
         done: asyncio.Future[None] = self._loop.create_future()
-        self._queue().put(Append(standing, expected, events, once, done))
+        self._put(Append(standing, expected, events, once, done))
         return done
 
     async def fork(self, source: str, upto: int, standing: Standing, event: bytes) -> None:
-        def work(db: apsw.Connection) -> None:
-            row = db.execute("SELECT id FROM sessions WHERE key=?", (source,)).fetchone()
-            if row is None:
-                raise SessionUnknown(f"there is no session {source!r}")
-            values = (
-                *(standing.head, standing.fold, standing.floor, standing.unfinished, standing.status),
-                *(standing.turns, standing.messages, standing.prompt_tokens, standing.completion_tokens),
-                *(standing.cost, standing.updated, settings_of(standing), standing.key, standing.created),
-            )
-            made = db.execute(INSERT, values).fetchone()
-            if made is None:
-                raise StoreFailed(f"there is a session {standing.key!r} already")
-            old, new = row[0] << 32, made[0] << 32
-            db.execute(
-                "INSERT INTO events (id, at, body) SELECT id - ? + ?, at, body FROM events WHERE id > ? AND id <= ?",
-                (old, new, old, old + upto),
-            )
-            db.execute(EVENT, (new + upto + 1, standing.updated, event.decode()))
-
-        await self._job(work)
+        await self._job(lambda db: _fork(db, source, upto, standing, event))
 
     async def blank(self, key: str, at: int) -> None:
-        def work(db: apsw.Connection) -> None:
-            row = db.execute("SELECT id FROM sessions WHERE key=?", (key,)).fetchone()
-            if row is None:
-                raise SessionUnknown(f"there is no session {key!r}")
-            low = row[0] << 32
-            db.execute("UPDATE events SET body=? WHERE id > ? AND id < ?", (BLANK.decode(), low, low + (1 << 32)))
-            db.execute("DELETE FROM inputs WHERE session=?", (row[0],))
-            db.execute(
-                "UPDATE sessions SET status='deleted', unfinished=0, fold=0, floor=0, messages=0, settings='{}', "
-                "updated=? WHERE id=?",
-                (at, row[0]),
-            )
+        await self._forget(lambda db: blank(db, key, at))
 
+    async def redact(self, key: str, seqs: Sequence[int]) -> None:
+        await self._forget(lambda db: redact(db, key, seqs))
+
+    async def _forget(self, work: Callable[[apsw.Connection], None]) -> None:
         await self._job(work)
         if self._writer is not None:
             self._writer.forgotten = True
+            self._writer.queue.put(Slices(purging(), self._loop.create_future()))
+
+    async def keep(self, key: str, ref: str, body: str) -> None:
+        for work in keeping(key, ref, body):
+            await self._job(work)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -151,36 +140,33 @@ class SqliteStore:
 
         return await self._reading(work)
 
-    # --- the two threads -------------------------------------------------------------------------
+    async def heads(self) -> dict[str, int]:
+        def work(db: apsw.Connection) -> dict[str, int]:
+            rows: Any = db.execute("SELECT key, head FROM sessions WHERE status != 'deleted'")
+            return dict(rows)
 
-    def _queue(self) -> Any:
+        return await self._reading(work)
+
+    async def kept(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
+        return await self._reading(lambda db: kept(db, key, ref, offset, limit))
+
+    # --- the threads -----------------------------------------------------------------------------
+
+    def _new_reader(self) -> Reader:
+        return Reader(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs)
+
+    def _put(self, item: Append | Job | Slices) -> None:
         if self._writer is None:
             raise StoreFailed(f"{self.path} is not open for writing")
-        return self._writer.queue
+        self._writer.queue.put(item)
 
     async def _job(self, work: Callable[[apsw.Connection], T]) -> T:
         done: asyncio.Future[T] = self._loop.create_future()
-        self._queue().put(Job(work, done))
+        self._put(Job(work, done))
         return await done
 
     async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
-        result: T = await self._readers.run(self._read_on, {"work": work})
-        return result
-
-    def _read_on(self, work: Callable[[apsw.Connection], T]) -> T:
-        if self._reader is None:
-            self._reader = connect(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs, read_only=True)
-        try:
-            with named(self.path):
-                return work(self._reader)
-        except StoreFailed:  # an I/O error: the handle is not believed any more
-            broken, self._reader = self._reader, None
-            broken.close(True)
-            raise
-        except UnicodeEncodeError:
-            raise InputRefused("a session's name must be text that can be kept; this one is not UTF-8") from None
-        except (ValueError, TypeError, IndexError) as error:  # what was read is not what was written
-            raise StoreCorrupt(f"{self.path} is damaged ({error}); it was left as it is. Restore a backup") from error
+        return await self._reader.run(work)
 
 
 def _load(db: apsw.Connection, key: str, bytes_max: int) -> Tail | None:
@@ -188,24 +174,54 @@ def _load(db: apsw.Connection, key: str, bytes_max: int) -> Tail | None:
     if row is None:
         return None
     standing, low = _standing(row), row[0] << 32
-    bottom = low
+    bottom, lowest = low, low + standing.floor
     if standing.fold:
-        body: Any = db.execute("SELECT body FROM events WHERE id=?", (low + standing.fold,)).fetchone()
-        fold = decode(body[0])
-        assert isinstance(fold, Folded)
-        bottom = low + fold.upto
+        fold, upto = newest_fold(db, low, standing.fold)
+        standing = msgspec.structs.replace(standing, fold=fold)
+        bottom, lowest = low + upto, low if fold else lowest  # after a fold, all of it
     rows: Rows = []
-    size, top = 0, low + standing.head + 1
-    while size < bytes_max or top > low + standing.floor:
+    size, top, complete = 0, low + standing.head + 1, False
+    while not complete and (size < bytes_max or top > lowest):
         page: Rows = db.execute(  # type: ignore[assignment]
             "SELECT id, at, body FROM events WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?", (bottom, top, PAGE)
         ).fetchall()
         rows += page
         size += sum(len(body) for _, _, body in page)
-        if len(page) < PAGE:
-            return Tail(standing, _records(rows[::-1]), complete=True)
-        top = page[-1][0]
-    return Tail(standing, _records(rows[::-1]), complete=False)
+        complete = len(page) < PAGE
+        top = page[-1][0] if page else bottom
+    return Tail(standing, _records(rows[::-1]), complete, _landmarks(db, low, standing, top))
+
+
+def _landmarks(db: apsw.Connection, low: int, standing: Standing, before: int) -> list[Record]:
+    """The records that hold the fixed section, where they stand before what was loaded."""
+    ids = sorted(low + seq for seq in (standing.fixed, standing.amended) if seq and low + seq < before)
+    if not ids:
+        return []
+    rows: Any = db.execute(
+        "SELECT id, at, body FROM events WHERE id IN (?,?) ORDER BY id", (ids[0], ids[-1])
+    ).fetchall()
+    return _records(rows)
+
+
+def _fork(db: apsw.Connection, source: str, upto: int, standing: Standing, event: bytes) -> None:
+    row = db.execute("SELECT id FROM sessions WHERE key=?", (source,)).fetchone()
+    if row is None:
+        raise SessionUnknown(f"there is no session {source!r}")
+    values = (
+        *(standing.head, standing.fold, standing.floor, standing.unfinished, standing.status),
+        *(standing.turns, standing.messages, standing.prompt_tokens, standing.completion_tokens),
+        *(standing.cost, standing.updated, settings_of(standing), standing.key, standing.created),
+    )
+    made = db.execute(INSERT, values).fetchone()
+    if made is None:
+        raise StoreFailed(f"there is a session {standing.key!r} already")
+    old, new = row[0] << 32, made[0] << 32
+    db.execute(
+        "INSERT INTO events (id, at, body) SELECT id - ? + ?, at, body FROM events WHERE id > ? AND id <= ?",
+        (old, new, old, old + upto),
+    )
+    db.execute(EVENT, (new + upto + 1, standing.updated, event.decode()))
+    copy_kept(db, row[0], made[0], upto)
 
 
 def _records(rows: Rows) -> list[Record]:
@@ -232,6 +248,9 @@ def _standing(row: Any) -> Standing:
         title=settings.title,
         parent=settings.parent,
         model=settings.model,
-        instructions=settings.instructions,
+        fixed=settings.fixed,
+        amended=settings.amended,
+        untrusted=settings.untrusted,
+        profile=settings.profile,
         metadata=settings.metadata,
     )

@@ -3,6 +3,9 @@
 Group commit makes durability cheap: one fsync serves every session that is waiting for one. An append
 that cannot be made (a stale writer, a duplicate) fails alone; an error of the disk fails the whole
 batch, and the file is opened anew before anything else is believed.
+
+What only follows from the journal (the indexes) is written here too, a small slice at a time, when nobody waits
+for an append. Slices are not synced: the next append's fsync covers them, and what a crash takes is made again.
 """
 
 from __future__ import annotations
@@ -11,16 +14,25 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 import apsw
 import msgspec
 
-from mainstay.core.errors import DuplicateInput, MainstayError, StaleWriter, StoreCorrupt, StoreFailed
+from mainstay.core.errors import (
+    DuplicateInput,
+    InputRefused,
+    MainstayError,
+    StaleWriter,
+    StoreCorrupt,
+    StoreFailed,
+)
 from mainstay.core.ports import Once, Standing
 from mainstay.store.sqlite.database import connect, migrate, named, translate
+from mainstay.store.sqlite.slices import Step, purge
 
 log = logging.getLogger("mainstay.store")
 
@@ -38,6 +50,8 @@ SELECT inputs.seq, inputs.digest FROM inputs JOIN sessions ON sessions.id = inpu
 WHERE sessions.key=? AND inputs.id=?"""
 REMEMBER = "INSERT INTO inputs (session, id, seq, digest) VALUES (?,?,?,?)"
 
+PATIENCE = 16  # so many batches of appends go before a slice that waits
+
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a standing that nothing is sorted or searched by."""
@@ -45,20 +59,28 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     title: str = ""
     parent: str = ""
     model: str = ""
-    instructions: str = ""
+    fixed: int = 0
+    amended: int = 0
+    untrusted: bool = False
+    profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
 
 
-_NO_SETTINGS = "{}"
 _encode = msgspec.json.Encoder().encode
 
 
 def settings_of(standing: Standing) -> str:
-    if not (standing.title or standing.parent or standing.model or standing.instructions or standing.metadata):
-        return _NO_SETTINGS
-    return _encode(
-        Settings(standing.title, standing.parent, standing.model, standing.instructions, standing.metadata)
-    ).decode()
+    settings = Settings(
+        standing.title,
+        standing.parent,
+        standing.model,
+        standing.fixed,
+        standing.amended,
+        standing.untrusted,
+        standing.profile,
+        standing.metadata,
+    )
+    return _encode(settings).decode()
 
 
 class Append:
@@ -94,6 +116,17 @@ class Job:
         self.error: Exception | None = None
 
 
+class Slices:
+    """Small steps of one piece of work, each in a transaction of its own; whatever is more urgent goes between."""
+
+    __slots__ = ("done", "error", "steps")
+
+    def __init__(self, steps: Iterator[Step], done: asyncio.Future[None]) -> None:
+        self.steps = steps
+        self.done = done
+        self.error: Exception | None = None
+
+
 class Writer(threading.Thread):
     def __init__(self, path: str, *, busy_s: float, batch_max: int, vfs: str | None) -> None:
         super().__init__(name="mainstay-writer", daemon=True)
@@ -102,15 +135,18 @@ class Writer(threading.Thread):
         self.batch_max = batch_max
         self.vfs = vfs
         self.loop = asyncio.get_running_loop()
-        self.queue: SimpleQueue[Append | Job | None] = SimpleQueue()
+        self.queue: SimpleQueue[Append | Job | Slices | None] = SimpleQueue()
         self.forgotten = False  # something was blanked, and copies of it may be left in unused parts of pages
         self._db: apsw.Connection | None = None
+        self._later: deque[Slices] = deque()
+        self._waited = 0  # batches since the last slice
 
     def open(self) -> None:
         """Before the thread starts, so that what is wrong with the file is heard at once."""
         self._db = connect(self.path, busy_s=self.busy_s, vfs=self.vfs)
         migrate(self._db, self.path)
         self._inode = os.stat(self.path).st_ino
+        self.forgotten = self._db.execute("SELECT 1 FROM chores WHERE name='purge'").fetchone() is not None
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -126,18 +162,25 @@ class Writer(threading.Thread):
                 self._tell(batch)
             if stop:
                 return self._close()
+            if self._later and (self._waited >= PATIENCE or self.queue.empty()):
+                self._slice()
             batch, appends = [], []  # held across a long wait, they would keep a whole batch alive
 
     def _take(self) -> tuple[list[Append | Job], bool]:
         """Wait for one, then take what else is there, up to and including a job or the end."""
         batch: list[Append | Job] = []
-        item = self.queue.get()
-        while item is not None:
-            batch.append(item)
-            if isinstance(item, Job) or len(batch) >= self.batch_max or self.queue.empty():
-                return batch, False
+        self._waited += 1
+        while not ((batch or self._later) and self.queue.empty()):
             item = self.queue.get()
-        return batch, True
+            if item is None:
+                return batch, True
+            if isinstance(item, Slices):
+                self._later.append(item)
+                continue
+            batch.append(item)
+            if isinstance(item, Job) or len(batch) >= self.batch_max:
+                break
+        return batch, False
 
     def _commit(self, appends: list[Append]) -> None:
         try:
@@ -192,6 +235,36 @@ class Writer(threading.Thread):
             self._rollback()
             if isinstance(job.error, StoreFailed):
                 self._reopen()
+        except UnicodeEncodeError:
+            job.error = InputRefused("this is not text that can be kept: it holds half characters")
+            self._rollback()
+        except (ValueError, TypeError, IndexError) as error:  # what was read is not what was written
+            job.error = StoreCorrupt(f"{self.path} is damaged ({error}); it was left as it is. Restore a backup")
+            self._rollback()
+
+    def _slice(self) -> None:
+        """One step of what can wait."""
+        self._waited = 0
+        slices = self._later[0]
+        step = next(slices.steps, None)
+        if step is not None:
+            job = Job(step, slices.done)
+            self._sync(False)
+            self._perform(job)
+            self._sync(True)
+            slices.error = job.error
+        if step is None or slices.error is not None:
+            self._later.popleft()
+            self._tell([slices])
+
+    def _sync(self, full: bool) -> None:
+        """Whether a commit waits for the disk."""
+        try:
+            if self._db is not None:
+                self._db.execute("PRAGMA synchronous=FULL" if full else "PRAGMA synchronous=NORMAL")
+        except apsw.Error as error:
+            log.warning("%s: %s", self.path, error)
+            self._reopen()  # a new connection syncs
 
     # --- when the disk says no -------------------------------------------------------------------
 
@@ -253,9 +326,14 @@ class Writer(threading.Thread):
         return row is not None and row[0] == append.events[-1].decode()
 
     def _close(self) -> None:
+        for slices in self._later:
+            slices.error = StoreFailed(f"{self.path} was closed before this was done; it is done next time")
+        if self._later:
+            self._tell(list(self._later))
         if self._db is not None:
             try:
                 if self.forgotten:
+                    purge(self._db)
                     self._db.execute("VACUUM")
                 self._db.close()
             except apsw.Error as error:
@@ -263,14 +341,14 @@ class Writer(threading.Thread):
 
     # --- back to the loop ------------------------------------------------------------------------
 
-    def _tell(self, batch: list[Append | Job]) -> None:
+    def _tell(self, batch: Sequence[Append | Job | Slices]) -> None:
         try:
             self.loop.call_soon_threadsafe(_settle, batch)
         except RuntimeError:  # the loop is gone, and with it everyone who waited
             log.debug("nobody waits for %d writes any more", len(batch))
 
 
-def _settle(batch: list[Append | Job]) -> None:
+def _settle(batch: Sequence[Append | Job | Slices]) -> None:
     for item in batch:
         if item.done.done():
             continue

@@ -1,0 +1,49 @@
+"""What an agent was given, and what it is once it has been opened, for those who only pass it on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from mainstay.app.schema import Config
+from mainstay.core.ports import Provider, Tool
+from mainstay.lane.lanes import Lanes
+from mainstay.lane.services import Services
+
+ApiKey = str | Callable[[], str | Awaitable[str]]
+
+
+class Made(msgspec.Struct, frozen=True):
+    """The arguments of an `Agent`."""
+
+    model: str | Provider | None
+    tools: tuple[Tool, ...]
+    instructions: str | Callable[[str], str]
+    base_url: str | None
+    api_key: ApiKey | None
+
+
+class Opened(Protocol):
+    config: Config
+    services: Services
+    lanes: Lanes
+
+    @property
+    def library(self) -> Any:
+        """Its memory: a `memory.library.Library`, which is not loaded for those who never open an agent."""
+        ...
+
+    def key(self, session: str, sender: str) -> str:
+        """The lane that a session's name means."""
+        ...
+
+    async def drop(self, session: str) -> None:
+        """What came of a session goes from every tier."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Opening = Callable[[], Awaitable[Opened]]

@@ -1,0 +1,52 @@
+"""From records to what can be searched: one entry for each message of a session.
+
+The index is made of this, and what it finds is read back the same way, so the two never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mainstay.core.events import MessageAdded, Received, ToolFinished
+from mainstay.core.journal import FORGOTTEN, Record
+from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
+from mainstay.core.recall import UNTRUSTED, Entry
+
+
+def entries_of(session: str, records: Iterable[Record]) -> list[Entry]:
+    """What people, models and tools said, in order. Notes of the runtime and what is empty are left out."""
+    found = (entry_of(session, record) for record in records)
+    return [entry for entry in found if entry is not None]
+
+
+def entry_of(session: str, record: Record) -> Entry | None:
+    match record.event:
+        case Received(parts=parts, sender=sender):
+            role, speaker, ref = "user", sender or "user", ""
+        case MessageAdded(role="user" | "assistant" as role, parts=parts):
+            speaker, ref = role, ""
+        case ToolFinished(result=result):
+            parts, role, speaker, ref = (result,), "tool", result.name, result.call_id
+        case MessageAdded(role="tool", parts=(ToolResult() as first, *_) as parts):  # brought from elsewhere
+            role, speaker, ref = "tool", first.name, first.call_id
+        case _:
+            return None
+    text = "\n".join(line for line in map(_line, parts) if line)
+    if not text or text.isspace():
+        return None
+    return Entry(session, record.seq, record.at, role, text, speaker, _origin(parts), ref)
+
+
+def _line(part: AnyPart) -> str:
+    match part:
+        case Text(text=text) | ToolResult(content=text) if text != FORGOTTEN:
+            return text
+        case ToolCall(name=name, input=input):
+            return f"{name}({input})"
+    return ""
+
+
+def _origin(parts: Sequence[AnyPart]) -> str:
+    """The worst of them: what came from outside outweighs whatever stands beside it."""
+    origins = [part.origin for part in parts if part.origin]
+    return next((origin for origin in origins if origin.startswith(UNTRUSTED)), origins[0] if origins else "")

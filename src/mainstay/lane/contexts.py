@@ -1,0 +1,285 @@
+"""The requests of one session: what surrounds its history, whether it all fits, and what is done when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from mainstay.context.compile import Shown, Surroundings, compile_context, join_sections, newest, render_profile
+from mainstay.context.relief import Case, Fold, fold, squeeze, stub
+from mainstay.context.rules import Budget, budget, window_of
+from mainstay.context.show import show
+from mainstay.context.tokens import Scale
+from mainstay.context.weigh import bound, tools_bound, weigh_tools
+from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused
+from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
+from mainstay.core.messages import Text, text_of
+from mainstay.core.ports import Context, ModelInfo, Scribe
+from mainstay.core.session import Session
+from mainstay.lane.folding import Folding, Task
+from mainstay.lane.scribe import Pen
+from mainstay.lane.services import Services
+from mainstay.turn.control import Control
+
+INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
+SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
+LEAST_TOKENS = 256
+NOTE = "context"  # the origin of what contributors append to a turn
+
+
+class LaneContexts:
+    """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
+
+    __slots__ = ("_around", "_control", "_model", "_pen", "_scale", "_sent", "_services", "folding")
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._around = Surroundings("", "", ())
+        self._sent = 0  # what the last request weighed, where that was counted
+        self._control: Control | None = None
+        self.folding = Folding(services.summariser, services.clock, facts=services.facts)
+
+    def of(self, pen: Pen, model: ModelInfo, control: Control | None = None) -> LaneContexts:
+        """Once a turn: files of memory are read afresh here, and only here."""
+        self._pen = pen
+        self._model = model
+        self._control = control
+        self._scale: Scale = self._services.scales.of(model)
+        self._surround()
+        return self
+
+    # --- how a turn begins -----------------------------------------------------------------------
+
+    def begin(self, session: Session, started: TurnStarted, prompt: str) -> tuple[Event, ...]:
+        """The turn's first records: its start, the fixed section where it is new, what contributors append."""
+        events: list[Event] = [started]
+        turn = started.turn
+        if not session.fixed:
+            if fixed := self.fixed(session.key):
+                events.append(SessionChanged(instructions=fixed, turn=turn))
+        elif (changed := self._renewed(session)) and changed != session.amendment:
+            events.append(SessionChanged(amended=changed, turn=turn))
+        if session.partial:
+            events.append(_unread(session))
+        for contributor in self._services.contributors:
+            if note := contributor.turn(session.key, prompt):
+                events.append(MessageAdded("system", (Text(note, origin=NOTE),), turn=turn))
+        return tuple(events)
+
+    def fixed(self, key: str) -> str:
+        """As it would be for a session that begins now."""
+        given = self._services.instructions
+        own = given if isinstance(given, str) else given(key)
+        return join_sections(own, *(one.fixed(key) for one in self._services.contributors))
+
+    def _renewed(self, session: Session) -> str:
+        """The fixed section as it is now, if it is another than the session's. A function is asked only once."""
+        if not isinstance(self._services.instructions, str):
+            return ""
+        now = self.fixed(session.key)
+        return "" if now == session.instructions else now
+
+    def _surround(self) -> None:
+        """The same object as long as nothing changes, so that nothing is encoded or counted again."""
+        services, session = self._services, self._pen.session
+        fixed = session.instructions or self.fixed(session.key)
+        contributed = (one.profile(session.key) for one in services.contributors)
+        profile = join_sections(render_profile(session.profile), *contributed)
+        tools = services.tools.offer(memory=self._memory_offered(session), inline=self._inline())
+        around = self._around
+        if around.tools is not tools or around.fixed != fixed or around.profile != profile:
+            self._around = Surroundings(fixed, profile, tools)
+
+    def _memory_offered(self, session: Session) -> bool:
+        match self._services.memory_tools:
+            case "auto":
+                return bool(self._services.tools.own) or session.relieved
+            case given:
+                return given == "on"
+
+    def _inline(self) -> bool:
+        own = self._services.tools.own
+        if len(own) > self._services.limits.tools_inline_max:
+            return False
+        share = self._budget().total // INLINE_SHARE
+        return tools_bound(own) <= share or weigh_tools(own, self._scale.tokenizer) <= share
+
+    # --- a request -------------------------------------------------------------------------------
+
+    async def compile(self, scribe: Scribe) -> Context:
+        session = self._pen.session
+        if self._sent and session.reported:
+            self._scale.learn(self._sent, session.reported)
+        session.reported = self._sent = 0
+        if self._around.bound + self._bound(session) > self._budget().high:
+            await self._fit(scribe)
+        return self._context(session)
+
+    def _context(self, session: Session) -> Context:
+        return compile_context(session, self._around, self._services.rules.active_window)
+
+    def _budget(self) -> Budget:
+        return budget(self._model, self._services.rules, self._scale)
+
+    def _bound(self, session: Session) -> int:
+        """Never less than the history weighs; only what is new since the last time is looked at."""
+        if (count := self._services.rules.active_window) is not None:
+            return sum(map(bound, newest(session, count)))
+        seen, total = session.weighed
+        messages = session.messages
+        for message in messages[seen:]:
+            total += bound(message)
+        session.weighed = (len(messages), total)
+        return total
+
+    def _case(self) -> Case:
+        around, scale = self._around, self._scale
+        return Case(
+            self._pen.session, around.weigh(scale.tokenizer), self._budget(), self._services.rules, scale.tokenizer
+        )
+
+    async def _fit(self, scribe: Scribe) -> None:
+        """Count, and relieve as far as need be."""
+        case = self._case()
+        if self._weight(case) <= case.budget.high:
+            return
+        if (event := stub(case)) is not None:
+            scribe.note(event, soon=True)
+            self._surround()  # from now on there is something to recall
+            case = self._case()
+        if self._weight(case) > case.budget.low:
+            await self._fold(case)
+            case = self._case()
+        if self._weight(case) > case.budget.total and not self._aborted:
+            if (event := squeeze(case)) is None:
+                raise ContextOverflow(self._overflow(case))
+            scribe.note(event, soon=True)
+            self._weight(self._case())
+
+    def _weight(self, case: Case) -> int:
+        """Counted; remembered, so that what the provider reports can be compared with it."""
+        session = case.session
+        shown = self._context(session).messages
+        self._sent = case.total(list(shown))
+        if self._services.rules.active_window is None:
+            session.weighed = (len(session.messages), self._sent - case.overhead)
+        return self._sent
+
+    async def _fold(self, case: Case) -> None:
+        """Beside the conversation while there is room; if there is none, the turn waits for it, or does without."""
+        over = self._weight(case) > case.budget.total
+        plan = fold(case) or (fold(case, most=True) if over else None)
+        if plan is None:
+            return
+        task = Task(plan, case.budget, self._services.rules, self._scale.tokenizer)
+        renewed = self._renewal()
+        if not over:
+            if self.folding.rested:
+                self.folding.begin(self._pen, task, renewed)
+            return
+        if self.folding.rested or self.folding.running is not None:
+            await self._wait(self.folding.begin(self._pen, task, renewed))
+        if self._pen.session.fold == plan.basis and not self._aborted:
+            self.folding.outline(self._pen, task, renewed)
+        self._surround()
+        case = self._case()
+        if self._weight(case) > case.budget.total and not self._aborted and (rest := fold(case, most=True)):
+            task = msgspec.structs.replace(task, fold=rest)
+            self.folding.outline(self._pen, task)
+
+    @property
+    def _aborted(self) -> bool:
+        return self._control is not None and self._control.aborted
+
+    async def _wait(self, running: asyncio.Task[bool]) -> None:
+        seconds = self._services.limits.fold_wait_s
+        self._pen(Waiting("the conversation is being summarised", session=self._pen.session.key))
+        if self._control is not None:
+            await self._control.wait_for(running, "waiting for a summary", seconds)
+        else:
+            await asyncio.wait((running,), timeout=seconds)
+
+    def _renewal(self) -> tuple[Event, ...]:
+        """A fold breaks the provider's cache anyway: a fixed section that has changed enters with it."""
+        changed = self._renewed(self._pen.session)
+        return (SessionChanged(instructions=changed),) if changed else ()
+
+    def _overflow(self, case: Case) -> str:
+        return (
+            f"this does not fit the model's window of {case.budget.window} tokens: instructions and tools alone take "
+            f"about {round(case.overhead * self._scale.factor)}; use fewer tools, shorter instructions or another model"
+        )
+
+    def tighten(self, error: ContextTooLong) -> bool:
+        """It was too long by the provider's own count: from now on this model is believed to take less."""
+        case, scale = self._case(), self._scale
+        sent = self._weight(case)
+        if error.window is not None and error.window < case.budget.window:
+            scale.window = error.window
+        else:
+            scale.window = window_of(int(sent * scale.factor * SHRINK), self._services.rules)
+        after = self._budget()
+        session = case.session
+        session.weighed = (len(session.messages), max(session.weighed[1], after.high + 1))  # count it again
+        return LEAST_TOKENS < after.total < case.budget.total
+
+    # --- beside the turns ------------------------------------------------------------------------
+
+    def after_turn(self) -> None:
+        """A fold is begun before it is needed."""
+        session, rules = self._pen.session, self._services.rules
+        if rules.active_window is not None:
+            outside = len(session.messages) - rules.active_window
+            if outside >= rules.batch_size and self.folding.rested:
+                self._begin_fold(fold(self._case(), all_but=rules.active_window))
+            return
+        if self._around.bound + self._bound(session) <= self._budget().early:
+            return
+        case = self._case()
+        if self._weight(case) > case.budget.early and self.folding.rested:
+            self._begin_fold(fold(case))
+
+    def _begin_fold(self, plan: Fold | None) -> None:
+        if plan is not None:
+            task = Task(plan, self._budget(), self._services.rules, self._scale.tokenizer)
+            self.folding.begin(self._pen, task, self._renewal())
+
+    def settle_in(self) -> None:
+        """What was brought from elsewhere and is more than a window is outlined, at once."""
+        case = self._case()
+        if self._weight(case) > case.budget.high and (plan := fold(case)) is not None:
+            self.folding.outline(self._pen, Task(plan, case.budget, self._services.rules, self._scale.tokenizer))
+
+    async def compact(self, focus: str) -> str | None:
+        """Fold all but the newest turn now; the new summary, or None if there is nothing to fold."""
+        if self._control is not None:
+            raise InputRefused("this session is in the middle of a turn; compact it before or after")
+        if self.folding.running is not None:
+            await asyncio.wait((self.folding.running,))
+        plan = fold(self._case(), most=True)
+        if plan is None:
+            return None
+        task = Task(plan, self._budget(), self._services.rules, self._scale.tokenizer, focus)
+        if not await self.folding.begin(self._pen, task, self._renewal()):
+            self.folding.outline(self._pen, task, self._renewal())
+        await self._pen.flush()
+        return self._pen.session.summary
+
+    def shown(self) -> Shown:
+        session = self._pen.session
+        return show(session, self._context(session), self._around, self._scale, (self._budget(), self._model))
+
+
+def _unread(session: Session) -> Folded:
+    """What was too much to be read when the lane awoke is left where it is: the window begins here from now on."""
+    shown = session.messages[0]
+    earlier = session.message_count - len(session.messages)
+    text = f"About {earlier} earlier messages are not shown and were not summarised; memory_search finds them."
+    upto = min((one.since or one.id for one in session.messages), default=shown.id) - 1
+    return Folded(upto, text, through=max(shown.turn - 1, 0))
+
+
+def prompt_of(session: Session, inputs: tuple[int, ...]) -> str:
+    """The words of inputs that still wait."""
+    return "\n".join(text_of(session.waiting[seq].event.parts) for seq in inputs if seq in session.waiting)

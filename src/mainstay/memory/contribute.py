@@ -1,0 +1,116 @@
+"""What memory puts into a context: who the agent is, what it should always know, and how a like request was answered.
+
+The first goes into the fixed section, the second into the profile, the third beside the person's words. Nothing that
+came from outside the conversation ever gets into any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainstay.core.ports import Tool
+from mainstay.core.recall import UNTRUSTED, Memory
+from mainstay.memory.files import NO_MEMORY, MemoryFiles, Note, render
+from mainstay.memory.prompts import Prompt, Prompts
+from mainstay.memory.workflows import Workflows
+from mainstay.memory.workflows import render as render_workflow
+
+PROFILE_TOKENS = 2000
+BYTES_PER_TOKEN = 4
+_SESSIONS_MAX = 1024
+PINNED = "## Pinned memories"
+
+
+class MemoryContributor:
+    """The Contributor port. Without `files`, there are no files to read; `pinned` are set by whoever keeps them."""
+
+    def __init__(
+        self,
+        files: MemoryFiles | None,
+        workflows: Workflows | None = None,
+        *,
+        tools: tuple[Tool, ...] = (),
+        prompts: Prompts | None = None,
+        profile_tokens: int = PROFILE_TOKENS,
+    ) -> None:
+        self.tools = tools
+        self.workflows = Workflows() if workflows is None else workflows
+        self._files = files
+        self._prompts = prompts or Prompts()
+        self._bytes_max = profile_tokens * BYTES_PER_TOKEN
+        self._pinned = ""
+        self._fixed: dict[str, tuple[str, Prompt, str]] = {}  # session: made of which identity and guidance
+        self._made: dict[str, tuple[tuple[Note, ...], str]] = {}  # session: of which notes, and the profile
+
+    def set_pinned(self, memories: Sequence[Memory]) -> None:
+        """In the order in which they are shown, best the oldest first. Those from outside are left out."""
+        trusted = [one for one in memories if not one.origin.startswith(UNTRUSTED)]
+        pinned = _render_pinned(trusted, self._bytes_max)
+        if pinned != self._pinned:
+            self._pinned = pinned
+            self._made.clear()
+
+    def fixed(self, session: str) -> str:
+        identity = self._files.identity() if self._files is not None else ""
+        if not self.tools:
+            return identity
+        prompt = self._prompts.get("memory")
+        known = self._fixed.get(session)
+        if known is None or known[0] is not identity or known[1] is not prompt:
+            if len(self._fixed) >= _SESSIONS_MAX:  # all of it can be made again
+                self._fixed.clear()
+            text = "\n\n".join(text for text in (identity, self._guidance(prompt, session)) if text)
+            self._fixed[session] = known = identity, prompt, text
+        return known[2]
+
+    def profile(self, session: str) -> str:
+        notes = self._files.memories(session) if self._files is not None else ()
+        made = self._made.get(session)
+        if made is not None and made[0] is notes:
+            return made[1]
+        if len(self._made) >= _SESSIONS_MAX:
+            self._made.clear()
+        text = self._compose(notes)
+        self._made[session] = notes, text
+        return text
+
+    def turn(self, session: str, prompt: str) -> str:
+        if not len(self.workflows):
+            return ""
+        found = self.workflows.match(prompt)
+        return "" if found is None else render_workflow(found)
+
+    def _guidance(self, prompt: Prompt, session: str) -> str:
+        """How to use memory, with the files that this session may write; without any, nothing is said about files."""
+        places = self._files.places(session)[1:] if self._files is not None else ()
+        if not places:
+            return "\n\n".join(part for part in prompt.text.split("\n\n") if "{files}" not in part)
+        listed = (f"- {place.heading.removeprefix('## Memory: ')}: {place.path}" for place in reversed(places))
+        return prompt.fill({"files": "\n".join(listed)})
+
+    def _compose(self, notes: tuple[Note, ...]) -> str:
+        if self._files is None or (self._pinned and not notes):
+            return self._pinned
+        if not notes:
+            return NO_MEMORY
+        left = self._bytes_max - len(self._pinned.encode())
+        return "\n\n".join(text for text in (self._pinned, render(notes, max(left, 0))) if text)
+
+
+def _render_pinned(memories: Sequence[Memory], bytes_max: int) -> str:
+    """One point each, as many as fit; what does not is counted."""
+    if not memories:
+        return ""
+    lines = [PINNED, ""]
+    left = bytes_max - len(PINNED) - 2
+    shown = 0
+    for memory in memories:
+        line = "- " + memory.text.strip().replace("\n", "\n  ")
+        left -= len(line.encode()) + 1
+        if left < 0:
+            break
+        lines.append(line)
+        shown += 1
+    if shown < len(memories):
+        lines.append(f"({len(memories) - shown} more do not fit here; memory_recall finds them)")
+    return "\n".join(lines)

@@ -1,0 +1,135 @@
+"""One tier on its way along the journal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from mainstay.core.events import Folded
+from mainstay.core.journal import Record
+from mainstay.core.ports import Clock
+from mainstay.core.recall import Fact, Summary
+
+log = logging.getLogger("mainstay.memory")
+
+LAG_MAX = 256  # records that held nothing for a tier before it is told so
+RETRY_S = 1.0
+RETRY_MAX_S = 300.0
+
+Made = Callable[[str, Sequence[Record]], Sequence[Any]]
+
+
+class Leg:
+    """How far a tier is in each session, and what it makes of records. One that fails is left alone for a while."""
+
+    def __init__(self, tier: Any, make: Made, clock: Clock) -> None:
+        self.tier = tier
+        self.missed: set[str] = set()  # sessions that moved on while it was left alone
+        self._make = make
+        self._clock = clock
+        self._kept: dict[str, int] = {}  # what the tier says
+        self._seen: dict[str, int] = {}  # further on: records that held nothing for it
+        self._known = False
+        self._delay = 0.0
+        self._until = 0.0
+
+    # --- where it is -----------------------------------------------------------------------------
+
+    def at(self, key: str) -> int:
+        return max(self._kept.get(key, 0), self._seen.get(key, 0))
+
+    async def behind(self, heads: dict[str, int]) -> list[str]:
+        """The sessions that have moved on. What came of those that are no more is dropped."""
+        await self._know()
+        for key in [key for key in self._kept if key not in heads]:
+            await self.tier.drop(key)
+        return [key for key, head in heads.items() if self.at(key) < head]
+
+    async def _know(self) -> None:
+        if not self._known:
+            self._kept = await self.tier.positions()
+            self._known = True
+
+    # --- moving on -------------------------------------------------------------------------------
+
+    async def take(self, key: str, records: Sequence[Record]) -> None:
+        """What these records hold for the tier."""
+        await self._know()
+        upto = records[-1].seq
+        if upto <= (at := self.at(key)):
+            return
+        made = self._make(key, [record for record in records if record.seq > at])
+        if made or upto - self._kept.get(key, 0) >= LAG_MAX:
+            await self.put(key, made, upto)
+        else:
+            self._seen[key] = upto
+
+    async def put(self, key: str, made: Sequence[Any], upto: int) -> None:
+        try:
+            await self.tier.absorb(key, made, upto)
+        except BaseException:
+            self._known = False  # some of it may be there
+            raise
+        self._kept[key] = upto
+        self._seen.pop(key, None)
+
+    def skip(self, key: str, upto: int) -> None:
+        self._seen[key] = upto
+
+    async def settle(self) -> None:
+        """Tell the tier of what held nothing for it, so that it is not read again."""
+        for key, upto in list(self._seen.items()):
+            await self.put(key, (), upto)
+
+    # --- trouble ---------------------------------------------------------------------------------
+
+    @property
+    def down(self) -> bool:
+        return self._clock.monotonic() < self._until
+
+    def failed(self, keys: Iterable[str], error: Exception) -> float:
+        """For how long it is left alone."""
+        self.missed.update(keys)
+        self._delay = min(max(self._delay * 2, RETRY_S), RETRY_MAX_S)
+        self._until = self._clock.monotonic() + self._delay
+        log.warning("%s cannot be followed for %g s: %s: %s", self.tier.name, self._delay, type(error).__name__, error)
+        return self._delay
+
+    def works(self) -> None:
+        self._delay = 0.0
+
+
+def summaries_of(session: str, records: Sequence[Record]) -> list[Summary]:
+    return [
+        Summary(one.first, one.last, one.start, one.end, one.text, session)
+        for record in records
+        if isinstance(record.event, Folded)
+        for one in record.event.parts
+    ]
+
+
+def facts_of(session: str, records: Sequence[Record]) -> list[Fact]:
+    """Each with the time of what it was said in, as closely as the fold knows it."""
+    return [
+        Fact(
+            one.subject,
+            one.predicate,
+            one.object,
+            one.source,
+            one.confidence,
+            one.origin,
+            one.many,
+            session,
+            one.at or _said_at(record, one.source),
+        )
+        for record in records
+        if isinstance(record.event, Folded)
+        for one in record.event.facts
+    ]
+
+
+def _said_at(record: Record, seq: int) -> int:
+    assert isinstance(record.event, Folded)
+    ends = [part.end for part in record.event.parts if part.first <= seq <= part.last and part.end]
+    return min([record.at, *ends])

@@ -1,0 +1,123 @@
+"""Going round the sessions that have moved on: in batches, one after the other, again after trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+log = logging.getLogger("mainstay.memory")
+
+RETRY_MAX_S = 300.0
+
+
+class Walk:
+    """Calls `follow` for every session that was touched, a little after it was: a busy agent is followed in batches.
+
+    Nothing is done before `begin` was told what is behind already; that comes after what somebody touches now.
+    """
+
+    def __init__(
+        self,
+        follow: Callable[[str], Awaitable[None]],
+        quiet_s: float,
+        gate: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.backlog: deque[str] = deque()
+        self.lock = asyncio.Lock()  # held while a session is followed
+        self._follow = follow
+        self._gate = gate  # awaited before each session
+        self._quiet_s = quiet_s
+        self._touched: set[str] = set()
+        self._asleep = False
+        self._wanted = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._delays: dict[str, float] = {}  # of sessions that could not be followed, and for how long they are left
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def left(self) -> int:
+        return len(self._touched) + len(self.backlog)
+
+    def touch(self, key: str) -> None:
+        self._touched.add(key)
+        if self._asleep:
+            self._asleep = False
+            self.later(self._quiet_s, self._wanted.set)
+
+    def begin(self, behind: Iterable[str]) -> None:
+        """What was behind before; what was touched meanwhile comes first."""
+        self.backlog.extend(behind)
+        self._wanted.set()
+
+    def later(self, seconds: float, work: Callable[[], object]) -> None:
+        def call() -> None:
+            self._timers.discard(timer)
+            work()
+
+        timer = self._loop.call_later(seconds, call)
+        self._timers.add(timer)
+
+    async def done(self, timeout_s: float) -> bool:
+        """True when everything that was touched before now has been followed, if that is soon enough."""
+        if self._asleep:
+            return True
+        done = self._loop.create_future()
+        self._waiting.append(done)
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await done
+        except TimeoutError:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """For ever. Whatever goes wrong with one session, the others are followed."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self._round()
+            if self._touched:
+                self.later(self._quiet_s, self._wanted.set)
+            else:
+                self._asleep = True
+
+    async def _round(self) -> None:
+        """What was touched, then what was behind; but whoever waits is served in between."""
+        served: list[asyncio.Future[None]] = []
+        while True:
+            served, self._waiting = served + self._waiting, []
+            batch, self._touched = self._touched, set()
+            for key in batch:
+                await self._one(key)
+            if not self.backlog:
+                break
+            await self._one(self.backlog.popleft())
+        for done in served:
+            if not done.done():
+                done.set_result(None)
+        if self._waiting:
+            self._wanted.set()
+
+    async def _one(self, key: str) -> None:
+        if self._gate is not None:
+            await self._gate()
+        try:
+            async with self.lock:
+                await self._follow(key)
+        except Exception as error:  # a session that cannot be read, or a backend somebody else wrote
+            delay = self._delays[key] = min(self._delays.get(key, 0.5) * 2, RETRY_MAX_S)
+            log.warning("session %r is not followed for %g s: %s: %s", key, delay, type(error).__name__, error)
+            self.later(delay, lambda: self.touch(key))
+        else:
+            self._delays.pop(key, None)
+
+    def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for done in self._waiting:
+            done.cancel()

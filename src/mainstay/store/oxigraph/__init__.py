@@ -1,0 +1,3 @@
+"""Facts as a graph, in a directory of its own."""
+
+from mainstay.store.oxigraph.facts import OxigraphFacts as OxigraphFacts

@@ -1,0 +1,71 @@
+"""F3 for the indexes: whenever the process ends, position and content agree, and nothing that was forgotten is back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sqlite_vec")
+
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+SHARES = 4
+
+
+class Lives:
+    def __init__(self) -> None:
+        script = Path(__file__).parent / "tiers_life.py"
+        self._process = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def live(self, action: str, at: int, seed: int = 0) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"action": action, "at": at, "seed": seed}) + "\n")
+        self._process.stdin.flush()
+        result: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return result
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[Lives]:
+    made = Lives()
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def operations(lives: Lives) -> int:
+    whole = lives.live("", 0)
+    assert whole["wrong"] == []
+    assert not whole["killed"]
+    return int(whole["operations"])
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("action", ["kill", "torn", "power"])
+def test_f3_the_index_agrees_with_its_position_whenever_it_stops(
+    lives: Lives, operations: int, action: str, share: int
+) -> None:
+    assert operations > 100
+    step = SHARES if WHOLE else SHARES * 10
+    killed = 0
+    for at in range(1 + share * (step // SHARES), operations, step):
+        result = lives.live(action, at, seed=at)
+        killed += result["killed"]
+        assert result["wrong"] == [], f"{action} at {at}"
+    assert killed > 0

@@ -1,0 +1,121 @@
+"""Counting: exact where the vocabulary is known, and never less than the truth where only a bound is wanted."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import splintr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstay.context.tokens import FACTOR_MAX, ByteTokenizer, Scale, Scales, slices, tokenizer_for
+from mainstay.context.weigh import bound, describe, tools_bound, weigh, weigh_tools
+from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
+from mainstay.core.ports import ModelInfo
+from mainstay.core.tools import FunctionTool
+
+EXACT = tokenizer_for(ModelInfo(name="gpt-4.1-mini"))
+PROSE = "The quick brown fox jumps over the lazy dog, again and again; naïve café, 東京 and привет.\n" * 400
+
+
+@pytest.mark.parametrize(
+    ("name", "vocabulary"),
+    [
+        ("gpt-4o", "o200k_base"),
+        ("gpt-4.1-mini", "o200k_base"),
+        ("gpt-4-turbo", "cl100k_base"),
+        ("o3", "o200k_base"),
+        ("claude-sonnet-4-5", "o200k_base"),
+        ("llama3.3:70b", "llama3"),
+        ("qwen2.5-coder", "qwen3"),
+        ("deepseek-chat", "deepseek_v3"),
+        ("mistral-large", "mistral_v3"),
+        ("gemini-2.5-flash", "gemma3"),
+        ("somebody-elses", "o200k_base"),
+    ],
+)
+def test_a_model_is_counted_with_the_vocabulary_of_its_family(name: str, vocabulary: str) -> None:
+    assert tokenizer_for(ModelInfo(name=name)).name == vocabulary
+
+
+def test_models_whose_vocabulary_is_not_published_are_counted_on_the_safe_side() -> None:
+    assert tokenizer_for(ModelInfo(name="claude-opus-4")).scale > 1.1
+    assert tokenizer_for(ModelInfo(name="somebody-elses")).scale > 1.0
+    assert EXACT.scale == 1.0
+
+
+def test_a_long_text_counts_within_a_thousandth_of_the_true_number() -> None:
+    true = len(splintr.Tokenizer.from_pretrained("o200k_base").encode_ordinary(PROSE))
+    assert len(PROSE) > 30_000
+    assert abs(EXACT.count(PROSE) - true) <= true / 1000
+
+
+@given(st.text(max_size=20_000))
+def test_slices_are_the_text(text: str) -> None:
+    assert "".join(slices(text)) == text
+
+
+def test_one_endless_word_is_counted_in_little_time() -> None:
+    began = time.process_time()
+    assert EXACT.count("0123456789abcdef" * 16_000) > 1000
+    assert time.process_time() - began < 1.0
+
+
+def test_half_characters_do_not_stop_the_count() -> None:
+    assert EXACT.count("a\ud800b") > 0
+
+
+def test_without_a_vocabulary_bytes_are_counted_and_never_characters() -> None:
+    assert ByteTokenizer().count("你好" * 100) >= 180
+    assert ByteTokenizer().count("hello") == 2
+
+
+PARTS = st.one_of(
+    st.text(max_size=300).map(Text),
+    st.text(max_size=300).map(Thinking),
+    st.tuples(st.text(max_size=30), st.text(max_size=300)).map(lambda t: ToolCall("call_1_1_0", *t)),
+    st.text(max_size=300).map(lambda t: ToolResult("call_1_1_0", "look", t)),
+    st.sampled_from([Binary("image/png", b"x"), Binary("text/plain", b"", "a/b.txt")]),
+)
+
+
+@given(st.lists(PARTS, max_size=5))
+def test_the_bound_is_never_less_than_the_weight(parts: list) -> None:
+    message = Message(1, "assistant", tuple(parts))
+    assert bound(message) >= weigh(message, EXACT)
+    assert bound(message) == message.tokens, "once it was weighed, that is the bound"
+
+
+def test_calls_arguments_results_and_schemas_are_counted() -> None:
+    call = Message(1, "assistant", (ToolCall("c", "look", '{"where":"' + "far away " * 100 + '"}'),))
+    assert weigh(call, EXACT) > 200
+
+    async def look(where: str, how_long: int = 3) -> str:
+        """Look somewhere for a while."""
+        return ""
+
+    tool = FunctionTool(look)
+    assert "how_long" in describe(tool)
+    assert 20 < weigh_tools((tool,), EXACT) <= tools_bound((tool,))
+
+
+def test_a_message_counts_its_words_and_about_four_tokens_more() -> None:
+    words = EXACT.count("hello there")
+    assert words + 3 <= weigh(Message(1, "user", (Text("hello there"),)), EXACT) <= words + 6
+
+
+def test_what_the_provider_reports_corrects_the_count_upwards_and_never_down() -> None:
+    scale = Scale(EXACT, 1.0)
+    scale.learn(1000, 1300)
+    assert scale.factor == pytest.approx(1.3)
+    scale.learn(1000, 900)
+    assert scale.factor == pytest.approx(1.3)
+    scale.learn(10, 10_000)
+    assert scale.factor == FACTOR_MAX
+
+
+def test_every_model_has_one_scale_for_all_lanes() -> None:
+    scales = Scales()
+    assert scales.of(ModelInfo(name="a")) is scales.of(ModelInfo(name="a"))
+    assert scales.of(ModelInfo(name="a")) is not scales.of(ModelInfo(name="b"))

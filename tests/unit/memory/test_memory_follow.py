@@ -1,0 +1,514 @@
+"""The follower: what sessions say reaches every tier, in the background, once, whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay.app.world import SystemClock
+from mainstay.core.errors import EmbedderMissing, StoreCorrupt, StoreFailed, Unreachable
+from mainstay.core.events import (
+    Event,
+    Folded,
+    MessageAdded,
+    Received,
+    SessionChanged,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+)
+from mainstay.core.journal import Record
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Text, ToolCall, ToolResult
+from mainstay.core.outcome import Answered
+from mainstay.core.ports import Store
+from mainstay.core.recall import Fact, Memory, Query, Spot, Summary, Tiers
+from mainstay.memory import follow, legs, meaning
+from mainstay.memory.follow import Follower
+from mainstay.store.sqlite import SqliteStore
+from mainstay.store.sqlite.tiers import SqliteTiers
+from mainstay.testing import MemoryStore
+from mainstay.testing.knowledge_suite import packed, unit
+from mainstay.testing.store_suite import Writing
+
+TOPICS = ("ferry", "soup", "tax", "violin")
+
+
+class Topics:
+    """An embedder that knows four words. `fails` raises that often; `missing` is why it cannot be had."""
+
+    def __init__(self, name: str = "topics", dimensions: int = 16) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self.texts: list[str] = []
+        self.missing = ""
+        self.fails = 0
+        self.loads = 0
+
+    async def load(self) -> int:
+        self.loads += 1
+        if self.missing:
+            raise EmbedderMissing(self.missing)
+        return self.dimensions
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        if self.fails:
+            self.fails -= 1
+            raise Unreachable("nobody answers")
+        self.texts += texts
+        return [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> bytes:
+        return packed(unit([1.0 + 5 * text.count(topic) for topic in TOPICS] + [0.5] * (self.dimensions - 4)))
+
+    async def close(self) -> None: ...
+
+
+class Counted:
+    """A store that counts and can refuse what is read of it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.reads: list[tuple[str, int]] = []
+        self.broken: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+        self.reads.append((key, after))
+        if key in self.broken:
+            raise StoreCorrupt("this one is damaged")
+        return await self.store.read(key, after, limit)
+
+
+class World:
+    def __init__(self, store: Store, tiers: Tiers) -> None:
+        self.store = Counted(store)
+        self.tiers = tiers
+        self.follower: Follower
+
+    def follow(self, embedder: Topics | None = None, **settings: Any) -> Follower:
+        self.follower = Follower(
+            self.store, self.tiers, embedder=embedder, clock=SystemClock(), limits=Limits(), **settings
+        )
+        self.follower.start()
+        return self.follower
+
+    async def say(self, key: str, *events: Event) -> Writing:
+        writing = Writing(self.store.store, key)
+        tail = await self.store.load(key, 10**9)
+        if tail is not None:
+            writing.view = type(writing.view).of(tail)
+        await writing.add(*events)
+        self.follower.touched(key)
+        return writing
+
+    async def holds(self, messages: int) -> bool:
+        return await self.tiers.messages.count() == messages
+
+    async def found(self, text: str) -> list[tuple[str, int]]:
+        assert await self.follower.caught_up(10)
+        return sorted((spot.session, spot.seq) for spot in await self.tiers.messages.match(Query(text=text), 50))
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    owner = SqliteTiers(":memory:")
+    made = World(MemoryStore(), await owner.open())
+    try:
+        yield made
+    finally:
+        await made.follower.close()
+        await owner.close()
+
+
+async def eventually(*checks: Callable[[], Any]) -> None:
+    """Background work with timers and threads of its own: looked at until it is done, or the test's time is over."""
+    while True:
+        found = [check() for check in checks]
+        if all([await one if asyncio.iscoroutine(one) else one for one in found]):
+            return
+        await asyncio.sleep(0.005)
+
+
+async def _count(made: Awaitable[Sequence[Any]], wanted: int) -> bool:
+    return len(await made) == wanted
+
+
+def heard(text: str) -> Received:
+    return Received((Text(text),))
+
+
+def turn(number: int, input: int, *calls: str, answer: str = "done") -> list[Event]:
+    made: list[Event] = [TurnStarted((input,), turn=number)]
+    for step, name in enumerate(calls, start=1):
+        call = ToolCall(f"call_{number}_{step}_1", name, '{"path": "x"}')
+        made.append(MessageAdded("assistant", (call,), turn=number, step=step))
+        made.append(ToolFinished(ToolResult(call.id, name, f"result of {name}"), turn=number, step=step))
+    made.append(MessageAdded("assistant", (Text(answer),), turn=number, step=len(calls) + 1))
+    made.append(TurnEnded(Answered(), turn=number))
+    return made
+
+
+async def test_what_was_just_said_is_found_at_once_by_whoever_asks() -> None:
+    async with world() as here:
+        here.follow()
+        assert await here.found("ferry") == []
+        await here.say("a", heard("the ferry leaves at nine"))
+        assert await here.found("ferries") == [("a", 1)]
+        await here.say("b", heard("a ferry too"), MessageAdded("assistant", (Text("which ferry?"),)))
+        assert await here.found("ferry") == [("a", 1), ("b", 1), ("b", 2)]
+
+
+async def test_without_anyone_asking_it_is_followed_a_little_later_and_in_one_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "QUIET_S", 0.05)
+    async with world() as here:
+        here.follow()
+        await here.follower.caught_up(5)
+        here.store.reads.clear()
+        for n in range(20):
+            await here.say("a", heard(f"ferry {n}"))
+        assert here.store.reads == []
+        await eventually(lambda: here.holds(20))
+        assert here.store.reads == [("a", 0)], "one batch"
+
+
+async def test_what_was_missed_while_nobody_followed_is_found_after_the_start() -> None:
+    async with world() as here:
+        for key in ("a", "b", "c"):
+            writing = Writing(here.store.store, key)
+            for n in range(100):
+                await writing.turn(f"ferry {n}")
+        here.follow()
+        assert len(await here.found("ferry")) == 50
+        assert await here.tiers.messages.count() == 600
+        assert await here.tiers.messages.positions() == await here.store.heads()
+
+
+async def test_folds_bring_summaries_and_facts_with_where_and_when() -> None:
+    async with world() as here:
+        here.follow()
+        writing = await here.say("a", heard("I moved to Lisbon"))
+        parts = (Summary(1, 1, 900, 950, "Ana moved"),)
+        facts = (Fact("Ana", "lives in", "Lisbon", 1, 0.9), Fact("Ana", "is", "happy", 99))
+        await here.say("a", SessionChanged(title="x"), Folded(1, "Ana moved", parts=parts, facts=facts))
+        assert await here.follower.caught_up(10)
+        assert await here.tiers.summaries.between(None, None) == [Summary(1, 1, 900, 950, "Ana moved", "a")]
+        found = {fact.object: fact for fact in await here.tiers.facts.recall("Ana")}
+        assert (found["Lisbon"].session, found["Lisbon"].source, found["Lisbon"].at) == ("a", 1, 950)
+        assert found["happy"].at == (await here.store.read("a"))[2].at
+        assert writing.view.head == 1
+
+
+async def test_workflows_are_learned_from_whole_turns_whenever_they_end() -> None:
+    async with world() as here:
+        learned: list[Memory] = []
+        here.follow().on_workflows = learned.extend
+        events = turn(1, 1, "look", "write")
+        await here.say("a", heard("tidy up my notes"), *events[:3])
+        assert await here.follower.caught_up(10)
+        assert learned == []
+        await here.say("a", heard("and then my photos"), *events[3:])
+        assert await here.follower.caught_up(10)
+        assert [memory.text for memory in learned] == ["tidy up my notes"]
+        await here.say("a", *turn(2, 5, "look", "write"))
+        assert await here.follower.caught_up(10)
+        assert [memory.text for memory in learned] == ["tidy up my notes", "and then my photos"], (
+            "the prompt stood before the end of the turn before it"
+        )
+        await here.say("a", heard("thanks"), *turn(3, 16))
+        assert await here.follower.caught_up(10)
+        assert [memory.id for memory in await here.tiers.memories.memories()] == ["workflow:a#2", "workflow:a#1"]
+
+
+async def test_a_workflow_is_learned_though_its_turn_began_in_another_process() -> None:
+    async with world() as here:
+        here.follow()
+        events = turn(1, 1, "look", "write")
+        await here.say("a", heard("tidy up my notes"), *events[:3])
+        assert await here.follower.caught_up(10)
+        await here.follower.close()
+        here.follow()
+        await here.say("a", *events[3:])
+        assert await here.follower.caught_up(10)
+        assert [memory.text for memory in await here.tiers.memories.memories()] == ["tidy up my notes"]
+
+
+async def test_records_that_hold_nothing_are_not_read_again_after_a_restart() -> None:
+    async with world() as here:
+        here.follow()
+        for n in range(5):
+            await here.say(f"s{n}", heard("ferry"), *turn(1, 1))
+        assert await here.follower.caught_up(10)
+        await here.follower.close()
+        assert await here.tiers.facts.positions() == await here.store.heads()
+        here.store.reads.clear()
+        here.follow()
+        assert await here.follower.caught_up(10)
+        assert here.store.reads == []
+
+
+# --- meaning -------------------------------------------------------------------------------------
+
+
+async def test_messages_are_found_by_meaning_and_facts_by_the_message_that_said_them() -> None:
+    async with world() as here:
+        embedder = Topics()
+        here.follow(embedder)
+        await here.say("a", heard("about the soup"), heard("nothing"), MessageAdded("assistant", (Text("the ferry"),)))
+        fact = Fact("Ana", "plays the", "violin", 2)
+        await here.say("a", Folded(1, "x", facts=(fact, Fact("a", "b", "c"))))
+        assert await here.follower.caught_up(10)
+        vectors = here.tiers.vectors
+        assert vectors is not None
+        for topic, seq in (("soup", 1), ("ferry", 3), ("violin", 2)):
+            assert (await vectors.nearest(embedder.vector(topic), 1))[0].seq == seq
+        assert embedder.loads == 1
+        assert here.follower.note == ""
+
+
+async def test_a_long_message_has_several_vectors_but_not_without_end() -> None:
+    async with world() as here:
+        embedder = Topics()
+        here.follow(embedder)
+        long = "words and words. " * 200 + "the violin. " + "more words. " * 10_000
+        await here.say("a", heard(long), heard("the soup"))
+        assert await here.follower.caught_up(10)
+        assert here.tiers.vectors is not None
+        assert await here.tiers.vectors.count() == meaning.PIECES_MAX + 1
+        assert (await here.tiers.vectors.nearest(embedder.vector("violin"), 1))[0].seq == 1
+
+
+async def test_a_different_model_means_embedding_again_in_the_background() -> None:
+    async with world() as here:
+        here.follow(Topics())
+        await here.say("a", heard("the soup"), heard("the ferry"))
+        assert await here.follower.caught_up(10)
+        await here.follower.close()
+        other = Topics("others", 32)
+        here.follow(other)
+        assert await here.follower.caught_up(10)
+        assert here.tiers.vectors is not None
+        assert await here.tiers.vectors.count() == 2
+        assert (await here.tiers.vectors.nearest(other.vector("ferry"), 1))[0] == Spot(
+            "a", 2, pytest.approx(1, abs=0.05)
+        )
+
+
+async def test_no_model_to_be_had_is_said_and_words_still_work() -> None:
+    async with world() as here:
+        embedder = Topics()
+        embedder.missing = "install the extra"
+        here.follow(embedder)
+        await here.say("a", heard("the soup"))
+        assert await here.found("soup") == [("a", 1)]
+        assert here.follower.note == "search is by words only: install the extra"
+        await here.say("a", heard("more soup"))
+        assert await here.found("soup") == [("a", 1), ("a", 2)]
+        assert embedder.loads == 1
+
+
+async def test_a_model_that_fails_is_left_alone_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(meaning, "RETRY_S", 0.01)
+    caplog.set_level(logging.CRITICAL, "mainstay.memory")
+    async with world() as here:
+        embedder = Topics()
+        embedder.fails = 3
+        here.follow(embedder)
+        await here.say("a", heard("the soup"))
+        await here.follower.caught_up(0.5)
+        assert [spot.seq for spot in await here.tiers.messages.match(Query(text="soup"), 5)] == [1]
+        assert "nobody answers" in here.follower.note
+        assert here.tiers.vectors is not None
+        await eventually(lambda: here.follower.note == "")
+        assert await here.tiers.vectors.count() == 1
+
+
+async def test_a_home_in_which_nothing_was_said_loads_no_model() -> None:
+    async with world() as here:
+        embedder = Topics()
+        here.follow(embedder)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert await here.tiers.messages.positions() == {}
+        assert embedder.loads == 0
+
+
+async def test_vectors_without_their_library_are_missed_with_a_sentence() -> None:
+    owner = SqliteTiers(":memory:", vectors=False)
+    here = World(MemoryStore(), await owner.open())
+    follower = here.follow(Topics())
+    assert follower.note.startswith("search is by words only")
+    await follower.close()
+    await owner.close()
+
+
+# --- trouble -------------------------------------------------------------------------------------
+
+
+async def test_a_tier_that_fails_disturbs_no_other_and_is_told_later_what_it_missed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(legs, "RETRY_S", 0.05)
+    caplog.set_level(logging.CRITICAL, "mainstay.memory")
+    async with world() as here:
+        facts, works = here.tiers.facts, [False]
+        absorb = facts.absorb
+
+        async def failing(session: str, made: Sequence[Fact], upto: int) -> None:
+            if not works[0]:
+                raise ConnectionResetError("the graph is away")
+            await absorb(session, made, upto)
+
+        monkeypatch.setattr(facts, "absorb", failing)
+        here.follow()
+        for key in ("a", "b"):
+            await here.say(key, heard("the soup"), Folded(1, "x", facts=(Fact(key, "likes", "soup", 1),)))
+        assert await here.found("soup") == [("a", 1), ("b", 1)]
+        assert await facts.facts() == []
+        works[0] = True
+        await eventually(lambda: here.follower.caught_up(5), lambda: _count(facts.facts(), 2))
+        assert await here.tiers.messages.count() == 2
+
+
+async def test_a_tier_that_cannot_even_say_where_it_is_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(legs, "RETRY_S", 0.02)
+    caplog.set_level(logging.CRITICAL, "mainstay.memory")
+    async with world() as here:
+        positions, failures = here.tiers.messages.positions, [2]
+
+        async def failing() -> dict[str, int]:
+            if failures[0]:
+                failures[0] -= 1
+                raise StoreFailed("not now")
+            return await positions()
+
+        monkeypatch.setattr(here.tiers.messages, "positions", failing)
+        await Writing(here.store.store, "a").turn("the soup")
+        here.follow()
+        await eventually(lambda: here.follower.caught_up(5), lambda: here.holds(2))
+
+
+async def test_a_session_that_cannot_be_read_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "mainstay.memory")
+    async with world() as here:
+        here.store.broken = {"bad"}
+        for key in ("bad", "good"):
+            await Writing(here.store.store, key).turn("the soup")
+        here.follow()
+        assert await here.found("soup") == [("good", 1), ("good", 3)]
+        here.store.broken = set()
+        here.follower.touched("bad")
+        assert len(await here.found("soup")) == 4
+
+
+async def test_whoever_waits_does_not_wait_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as here:
+        held = asyncio.Event()
+        absorb = here.tiers.messages.absorb
+
+        async def slow(session: str, entries: Any, upto: int) -> None:
+            await held.wait()
+            await absorb(session, entries, upto)
+
+        monkeypatch.setattr(here.tiers.messages, "absorb", slow)
+        here.follow()
+        await here.say("a", heard("the soup"))
+        assert not await here.follower.caught_up(0.01)
+        held.set()
+        assert await here.found("soup") == [("a", 1)]
+
+
+async def test_sessions_that_were_deleted_meanwhile_are_dropped_at_the_start() -> None:
+    async with world() as here:
+        here.follow(Topics())
+        for key in ("a", "b"):
+            fold = Folded(1, "x", parts=(Summary(1, 1, 1, 2, "soup"),), facts=(Fact(key, "likes", "soup", 1),))
+            await here.say(key, heard("the soup"), fold)
+        assert await here.follower.caught_up(10)
+        await here.follower.close()
+        await here.store.blank("a", 1)
+        here.follow(Topics())
+        assert await here.found("soup") == [("b", 1)]
+        assert [fact.session for fact in await here.tiers.facts.facts()] == ["b"]
+        assert [one.session for one in await here.tiers.summaries.between(None, None)] == ["b"]
+        assert here.tiers.vectors is not None
+        assert await here.tiers.vectors.count() == 2
+
+
+async def test_what_is_forgotten_while_it_is_on_its_way_does_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as here:
+        read, reading, go = here.store.read, asyncio.Event(), asyncio.Event()
+
+        async def slow(key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+            found = await read(key, after, limit)
+            reading.set()
+            await go.wait()
+            return found
+
+        monkeypatch.setattr(here.store, "read", slow)
+        here.follow()
+        await here.say("a", heard("the soup"), heard("the ferry"))
+        waiting = asyncio.ensure_future(here.follower.caught_up(10))
+        await reading.wait()
+        await here.store.redact("a", [1])
+        forgetting = asyncio.ensure_future(here.follower.forget("a", [1]))
+        go.set()
+        await asyncio.gather(waiting, forgetting)
+        assert await here.found("soup") == []
+        assert await here.found("ferry") == [("a", 2)]
+
+
+async def test_beside_the_journal_a_page_read_before_brings_nothing_back(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "workspace.db"))
+    await store.open()
+    tiers = store.tiers(vectors=False)
+    await Writing(store, "a").add(heard("the soup"), heard("the ferry"))
+    records = await store.read("a")
+    await store.redact("a", [1])
+    await tiers.messages.absorb("a", follow.entries_of("a", records), 2)
+    assert await tiers.messages.match(Query(text="soup"), 5) == []
+    assert len(await tiers.messages.match(Query(text="ferry"), 5)) == 1
+    await store.blank("a", 1)
+    await tiers.messages.absorb("a", follow.entries_of("a", records), 3)
+    assert await tiers.messages.count() == 0
+    await store.close()
+
+
+async def test_only_the_newest_stay_searchable_where_that_is_wanted() -> None:
+    async with world() as here:
+        here.follow(newest=10)
+        for n in range(30):
+            await here.say("a", heard(f"soup {n}"))
+        assert await here.found("soup") == [("a", seq) for seq in range(21, 31)]
+
+
+async def test_being_told_that_a_session_moved_on_costs_next_to_nothing() -> None:
+    async with world() as here:
+        here.follow()
+        await here.follower.caught_up(5)
+        keys = [f"s{n}" for n in range(100)]
+        best = min(_timed(here.follower, keys) for _ in range(20))
+        assert best < 1e-6
+        await here.follower.close()
+
+
+def _timed(follower: Follower, keys: list[str]) -> float:
+    before = time.perf_counter()
+    for key in keys:
+        follower.touched(key)
+    return (time.perf_counter() - before) / len(keys)

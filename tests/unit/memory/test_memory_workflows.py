@@ -1,0 +1,427 @@
+"""What turns did that worked: what is kept of them, and when one is recalled."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mainstay.core.events import Event, Forked, MessageAdded, Received, Steered, ToolFinished, TurnEnded, TurnStarted
+from mainstay.core.journal import Record
+from mainstay.core.messages import Text, ToolCall, ToolResult
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
+from mainstay.core.recall import Memory
+from mainstay.memory.stems import stems
+from mainstay.memory.workflows import STEPS_MAX, Workflows, read, render, shape, workflows_in
+
+AT = 1_767_225_600_000
+
+
+class Journal:
+    """Records as a lane would write them."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.turns = 0
+
+    def note(self, *events: Event) -> None:
+        for event in events:
+            self.records.append(Record(len(self.records) + 1, AT + len(self.records) * 1000, event))
+
+    def turn(
+        self,
+        prompt: str | Text,
+        calls: Sequence[tuple[Any, ...]] = (),
+        *,
+        answer: str = "Done.",
+        outcome: Outcome | None = None,
+    ) -> Journal:
+        """Each call is a tool, its input, whether it failed, and the origin of its result."""
+        self.turns += 1
+        self.note(Received((Text(prompt) if isinstance(prompt, str) else prompt,)))
+        self.note(TurnStarted((len(self.records),), turn=self.turns))
+        for step, call in enumerate(calls):
+            name, input, failed, origin = (*call, *(False, "")[len(call) - 2 :])
+            id = f"call_{self.turns}_{step}_0"
+            text = input if isinstance(input, str) else json.dumps(input)
+            self.note(MessageAdded("assistant", (ToolCall(id, name, text),), turn=self.turns, step=step))
+            self.note(ToolFinished(ToolResult(id, name, "result", is_error=failed, origin=origin), turn=self.turns))
+        self.note(MessageAdded("assistant", (Text(answer),), turn=self.turns, step=len(calls)))
+        self.note(TurnEnded(outcome or Answered(), turn=self.turns))
+        return self
+
+    def workflows(self) -> list[Memory]:
+        return workflows_in("s", self.records)
+
+
+TWO = [("build", {"target": "web"}), ("deploy", {"to": "staging", "wait": True})]
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def test_opentalon_010_017_020_a_turn_of_several_steps_is_kept_with_trigger_steps_outcome_and_time() -> None:
+    (found,) = Journal().turn("Deploy the web to staging", TWO, answer="It is up.").workflows()
+    assert (found.id, found.text, found.tags) == ("workflow:s#1", "Deploy the web to staging", ("workflow",))
+    assert (found.source, found.origin, found.pinned) == ("s#1", "", False)
+    assert json.loads(found.data) == {
+        "trigger": "Deploy the web to staging",
+        "steps": [
+            {"tool": "build", "order": 1, "arguments": {"target": "string"}},
+            {"tool": "deploy", "order": 2, "arguments": {"to": "string", "wait": "boolean"}},
+        ],
+        "outcome": "It is up.",
+        "timestamp": "2026-01-01T00:00:07+00:00",
+    }
+
+
+@pytest.mark.parametrize(
+    ("calls", "kept"),
+    [
+        ([], 0),
+        (TWO[:1], 0),
+        (TWO, 2),
+        ([*TWO, ("check", {}, True)], 0),
+        ([("build", {}, True), *TWO], 2),
+        ([TWO[0], ("deploy", {}, True), TWO[1]], 2),
+        ([TWO[0], ("deploy", {}, True)], 0),
+        ([("memory_search", {}), ("memory_recall", {}), ("remember", {}), ("forget", {}), ("result", {})], 0),
+        ([("tool_search", {}), *TWO, ("memory_get", {}, True)], 2),
+        ([("memories", {}), ("results", {})], 2),
+    ],
+)
+def test_opentalon_016_only_what_took_several_steps_and_succeeded_is_kept(calls: Any, kept: int) -> None:
+    found = Journal().turn("Deploy the web", calls).workflows()
+    steps = [len(done.steps) for one in found if (done := read(one)) is not None]
+    assert steps == ([kept] if kept else [])
+
+
+@pytest.mark.parametrize("outcome", [Aborted(), Exhausted("steps_max"), Paused("x"), Failed("broken")])
+def test_a_turn_that_did_not_end_with_an_answer_is_not_kept(outcome: Outcome) -> None:
+    assert Journal().turn("Deploy the web", TWO, outcome=outcome).workflows() == []
+
+
+def test_a_turn_that_has_not_ended_is_not_kept_nor_mixed_with_the_next() -> None:
+    journal = Journal().turn("Deploy the web", TWO)
+    journal.records.pop()
+    assert journal.workflows() == []
+    journal.turn("Thank you")
+    assert journal.workflows() == []
+
+
+def test_values_of_arguments_are_never_kept() -> None:
+    secret = "hunter2"
+    calls = [
+        ("login", {"password": secret, "options": {secret: secret}, "list": [secret], "n": 7, "x": None, "f": 1.5}),
+        ("login", f'{{"{secret} with spaces": 1, "ok": true}}'),
+        ("login", secret),
+        ("login", f'["{secret}"]'),
+    ]
+    (found,) = Journal().turn("Log in for me", calls).workflows()
+    assert secret not in found.data
+    done = read(found)
+    assert done is not None
+    assert done.steps[0].arguments == {
+        "password": "string",
+        "options": "object",
+        "list": "array",
+        "n": "integer",
+        "x": "null",
+        "f": "number",
+    }
+    assert [step.arguments for step in done.steps[1:]] == [{"ok": "boolean"}, {}, {}]
+
+
+@given(st.text() | st.builds(json.dumps, st.dictionaries(st.text(max_size=80), st.integers(), max_size=40)))
+@example("[" * 100_000)
+@example('{"a":' * 100_000)
+@example("9" * 10_000)
+def test_any_input_has_a_bounded_shape(text: str) -> None:
+    made = shape(text)
+    assert len(made) <= 20
+    assert all(len(key) <= 64 and kind.isalpha() for key, kind in made.items())
+
+
+def test_everything_of_a_workflow_is_bounded() -> None:
+    (found,) = Journal().turn("word " * 1000, [("step", {})] * 60, answer="answer " * 1000).workflows()
+    done = read(found)
+    assert done is not None
+    assert (len(found.text) <= 500, len(done.outcome) <= 200, len(done.steps)) == (True, True, STEPS_MAX)
+
+
+def test_the_trigger_is_what_the_person_said_first_and_not_what_the_runtime_added() -> None:
+    journal = Journal()
+    journal.note(
+        Received((Text("Deploy the web"), Text(" as JSON", origin="runtime"))),
+        Received((Text("and quickly"),)),
+        TurnStarted((1, 2), turn=1),
+        Received((Text("no, wait"),), kind="steer"),
+        Steered((4,), turn=1),
+    )
+    for n in range(2):
+        journal.note(MessageAdded("assistant", (ToolCall(f"c{n}", "build", "{}"),), turn=1))
+        journal.note(ToolFinished(ToolResult(f"c{n}", "build", "ok"), turn=1))
+    journal.note(TurnEnded(Answered(), turn=1))
+    (found,) = journal.workflows()
+    assert (found.text, found.source) == ("Deploy the web\nand quickly", "s#2")
+
+
+def test_a_turn_whose_beginning_is_not_there_is_not_kept() -> None:
+    records = Journal().turn("Deploy the web", TWO).records
+    for cut in range(1, len(records)):
+        assert workflows_in("s", records[cut:]) == []
+    joined = [Record(0, AT, Received((Text("First,"),))), *records]
+    joined[2] = Record(2, AT, TurnStarted((0, 1), turn=1))
+    assert len(workflows_in("s", joined)) == 1
+    assert workflows_in("s", joined[1:]) == []
+
+
+def test_a_turn_that_stayed_behind_at_a_fork_is_not_kept() -> None:
+    journal = Journal().turn("Deploy the web", TWO)
+    ended = journal.records.pop()
+    journal.note(Forked("parent", 5), ended.event)
+    assert journal.workflows() == []
+
+
+def test_f51_a_turn_that_anything_from_outside_had_a_part_in_says_so() -> None:
+    tainted = [("fetch", {}, False, "untrusted:fetch"), *TWO]
+    assert Journal().turn("Deploy the web", tainted).workflows()[0].origin == "untrusted:fetch"
+    looked = [("memory_search", {}, False, "untrusted:mail"), *TWO]
+    assert Journal().turn("Deploy the web", looked).workflows()[0].origin == "untrusted:mail"
+    forwarded = Text("Deploy the web", origin="untrusted:mail")
+    assert Journal().turn(forwarded, TWO).workflows()[0].origin == "untrusted:mail"
+    assert Journal().turn("fetch", tainted).turn("Deploy the web", TWO).workflows()[1].origin == ""
+
+
+def test_the_same_records_give_the_same_workflows() -> None:
+    journal = Journal().turn("Deploy the web", TWO).turn("hi").turn("Deploy it again to production", TWO)
+    assert journal.workflows() == journal.workflows()
+    assert [one.id for one in journal.workflows()] == ["workflow:s#1", "workflow:s#3"]
+
+
+# --- when one is recalled ------------------------------------------------------------------------
+
+
+def kept(number: int, trigger: str, *tools: str, origin: str = "") -> Memory:
+    calls = [(tool, {"x": 1}) for tool in tools or ("look", "act")]
+    (made,) = Journal().turn(trigger, calls).workflows()
+    return msgspec.structs.replace(made, id=f"workflow:s#{number}", at=number, origin=origin)
+
+
+KNOWN = [
+    "Deploy the billing service to staging and check its health",
+    "Find the cheapest flight from Lisbon to Berlin next Friday and add it to my calendar",
+    "Summarise the open pull requests in the web repository and post the summary to the team channel",
+    "Create an invoice for Acme for 12 hours of consulting and mail it to them",
+    "Back up the production database and upload the dump to the archive bucket",
+    "Read the log of the payment worker and tell me why it crashed last night",
+    "Rename all the photos in the holiday folder by the date they were taken",
+    "Erstelle einen Bericht über die Verkaufszahlen vom letzten Monat und schicke ihn an Petra",
+    "Vérifie les stocks de l'entrepôt de Lyon et commande ce qui manque",
+    "把上个月的销售数据整理成表格并发给经理",
+    "List the open pull requests",
+    "yes please, go ahead and do it again",
+]
+
+
+@pytest.fixture(scope="module")
+def known() -> Workflows:
+    return Workflows(kept(n, trigger) for n, trigger in enumerate(KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "number"),
+    [
+        ("please deploy the search service to staging and check that it is healthy", 0),
+        ("Deploy billing to staging, then check the health", 0),
+        ("cheapest flights Berlin to Lisbon this Friday, add to calendar", 1),
+        ("Summarize open pull requests of the web repository for the team channel", 2),
+        ("create an invoice for Globex for 30 hours consulting and mail it", 3),
+        ("backup the production database and upload it to the archive", 4),
+        ("why did the payment worker crash? read its logs", 5),
+        ("rename the photos in the wedding folder by date taken", 6),
+        ("Bericht über die Verkaufszahlen von diesem Monat erstellen und an Petra schicken", 7),
+        ("vérifier le stock de l'entrepôt de Paris et commander ce qui manque", 8),
+        ("请把这个月的销售数据整理成表格发给经理", 9),
+    ],
+)
+def test_opentalon_018_a_similar_request_recalls_what_was_done(known: Workflows, prompt: str, number: int) -> None:
+    found = known.match(prompt)
+    assert found is not None
+    assert found.text == KNOWN[number]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        "hi",
+        "yes",
+        "thanks",
+        "ok",
+        "do it again",
+        "yes please, go ahead and do it again",
+        "danke",
+        "merci beaucoup",
+        "谢谢",
+        "👍",
+        "12345 67890",
+        "what is the capital of France?",
+        "Tell me a joke about a database",
+        "What does a billing address look like?",
+        "The service in that restaurant in Lisbon was bad",
+        "my calendar app crashed last night",
+        "what is a pull request?",
+        "write a poem about Berlin in Friday light",
+        "the team channel is too noisy, mute it",
+        "¿Qué tiempo hace mañana en Madrid?",
+        "Wie heißt die Hauptstadt von Portugal?",
+        "今天天气怎么样",
+        "こんにちは、元気ですか",
+        "Jak się masz dzisiaj?",
+        "Мне нужно купить хлеб и молоко",
+        "Déploie le service de facturation en préproduction",
+    ],
+)
+def test_opentalon_019_a_request_like_none_recalls_nothing(known: Workflows, prompt: str) -> None:
+    assert known.match(prompt) is None
+
+
+def test_f51_an_untrusted_workflow_is_never_recalled() -> None:
+    workflows = Workflows([kept(1, KNOWN[0], origin="untrusted:web")])
+    assert workflows.match(KNOWN[0]) is None
+    assert len(workflows) == 0
+    workflows.add(kept(2, KNOWN[0]))
+    assert workflows.match(KNOWN[0]) is not None
+
+
+def test_the_same_request_done_the_same_way_is_kept_once_and_another_way_twice() -> None:
+    workflows = Workflows([kept(2, KNOWN[0]), kept(1, KNOWN[0]), kept(3, KNOWN[0], "other", "tools")])
+    assert len(workflows) == 2
+    workflows.remove(["workflow:s#3", "workflow:s#99"])
+    found = workflows.match(KNOWN[0])
+    assert found is not None
+    assert found.id == "workflow:s#2"
+
+
+def test_of_equals_the_newest_is_recalled() -> None:
+    for numbers in ((1, 2), (2, 1)):
+        workflows = Workflows([kept(n, KNOWN[0], f"tool{n}", "check") for n in numbers])
+        found = workflows.match(KNOWN[0])
+        assert found is not None
+        assert found.id == "workflow:s#2"
+
+
+def test_what_was_removed_is_not_recalled_and_the_same_id_again_replaces() -> None:
+    workflows = Workflows([kept(1, KNOWN[0])])
+    workflows.add(kept(1, KNOWN[1]))
+    assert workflows.match(KNOWN[0]) is None
+    assert workflows.match(KNOWN[1]) is not None
+    workflows.remove(["workflow:s#1"])
+    assert workflows.match(KNOWN[1]) is None
+
+
+def test_what_is_gone_elsewhere_is_let_go() -> None:
+    workflows = Workflows()
+    workflows.add_all([kept(1, KNOWN[0]), kept(2, KNOWN[1])])
+    workflows.keep_only({"workflow:s#2", "workflow:s#3"})
+    assert workflows.match(KNOWN[0]) is None
+    assert workflows.match(KNOWN[1]) is not None
+
+
+def test_only_the_newest_are_held() -> None:
+    names = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    workflows = Workflows(
+        [kept(n, f"polish the {name} statue") for n, name in reversed(list(enumerate(names)))], most=3
+    )
+    found = {name: workflows.match(f"polish the {name} statue") for name in names}
+    assert len(workflows) == 3
+    assert {one.text for one in found.values() if one is not None} == {f"polish the {n} statue" for n in names[2:]}
+
+
+def test_a_memory_that_is_no_workflow_or_cannot_be_read_is_not_held() -> None:
+    good = kept(1, KNOWN[0])
+    broken = [msgspec.structs.replace(good, data=data) for data in ("", "null", "[1]", '{"trigger": 1}', "{")]
+    workflows = Workflows([*broken, msgspec.structs.replace(good, tags=("note",))])
+    assert len(workflows) == 0
+    assert render(broken[0]) == ""
+
+
+def test_words_that_most_requests_hold_do_not_make_them_alike() -> None:
+    things = [chr(97 + n // 26) + chr(97 + n % 26) + "qxz" for n in range(100)]
+    workflows = Workflows(kept(n, f"proszek wykonaj zadanie {thing} natychmiast") for n, thing in enumerate(things))
+    assert workflows.match("proszek wykonaj zadanie natychmiast ugotuj obiad") is None
+    found = workflows.match(f"wykonaj zadanie {things[7]} natychmiast")
+    assert found is not None
+    assert things[7] in found.text
+
+
+@given(st.lists(st.sampled_from([*KNOWN, "hi", "fix the bug"]), max_size=8), st.text(max_size=300))
+def test_any_prompt_may_be_asked(triggers: list[str], prompt: str) -> None:
+    workflows = Workflows([kept(n, trigger) for n, trigger in enumerate(triggers)])
+    workflows.match(prompt)
+    workflows.remove([f"workflow:s#{n}" for n in range(len(triggers))])
+    assert len(workflows) == 0
+    assert workflows.match(prompt) is None
+
+
+def test_a_match_among_five_hundred_is_quick() -> None:
+    things = [first + second for first in ("server", "ticket", "order", "mail") for second in ("room", "list", "plan")]
+    deeds = ["check", "update", "create", "remove", "export", "import", "compare", "archive", "merge", "test", "scan"]
+    workflows = Workflows(
+        kept(
+            n, f"{deeds[n % 11]} {things[n % 12]} {things[n // 12 % 12]} and {deeds[n // 7 % 11]} {things[n // 3 % 12]}"
+        )
+        for n in range(600)
+    )
+    assert 300 < len(workflows) <= 500
+    prompt = f"{' '.join(deeds)} {' '.join(things)} and something else that nobody has asked for"
+    best = min(_timed(workflows, prompt) for _ in range(50))
+    assert best < 2e-3  # ten times what it takes on an idle machine
+
+
+def _timed(workflows: Workflows, prompt: str) -> float:
+    began = time.thread_time()
+    workflows.match(prompt)
+    return time.thread_time() - began
+
+
+def test_the_note_for_the_model_is_short_and_on_one_line() -> None:
+    (made,) = Journal().turn('Deploy the "web"\n\nto staging ' + "x" * 400, TWO).workflows()
+    note = render(made)
+    assert "build(target), then deploy(to, wait)" in note
+    assert "only if it fits" in note
+    assert "2026-01-01" in note
+    assert "s#1" in note
+    assert "\n" not in note
+    assert len(note) < 400
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("deploy deployed deploying", "deploys"),
+        ("test tests testing tested", "test"),
+        ("fix fixes fixed fixing", "fix"),
+        ("run running runs", "run"),
+        ("process processes", "processing"),
+        ("Bericht Berichte Berichten", "bericht"),
+        ("vérifier", "verifie"),
+    ],
+)
+def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
+    assert set(stems(one)) == set(stems(other))
+    assert len(set(stems(one))) == 1
+
+
+def test_common_words_and_numbers_say_nothing() -> None:
+    assert list(stems("Please do it for me, could you? 42 ¿Por favor? Bitte, s'il vous plaît! спасибо 1999")) == []
