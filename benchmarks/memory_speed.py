@@ -158,8 +158,6 @@ async def measure(count: int, place: str) -> list[Row]:
     made += rows("memory_search, words only", await ask(search, tiers, None, questions), None)
     made += rows("memory_search, by time and speaker", await ask(search, tiers, embedder, narrow), None)
     await database.close()
-    size = sum(path.stat().st_size for path in Path(place).iterdir())
-    made.append(Row("memory", "on disk, text included", "bytes a message", size / count))
     return made
 
 
@@ -170,6 +168,8 @@ def main() -> None:
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as place:
         made = asyncio.run(measure(given.messages, place))
+        size = sum(path.stat().st_size for path in Path(place).iterdir())
+    made.append(Row("memory", "on disk, text included", "bytes a message", size / given.messages))
     print(f"over {given.messages:,} messages\n\n{table(made)}")
     if out := given.out or (
         Path(__file__).parent / "results" / "memory_speed.json" if given.messages == MESSAGES else None

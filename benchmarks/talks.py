@@ -34,6 +34,7 @@ class Question:
     text: str
     kind: str
     evidence: list[Turn]
+    scene: int = 0  # questions about the same scene are not independent
 
 
 @dataclass
@@ -83,7 +84,7 @@ def _world(every: list[Scene], chance: random.Random, second: bool) -> World:
     threads: list[list[list[Turn]]] = [[] for _ in range(SESSIONS)]
     questions: list[Question] = []
     chats = [scene for scene in every if scene.kind == "chat"]
-    for scene in every:
+    for number, scene in enumerate(every):
         if scene.kind == "chat":
             continue
         fill = Filler(chance, second)
@@ -93,7 +94,7 @@ def _world(every: list[Scene], chance: random.Random, second: bool) -> World:
             made = [Turn(role, fill(text)) for role, _, text in part]
             evidence += [turn for turn, (_, proves, _) in zip(made, part, strict=True) if proves]
             threads[place].append(made)
-        questions += [Question(fill(text), scene.kind, evidence) for text in scene.questions]
+        questions += [Question(fill(text), scene.kind, evidence, number) for text in scene.questions]
         for stray in scene.strays:
             said = Turn("user", Filler(chance, second)(stray))
             reply = Turn("assistant", Filler(chance, second)(chance.choice(_REPLIES)))

@@ -52,9 +52,14 @@ MANY_PARAMETERS = {
 KWARGS = {
     "core/tools.py:tool": "a decorator hands its keywords on",
     "core/tools.py:__call__": "a tool can be called as the function it was made from",
+    "app/profile.py:set": "the fields of a profile are the person's own",
+    "app/owner.py:set": "the same, through the socket",
 }
 BROAD_EXCEPT = {
     "core/workers.py": "a tool may raise anything; it goes to whoever awaits the call",
+    "memory/follow.py": "a tier may be somebody else's; its trouble stays its own, and is tried again",
+    "memory/meaning.py": "so may be what makes the vectors",
+    "memory/walk.py": "a session that cannot be followed must not keep the others from it",
     "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
     "app/cli.py": "the command's last resort: a bug is one sentence and a log, not a traceback in a person's face",
     "providers/wire.py": "a user's own function gives the API key and may raise anything",

@@ -450,10 +450,10 @@ def test_init_refuses_a_model_that_is_not_one_and_leaves_nothing(bare: Command) 
 
 
 def test_chat_in_a_pipe_answers_line_by_line(mainstay: Command, model: FakeModel) -> None:
-    done = mainstay("chat", stdin="hello\n/compact\n\nmore \\\nlines\n/status\n/quit\nnever\n")
+    done = mainstay("chat", stdin="hello\n/approve\n\nmore \\\nlines\n/status\n/quit\nnever\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:4] == [
-        "You said **hello**.", "/compact is not available in this release", "You said **more ", "lines**.",
+        "You said **hello**.", "/approve is not available in this release", "You said **more ", "lines**.",
     ]  # fmt: skip
     assert "\nmodel    openai/fake" in done.stdout
     assert "never" not in done.stdout

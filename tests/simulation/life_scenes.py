@@ -721,9 +721,12 @@ def seen(session: Session) -> Context:
     return Context("Be brief.", session.messages, ())
 
 
+CACHES = ("weighed", "reported")
+
+
 def picture(session: Session) -> dict[str, Any]:
     """Everything a view holds, without the caches; the events of one append share the time of the last."""
-    made = {name: getattr(session, name) for name in Session.__slots__ if name not in ("weighed", "messages", "open")}
+    made = {name: getattr(session, name) for name in Session.__slots__ if name not in (*CACHES, "messages", "open")}
     made["usage"] = (session.usage.prompt, session.usage.completion)  # a standing keeps these two
     made["messages"] = [(m.id, m.role, m.parts, m.model) for m in session.messages]
     made["open"] = session.open and {name: getattr(session.open, name) for name in OpenTurn.__slots__}

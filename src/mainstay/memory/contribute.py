@@ -92,7 +92,7 @@ class MemoryContributor:
         if self._files is None or (self._pinned and not notes):
             return self._pinned
         if not notes:
-            return NO_MEMORY
+            return NO_MEMORY if self.tools else ""
         left = self._bytes_max - len(self._pinned.encode())
         return "\n\n".join(text for text in (self._pinned, render(notes, max(left, 0))) if text)
 

@@ -19,7 +19,7 @@ from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import Embedder, Memory, Tiers
 from mainstay.memory.legs import Leg, facts_of, summaries_of
 from mainstay.memory.meaning import Meaning
-from mainstay.memory.walk import Walk
+from mainstay.memory.walk import Walk, trouble_with
 from mainstay.memory.workflows import workflows_in
 
 log = logging.getLogger("mainstay.memory")
@@ -120,15 +120,19 @@ class Follower:
     async def _look_around(self) -> bool:
         """What was missed, by comparing where every session stands with where each tier does."""
         behind: dict[str, None] = {}
-        try:
-            heads = await self._store.heads()
-        except Exception as error:  # whoever wrote the store
+        heads: dict[str, int] = {}
+
+        async def look_at(leg: Leg) -> None:
+            behind.update(dict.fromkeys(await leg.behind(heads)))
+
+        async def look_at_journal() -> None:
+            heads.update(await self._store.heads())
+
+        if (error := await trouble_with(look_at_journal())) is not None:
             log.warning("what was missed cannot be looked for yet: %s", error)
             return False
         for leg in (*self._legs, self._turns):
-            try:
-                behind.update(dict.fromkeys(await leg.behind(heads)))
-            except Exception as error:  # whoever wrote the tier
+            if (error := await trouble_with(look_at(leg))) is not None:
                 self._leave_alone(leg, heads, error)
         self._walk.begin(behind)
         return True
@@ -151,9 +155,7 @@ class Follower:
 
     async def _settle(self) -> None:
         for leg in (*self._legs, self._turns):
-            try:
-                await leg.settle()
-            except Exception as error:  # whoever wrote the tier; what it was not told, it reads again next time
+            if (error := await trouble_with(leg.settle())) is not None:  # what it was not told, it reads again
                 log.debug("%s was not told how far it is: %s", leg.tier.name, error)
 
     # --- one session -----------------------------------------------------------------------------
@@ -184,9 +186,8 @@ class Follower:
     async def _give(self, leg: Leg, key: str, records: Sequence[Record]) -> None:
         if self._misses(leg, key):  # since the page before
             return
-        try:
-            await leg.take(key, records)
-        except Exception as error:  # whoever wrote the tier: the others, and every turn, go on
+        error = await trouble_with(leg.take(key, records))
+        if error is not None:  # the others, and every turn, go on
             self._leave_alone(leg, (key,), error)
         else:
             leg.works()
@@ -211,13 +212,16 @@ class Follower:
         if key in self._idle:
             leg.skip(key, ended)
             return
-        try:
-            while leg.at(key) < ended:
-                await self._learn_some(key, leg.at(key))
+        error = await trouble_with(self._learn_all(key, ended))
+        if error is not None:
+            self._leave_alone(leg, (key,), error)
+        else:
             leg.works()
             self._idle.add(key)
-        except Exception as error:  # whoever wrote the tier
-            self._leave_alone(leg, (key,), error)
+
+    async def _learn_all(self, key: str, ended: int) -> None:
+        while self._turns.at(key) < ended:
+            await self._learn_some(key, self._turns.at(key))
 
     async def _learn_some(self, key: str, after: int) -> None:
         """The next turns, whole. A prompt may stand before the end of the turn before it."""

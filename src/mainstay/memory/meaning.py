@@ -14,7 +14,7 @@ from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import Embedder, VectorTier
 from mainstay.memory.embed import pieces
 from mainstay.memory.legs import Leg
-from mainstay.memory.walk import Walk
+from mainstay.memory.walk import Walk, trouble_with
 
 log = logging.getLogger("mainstay.memory")
 
@@ -93,20 +93,22 @@ class Meaning:
 
     async def _load(self) -> bool:
         """True when it is clear how things stand."""
-        try:
-            dimensions = await self._embedder.load()
-            await self._tier.use(self._embedder.name, dimensions)
-            self.walk.begin(await self.leg.behind(await self._store.heads()))
-        except EmbedderMissing as error:
+        error = await trouble_with(self._get_ready())
+        if isinstance(error, EmbedderMissing):
             self._given_up = True
             self._say(f"search is by words only: {error}")
-        except Exception as error:  # a model that is far away, or somebody else's code: it may come back
+        elif error is not None:
             self._trouble(error)
             return False
         else:
             self._fine()
         self._loaded.set()
         return True
+
+    async def _get_ready(self) -> None:
+        dimensions = await self._embedder.load()
+        await self._tier.use(self._embedder.name, dimensions)
+        self.walk.begin(await self.leg.behind(await self._store.heads()))
 
     def _trouble(self, error: Exception) -> None:
         self._delay = min(max(self._delay * 2, RETRY_S), RETRY_MAX_S)
@@ -126,11 +128,10 @@ class Meaning:
     # --- a session -------------------------------------------------------------------------------
 
     async def _follow(self, key: str) -> None:
-        try:
-            await self._embed_session(key)
-        except Exception as error:  # of the embedder or the tier: both may be somebody else's
+        error = await trouble_with(self._embed_session(key))
+        if error is not None:
             self._trouble(error)
-            raise
+            raise error
         if self._delay:
             self._fine()
 

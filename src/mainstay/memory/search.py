@@ -70,7 +70,7 @@ async def search(tiers: Tiers, embedder: Embedder | None, query: Query) -> Found
         ranked = await tiers.messages.select(ranked, query)  # a neighbour may be somebody else's
     hits = await _hits(tiers, ranked, query, read)
     kept = await _memories(tiers, query, asked)
-    return Found(sorted([*hits, *kept], key=lambda hit: -hit.score)[: query.k], note)
+    return Found(sorted([*kept, *hits], key=lambda hit: -hit.score)[: query.k], note)
 
 
 async def semantic(tiers: Tiers, embedder: Embedder | None, query: Query) -> Found:

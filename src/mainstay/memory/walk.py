@@ -105,15 +105,14 @@ class Walk:
     async def _one(self, key: str) -> None:
         if self._gate is not None:
             await self._gate()
-        try:
-            async with self.lock:
-                await self._follow(key)
-        except Exception as error:  # a session that cannot be read, or a backend somebody else wrote
-            delay = self._delays[key] = min(self._delays.get(key, 0.5) * 2, RETRY_MAX_S)
-            log.warning("session %r is not followed for %g s: %s: %s", key, delay, type(error).__name__, error)
-            self.later(delay, lambda: self.touch(key))
-        else:
+        async with self.lock:
+            error = await trouble_with(self._follow(key))
+        if error is None:
             self._delays.pop(key, None)
+            return
+        delay = self._delays[key] = min(self._delays.get(key, 0.5) * 2, RETRY_MAX_S)
+        log.warning("session %r is not followed for %g s: %s: %s", key, delay, type(error).__name__, error)
+        self.later(delay, lambda: self.touch(key))
 
     def stop(self) -> None:
         for timer in self._timers:
@@ -121,3 +120,12 @@ class Walk:
         self._timers.clear()
         for done in self._waiting:
             done.cancel()
+
+
+async def trouble_with(work: Awaitable[object]) -> Exception | None:
+    """What went wrong, if anything did: a tier, a model or a store may be somebody else's, and raise anything."""
+    try:
+        await work
+    except Exception as error:  # it is logged or told by whoever asked; following goes on
+        return error
+    return None

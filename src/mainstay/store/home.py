@@ -75,6 +75,7 @@ class HomeLock:
 
     def release(self) -> None:
         if self._fd is not None:
+            os.ftruncate(self._fd, 0)  # what was asked for is nobody's business any more
             os.close(self._fd)
             self._fd = None
 

@@ -131,6 +131,7 @@ class Toolbox:
         control: Control,
     ) -> ToolResult | None:
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
+        clean = not context.untrusted
         task = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(_contained(work))
         try:
             await control.wait_for(task, f"running {tool.name}", timeout_s)
@@ -151,11 +152,12 @@ class Toolbox:
         if (error := task.exception()) is not None:
             log.info("tool %s failed", tool.name, exc_info=error)
             said = bound(_told(error), self._limits.tool_result_bytes_max)
-            return ToolResult(call.id, call.name, said, is_error=True, origin=_origin(tool))
+            return ToolResult(call.id, call.name, said, is_error=True, origin=_origin(tool, context, clean))
         content = task.result()
         if content is None:
             return None
-        return ToolResult(call.id, call.name, await self._fit(content, context), origin=_origin(tool))
+        origin = _origin(tool, context, clean)
+        return ToolResult(call.id, call.name, await self._fit(content, context), origin=origin)
 
     async def _fit(self, content: str, context: ToolContext) -> str:
         """Small enough to be shown; the rest is kept where `result` finds it."""
@@ -196,8 +198,10 @@ def _told(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _origin(tool: Tool) -> str:
-    return f"{UNTRUSTED}:{tool.name}" if tool.untrusted else ""
+def _origin(tool: Tool, context: ToolContext, clean: bool) -> str:
+    """From outside, if the tool always is, or if it said of this very call that it brought something in."""
+    brought = clean and context.untrusted
+    return f"{UNTRUSTED}:{tool.name}" if tool.untrusted or brought else ""
 
 
 def refuse(call: ToolCall, content: str) -> ToolResult:

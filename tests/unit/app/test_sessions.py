@@ -235,14 +235,14 @@ async def test_a_replay_says_what_differs() -> None:
     async with Agent(ScriptedProvider([Call("add", {"a": 1, "b": 2}), "3"]), tools=[add], home=":memory:") as agent:
         await agent.run("s", "go")
         kept = (await agent._opened()).services.store._sessions["s"]  # type: ignore[attr-defined]
-        at, body = kept.bodies[2]
+        at, body = kept.bodies[3]
         event = decode(body)
         assert isinstance(event, MessageAdded)
         forged = MessageAdded("assistant", (Text("I did nothing"), ToolCall("call_9_9_9", "add", "{}")), turn=1, step=1)
-        kept.bodies[2] = (at, encode(forged))
+        kept.bodies[3] = (at, encode(forged))
         result = await agent.sessions.replay("s")
         assert not result.identical
-        assert "record 3" in result.difference
+        assert "record 4" in result.difference
 
 
 # --- archive and delete ----------------------------------------------------------------------------

@@ -95,7 +95,9 @@ class SqliteStore:
         await self._job(work)
         if self._writer is not None:
             self._writer.forgotten = True
-            self._writer.queue.put(Slices(purging(), self._loop.create_future()))
+            done: asyncio.Future[None] = self._loop.create_future()
+            done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it
+            self._writer.queue.put(Slices(purging(), done))
 
     async def keep(self, key: str, ref: str, body: str) -> None:
         for work in keeping(key, ref, body):

@@ -1,0 +1,124 @@
+"""From records to what can be searched, and records without what they said."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstay.core.entries import entries_of
+from mainstay.core.events import (
+    Blanked,
+    Event,
+    Folded,
+    MessageAdded,
+    Received,
+    SessionChanged,
+    StepCheckpointed,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+)
+from mainstay.core.journal import FORGOTTEN, Record, decode, encode, redacted
+from mainstay.core.messages import Binary, Finish, FinishReason, Text, Thinking, ToolCall, ToolResult
+from mainstay.core.outcome import Answered, Failed
+from mainstay.core.recall import Entry
+
+
+def entries(*events: Event) -> list[Entry]:
+    return entries_of("s", [Record(seq, seq * 10, event) for seq, event in enumerate(events, start=1)])
+
+
+def test_people_models_and_tools_are_heard_each_under_their_name() -> None:
+    found = entries(
+        Received((Text("hello"),), sender="ana"),
+        TurnStarted((1,), turn=1),
+        MessageAdded("assistant", (Thinking("hm"), Text("let me look"), ToolCall("c1", "look", '{"at": "x"}'))),
+        ToolFinished(ToolResult("c1", "look", "a heron", origin="untrusted:look")),
+        MessageAdded("assistant", (Text("a heron"), Finish(FinishReason.END))),
+        TurnEnded(Answered(), turn=1),
+        Received((Text("thanks"), Binary("image/png", b"x"))),
+    )
+    assert found == [
+        Entry("s", 1, 10, "user", "hello", "ana"),
+        Entry("s", 3, 30, "assistant", 'let me look\nlook({"at": "x"})', "assistant"),
+        Entry("s", 4, 40, "tool", "a heron", "look", "untrusted:look", "c1"),
+        Entry("s", 5, 50, "assistant", "a heron", "assistant"),
+        Entry("s", 7, 70, "user", "thanks", "user"),
+    ]
+
+
+def test_notes_of_the_runtime_and_what_is_empty_are_left_out() -> None:
+    nothing = (
+        MessageAdded("system", (Text("a note"),)),
+        Received((Text(" \n"),)),
+        Received((Binary("image/png", b"x"),)),
+        ToolFinished(ToolResult("c1", "look", "")),
+        MessageAdded("assistant", (Thinking("hm"),)),
+        StepCheckpointed("partial"),
+        SessionChanged(instructions="be kind"),
+        Folded(1, "a summary"),
+        Blanked(),
+    )
+    assert entries(*nothing) == []
+
+
+def test_history_that_was_brought_from_elsewhere_is_heard_too() -> None:
+    found = entries(
+        MessageAdded("user", (Text("hello"),)), MessageAdded("tool", (ToolResult("c9", "look", "a heron"),))
+    )
+    assert [(one.role, one.speaker, one.text, one.ref) for one in found] == [
+        ("user", "user", "hello", ""),
+        ("tool", "look", "a heron", "c9"),
+    ]
+
+
+def test_the_worst_origin_of_its_parts_is_that_of_the_message() -> None:
+    parts = (Text("a", origin="runtime"), Text("b", origin="untrusted:web"), Text("c"))
+    assert [one.origin for one in entries(Received(parts), Received(parts[:1]), Received(parts[2:]))] == [
+        "untrusted:web",
+        "runtime",
+        "",
+    ]
+
+
+CALL = ToolCall("c1", "look", '{"secret": 1}')
+
+
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [
+        (
+            Received((Text("secret", origin="o"), Text("")), sender="ana", id="m1"),
+            Received((Text(FORGOTTEN, origin="o"), Text("")), sender="ana", id="m1"),
+        ),
+        (
+            MessageAdded("assistant", (Thinking("secret", "secret"), CALL, Finish(FinishReason.END)), turn=2, step=1),
+            MessageAdded(
+                "assistant",
+                (Thinking(FORGOTTEN), ToolCall("c1", "look", "{}"), Finish(FinishReason.END)),
+                turn=2,
+                step=1,
+            ),
+        ),
+        (
+            ToolFinished(ToolResult("c1", "look", "secret", is_error=True, origin="untrusted:look"), turn=1),
+            ToolFinished(ToolResult("c1", "look", FORGOTTEN, is_error=True, origin="untrusted:look"), turn=1),
+        ),
+        (Received((Binary("image/png", b"secret", "/secret"),)), Received((Binary("image/png"),))),
+        (StepCheckpointed("secret", turn=1), StepCheckpointed(FORGOTTEN, turn=1)),
+        (TurnEnded(Failed("it failed", "secret"), turn=1), TurnEnded(Failed("it failed"), turn=1)),
+        (Folded(3, "secret"), Blanked()),
+        (TurnStarted((1,), turn=1), TurnStarted((1,), turn=1)),
+        (SessionChanged(instructions="be kind"), SessionChanged(instructions="be kind")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_redacted_event_has_its_shape_and_nothing_else(event: Event, left: Event) -> None:
+    assert redacted(event) == left
+    assert b"secret" not in encode(redacted(event))
+    assert decode(encode(redacted(event))) == left
+    assert redacted(left) == left
+
+
+def test_what_was_redacted_is_not_heard_again() -> None:
+    said = (Received((Text("secret"),)), ToolFinished(ToolResult("c1", "look", "secret")))
+    assert entries(*(redacted(event) for event in said)) == []
