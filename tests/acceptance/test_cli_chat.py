@@ -240,7 +240,7 @@ def test_trouble_is_told_and_the_chat_goes_on(chat: Open) -> None:
     tty.expect("refused the API key")
     tty.send("/model nonsense\r")
     tty.expect("names no model")
-    tty.send("/compact\r")
+    tty.send("/approve\r")
     tty.expect("not available in this release")
     tty.send("hello\r")
     tty.expect("You said hello.")

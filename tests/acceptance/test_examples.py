@@ -174,3 +174,20 @@ def test_an_example_is_short_says_what_it_shows_and_has_a_test(path: Path) -> No
 def test_the_examples_are_numbered_without_gaps() -> None:
     numbers: list[Any] = [int(path.name[:2]) for path in EXAMPLES]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_07_memory(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        role, said = last(messages)
+        if role == "tool":
+            return "Ana has it." if "with Ana" in said else "I found nothing."
+        if "Look it up." in said:
+            return [("memory_search", {"query": "key to the flat"})]
+        return "Noted."
+
+    printed = [line.strip() for line in example("07_memory.py", say).splitlines()]
+    assert printed[0] == "lisbon#1   user: The flat in Lisbon is on Rua das Flores 12; the key is with Ana."
+    assert "Ana has it." in printed
+    sections = {"fixed": True, "tools": True, "profile": True, "summary": False, "recent": True}
+    assert str(sections) in printed
+    assert printed[-1] == "still there: []"

@@ -20,6 +20,7 @@ from mainstay.memory.tools import memory_tools
 from mainstay.memory.workflows import WORKFLOWS_MAX, Workflows
 
 WORKFLOW = "workflow"
+IDENTITY_S = 1.0  # between two looks at who the agent is
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -51,6 +52,7 @@ class Remembering:
             tools=tools if speaks else (),
             prompts=Prompts(place.home if place is not None else None),
             profile_tokens=config.context.profile_tokens,
+            again_s=IDENTITY_S,
         )
         made = cls(recollection, contributor, tools)
         recollection.library.on_change = made.refresh

@@ -6,6 +6,7 @@ came from outside the conversation ever gets into any of them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from mainstay.core.ports import Tool
@@ -32,7 +33,10 @@ class MemoryContributor:
         tools: tuple[Tool, ...] = (),
         prompts: Prompts | None = None,
         profile_tokens: int = PROFILE_TOKENS,
+        again_s: float = 0.0,
     ) -> None:
+        self._again_s = again_s
+        self._seen: dict[str, tuple[float, str]] = {}  # session: until when its fixed section is believed
         self.tools = tools
         self.workflows = Workflows() if workflows is None else workflows
         self._files = files
@@ -51,6 +55,19 @@ class MemoryContributor:
             self._made.clear()
 
     def fixed(self, session: str) -> str:
+        """Who the agent is changes rarely: files are looked at only every `again_s`."""
+        if not self._again_s:
+            return self._look(session)
+        now = time.monotonic()
+        until, text = self._seen.get(session, (0.0, ""))
+        if now >= until:
+            if len(self._seen) >= _SESSIONS_MAX:
+                self._seen.clear()
+            text = self._look(session)
+            self._seen[session] = now + self._again_s, text
+        return text
+
+    def _look(self, session: str) -> str:
         identity = self._files.identity() if self._files is not None else ""
         if not self.tools:
             return identity

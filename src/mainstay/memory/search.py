@@ -9,6 +9,7 @@ a question often has none of the question's words. How much each counts was chos
 from __future__ import annotations
 
 import asyncio
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -35,14 +36,18 @@ MANY = 20
 FILTERED_MAX = 1_000  # of which those are chosen that satisfy a filter
 SPREAD_MAX = 60  # the best, whose neighbours are looked at
 EMBED_TIMEOUT_S = 5.0  # a question does not wait longer for its vector
-READ_CHARS_MAX = 16_000  # of a message, to see how much of the question is in it
+READ_CHARS_MAX = 100_000  # of a message, to see how much of the question is in it
+UNMARKED_CHARS_MAX = 4_000  # of those, with and without accents
 TEXT_CHARS_MAX = 2_000  # of a hit
 SHARPNESS = 1.5  # half of the question's words count for a third
+LEAST = 0.1  # of the question, that whatever the index found is taken to have
 TRUST = {"local/wordllama-256": 0.3}  # how much a model's opinion counts beside the words' 1.0
 TRUST_OTHERS = 1.0
 SHARES = {-2: 0.2, -1: 0.3, 1: 0.5, 2: 0.2}  # what a neighbour gets: one that follows may be the answer
 MEMORIES_SHARE = 3  # at most one hit in so many is a memory
 ONLY_WORDS = "search was by words only"
+
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 
 Place = tuple[str, int]  # session, sequence
 
@@ -92,6 +97,7 @@ class Asked:
 
     def __init__(self, text: str) -> None:
         self.words = sorted(set(stems(text)))
+        self._latin = all(word < "\u0590" for word in self.words)  # or Greek, or Cyrillic
 
     def coverage(self, text: str) -> float:
         """From 0 to 1. All of nothing where the question has no words that tell, such as a number."""
@@ -99,9 +105,20 @@ class Asked:
             return 1.0
         text = text[:READ_CHARS_MAX].casefold()
         if not text.isascii():  # as the words were made
-            text = "".join([char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)])
-            text = unicodedata.normalize("NFC", text)
+            text = _unmarked(text[:UNMARKED_CHARS_MAX], every=not self._latin) + text[UNMARKED_CHARS_MAX:]
         return sum(_begins_a_word(word, text) for word in self.words) / len(self.words)
+
+    def worth(self, text: str) -> float:
+        """Of a text in which the index found something: a little, even if it is no word that counts here."""
+        return float(max(self.coverage(text), LEAST) ** SHARPNESS)
+
+
+def _unmarked(text: str, every: bool) -> str:
+    """Without accents; `every` script has its own, and looking for those takes three times as long."""
+    text = unicodedata.normalize("NFKD", text)
+    if every:
+        return unicodedata.normalize("NFC", "".join([char for char in text if not unicodedata.combining(char)]))
+    return _ACCENTS.sub("", text)
 
 
 def _begins_a_word(word: str, text: str) -> bool:
@@ -118,7 +135,7 @@ def worth(words: Sequence[Spot], read: dict[Place, Entry], asked: Asked) -> dict
     if top <= 0:
         return {}
     return {
-        place: max(spot.score, 0.0) / top * asked.coverage(read[place].text) ** SHARPNESS
+        place: max(spot.score, 0.0) / top * asked.worth(read[place].text)
         for spot in words
         if (place := (spot.session, spot.seq)) in read
     }
@@ -254,7 +271,7 @@ async def _memories(tiers: Tiers, query: Query, asked: Asked) -> list[Hit]:
     room = max(1, query.k // MEMORIES_SHARE)
     found = await tiers.memories.match(query, limit=2 * room + 2)
     scored = [
-        (memory, asked.coverage(" ".join([memory.text, *memory.tags])) ** SHARPNESS)
+        (memory, asked.worth(" ".join([memory.text, *memory.tags])))
         for memory, _ in found
         if WORKFLOW not in memory.tags
     ]

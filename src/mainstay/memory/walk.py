@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable
 
 log = logging.getLogger("mainstay.memory")
 
+PATIENCE_S = 15.0  # that a busy agent is let be
 RETRY_MAX_S = 300.0
 
 
 class Walk:
-    """Calls `follow` for every session that was touched, a little after it was: a busy agent is followed in batches.
+    """Calls `follow` for every session that was touched, when nothing was touched for a little while: an agent that is
+    busy is left to its turns, and followed in batches, at the latest after `PATIENCE_S`.
 
     Nothing is done before `begin` was told what is behind already; that comes after what somebody touches now.
     """
@@ -31,6 +33,7 @@ class Walk:
         self._quiet_s = quiet_s
         self._touched: set[str] = set()
         self._asleep = False
+        self._last = 0.0  # when something was touched
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._delays: dict[str, float] = {}  # of sessions that could not be followed, and for how long they are left
@@ -43,9 +46,19 @@ class Walk:
 
     def touch(self, key: str) -> None:
         self._touched.add(key)
+        self._last = self._loop.time()
         if self._asleep:
             self._asleep = False
-            self.later(self._quiet_s, self._wanted.set)
+            self._when_quiet(self._last + PATIENCE_S)
+
+    def _when_quiet(self, latest: float) -> None:
+        def look() -> None:
+            if self._loop.time() >= min(self._last + self._quiet_s, latest):
+                self._wanted.set()
+            else:
+                self._when_quiet(latest)
+
+        self.later(max(0.0, min(self._last + self._quiet_s, latest) - self._loop.time()), look)
 
     def begin(self, behind: Iterable[str]) -> None:
         """What was behind before; what was touched meanwhile comes first."""
@@ -81,7 +94,7 @@ class Walk:
             self._wanted.clear()
             await self._round()
             if self._touched:
-                self.later(self._quiet_s, self._wanted.set)
+                self._when_quiet(self._loop.time() + PATIENCE_S)
             else:
                 self._asleep = True
 

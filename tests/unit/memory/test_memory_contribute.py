@@ -100,7 +100,8 @@ def test_the_owners_own_guidance_is_used(home: Path) -> None:
 
 
 def test_profile_is_pinned_memories_then_the_files_of_the_scopes(home: Path) -> None:
-    contributor = made(home)
+    assert made(home).profile(SESSION) == "", "one that has no tools for it is not told about memory"
+    contributor = made(home, tools=TOOLS)
     assert contributor.profile(SESSION) == "(no memory yet)"
     contributor.set_pinned([memory(1, "Ana prefers tea."), memory(2, "Two\nlines")])
     assert contributor.profile(SESSION) == "## Pinned memories\n\n- Ana prefers tea.\n- Two\n  lines"
@@ -184,3 +185,13 @@ def _timed(ask: Any) -> float:
     began = time.perf_counter()
     ask()
     return time.perf_counter() - began
+
+
+def test_who_the_agent_is_is_looked_for_again_after_a_while(home: Path) -> None:
+    (home / "IDENTITY.md").write_text("I am Mia.")
+    patient = made(home, again_s=1000.0)
+    assert patient.fixed("main") == "I am Mia."
+    (home / "IDENTITY.md").write_text("I am Zoe.")
+    assert patient.fixed("main") == "I am Mia."
+    assert patient.fixed("another") == "I am Zoe."
+    assert made(home).fixed("main") == "I am Zoe."

@@ -451,7 +451,7 @@ def test_a_match_is_worth_what_it_has_of_the_question() -> None:
     half = worth([Spot("s", 0, 8.0), Spot("s", 1, 4.0), Spot("s", 2, 2.0), Spot("s", 9, 9.0)], read, asked)
     assert half[("s", 0)] == pytest.approx(8 / 9)
     assert half[("s", 1)] == pytest.approx(4 / 9 * (1 / 3) ** 1.5)
-    assert half[("s", 2)] == 0
+    assert half[("s", 2)] == pytest.approx(2 / 9 * 0.1**1.5), "the index knows more forms of a word than we do"
     assert set(half) == set(read), "what is gone is worth nothing"
 
 
@@ -462,6 +462,9 @@ def test_a_match_is_worth_what_it_has_of_the_question() -> None:
         ("art", "the party was art", 1.0),
         ("running", "she runs", 1.0),
         ("Zürich", "ZÜRICH", 1.0),
+        ("Straße naïve", "die STRASSE war naïf", 0.5),
+        ("दिल्ली", "मेरा घर दिल्ली में", 1.0),
+        ("marzipan", "é " * 9_000 + "marzipan", 1.0),
         ("北京", "我在北京大学", 1.0),
         ("config file", "parse_config(x)", 0.5),
         ("4711", "anything", 1.0),
