@@ -17,8 +17,7 @@ from mainstay.core.recall import Fact, FactTier, MemoryTier, MessageTier, Summar
 from mainstay.store.oxigraph import OxigraphFacts
 from mainstay.store.sqlite import SqliteStore
 from mainstay.store.sqlite.tiers import SqliteTiers
-from mainstay.testing.knowledge_suite import FactSuite, MemorySuite, VectorSuite
-from mainstay.testing.tier_suite import MessageSuite, SummarySuite
+from mainstay.testing import FactSuite, MemorySuite, MessageSuite, SummarySuite, VectorSuite
 
 
 class Beside:

@@ -132,7 +132,7 @@ class Agent:
             raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
         for start in range(0, len(events), 5000):
             await lane.change(*events[start : start + 5000])
-        (await lane.contexts()).settle_in()
+        await (await lane.contexts()).settle_in()
 
     async def watch(self, session: str | None = None) -> AsyncIterator[Event]:
         """Every event of one session or of all, until you stop listening."""

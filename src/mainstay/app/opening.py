@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mainstay.app.models import Models
 from mainstay.app.opened import Made
+from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config
 from mainstay.app.world import SystemClock
@@ -114,8 +115,9 @@ def _kept_in(home: Path | None, config: Config) -> tuple[Store, Place | None, Ho
         return MemoryStore(), None, None
     from mainstay.store.sqlite import SqliteStore  # its engine is loaded only by those who keep something
 
+    path = own_database(home, config.workspace)
     prepare(home)
-    path = make_workspace(home, config.workspace)
+    make_workspace(home, config.workspace)
     return SqliteStore(str(path), limits=config.limits), Place(home, path.parent), HomeLock(home)
 
 

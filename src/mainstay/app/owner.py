@@ -124,6 +124,10 @@ async def _perform(agent: Agent, workspace: str, raw: bytes, writer: asyncio.Str
         say(Line(error=(type(error).__name__, str(error))))
     except msgspec.DecodeError as error:
         say(Line(error=("InputRefused", f"the request cannot be read: {error}")))
+    except (TypeError, AttributeError, KeyError, ValueError, OverflowError) as error:
+        # arguments of a verb are passed on as they came: unknown ones, or of the wrong type, show themselves there
+        log.info("a request failed", exc_info=error)
+        say(Line(error=("InputRefused", f"the request cannot be carried out: {type(error).__name__}: {error}")))
     except ConnectionError:
         return  # nobody listens any more
     await writer.drain()

@@ -229,6 +229,9 @@ class Contributor(Protocol):
 # --- the journal's keeper ------------------------------------------------------------------------
 
 
+UNWEIGHED = (0, 0, "")  # messages from the first on, tokens, and by whose count; empty: no more than that by anyone's
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What is known of a session without reading its journal; written with every append."""
 
@@ -253,6 +256,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     untrusted: bool = False  # content from outside has entered the conversation
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
+    weighed: tuple[int, int, str] = UNWEIGHED  # so much of the window was weighed, to spare whoever wakes it the work
 
 
 class Once(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage, join_inputs
-from mainstay.core.ports import Standing, Tail
+from mainstay.core.ports import UNWEIGHED, Standing, Tail
 from mainstay.core.recall import UNTRUSTED
 from mainstay.core.stubs import relieve, summary_message
 from mainstay.core.tail import whole_turns
@@ -148,7 +148,7 @@ class Session:
         self.partial = False  # older history exists that was neither read nor folded
         self.relieved = False  # something has left the window, or is only a stub in it
         self.messages: list[Message] = []  # what the model sees of the history: the summary first, where there is one
-        self.weighed = (0, 0)  # so many messages of the window, and what they weigh together
+        self.weighed = UNWEIGHED  # so many messages of the window, what they weigh together, and by whose count
         self.reported = 0  # tokens of the last request, by the provider's count
         self.waiting: dict[int, Waiting] = {}
         self.open: OpenTurn | None = None
@@ -182,6 +182,8 @@ class Session:
         self.untrusted = standing.untrusted
         self.profile = standing.profile
         self.metadata = standing.metadata
+        if standing.weighed[0] <= len(self.messages):
+            self.weighed = standing.weighed
 
     def standing(self) -> Standing:
         return Standing(
@@ -206,6 +208,7 @@ class Session:
             untrusted=self.untrusted,
             profile=self.profile,
             metadata=self.metadata,
+            weighed=self.weighed,
         )
 
     @property
@@ -265,7 +268,7 @@ class Session:
         turn = self.open.turn if self.open is not None else 0
         self.messages = relieve(self.messages, event, self.key, turn, seq, at)
         self.relieved = True
-        self.weighed = (0, 0)
+        self.weighed = UNWEIGHED
 
     def _folded(self, seq: int, at: int, event: Folded) -> None:
         """Whole turns leave; of what was brought from elsewhere and has no turns, whatever stands low enough."""
@@ -281,7 +284,7 @@ class Session:
         self.fold = seq
         self.folded = event
         self.relieved = True
-        self.weighed = (0, 0)
+        self.weighed = UNWEIGHED
 
     def _forked(self, seq: int, at: int, event: Forked) -> None:
         """A turn that was under way stays behind; calls that have no result yet get one here, as every call does."""

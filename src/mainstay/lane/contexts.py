@@ -15,7 +15,7 @@ from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text, text_of
-from mainstay.core.ports import Context, ModelInfo, Scribe
+from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe
 from mainstay.core.session import Session
 from mainstay.lane.folding import Folding, Task
 from mainstay.lane.scribe import Pen
@@ -126,11 +126,13 @@ class LaneContexts:
         """Never less than the history weighs; only what is new since the last time is looked at."""
         if (count := self._services.rules.active_window) is not None:
             return sum(map(bound, newest(session, count)))
-        seen, total = session.weighed
+        seen, total, by = session.weighed
+        if by and by != self._scale.tokenizer.name:  # the session has another model now
+            seen, total, by = UNWEIGHED
         messages = session.messages
         for message in messages[seen:]:
             total += bound(message)
-        session.weighed = (len(messages), total)
+        session.weighed = (len(messages), total, by)
         return total
 
     def _case(self) -> Case:
@@ -163,7 +165,7 @@ class LaneContexts:
         shown = self._context(session).messages
         self._sent = case.total(list(shown))
         if self._services.rules.active_window is None:
-            session.weighed = (len(session.messages), self._sent - case.overhead)
+            session.weighed = (len(session.messages), self._sent - case.overhead, self._scale.tokenizer.name)
         return self._sent
 
     async def _fold(self, case: Case) -> None:
@@ -221,7 +223,7 @@ class LaneContexts:
             scale.window = window_of(int(sent * scale.factor * SHRINK), self._services.rules)
         after = self._budget()
         session = case.session
-        session.weighed = (len(session.messages), max(session.weighed[1], after.high + 1))  # count it again
+        session.weighed = (len(session.messages), max(session.weighed[1], after.high + 1), "")  # count it again
         return LEAST_TOKENS < after.total < case.budget.total
 
     # --- beside the turns ------------------------------------------------------------------------
@@ -245,11 +247,14 @@ class LaneContexts:
             task = Task(plan, self._budget(), self._services.rules, self._scale.tokenizer)
             self.folding.begin(self._pen, task, self._renewal())
 
-    def settle_in(self) -> None:
-        """What was brought from elsewhere and is more than a window is outlined, at once."""
-        case = self._case()
-        if self._weight(case) > case.budget.high and (plan := fold(case)) is not None:
-            self.folding.outline(self._pen, Task(plan, case.budget, self._services.rules, self._scale.tokenizer))
+    async def settle_in(self) -> None:
+        """What was brought from elsewhere and is more than a window is outlined, at once; its weight is kept."""
+        if self._around.bound + self._bound(self._pen.session) > self._budget().high:
+            case = self._case()
+            if self._weight(case) > case.budget.high and (plan := fold(case)) is not None:
+                self.folding.outline(self._pen, Task(plan, case.budget, self._services.rules, self._scale.tokenizer))
+                self._weight(self._case())
+        await self._pen.save()
 
     async def compact(self, focus: str) -> str | None:
         """Fold all but the newest turn now; the new summary, or None if there is nothing to fold."""

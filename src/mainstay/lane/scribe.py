@@ -145,6 +145,11 @@ class Pen:
         while self._unspoken and self._unspoken[0].sequence <= head:
             self._hub.emit(self.session.key, self._unspoken.popleft())
 
+    async def save(self) -> None:
+        """The standing by itself, for what was only found out about the session."""
+        if self.broken is None:
+            await self._written(self._send())
+
     async def flush(self) -> None:
         """Before the lane closes: what was noted is not left to chance."""
         if self._noted and self.broken is None:

@@ -124,7 +124,7 @@ class _File:
         self._complaint = ""
 
     def read(self) -> str:
-        """Without blank ends; empty if there is none, or none that may be read. The same object while nothing changes."""
+        """Without blank ends; empty if there is none that may be read. The same object while nothing changes."""
         try:
             found = self._watched.read()
         except OSError as error:

@@ -31,6 +31,7 @@ TURN_PAGE = 512
 TURN_RECORDS_MAX = 5_000  # of turns that may become workflows, looked at together
 SETTLE_S = 30.0  # how often tiers are told of records that held nothing for them
 START_RETRY_S = 5.0
+CLOSE_S = 2.0
 
 
 class Follower:
@@ -61,7 +62,8 @@ class Follower:
             Leg(tiers.facts, facts_of, clock),
         )
         self._turns = Leg(tiers.memories, workflows_in, clock)
-        self._idle: set[str] = set()  # sessions that have called no tools since their last turn ended
+        self._ended: dict[str, int] = {}  # where each session's last turn ended
+        self._idle: set[str] = set()  # sessions that have called no tools since
         self._walk = Walk(self._follow, QUIET_S)
         self.touched = self._walk.touch
         self._meaning: Meaning | None = None
@@ -105,7 +107,11 @@ class Follower:
         self._walk.stop()
         if self._meaning is not None:
             self._meaning.walk.stop()
-        await self._settle()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._settle()
+        except TimeoutError:
+            log.debug("some tiers were not told how far they are; they read a little again next time")
 
     def _say(self, note: str) -> None:
         self.note = note
@@ -162,8 +168,10 @@ class Follower:
 
     async def _follow(self, key: str) -> None:
         legs = [leg for leg in self._legs if not self._misses(leg, key)]
-        after = min((leg.at(key) for leg in legs), default=self._turns.at(key))
-        ended = self._turns.at(key)
+        places = [leg.at(key) for leg in legs]
+        if key not in self._ended:  # not seen by this process
+            places.append(self._turns.at(key))
+        after, ended = min(places, default=0), self._ended.get(key, 0)
         while records := await self._store.read(key, after, PAGE):
             for leg in legs:
                 await self._give(leg, key, records)
@@ -171,6 +179,7 @@ class Follower:
             after = records[-1].seq
             if len(records) < PAGE:
                 break
+        self._ended[key] = ended
         if not self._misses(self._turns, key):
             await self._learn(key, ended)
         if self._newest is not None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 log = logging.getLogger("mainstay.memory")
 
 PATIENCE_S = 15.0  # that a busy agent is let be
+RETRY_S = 1.0
 RETRY_MAX_S = 300.0
 
 
@@ -36,6 +37,7 @@ class Walk:
         self._last = 0.0  # when something was touched
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
+        self._served: list[asyncio.Future[None]] = []  # who waits for what is being done now
         self._delays: dict[str, float] = {}  # of sessions that could not be followed, and for how long they are left
         self._timers: set[asyncio.TimerHandle] = set()
         self._loop = asyncio.get_running_loop()
@@ -100,18 +102,16 @@ class Walk:
 
     async def _round(self) -> None:
         """What was touched, then what was behind; but whoever waits is served in between."""
-        served: list[asyncio.Future[None]] = []
         while True:
-            served, self._waiting = served + self._waiting, []
+            self._served += self._waiting
+            self._waiting = []
             batch, self._touched = self._touched, set()
             for key in batch:
                 await self._one(key)
             if not self.backlog:
                 break
             await self._one(self.backlog.popleft())
-        for done in served:
-            if not done.done():
-                done.set_result(None)
+        _let_go(self._served)
         if self._waiting:
             self._wanted.set()
 
@@ -123,7 +123,7 @@ class Walk:
         if error is None:
             self._delays.pop(key, None)
             return
-        delay = self._delays[key] = min(self._delays.get(key, 0.5) * 2, RETRY_MAX_S)
+        delay = self._delays[key] = min(self._delays.get(key, RETRY_S / 2) * 2, RETRY_MAX_S)
         log.warning("session %r is not followed for %g s: %s: %s", key, delay, type(error).__name__, error)
         self.later(delay, lambda: self.touch(key))
 
@@ -131,8 +131,15 @@ class Walk:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        for done in self._waiting:
-            done.cancel()
+        _let_go(self._waiting)
+        _let_go(self._served)
+
+
+def _let_go(waiting: list[asyncio.Future[None]]) -> None:
+    for done in waiting:
+        if not done.done():
+            done.set_result(None)
+    waiting.clear()
 
 
 async def trouble_with(work: Awaitable[object]) -> Exception | None:

@@ -12,7 +12,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from counted_model import CountedModel, count
+from counted_model import CountedModel
+from kernel_world import turns
 from talks import Talk
 
 from mainstay import Agent, Config, Limits, tool
@@ -31,21 +32,22 @@ from mainstay.core.events import Folded, MessageAdded, ToolFinished
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, ModelInfo, Options
+from mainstay.core.tools import FunctionTool
 from mainstay.lane.contexts import LaneContexts
-from mainstay.testing import Call, ScriptedProvider
+from mainstay.testing import Call, ScriptedProvider, Stall
 
+KINDS = ["invoice", "calendar", "weather", "ticket", "photo", "contact", "order", "route", "song", "recipe"]
 LONG = "word " * 250
 SUMMARISER = "You write the memory of a conversation"
 STANDS_FOR = "[This summary stands for the earlier part of this conversation."
 MODEL = ModelInfo(name="gpt-4.1-mini", window=4096)
+LARGE = ModelInfo(name="gpt-4.1-mini", window=128_000)
 
 
 def settings(*, memory: dict[str, Any] | None = None, limits: Limits | None = None, **context: Any) -> Config:
     """By words only: no test here is about meaning, and loading a model takes long."""
     made = MemorySettings(embeddings=EmbeddingSettings(enabled=False), **(memory or {}))
-    return Config(
-        context=ContextSettings(**context), sessions=SessionSettings(memory=made), limits=limits or Limits()
-    )
+    return Config(context=ContextSettings(**context), sessions=SessionSettings(memory=made), limits=limits or Limits())
 
 
 def serving(window: int = 4096, say: Callable[[dict[str, Any]], Any] | None = None, **more: Any) -> CountedModel:
@@ -76,7 +78,7 @@ async def sections(agent: Agent, session: str = "s") -> dict[str, str]:
 
 async def folds(agent: Agent, session: str = "s") -> list[Any]:
     await agent.settled()
-    await agent.sessions.context(session)
+    await (await agent._opened()).lanes.get(session).change()  # whatever rides along is on disk now
     records = await agent.sessions.records(session, limit=100_000)
     return [record for record in records if isinstance(record.event, Folded)]
 
@@ -193,7 +195,8 @@ async def test_loom_017_u7_every_request_is_the_one_before_and_something_appende
         assert body.startswith(before), "a prompt cache would have missed"
         before = body[: body.rindex(b"]}")]
     assert json.loads(bodies[-1])["messages"][0]["content"].count("You are Ada.") == 1
-    changed = [one["content"] for one in json.loads(bodies[-1])["messages"] if "You are Berta" in one["content"]]
+    said = [one["content"] or "" for one in json.loads(bodies[-1])["messages"]]
+    changed = [text for text in said if "You are Berta" in text]
     assert len(changed) == 1, "what changed is appended, once"
 
 
@@ -202,13 +205,44 @@ async def test_loom_017_what_changed_meanwhile_enters_the_fixed_section_at_a_fol
     model = serving(128_000)
     async with Agent(model, home=tmp_path, config=settings()) as agent:
         await agent.run("s", "one")
-        (tmp_path / "IDENTITY.md").write_text("You are Berta.")
+    (tmp_path / "IDENTITY.md").write_text("You are Berta.")
+    async with Agent(model, home=tmp_path, config=settings()) as agent:
         await agent.run("s", "two")
         await agent.sessions.compact("s")
         await agent.run("s", "three")
     heads = [body["messages"][0]["content"] for body in asked(model)]
     assert ["Ada" in head for head in heads] == [True, True, False]
     assert "You are Berta." in heads[2]
+
+
+async def test_u6_a_hello_with_fifty_tools_is_cheap_and_the_tool_that_is_needed_is_found(tmp_path: Path) -> None:
+    def make(number: int) -> FunctionTool:
+        async def work(text: str = "", count: int = 1, exact: bool = False) -> str:
+            return f"tool {number} did {text}"
+
+        about = f"Does what is needed with the {KINDS[number % 10]} of kind {number // 10}, and whatever belongs to it."
+        return FunctionTool(work, name=f"{KINDS[number % 10]}_{number // 10}", description=about, effect="pure")
+
+    steps = iter(
+        [
+            "hello",
+            [("tool_search", '{"query": "invoice of kind 3"}')],
+            [("call_tool", '{"name": "invoice_3", "arguments": {"text": "it"}}')],
+            "done",
+        ]
+    )
+    model = serving(128_000, lambda body: next(steps))
+    async with Agent(model, tools=[make(n) for n in range(50)], home=tmp_path, config=settings()) as agent:
+        await agent.run("s", "hello")
+        await agent.run("s", "now do it with the invoice of kind 3")
+        results = [r.event.result for r in await agent.sessions.records("s") if isinstance(r.event, ToolFinished)]
+    assert model.counts[0] <= 1500
+    assert [one.content for one in results][1:] == ["tool 30 did it"]
+    assert "invoice_3" in results[0].content
+    offered = {json.dumps(body["tools"]) for body in asked(model)}
+    assert len(offered) == 1, "what was found does not change the head"
+    assert "Does what is needed" not in offered.pop(), "their schemas come when they are searched for"
+    assert "Does what is needed with the invoice of kind 3" in results[0].content
 
 
 # --- folds ---------------------------------------------------------------------------------------
@@ -286,6 +320,35 @@ async def test_miclaw_046_sigil_030_a_session_points_to_its_summary_and_says_whe
         assert "two" not in shown["recent"]
 
 
+async def test_loom_016_098_summaries_that_grow_above_3_000_tokens_are_summarised_again() -> None:
+    """The default, in a window that has ample room for more."""
+    again: list[str] = []
+    written = iter(range(100))
+
+    def script(context: Context, options: Options) -> str:
+        if SUMMARISER not in context.system:
+            return "noted"
+        if "These are summaries of a conversation, oldest first" in context.messages[0].text:
+            again.append(context.messages[0].text)
+            return json.dumps({"summary": f"In short, for the {len(again)}. time: they spoke of many things."})
+        number = next(written)
+        return json.dumps({"summary": " ".join(f"In part {number} they spoke of matter {n}." for n in range(70))})
+
+    async with Agent(ScriptedProvider(script, info=LARGE), home=":memory:", config=settings()) as agent:
+        sizes = []
+        await agent.run("s", "hello")
+        for number in range(9):
+            await agent.run("s", f"prompt {number}")
+            await agent.sessions.compact("s")
+            summary = next(one for one in (await agent.sessions.context("s")).sections if one.name == "summary")
+            sizes.append(summary.tokens)
+        assert 2000 < max(sizes) <= 3100, "with the sentence that says what it is"
+        assert len(again) >= 2
+        assert "In part 0 they spoke of matter 69." in again[0]
+        assert "In short, for the 1. time" in again[1]
+        assert len(await agent.memory.summaries()) == 9, "each of them can still be found by its date"
+
+
 async def test_guppy_054_so_much_of_the_newest_as_is_configured_stays_word_for_word() -> None:
     """20,000 tokens, unless configured. Heavy instructions, so that the fold would otherwise take more."""
     kept = []
@@ -297,10 +360,10 @@ async def test_guppy_054_so_much_of_the_newest_as_is_configured_stays_word_for_w
             while not await folds(agent):
                 await agent.run("s", f"{number} " + "word " * 990)
                 number += 1
-            recent = (await sections(agent))["recent"]
-            kept.append(count(recent))
-            assert f"{number - 1} word" in recent
-            assert recent.count("word ") == 990 * recent.count("[user #"), "nothing in it was cut"
+            recent = (await agent.sessions.context("s")).sections[-1]
+            kept.append(recent.tokens)
+            assert f"{number - 1} word" in recent.text
+            assert recent.text.count("word ") == 990 * recent.text.count("[user #"), "nothing in it was cut"
     assert kept[0] >= 20_000
     assert 4000 <= kept[1] < 14_000
 
@@ -401,13 +464,13 @@ async def test_sigil_046_053_060_the_window_is_so_many_messages_and_fifty_outsid
 
     provider = ScriptedProvider(script)
     async with Agent(provider, home=":memory:", config=settings(memory={"active_window": 20})) as agent:
-        for number in range(36):
+        for number in range(35):
             assert passages == []
             await agent.run("s", f"number {number}")
             assert len(provider.asked[-1].messages) <= 20
             await agent.settled()
         assert passages == [50], "70 messages less the 20 of the window"
-        await agent.run("s", "number 36")
+        await agent.run("s", "number 35")
         shown = provider.asked[-1].messages
         assert shown[0][1].startswith(STANDS_FOR)
         assert len(shown) <= 21
@@ -422,9 +485,11 @@ def _says(event: Any, words: str) -> bool:
 
 async def test_sigil_053_the_size_of_a_batch_can_be_configured() -> None:
     provider = ScriptedProvider(
-        lambda context, options: json.dumps({"summary": "They counted for a while and that was all."})
-        if SUMMARISER in context.system
-        else "noted"
+        lambda context, options: (
+            json.dumps({"summary": "They counted for a while and that was all."})
+            if SUMMARISER in context.system
+            else "noted"
+        )
     )
     memory = {"active_window": 4, "compaction": CompactionSettings(batch_size=8)}
     async with Agent(provider, home=":memory:", config=settings(memory=memory)) as agent:
@@ -451,15 +516,17 @@ async def test_loom_096_the_count_of_a_whole_request_is_within_five_percent_of_t
         return "Two ferries, a tug, seven gulls; 東京 Maru at anchor; wind NNW 4, visibility 10 km. " * 12
 
     model = serving(128_000, say)
-    async with Agent(model, tools=[look], instructions="You are a pilot. " * 40, home=":memory:", config=settings()) as a:
+    async with Agent(
+        model, tools=[look], instructions="You are a pilot. " * 40, home=":memory:", config=settings()
+    ) as a:
         for number in range(8):
             await a.run("s", f"What is to be seen at {number + 8} o'clock, and is there anything to be done about it?")
             ours = (await a.sessions.context("s")).tokens
             await a.run("s", "and now?")
-            true = model.counts[-3]  # the first request of that turn: the same and three more words
+            true = model.counts[-2]  # the first request of that turn: the same and three more words
             assert true <= ours + 20
             assert ours <= true * 1.05
-    assert len(model.counts) == 48
+    assert len(model.counts) == 32
 
 
 def test_loom_092_the_work_of_building_a_context_grows_with_the_number_of_messages_and_no_faster() -> None:
@@ -512,18 +579,14 @@ def calls_in(action: Callable[[], None]) -> int:
 
 
 async def test_u1_a_fold_leaves_running_tools_alone() -> None:
-    """The summary is written while a tool of the next turn is at work; the tool's result is there, once."""
+    """The summary comes while a tool of the next turn is at work; the tool goes on and its result is there, once."""
     at_work, may_end = asyncio.Event(), asyncio.Event()
-    told = asyncio.Event()
+    stall = Stall(then=json.dumps({"summary": "They spoke at length, about words and nothing else."}))
 
     def script(context: Context, options: Options) -> Any:
         if SUMMARISER in context.system:
-            told.set()
-            return json.dumps({"summary": "They spoke at length, and a tool was still at work then."})
-        last = context.messages[-1]
-        if last.role == "user" and last.text.startswith("dig"):
-            return Call("dig")
-        return "ok " * 50
+            return stall
+        return Call("dig") if context.messages[-1].text == "dig" else "ok " * 50
 
     runs: list[int] = []
 
@@ -537,28 +600,26 @@ async def test_u1_a_fold_leaves_running_tools_alone() -> None:
 
     async with Agent(ScriptedProvider(script, info=MODEL), tools=[dig], home=":memory:", config=settings()) as agent:
         number = 0
-        while not told.is_set():
+        while not stall.reached.is_set():
             await agent.run("s", f"{number} {LONG}")
+            await turns()  # the fold has begun, if there is one
             number += 1
-            if number == 2:  # from now on a tool is at work whenever it comes to a fold
-                running = asyncio.ensure_future(agent.run("dug", "dig"))
-                await at_work.wait()
-        assert runs == [1]
-        may_end.set()
-        assert (await running).text == "ok " * 50
-        at_work.clear()
-        may_end.clear()
-        digging = asyncio.ensure_future(agent.run("s", "dig here"))
+        digging = asyncio.ensure_future(agent.run("s", "dig"))
         await at_work.wait()
-        opened = await agent._opened()
-        lane = opened.lanes.get("s")
-        await lane.change(Folded(2, "a fold of somebody else, in the middle of the turn", through=1, version=99))
+        lane = (await agent._opened()).lanes.get("s")
+        assert (await lane.view()).folded is None
+        stall.release()
+        while (await lane.view()).folded is None:
+            await asyncio.sleep(0)
+        assert not digging.done()
         may_end.set()
         assert isinstance((await digging).outcome, Answered)
         records = await agent.sessions.records("s", limit=1000)
-        results = [r.event.result for r in records if isinstance(r.event, ToolFinished)]
+        kinds = [type(record.event).__name__ for record in records]
+        assert kinds.index("ToolStarted") < kinds.index("Folded") < kinds.index("ToolFinished")
+        results = [record.event.result for record in records if isinstance(record.event, ToolFinished)]
         assert [(one.content, one.is_error) for one in results] == [("found a coin", False)]
-        assert runs == [1, 1]
+        assert runs == [1]
         assert (await agent.sessions.replay("s")).identical
 
 

@@ -12,13 +12,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import StoreFailed
 from mainstay.core.events import Event
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message, ToolResult
 from mainstay.core.outcome import Reply
-from mainstay.core.ports import Once, Provider, Standing, Store
+from mainstay.core.ports import UNWEIGHED, Once, Provider, Standing, Store
+from mainstay.core.session import Session
 from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.replay import replay
@@ -194,3 +197,8 @@ async def turns(times: int = 10) -> None:
     """Let the loop go round, so that whatever is ready has happened."""
     for _ in range(times):
         await asyncio.sleep(0)
+
+
+def unweighed(session: Session) -> Standing:
+    """Where it stands, without what was only found out on the way."""
+    return msgspec.structs.replace(session.standing(), weighed=UNWEIGHED)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainstay.app.world import SystemClock
@@ -30,8 +31,9 @@ from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Store
 from mainstay.core.recall import Fact, Memory, Query, Spot, Summary, Tiers
-from mainstay.memory import follow, legs, meaning
+from mainstay.memory import follow, legs, meaning, walk
 from mainstay.memory.follow import Follower
+from mainstay.store.oxigraph import OxigraphFacts
 from mainstay.store.sqlite import SqliteStore
 from mainstay.store.sqlite.tiers import SqliteTiers
 from mainstay.testing import MemoryStore
@@ -321,17 +323,21 @@ async def test_no_model_to_be_had_is_said_and_words_still_work() -> None:
 async def test_a_model_that_fails_is_left_alone_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(meaning, "RETRY_S", 0.01)
+    for module in (meaning, walk):
+        monkeypatch.setattr(module, "RETRY_S", 0.01)
     caplog.set_level(logging.CRITICAL, "mainstay.memory")
     async with world() as here:
         embedder = Topics()
         embedder.fails = 3
         here.follow(embedder)
+        notes: list[str] = []
+        tell = here.follower._meaning._say  # type: ignore[union-attr]
+        here.follower._meaning._say = lambda note: (notes.append(note), tell(note))  # type: ignore[union-attr]
         await here.say("a", heard("the soup"))
-        await here.follower.caught_up(0.5)
+        await here.follower.caught_up(0.1)
         assert [spot.seq for spot in await here.tiers.messages.match(Query(text="soup"), 5)] == [1]
-        assert "nobody answers" in here.follower.note
         assert here.tiers.vectors is not None
+        assert any("nobody answers" in note for note in notes)
         await eventually(lambda: here.follower.note == "")
         assert await here.tiers.vectors.count() == 1
 
@@ -353,6 +359,29 @@ async def test_vectors_without_their_library_are_missed_with_a_sentence() -> Non
     assert follower.note.startswith("search is by words only")
     await follower.close()
     await owner.close()
+
+
+async def test_facts_may_be_kept_elsewhere_and_follow_by_a_position_of_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("pyoxigraph")
+    async with world() as here:
+        graph = OxigraphFacts(tmp_path / "facts")
+        await graph.open()
+        here.tiers = msgspec.structs.replace(here.tiers, facts=graph)
+        here.follow()
+        await here.say("a", heard("I moved to Lisbon"), Folded(1, "x", facts=(Fact("Ana", "lives in", "Lisbon", 1),)))
+        assert await here.follower.caught_up(10)
+        await here.follower.close()
+        await graph.close()
+        here.follow()
+        await here.say("a", heard("and now to Porto"), Folded(3, "x", facts=(Fact("Ana", "lives in", "Porto", 3),)))
+        await here.follower.caught_up(0.01)
+        await graph.open()  # it was away for a while
+        here.follower.touched("a")
+        await eventually(lambda: here.follower.caught_up(5), lambda: _count(graph.recall("Ana", past=True), 2))
+        assert [fact.object for fact in await graph.recall("Ana")] == ["Porto"]
+        assert (await graph.positions())["a"] == 4
+        await here.follower.close()
+        await graph.close()
 
 
 # --- trouble -------------------------------------------------------------------------------------
@@ -383,6 +412,27 @@ async def test_a_tier_that_fails_disturbs_no_other_and_is_told_later_what_it_mis
         assert await here.tiers.messages.count() == 2
 
 
+async def test_workflows_that_could_not_be_kept_are_learned_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(legs, "RETRY_S", 0.01)
+    caplog.set_level(logging.CRITICAL, "mainstay.memory")
+    async with world() as here:
+        memories, failures = here.tiers.memories, [2]
+        absorb = memories.absorb
+
+        async def failing(session: str, made: Sequence[Memory], upto: int) -> None:
+            if failures[0]:
+                failures[0] -= 1
+                raise StoreFailed("not now")
+            await absorb(session, made, upto)
+
+        monkeypatch.setattr(memories, "absorb", failing)
+        here.follow()
+        await here.say("a", heard("tidy up my notes"), *turn(1, 1, "look", "write"))
+        await eventually(lambda: here.follower.caught_up(5), lambda: _count(memories.memories(), 1))
+
+
 async def test_a_tier_that_cannot_even_say_where_it_is_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -401,6 +451,31 @@ async def test_a_tier_that_cannot_even_say_where_it_is_is_asked_again(
         await Writing(here.store.store, "a").turn("the soup")
         here.follow()
         await eventually(lambda: here.follower.caught_up(5), lambda: here.holds(2))
+
+
+async def test_a_follower_that_stops_anywhere_is_continued_by_the_next() -> None:
+    async with world() as here:
+        writing = Writing(here.store.store, "a")
+        for number in range(1, 40):
+            await writing.add(heard(f"ferry {number}"), *turn(number, writing.view.head + 1, "look", "write"))
+        fact = Fact("Ana", "plays", "the violin", 1)
+        await writing.add(Folded(1, "x", parts=(Summary(1, 1, 1, 2, "x"),), facts=(fact,)))
+        embedder = Topics()
+        for steps in range(0, 120, 4):
+            follower = here.follow(embedder)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await follower.close()
+        here.follow(embedder)
+        assert await here.follower.caught_up(30)
+        said = len(follow.entries_of("a", await here.store.read("a")))
+        assert await here.tiers.messages.count() == said
+        assert here.tiers.vectors is not None
+        assert await here.tiers.vectors.count() == said + 1, "each once, and the fact"
+        assert len(await here.tiers.memories.memories(limit=500)) == 39
+        assert len(await here.tiers.summaries.between(None, None)) == len(await here.tiers.facts.facts()) == 1
+        for tier in (here.tiers.messages, here.tiers.vectors):
+            assert await tier.positions() == {"a": writing.view.head}
 
 
 async def test_a_session_that_cannot_be_read_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:

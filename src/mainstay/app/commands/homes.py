@@ -14,6 +14,7 @@ import msgspec
 
 from mainstay.app.agent import fast_loop
 from mainstay.app.config import default_home, load_config
+from mainstay.app.places import own_database
 from mainstay.app.schema import check_workspace, data_home
 from mainstay.app.sessions import read_all
 from mainstay.app.world import SystemClock
@@ -25,7 +26,7 @@ from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
 from mainstay.lane.hub import Hub
 from mainstay.lane.scribe import Pen
-from mainstay.store.home import HomeLock, make_workspace, prepare, workspace_path
+from mainstay.store.home import HomeLock, make_workspace, prepare
 from mainstay.testing.memory_store import MemoryStore
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def database(self) -> Path:
-        return workspace_path(self.data, self.workspace)
+        return own_database(self.data, self.workspace)
 
 
 def place_of(options: argparse.Namespace) -> Place:
@@ -101,11 +102,13 @@ async def writing(place: Place) -> AsyncIterator[Store]:
     """The workspace's store under the home's lock. No lane runs: what is unfinished stays so."""
     from mainstay.store.sqlite import SqliteStore
 
+    path = place.database
     prepare(place.data)
     lock = HomeLock(place.data)
     lock.take()
     try:
-        store = SqliteStore(str(make_workspace(place.data, place.workspace)))
+        make_workspace(place.data, place.workspace)
+        store = SqliteStore(str(path))
         await store.open()
         try:
             yield store

@@ -255,4 +255,5 @@ def _standing(row: Any) -> Standing:
         untrusted=settings.untrusted,
         profile=settings.profile,
         metadata=settings.metadata,
+        weighed=settings.weighed,
     )

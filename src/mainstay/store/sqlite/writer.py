@@ -30,7 +30,7 @@ from mainstay.core.errors import (
     StoreCorrupt,
     StoreFailed,
 )
-from mainstay.core.ports import Once, Standing
+from mainstay.core.ports import UNWEIGHED, Once, Standing
 from mainstay.store.sqlite.database import connect, migrate, named, translate
 from mainstay.store.sqlite.slices import Step, purge
 
@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     untrusted: bool = False
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
+    weighed: tuple[int, int, str] = UNWEIGHED
 
 
 _encode = msgspec.json.Encoder().encode
@@ -79,6 +80,7 @@ def settings_of(standing: Standing) -> str:
         standing.untrusted,
         standing.profile,
         standing.metadata,
+        standing.weighed,
     )
     return _encode(settings).decode()
 
@@ -323,7 +325,7 @@ class Writer(threading.Thread):
             ).fetchone()
         except apsw.Error:
             return False
-        return row is not None and row[0] == append.events[-1].decode()
+        return row is not None and (not append.events or row[0] == append.events[-1].decode())
 
     def _close(self) -> None:
         for slices in self._later:

@@ -1,0 +1,18 @@
+"""Where a workspace is: under a plain name, and never in another's folder by way of a link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainstay.app.schema import check_workspace
+from mainstay.core.errors import HomeUnusable
+from mainstay.store.home import workspace_path
+
+
+def own_database(home: Path, workspace: str) -> Path:
+    """The workspace's database, whether it is there yet or not. Raises ConfigError or HomeUnusable."""
+    path = workspace_path(home, check_workspace(workspace))
+    for one in (path.parent, path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        if one.is_symlink():
+            raise HomeUnusable(f"{one} is a link, and may lead to what is another's; put the real one in its place")
+    return path
