@@ -25,7 +25,7 @@ from mainstay.providers.openai import OpenAIProvider
 TURNS = 100
 TOOLS = 50
 _SAMPLE = "river mountain window paper signal garden engine harvest market silver theory bridge coffee planet"
-WORDS = _SAMPLE.split()  # noqa: SIM905  # easier to read than a list
+WORDS = _SAMPLE.split()
 
 
 class Recorder:

@@ -65,7 +65,7 @@ def cpu(name: str, bound: float) -> Figure:
 MANY = "200 sessions at once, model 50 ms"
 RATE = Figure("turns_s", MANY, "turns/s", Target(0.8, at_least=True))
 IN_FLIGHT = Figure("turn_kb", "a running turn (200 waiting for the model)", "RSS KB", Target(2.0))
-DISK = Figure("turn_kb", "disk after a checkpoint, a chat turn of 300 bytes", "KB", Target(1.5, of="ours"))
+DISK = Figure("turn_kb", "disk after a checkpoint, a chat turn of 300 bytes, memory off", "KB", Target(1.5, of="ours"))
 
 PAIRED = [
     Paired("chat", "turns", (50, 5), (10, 4), [cpu("durable chat turn", 1.5)]),
@@ -74,7 +74,7 @@ PAIRED = [
     Paired("paced1", "together", (4, 4), (15, 3), [cpu("chunks 1 ms apart", 0.8)], gap_ms=1),
     Paired("paced15", "together", (12, 4), (5, 1), [cpu("chunks 15 ms apart", 1.3)], gap_ms=15),
     Paired("flight", "flight", (200, 50), (1, 1), [IN_FLIGHT], latency_ms=2000),
-    Paired("disk", "disk", (50, 10), (10, 4), [DISK]),
+    Paired("disk", "disk", (50, 10), (10, 4), [DISK], ("--memory", "off")),
 ]
 
 
@@ -162,6 +162,28 @@ def create(bench: Bench) -> list[Row]:
     return [alone("create", "creating an Agent", "CPU us", taken, 100)]
 
 
+def memory(bench: Bench) -> list[Row]:
+    """The same turns with memory on and off, turn about; and what memory does beside them."""
+    sizes = ("--sessions", str(bench.size(50, 5)), "--turns", str(bench.size(10, 4)))
+    runs: Runs = {"off": [], "on": []}
+    with Server() as server:
+        for _ in range(bench.pairs):
+            for state, results in runs.items():
+                results.append(bench.work(server, "turns", "mainstay", *sizes, "--memory", state))
+        beside = [bench.work(server, "indexing", "mainstay", *sizes)["cpu_ms"] for _ in range(bench.pairs)]
+        disk = [bench.work(server, "disk", "mainstay", *sizes)["turn_kb"]]
+    rows = []
+    for key, unit in (("cpu_ms", "CPU ms a turn"), ("wall_ms", "wall ms a turn")):
+        raw = {state: [run[key] for run in results] for state, results in runs.items()}
+        ratio = statistics.median(b / a for a, b in zip(raw["off"], raw["on"], strict=True))
+        middle = {state: statistics.median(values) for state, values in raw.items()}
+        figure = "chat turn with memory on (limit: off)"
+        rows.append(Row("memory", figure, unit, middle["on"], middle["off"], ratio, Target(1.15), raw=raw))
+    rows.append(alone("memory", "indexing what it said, words and meaning, afterwards", "CPU ms a turn", beside))
+    rows.append(alone("memory", "disk after a checkpoint, a chat turn of 300 bytes, memory on", "KB", disk))
+    return rows
+
+
 def times(bench: Bench) -> list[Row]:
     """Wall time of loading and persisting, taken at the store while turns run."""
     with Server() as server:
@@ -177,3 +199,4 @@ def times(bench: Bench) -> list[Row]:
 
 CASES: dict[str, Callable[[Bench], list[Row]]] = {case.name: case.rows for case in PAIRED}
 CASES |= {"long": long, "asleep": asleep, "lanes": lanes, "cold": cold, "create": create, "times": times}
+CASES |= {"memory": memory}

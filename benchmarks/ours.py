@@ -9,10 +9,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 from model_server import ANSWER
 from work import CHAT, Meter, Result, checked, rss_kb, spread, warm_up
 
 from mainstay import Agent, Config, Limits, tool
+from mainstay.app.schema import ToolSettings
+from mainstay.memory.follow import Follower
+from mainstay.memory.walk import Walk
 from mainstay.store.sqlite import SqliteStore
 
 
@@ -28,7 +32,9 @@ class Ours:
 
     def make(self) -> Agent:
         given = self.given
-        config = None if given.idle_s is None else Config(limits=Limits(lane_idle_s=given.idle_s))
+        config = Config() if given.idle_s is None else Config(limits=Limits(lane_idle_s=given.idle_s))
+        if given.memory == "off":
+            config = msgspec.structs.replace(config, tools=ToolSettings(memory="off"))
         return Agent(
             model="openai/fake-model",
             base_url=given.url,
@@ -40,9 +46,18 @@ class Ours:
         )
 
     async def open(self) -> None:
+        if self.given.memory == "off":
+            Follower.start = lambda follower: None  # type: ignore[method-assign]  # nothing is followed
+            Walk.touch = lambda walk, key: None  # type: ignore[method-assign]
         self.agent = await self.make().__aenter__()
 
+    async def followed(self) -> None:
+        """Returns when memory is up with the journal."""
+        await (await self.agent._opened()).library._follower.caught_up(600)  # type: ignore[attr-defined]
+
     async def close(self) -> None:
+        if self.given.case in ("disk", "seed") and self.given.memory == "on":  # what follows belongs to it
+            await self.followed()
         await self.agent.__aexit__(None, None, None)
 
     async def turn(self, session: str, text: str) -> str:
@@ -70,6 +85,18 @@ class Ours:
         await checked(self, self.given.session, CHAT % 0)
         await self.agent.settled()
         return {}
+
+    async def indexing(self) -> Result:
+        """What memory costs after a burst of turns, when it catches up with them."""
+        turns = self.given.sessions * self.given.turns
+        await warm_up(self)
+        await self.followed()
+        for s in range(self.given.sessions):
+            for t in range(self.given.turns):
+                await checked(self, f"s{s}", CHAT % t)
+        with Meter() as meter:
+            await self.followed()
+        return {"cpu_ms": 1000 * meter.cpu_s / turns}
 
     async def create(self) -> Result:
         count = 1000

@@ -220,6 +220,7 @@ def main() -> None:
     options.add_argument("--messages", type=int, default=0)
     options.add_argument("--tool", action="store_true", help="ask for a tool call")
     options.add_argument("--idle-s", type=float, help="when a lane goes to sleep")
+    options.add_argument("--memory", choices=("on", "off"), default="on")
     options.add_argument("--core", type=int)
     given = options.parse_args()
     if given.core is not None and hasattr(os, "sched_setaffinity"):

@@ -20,12 +20,12 @@ import pytest
 from mainstay import Agent, Config
 from mainstay.app.cli import main
 from mainstay.app.owner import SOCKET, Remote, serving
-from mainstay.app.schema import EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
+from mainstay.app.schema import ContextSettings, EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
 from mainstay.core.errors import ConfigError, HomeTaken, HomeUnusable, MainstayError
 from mainstay.core.limits import Limits
-from mainstay.core.ports import Context, Options
+from mainstay.core.ports import Context, ModelInfo, Options
 from mainstay.core.tools import tool
-from mainstay.testing import Call, ScriptedProvider
+from mainstay.testing import Call, ScriptedProvider, Stall
 
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None
 KINDS = (
@@ -74,12 +74,18 @@ class Model:
         self.marks = canaries(workspace)
         self.calls: list[Call] = []
         self.shown: list[str] = []
+        self.stall: Stall | None = None  # in which the next summary is held up
 
     def __call__(self, context: Context, options: Options) -> Any:
         self.shown += [context.system, context.profile, *map(repr, context.messages)]
         if "You write the memory of a conversation" in context.system:
             fact = {"subject": self.marks["subject"], "predicate": "keeps", "object": self.marks["object"], "source": 1}
-            return json.dumps({"summary": f"They spoke of {self.marks['summary']}.", "facts": [fact]})
+            written = json.dumps({"summary": f"They spoke of {self.marks['summary']}.", "facts": [fact]})
+            if self.stall is None:
+                return written
+            stall, self.stall = self.stall, None
+            stall.then = written
+            return stall
         if self.calls:
             calls, self.calls = self.calls, []
             return calls
@@ -517,6 +523,61 @@ async def test_f41_a_forgotten_message_is_in_no_file_and_no_context_any_more(res
         found = await try_library(agent, ["word", "keeps", "building", "They spoke", "roof"], tmp_path / "out")
         assert leaks("a", *found).isdisjoint(said)
     assert leaks_on_disk("a", tmp_path).isdisjoint(said)
+
+
+@pytest.mark.parametrize("how", ["forgotten", "deleted"])
+async def test_f41_what_is_forgotten_while_it_is_being_summarised_is_not_in_the_summary(
+    how: str, tmp_path: Path
+) -> None:
+    model = Model("a")
+    async with agent_of(tmp_path, "a", model) as agent:
+        await agent.run("plans", f"The word is {model.marks['message']}.")
+        await agent.run("plans", "And now something else")
+        stall = model.stall = Stall()
+        folding = asyncio.create_task(agent.sessions.compact("plans"))
+        await stall.reached.wait()
+        if how == "deleted":
+            await agent.sessions.delete("plans")
+        else:
+            await agent.memory.forget("plans#1")
+        stall.release()
+        await asyncio.wait((folding,))
+        assert folding.cancelled() or folding.exception() is None or isinstance(folding.exception(), MainstayError)
+        model.shown.clear()
+        await agent.run("plans", "And what now?")
+        assert leaks("a", *model.shown).isdisjoint({"message", "summary"})
+        assert await agent.memory.summaries() == []
+        assert await agent.memory.facts() == []
+    assert leaks_on_disk("a", tmp_path).isdisjoint({"message", "summary", "object"})
+
+
+async def test_f41_what_is_forgotten_in_a_turn_is_not_folded_by_that_turn(tmp_path: Path) -> None:
+    """The running turn has seen it; nothing that it leaves behind has."""
+    mark, filler = canary("a", "message"), "and the weather was changeable all day long " * 30
+    folded: list[bool] = []
+    calls: list[list[Call]] = []
+
+    def say(context: Context, options: Options) -> Any:
+        if "You write the memory of a conversation" in context.system:
+            folded.append(mark in repr(context.messages))
+            return json.dumps({"summary": f"They spoke of {mark if folded[-1] else 'nothing much'}.", "facts": []})
+        return calls.pop(0) if calls and context.messages[-1].role in ("user", "tool") else "I see."
+
+    config = msgspec.structs.replace(config_of("a", vectors=False), context=ContextSettings(window=4096))
+    provider = ScriptedProvider(say, info=ModelInfo(name="small", window=4096))
+    async with Agent(provider, home=tmp_path, config=config) as agent:
+        await agent.run("plans", f"The word is {mark}. {filler}")
+        await agent.run("plans", filler)
+        calls += [[Call("forget", {"id": "plans#1"})], [Call("memory_get", {"id": "plans#2"})]]
+        calls += [[Call("memory_search", {"query": f"weather {n}", "k": 50})] for n in range(6)]
+        await agent.run("plans", filler)
+        await agent.run("plans", filler)
+        await agent.run("plans", filler)
+        await agent.settled()
+        assert folded, "it was too much for the window"
+        assert mark not in repr(await agent.sessions.context("plans"))
+        assert leaks("a", await agent.memory.summaries(), await agent.sessions.records("plans")) == set()
+    assert leaks_on_disk("a", tmp_path) == set()
 
 
 async def test_f41_a_forgotten_memory_is_in_no_file_and_no_context_any_more(tmp_path: Path) -> None:

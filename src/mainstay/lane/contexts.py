@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import msgspec
 
@@ -15,12 +16,14 @@ from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text, text_of
-from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe
+from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
 from mainstay.core.session import Session
 from mainstay.lane.folding import Folding, Task
 from mainstay.lane.scribe import Pen
 from mainstay.lane.services import Services
 from mainstay.turn.control import Control
+
+log = logging.getLogger("mainstay.lane")
 
 INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
 SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
@@ -90,6 +93,17 @@ class LaneContexts:
         around = self._around
         if around.tools is not tools or around.fixed != fixed or around.profile != profile:
             self._around = Surroundings(fixed, profile, tools)
+            self._warn(fixed, profile, tools)
+
+    def _warn(self, fixed: str, profile: str, tools: tuple[Tool, ...]) -> None:
+        """What is paid for on every call should be small; a rough count is enough to say so."""
+        rules, key = self._services.rules, self._pen.session.key
+        for name, size, target in (
+            ("instructions and tools", len(fixed) + tools_bound(tools), rules.fixed_tokens),
+            ("profile", len(profile), rules.profile_tokens),
+        ):
+            if size // 4 > target:
+                log.warning("session %s: its %s take about %d tokens of every call", key, name, size // 4)
 
     def _memory_offered(self, session: Session) -> bool:
         match self._services.memory_tools:

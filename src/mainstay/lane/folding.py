@@ -43,9 +43,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Folding:
-    """At most one fold of a session is under way."""
+    """At most one fold of a session is under way. While `held`, none is recorded: something was forgotten that the
+    view still has."""
 
-    __slots__ = ("_clock", "_failures", "_not_before", "_running", "_summariser", "facts")
+    __slots__ = ("_clock", "_failures", "_not_before", "_running", "_summariser", "facts", "held")
 
     def __init__(self, summariser: Summariser | None, clock: Clock, *, facts: bool = True) -> None:
         self._summariser = summariser
@@ -54,6 +55,7 @@ class Folding:
         self._failures = 0
         self._not_before = 0.0
         self.facts = facts
+        self.held = False
 
     @property
     def running(self) -> asyncio.Task[bool] | None:
@@ -75,7 +77,7 @@ class Folding:
 
     def outline(self, pen: Pen, task: Task, renewed: Sequence[Event] = ()) -> bool:
         """At once and without a model; False if it came too late."""
-        return _record(pen, task, _outlined(pen.session, task), renewed)
+        return self._record(pen, task, _outlined(pen.session, task), renewed)
 
     async def close(self) -> None:
         if (running := self.running) is not None:
@@ -89,13 +91,20 @@ class Folding:
                 return self.outline(pen, task, renewed)
             made = await self._summarised(self._summariser, pen.session, task)
             self._failures = 0
-            return _record(pen, task, made, renewed)
+            return self._record(pen, task, made, renewed)
         except MainstayError as error:
             self._failures += 1
             pause_s = min(RETRY_S * 2 ** (self._failures - 1), RETRY_MAX_S)
             self._not_before = self._clock.monotonic() + pause_s
             log.warning("session %s was not summarised, nothing is lost: %s", pen.session.key, error)
             return False
+
+    def _record(self, pen: Pen, task: Task, folded: Folded, renewed: Sequence[Event]) -> bool:
+        """Only if the session is still the one it was made of."""
+        if self.held or pen.broken is not None or pen.session.fold != task.fold.basis:
+            return False
+        pen.note(folded, *renewed, soon=True)
+        return True
 
     async def _summarised(self, summariser: Summariser, session: Session, task: Task) -> Folded:
         before, model = session.summary, session.model
@@ -155,14 +164,6 @@ def _outside_in(messages: Sequence[Message]) -> str:
     """The origin of whatever of these came from outside."""
     origins = (part.origin for message in messages for part in message.parts)
     return next((origin for origin in origins if origin.startswith(UNTRUSTED)), "")
-
-
-def _record(pen: Pen, task: Task, folded: Folded, renewed: Sequence[Event]) -> bool:
-    """Only if the session is still the one it was made of."""
-    if pen.broken is not None or pen.session.fold != task.fold.basis:
-        return False
-    pen.note(folded, *renewed, soon=True)
-    return True
 
 
 def _summary_of(batch: Sequence[Message], text: str) -> Summary:

@@ -143,11 +143,18 @@ class Lane:
             self._task = asyncio.get_running_loop().create_task(self._drain(), name=f"lane {self.key}")
 
     def refresh(self) -> None:
-        """Read the session again, once the turn under way is over."""
-        if self._control is None:
+        """Read the session again, once the turn under way is over. Until then no fold of what it was is recorded."""
+        self._outdated = self._contexts.folding.held = True
+        if self._task is None:
+            self._drop()
+        elif self._control is None:
             self._pen = None
-        else:
-            self._outdated = True
+
+    def _drop(self) -> None:
+        if self._pen is not None:  # a fold under way may still have it
+            self._pen.broken = StoreError("the session was changed behind its lane")
+        self._pen = None
+        self._outdated = self._contexts.folding.held = False
 
     async def end(self, why: MainstayError) -> None:
         """For good: the running turn is aborted, nothing else begins, and whoever waits is told why."""
@@ -355,7 +362,7 @@ class Lane:
             self._control = None
             over.set()
         if self._outdated:
-            self._outdated, self._pen = False, None
+            self._drop()
         else:
             self._contexts.after_turn()
 

@@ -6,14 +6,14 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from counted_model import CountedModel
-from kernel_world import turns
+from kernel_world import World, make_store, turns
 from talks import Talk
 
 from mainstay import Agent, Config, Limits, tool
@@ -28,13 +28,17 @@ from mainstay.context.compile import Surroundings, compile_context
 from mainstay.context.relief import Case, fold, stub
 from mainstay.context.rules import Rules, budget
 from mainstay.context.tokens import Scale, tokenizer_for
+from mainstay.core.errors import StoreError, StoreFailed
 from mainstay.core.events import Folded, MessageAdded, ToolFinished
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Context, ModelInfo, Options
+from mainstay.core.ports import Context, Digest, ModelInfo, Options, Passage, Standing, Store
+from mainstay.core.recall import Fact
+from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
 from mainstay.lane.contexts import LaneContexts
-from mainstay.testing import Call, ScriptedProvider, Stall
+from mainstay.observe.export import history
+from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall, virtual_run
 
 KINDS = ["invoice", "calendar", "weather", "ticket", "photo", "contact", "order", "route", "song", "recipe"]
 LONG = "word " * 250
@@ -642,3 +646,105 @@ async def test_u1_a_summary_that_fails_leaves_the_context_whole() -> None:
         assert sum(text.endswith(LONG) for _, text in shown) == number
         said = [r.event for r in await agent.sessions.records("s", limit=1000) if isinstance(r.event, MessageAdded)]
         assert len(said) == number + 1
+
+
+class Dying:
+    """A store whose process ends at its nth append: that one arrives or not, and nothing after it does."""
+
+    def __init__(self, kept: Store, at: int, *, arrives: bool) -> None:
+        self.kept = kept
+        self.at = at
+        self.arrives = arrives
+        self.appends: list[tuple[str, ...]] = []  # the kinds of records in each
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kept, name)
+
+    @property
+    def dead(self) -> bool:
+        return bool(self.at) and len(self.appends) >= self.at
+
+    def append(self, standing: Standing, expected: int, events: Sequence[bytes], once: Any = None) -> Awaitable[None]:
+        if self.dead:
+            return self._lost()
+        self.appends.append(tuple(json.loads(event)["type"] for event in events))
+        if self.dead and not self.arrives:
+            return self._lost()
+        return self.kept.append(standing, expected, events, once)
+
+    def _lost(self) -> Awaitable[None]:
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lost.set_exception(StoreFailed("this process is dead"))
+        return lost
+
+
+async def a_life_with_folds(store: Store, at: int = 0, *, arrives: bool = False) -> tuple[Dying, list[str]]:
+    """Sixteen prompts; the words of those that were acknowledged."""
+
+    class Summaries:
+        async def summarise(self, passage: Passage, model: str) -> Digest:
+            await asyncio.sleep(0)
+            return Digest("what was said", (Fact("Ana", "said", "much", 1),), "writer")
+
+    dying = Dying(store, at, arrives=arrives)
+    said: list[str] = []
+    provider = ScriptedProvider(lambda context, options: "ok " * 50, info=MODEL)
+    async with World(provider, store=dying, more={"summariser": Summaries()}) as world:
+        for number in range(16):
+            try:
+                ticket = await world.send(f"{number} {LONG}")
+                said.append(f"{number} {LONG}")
+                await ticket.reply
+            except StoreError:
+                break
+        if not dying.dead:
+            await world.lanes.settled()
+    return dying, said
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["before it is written", "after"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_f3_a_process_that_ends_at_any_write_of_a_life_with_folds_has_the_old_context_or_the_new_one(
+    kind: str, arrives: bool, tmp_path: Path
+) -> None:
+    whole, _ = virtual_run(a_life_with_folds(MemoryStore()))
+    folded = [place for place, kinds in enumerate(whole.appends, start=1) if "Folded" in kinds]
+    assert len(folded) >= 2
+    seen: set[int] = set()
+
+    async def after(store: Store, said: list[str]) -> None:
+        provider = ScriptedProvider(lambda context, options: "ok " * 50, info=MODEL)
+        async with World(provider, store=store) as world:
+            records = await world.records()
+            tail = await world.store.load("s", 10**9)
+            if tail is None:
+                assert said == []
+                return
+            view, told = Session.of(tail), Session("s")
+            for record in records:
+                told.apply(record.seq, record.at, record.event)
+            assert shown(view) == shown(told), "as the whole journal tells it"
+            through = view.folded.through if view.folded is not None else 0
+            seen.add(view.folded.version if view.folded is not None else 0)
+            here = {message.id for message in view.messages}
+            left = [one for one in history(records) if one.id not in here]
+            assert all(one.turn <= through for one in left), "out of the window only what is summarised"
+            await world.lanes.resume()
+            await world.lanes.settled()
+            heard = [one.text for one in await world.history() if one.role == "user"]
+            assert heard[: len(said)] == said, "nothing that was acknowledged is missing"
+            assert len(heard) <= len(said) + 1
+            assert isinstance((await world.ask("and now?")).outcome, Answered)
+            await world.check_replay()
+
+    for at in range(1, len(whole.appends) + 1):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        store = make_store(kind, folder)
+        _, said = virtual_run(a_life_with_folds(store, at, arrives=arrives))
+        virtual_run(after(store if kind == "memory" else make_store(kind, folder), said))
+    assert seen >= {0, 1, 2}
+
+
+def shown(session: Session) -> list[Any]:
+    return [(one.id, one.role, one.parts, one.turn) for one in session.messages]

@@ -369,3 +369,18 @@ async def test_a_stall_in_a_fold_does_not_keep_the_lane_from_closing() -> None:
         await until_it_folds(world)
         assert world.lanes.get("s").busy
     assert asyncio.get_running_loop().time() < 60
+
+
+@virtual
+async def test_what_is_paid_for_on_every_call_is_warned_of_above_its_target(caplog: pytest.LogCaptureFixture) -> None:
+    async with small_world(rules=Rules(fixed_tokens=100)) as world:
+        await world.ask("hi")
+    assert caplog.messages == []
+    wordy = World(
+        lambda context, options: "ok", instructions="Be kind. " * 200, more={"rules": Rules(fixed_tokens=100)}
+    )
+    async with wordy:
+        await wordy.ask("hi")
+        await wordy.ask("and again")
+    assert len(caplog.messages) == 1
+    assert "its instructions and tools take about 45" in caplog.messages[0]

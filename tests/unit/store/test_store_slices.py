@@ -183,7 +183,7 @@ async def test_a_large_index_is_written_in_steps_each_with_its_own_position(tmp_
         seen.append((await tier.count(), (await tier.positions())["a"]))
     assert len(seen) > 5
     assert seen[-1] == (100, 110)
-    assert all(count == at for count, at in seen[:-1])
+    assert all(count == at for count, at in seen if count < 100)
     await store.close()
 
 

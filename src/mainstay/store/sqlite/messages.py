@@ -30,6 +30,7 @@ COUNTED_MAX = 10_000  # a word that stands in more tells nothing
 HELPERS_MAX = 3  # frequent words that help to put them in order
 LIMIT_MAX = 1_000
 TRIM_ROWS = 64
+MERGES = 4  # further ones after each batch, where there is something to merge: few segments are searched faster
 
 _TERM = re.compile(r'"[^"]*"\*?')
 _TABLE = "messages_words"
@@ -78,6 +79,9 @@ class SqliteMessages(SqliteTier):
             yield partial(self._absorb, session=session, entries=some, upto=last)
         if not slices:
             yield partial(self._absorb, session=session, entries=(), upto=upto)
+        more = [bool(slices)]
+        while more[-1] and len(more) <= MERGES:
+            yield lambda db: more.append(merge(db, _TABLE))
 
     def _absorb(self, db: apsw.Connection, session: str, entries: Sequence[Entry], upto: int) -> None:
         number = followed(db, session, self._desk.journal)
