@@ -34,11 +34,12 @@ NOTE = "context"  # the origin of what contributors append to a turn
 class LaneContexts:
     """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
 
-    __slots__ = ("_around", "_control", "_model", "_pen", "_scale", "_sent", "_services", "folding")
+    __slots__ = ("_around", "_control", "_known", "_model", "_pen", "_scale", "_sent", "_services", "folding")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._around = Surroundings("", "", ())
+        self._known: tuple[tuple[ModelInfo, float, int | None], Budget] | None = None
         self._sent = 0  # what the last request weighed, where that was counted
         self._control: Control | None = None
         self.folding = Folding(services.summariser, services.clock, facts=services.facts)
@@ -134,7 +135,11 @@ class LaneContexts:
         return compile_context(session, self._around, self._services.rules.active_window)
 
     def _budget(self) -> Budget:
-        return budget(self._model, self._services.rules, self._scale)
+        scale = self._scale
+        basis = (self._model, scale.factor, scale.window)
+        if self._known is None or self._known[0] != basis:
+            self._known = basis, budget(self._model, self._services.rules, scale)
+        return self._known[1]
 
     def _bound(self, session: Session) -> int:
         """Never less than the history weighs; only what is new since the last time is looked at."""

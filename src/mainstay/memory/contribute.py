@@ -36,7 +36,8 @@ class MemoryContributor:
         again_s: float = 0.0,
     ) -> None:
         self._again_s = again_s
-        self._seen: dict[str, tuple[float, str]] = {}  # session: until when its fixed section is believed
+        self._again_at = 0.0
+        self._seen: tuple[str, Prompt | None] = "", None
         self.tools = tools
         self.workflows = Workflows() if workflows is None else workflows
         self._files = files
@@ -55,23 +56,9 @@ class MemoryContributor:
             self._made.clear()
 
     def fixed(self, session: str) -> str:
-        """Who the agent is changes rarely: files are looked at only every `again_s`."""
-        if not self._again_s:
-            return self._look(session)
-        now = time.monotonic()
-        until, text = self._seen.get(session, (0.0, ""))
-        if now >= until:
-            if len(self._seen) >= _SESSIONS_MAX:
-                self._seen.clear()
-            text = self._look(session)
-            self._seen[session] = now + self._again_s, text
-        return text
-
-    def _look(self, session: str) -> str:
-        identity = self._files.identity() if self._files is not None else ""
-        if not self.tools:
+        identity, prompt = self._sources()
+        if prompt is None:
             return identity
-        prompt = self._prompts.get("memory")
         known = self._fixed.get(session)
         if known is None or known[0] is not identity or known[1] is not prompt:
             if len(self._fixed) >= _SESSIONS_MAX:  # all of it can be made again
@@ -79,6 +66,16 @@ class MemoryContributor:
             text = "\n\n".join(text for text in (identity, self._guidance(prompt, session)) if text)
             self._fixed[session] = known = identity, prompt, text
         return known[2]
+
+    def _sources(self) -> tuple[str, Prompt | None]:
+        """Who the agent is and what it is told of memory. That changes rarely: it is looked for every `again_s`."""
+        if self._again_s:
+            if (now := time.monotonic()) < self._again_at:
+                return self._seen
+            self._again_at = now + self._again_s
+        identity = self._files.identity() if self._files is not None else ""
+        self._seen = identity, self._prompts.get("memory") if self.tools else None
+        return self._seen
 
     def profile(self, session: str) -> str:
         notes = self._files.memories(session) if self._files is not None else ()

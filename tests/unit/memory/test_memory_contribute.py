@@ -192,6 +192,5 @@ def test_who_the_agent_is_is_looked_for_again_after_a_while(home: Path) -> None:
     patient = made(home, again_s=1000.0)
     assert patient.fixed("main") == "I am Mia."
     (home / "IDENTITY.md").write_text("I am Zoe.")
-    assert patient.fixed("main") == "I am Mia."
-    assert patient.fixed("another") == "I am Zoe."
+    assert patient.fixed("main") == patient.fixed("another") == "I am Mia."
     assert made(home).fixed("main") == "I am Zoe."
