@@ -17,6 +17,8 @@ SESSIONS = 26
 TURNS_A_SESSION = 75
 DAY_MS = 86_400_000
 START_MS = 1_704_096_000_000
+# Each set's share of the vocabulary: the first two sets have no name, town or food in common.
+SHARES = {"first": slice(0, None, 2), "held": slice(1, None, 2), "third": slice(None)}
 _SLOT = re.compile(r"\{([a-z]+)(\d*)\}")
 
 
@@ -75,19 +77,18 @@ def scenes(name: str) -> list[Scene]:
 
 
 def worlds(name: str, count: int, seed: int) -> list[World]:
-    """The two sets of material also draw on different halves of the vocabulary."""
     every = scenes(name)
-    return [_world(every, random.Random(seed * 1000 + number), name == "held") for number in range(count)]
+    return [_world(every, random.Random(seed * 1000 + number), SHARES[name]) for number in range(count)]
 
 
-def _world(every: list[Scene], chance: random.Random, second: bool) -> World:
+def _world(every: list[Scene], chance: random.Random, share: slice) -> World:
     threads: list[list[list[Turn]]] = [[] for _ in range(SESSIONS)]
     questions: list[Question] = []
     chats = [scene for scene in every if scene.kind == "chat"]
     for number, scene in enumerate(every):
         if scene.kind == "chat":
             continue
-        fill = Filler(chance, second)
+        fill = Filler(chance, share)
         places = sorted(chance.sample(range(SESSIONS), len(scene.parts)))
         evidence: list[Turn] = []
         for place, part in zip(places, scene.parts, strict=True):
@@ -96,13 +97,13 @@ def _world(every: list[Scene], chance: random.Random, second: bool) -> World:
             threads[place].append(made)
         questions += [Question(fill(text), scene.kind, evidence, number) for text in scene.questions]
         for stray in scene.strays:
-            said = Turn("user", Filler(chance, second)(stray))
-            reply = Turn("assistant", Filler(chance, second)(chance.choice(_REPLIES)))
+            said = Turn("user", Filler(chance, share)(stray))
+            reply = Turn("assistant", Filler(chance, share)(chance.choice(_REPLIES)))
             threads[chance.randrange(SESSIONS)].append([said, reply])
     turns: list[Turn] = []
     for number, session in enumerate(threads):
         while sum(map(len, session)) < TURNS_A_SESSION:
-            session.append(_filler(chats, chance, second))
+            session.append(_filler(chats, chance, share))
         chance.shuffle(session)
         at = START_MS + int((number + chance.random()) * 365 / SESSIONS) * DAY_MS
         for seq, turn in enumerate((turn for thread in session for turn in thread), start=1):
@@ -112,8 +113,8 @@ def _world(every: list[Scene], chance: random.Random, second: bool) -> World:
     return World(turns, questions)
 
 
-def _filler(chats: list[Scene], chance: random.Random, second: bool) -> list[Turn]:
-    fill = Filler(chance, second)
+def _filler(chats: list[Scene], chance: random.Random, share: slice) -> list[Turn]:
+    fill = Filler(chance, share)
     kind = chance.random()
     if kind < 0.12:
         asked = Turn("user", fill(chance.choice(_ORDERS)))
@@ -132,9 +133,9 @@ def _output(chance: random.Random, fill: Filler) -> str:
 class Filler:
     """Fills slots: the same name is the same word for as long as this lives, and another number another word."""
 
-    def __init__(self, chance: random.Random, second: bool) -> None:
+    def __init__(self, chance: random.Random, share: slice) -> None:
         self._chance = chance
-        self._second = second
+        self._share = share
         self._chosen: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
@@ -172,7 +173,7 @@ class Filler:
 
     def _pick(self, slot: str) -> str:
         pool = WORDS[slot]
-        return self._chance.choice(pool if len(pool) < 16 else pool[self._second :: 2])
+        return self._chance.choice(pool if len(pool) < 16 else pool[self._share])
 
 
 def _ordinal(day: int) -> str:

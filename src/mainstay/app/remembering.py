@@ -20,7 +20,6 @@ from mainstay.memory.tools import memory_tools
 from mainstay.memory.workflows import WORKFLOWS_MAX, Workflows
 
 WORKFLOW = "workflow"
-FRESH_S = 0.1  # a file that was just looked at for one session is not looked at again for the next
 IDENTITY_S = 1.0  # between two looks at who the agent is
 
 
@@ -49,7 +48,7 @@ class Remembering:
         recollection = await recollect(store, config, clock, place.workspace if place is not None else None)
         tools = memory_tools(recollection.library)
         contributor = MemoryContributor(
-            MemoryFiles(place.home, place.workspace, FRESH_S) if place is not None else None,
+            MemoryFiles(place.home, place.workspace) if place is not None else None,
             tools=tools if speaks else (),
             prompts=Prompts(place.home if place is not None else None),
             profile_tokens=config.context.profile_tokens,
@@ -76,10 +75,7 @@ class Remembering:
 
     async def drop(self, session: str) -> None:
         """A session was deleted: what came of it goes from every tier."""
-        tiers = self._recollection.tiers
-        for tier in (tiers.messages, tiers.summaries, tiers.facts, tiers.memories, tiers.vectors):
-            if tier is not None:
-                await tier.drop(session)
+        await self.follower.forget(session)
         await self.refresh()
 
 

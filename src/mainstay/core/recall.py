@@ -129,6 +129,10 @@ class Tier(Protocol):
         """How far each session has been followed; one that is not named, not at all."""
         ...
 
+    async def position(self, session: str) -> int:
+        """How far this one has been followed; 0: not at all."""
+        ...
+
     async def drop(self, session: str, seqs: Sequence[int] | None = None) -> None:
         """Forget what came of these records, or of the whole session. Its position stays."""
         ...

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,10 +46,9 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 
 class MemoryFiles:
-    """The files of one workspace of a home. What was looked at less than `fresh_s` ago is not looked at again."""
+    """The files of one workspace of a home."""
 
-    def __init__(self, home: Path, workspace: Path, fresh_s: float = 0.0) -> None:
-        self._fresh_s = fresh_s
+    def __init__(self, home: Path, workspace: Path) -> None:
         self._home = str(home)
         self._workspace = str(workspace)
         self._files: dict[str, _File] = {}
@@ -109,18 +107,16 @@ class MemoryFiles:
         file = self._files.get(place.path)
         if file is None:
             _make_room(self._files)
-            file = self._files[place.path] = _File(place, self._fresh_s)
+            file = self._files[place.path] = _File(place)
         return file
 
 
 class _File:
     """One file as text."""
 
-    __slots__ = ("_again_at", "_complaint", "_found", "_fresh_s", "_path", "_text", "_watched")
+    __slots__ = ("_complaint", "_found", "_path", "_text", "_watched")
 
-    def __init__(self, place: Place, fresh_s: float) -> None:
-        self._fresh_s = fresh_s
-        self._again_at = 0.0
+    def __init__(self, place: Place) -> None:
         self._path = place.path
         self._watched = Watched(place.root, place.path, FILE_BYTES_MAX)
         self._found: tuple[bytes, int] | None = None
@@ -129,10 +125,6 @@ class _File:
 
     def read(self) -> str:
         """Without blank ends; empty if there is none that may be read. The same object while nothing changes."""
-        if self._fresh_s:
-            if (now := time.monotonic()) < self._again_at:
-                return self._text
-            self._again_at = now + self._fresh_s
         try:
             found = self._watched.read()
         except OSError as error:

@@ -17,7 +17,7 @@ from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import Embedder, Memory, Tiers
-from mainstay.memory.legs import Leg, facts_of, summaries_of
+from mainstay.memory.legs import KNOWN_MAX, Leg, facts_of, summaries_of
 from mainstay.memory.meaning import Meaning
 from mainstay.memory.walk import Walk, trouble_with
 from mainstay.memory.workflows import workflows_in
@@ -168,9 +168,9 @@ class Follower:
 
     async def _follow(self, key: str) -> None:
         legs = [leg for leg in self._legs if not self._misses(leg, key)]
-        places = [leg.at(key) for leg in legs]
+        places = [await leg.at(key) for leg in legs]
         if key not in self._ended:  # not seen by this process
-            places.append(self._turns.at(key))
+            places.append(await self._turns.at(key))
         after, ended = min(places, default=0), self._ended.get(key, 0)
         while records := await self._store.read(key, after, PAGE):
             for leg in legs:
@@ -179,6 +179,9 @@ class Follower:
             after = records[-1].seq
             if len(records) < PAGE:
                 break
+        if len(self._ended) > KNOWN_MAX:  # all of it can be found out again
+            self._ended.clear()
+            self._idle.clear()
         self._ended[key] = ended
         if not self._misses(self._turns, key):
             await self._learn(key, ended)
@@ -216,7 +219,7 @@ class Follower:
 
     async def _learn(self, key: str, ended: int) -> None:
         leg = self._turns
-        if ended <= leg.at(key):
+        if ended <= await leg.at(key):
             return
         if key in self._idle:
             leg.skip(key, ended)
@@ -229,8 +232,8 @@ class Follower:
             self._idle.add(key)
 
     async def _learn_all(self, key: str, ended: int) -> None:
-        while self._turns.at(key) < ended:
-            await self._learn_some(key, self._turns.at(key))
+        while (at := await self._turns.at(key)) < ended:
+            await self._learn_some(key, at)
 
     async def _learn_some(self, key: str, after: int) -> None:
         """The next turns, whole. A prompt may stand before the end of the turn before it."""

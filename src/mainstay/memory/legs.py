@@ -13,6 +13,7 @@ from mainstay.core.recall import Fact, Summary
 
 log = logging.getLogger("mainstay.memory")
 
+KNOWN_MAX = 2_000  # sessions whose positions are held in memory
 LAG_MAX = 256  # records that held nothing for a tier before it is told so
 RETRY_S = 1.0
 RETRY_MAX_S = 300.0
@@ -28,36 +29,39 @@ class Leg:
         self.missed: set[str] = set()  # sessions that moved on while it was left alone
         self._make = make
         self._clock = clock
-        self._kept: dict[str, int] = {}  # what the tier says
+        self._kept: dict[str, int] = {}  # what the tier says, of sessions that were followed lately
         self._seen: dict[str, int] = {}  # further on: records that held nothing for it
-        self._known = False
         self._delay = 0.0
         self._until = 0.0
 
     # --- where it is -----------------------------------------------------------------------------
 
-    def at(self, key: str) -> int:
-        return max(self._kept.get(key, 0), self._seen.get(key, 0))
+    async def at(self, key: str) -> int:
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = await self.tier.position(key)
+            self._know(key, kept)
+        return max(kept, self._seen.get(key, 0))
 
     async def behind(self, heads: dict[str, int]) -> list[str]:
         """The sessions that have moved on. What came of those that are no more is dropped."""
-        await self._know()
-        for key in [key for key in self._kept if key not in heads]:
+        positions = await self.tier.positions()
+        for key in positions.keys() - heads.keys():
             await self.tier.drop(key)
-        return [key for key, head in heads.items() if self.at(key) < head]
+        return [key for key, head in heads.items() if max(positions.get(key, 0), self._seen.get(key, 0)) < head]
 
-    async def _know(self) -> None:
-        if not self._known:
-            self._kept = await self.tier.positions()
-            self._known = True
+    def _know(self, key: str, position: int) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = position
+        if len(self._kept) > KNOWN_MAX:  # the one that was followed longest ago
+            del self._kept[next(iter(self._kept))]
 
     # --- moving on -------------------------------------------------------------------------------
 
     async def take(self, key: str, records: Sequence[Record]) -> None:
         """What these records hold for the tier."""
-        await self._know()
         upto = records[-1].seq
-        if upto <= (at := self.at(key)):
+        if upto <= (at := await self.at(key)):
             return
         made = self._make(key, [record for record in records if record.seq > at])
         if made or upto - self._kept.get(key, 0) >= LAG_MAX:
@@ -69,9 +73,9 @@ class Leg:
         try:
             await self.tier.absorb(key, made, upto)
         except BaseException:
-            self._known = False  # some of it may be there
+            self._kept.pop(key, None)  # some of it may be there
             raise
-        self._kept[key] = upto
+        self._know(key, upto)
         self._seen.pop(key, None)
 
     def skip(self, key: str, upto: int) -> None:

@@ -137,7 +137,7 @@ class Meaning:
 
     async def _embed_session(self, key: str) -> None:
         while True:
-            records = await self._store.read(key, self.leg.at(key), PAGE)
+            records = await self._store.read(key, await self.leg.at(key), PAGE)
             if not records:
                 return
             texts = texts_of(key, records)

@@ -84,7 +84,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
         if spent is not None:
             answer = _without_calls(answer, spent)
         if len(answer.parts) > 1 or answer.reason not in (FinishReason.ABORTED, FinishReason.STEERED):
-            scribe.note(_added(turn, means, answer), soon=bool(answer.calls))
+            scribe.note(_added(session, means, answer), soon=bool(answer.calls))
         if answer.reason is FinishReason.ABORTED:
             return Aborted()
         if answer.calls or control.steers:
@@ -108,18 +108,26 @@ def _options(means: Means, asking: Asking, turn: OpenTurn, *, final: bool) -> Op
     )
 
 
-def _added(turn: OpenTurn, means: Means, answer: Answer) -> MessageAdded:
+def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
+    turn = session.open
+    assert turn is not None
     info = answer.by or means.provider.model()
     usage = answer.usage
     return MessageAdded(
         "assistant",
-        answer.parts,
+        _marked(answer.parts) if session.untrusted else answer.parts,
         model=answer.by.name if answer.by is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
         turn=turn.turn,
         step=turn.step + 1,
     )
+
+
+def _marked(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+    """What a model says that has read something from outside may be that. Its last part says so for all of them."""
+    *others, last = parts
+    return (*others, last if last.origin else msgspec.structs.replace(last, origin=CONVERSATION))
 
 
 # --- bounds --------------------------------------------------------------------------------------

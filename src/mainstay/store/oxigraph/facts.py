@@ -74,6 +74,9 @@ class OxigraphFacts:
 
     # --- following -------------------------------------------------------------------------------
 
+    async def position(self, session: str) -> int:
+        return (await self.positions()).get(session, 0)
+
     async def positions(self) -> dict[str, int]:
         def work(graph: Graph) -> dict[str, int]:
             found = [graph.fields(node) for node in graph.having("position")]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from mainstay.store.sqlite.cursors import forget, positions, session_id
+from mainstay.store.sqlite.cursors import forget, position, positions, session_id
 from mainstay.store.sqlite.desk import Desk
 from mainstay.store.sqlite.slices import purge_later, purging
 
@@ -30,6 +30,13 @@ class SqliteTier:
 
     async def positions(self) -> dict[str, int]:
         return await self._desk.read(lambda db: positions(db, self.name, self._desk.journal))
+
+    async def position(self, session: str) -> int:
+        def work(db: apsw.Connection) -> int:
+            number = session_id(db, session)
+            return 0 if number is None else position(db, self.name, number)
+
+        return await self._desk.read(work)
 
     async def drop(self, session: str, seqs: Sequence[int] | None = None) -> None:
         if await self._desk.read(lambda db: not self._rows(db, session, seqs)) and self._desk.journal:
