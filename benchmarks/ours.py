@@ -69,9 +69,11 @@ class Ours:
         await warm_up(self)
         await spread(self, range(few), 20)
         await self._asleep()
+        await self.followed()  # what memory loads for the first session is not the price of the others
         before = rss_kb()
         await spread(self, range(few, many), 20)
         await self._asleep()
+        await self.followed()
         return {"grown_mb": (rss_kb() - before) / 1024}
 
     async def _asleep(self) -> None:

@@ -130,7 +130,11 @@ class Recording:
             """Get a page from outside."""
             return f"Page {page}. " + PAGE * 60
 
-        return [FunctionTool(look, effect="pure"), FunctionTool(pay), FunctionTool(fetch, effect="pure", untrusted=True)]
+        return [
+            FunctionTool(look, effect="pure"),
+            FunctionTool(pay),
+            FunctionTool(fetch, effect="pure", untrusted=True),
+        ]
 
     async def say(self, session: str, *parts: AnyPart, id: str = "", sender: str = "") -> Any:
         envelope = Envelope(parts=parts, thread=session, id=id, sender=sender)
@@ -262,6 +266,8 @@ async def record(path: Path) -> None:
     await fork(life.store, "tour", "copy", 12, life.clock.now_ms())
     folds = [one.seq for one in await read_all(life.store, "long") if isinstance(one.event, Folded)]
     await fork(life.store, "long", "branch", folds[1] + 1, life.clock.now_ms())
+    for key in ("copy", "branch"):
+        life.follower.touched(key)
     life.open(["Gone soon.", "One.", "Two.", "Three."])
     await life.ask("forgotten", "my secret is 12345")
     for text in ("my code is 6789", "the ferry leaves at nine", "good night"):
@@ -317,7 +323,7 @@ def dump(path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-FINDS = ("what is it like in Lisbon", "room at pier 7 for ferries", "paid 7")
+FINDS = {"the long story": "tell me a long story", "room at pier 7": "pier 7 has room", "paid 7": "paid 7"}
 
 
 async def expected(path: Path) -> dict[str, Any]:
@@ -346,7 +352,13 @@ async def expected(path: Path) -> dict[str, Any]:
         }
     memory = await remembered(store)
     await store.close()
-    return {"limits": {"steps_max": LIMITS.steps_max}, "sessions": sessions, "memory": memory}
+    return plain({"limits": {"steps_max": LIMITS.steps_max}, "sessions": sessions, "memory": memory})
+
+
+def plain(said: dict[str, Any]) -> dict[str, Any]:
+    """As it comes out of a file."""
+    made: dict[str, Any] = json.loads(json.dumps(said))
+    return made
 
 
 async def remembered(store: SqliteStore, tiers: Tiers | None = None) -> dict[str, Any]:
@@ -356,16 +368,17 @@ async def remembered(store: SqliteStore, tiers: Tiers | None = None) -> dict[str
     await follower.caught_up(30)
     facts = sorted(await library.facts(limit=10_000), key=lambda one: (one.at, one.object))
     memories = sorted(await library.list(limit=10_000), key=lambda one: one.id)
-    found = {query: (await library.search(query, 3)).hits for query in FINDS}
+    found = {query: (await library.search(query, 5)).hits for query in FINDS}
+    finds = {query: any(FINDS[query] in hit.text for hit in hits) for query, hits in found.items()}
     told = {
         "messages": await tiers.messages.count(),
         "summaries": [msgspec.to_builtins(one) for one in await library.summaries()],
         "facts": [[f.subject, f.predicate, f.object, f.session, f.source, f.origin] for f in facts],
         "memories": [msgspec.to_builtins(one) for one in memories],
-        "finds": {query: [hit.message_id for hit in hits if hit.kind == "message"][:1] for query, hits in found.items()},
+        "finds": finds,
     }
     await follower.close()
-    return told
+    return plain(told)
 
 
 def digest(said: Any) -> str:

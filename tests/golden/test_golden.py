@@ -9,31 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import msgspec
 import pytest
+import record_release
 from wire_rules import check_anthropic, check_openai
 
 from mainstay import Agent, Config, ToolContext, tool
+from mainstay.app.schema import EmbeddingSettings, MemorySettings, SessionSettings
 from mainstay.app.sessions import read_all
 from mainstay.core import journal
 from mainstay.core.errors import SessionUnknown, StoreCorrupt, StoreTooNew
-from mainstay.core.events import DURABLE, MessageAdded, ToolFinished, TurnEnded
+from mainstay.core.events import DURABLE, Folded, MessageAdded, ToolFinished, TurnEnded
 from mainstay.core.journal import decode, decode_all, encode
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import Context
-from mainstay.core.session import Session
 from mainstay.lane.replay import replay
 from mainstay.observe.export import history
 from mainstay.providers.anthropic import AnthropicProvider
 from mainstay.providers.openai import OpenAIProvider
 from mainstay.store.home import workspace_path
 from mainstay.store.sqlite import SqliteStore
+from mainstay.store.sqlite.tiers import SqliteTiers
 from mainstay.testing import ScriptedProvider
 
 FOLDER = Path(__file__).parent
 RELEASES = sorted(path.stem for path in FOLDER.glob("*.sql"))
+
+
+def read(release: str) -> Any:
+    """What was to be seen of its journals."""
+    return json.loads((FOLDER / f"{release}.json").read_text())
 
 
 @pytest.fixture(params=RELEASES)
@@ -47,14 +53,16 @@ def home(tmp_path: Path, release: str) -> Path:
     path = workspace_path(tmp_path / "home")
     path.parent.mkdir(parents=True)
     db = apsw.Connection(str(path))
+    db.execute("BEGIN")
     db.execute((FOLDER / f"{release}.sql").read_text())
+    db.execute("COMMIT")
     db.close()
     return tmp_path / "home"
 
 
 @pytest.fixture
 def expected(release: str) -> Any:
-    return json.loads((FOLDER / f"{release}.json").read_text())
+    return read(release)
 
 
 async def open_store(home: Path) -> SqliteStore:
@@ -64,24 +72,14 @@ async def open_store(home: Path) -> SqliteStore:
 
 
 async def test_f54_every_session_is_seen_as_it_was(home: Path, expected: Any) -> None:
-    store = await open_store(home)
-    standings = {one.key: one for one in await store.sessions(include_deleted=True)}
-    assert set(standings) == set(expected["sessions"])
-    for key, seen in expected["sessions"].items():
-        standing = msgspec.to_builtins(standings[key])
-        assert {name: standing.get(name) for name in seen["standing"]} == seen["standing"]
-        records = await read_all(store, key)
-        assert [type(one.event).__name__ for one in records] == seen["types"]
-        assert [[m.id, m.role, list(msgspec.to_builtins(m.parts))] for m in history(records)] == seen["history"]
-        tail = await store.load(key, 10**9)
-        assert tail is not None
-        view = Session.of(tail)
-        assert [message.id for message in view.messages] == seen["view"]
-        assert view.summary == seen["summary"]
-        assert sorted(view.waiting) == seen["waiting"]
-        open_calls = view.open.open_calls if view.open is not None else ()
-        assert [call.id for call in open_calls] == seen["open_calls"]
-    await store.close()
+    seen = (await record_release.expected(workspace_path(home)))["sessions"]
+    assert set(seen) == set(expected["sessions"])
+    for key, before in expected["sessions"].items():
+        now = seen[key]
+        assert {name: now["standing"].get(name) for name in before["standing"]} == before["standing"]
+        assert {name: now[name] for name in before if name != "standing"} == {
+            name: value for name, value in before.items() if name != "standing"
+        }
 
 
 async def test_f54_every_session_replays_identically(home: Path, expected: Any) -> None:
@@ -122,13 +120,12 @@ async def test_f54_the_sessions_go_on(home: Path, expected: Any) -> None:
         check_anthropic(AnthropicProvider("any", api_key="k").wire_messages(context))
         return f"answer {options.turn}"
 
-    config = Config(limits=Limits(**expected["limits"]))
-    async with Agent(ScriptedProvider(answer), tools=[look, pay], home=home, config=config) as agent:
+    async with Agent(ScriptedProvider(answer), tools=[look, pay], home=home, config=quiet(expected)) as agent:
         await agent.settled()  # the unfinished turn, and the prompt that waited behind it
         assert paid == [1], "what was at work is not done again; what had not begun is done"
         unfinished = await agent.sessions.get("unfinished")
         assert (unfinished.unfinished, unfinished.turns) == (False, 2)
-        for key in ("tour", "copy", "unfinished"):
+        for key in [one.key for one in await agent.sessions.list()]:
             reply = await agent.run(key, "are you still there?")
             assert isinstance(reply.outcome, Answered)
             assert reply.text == f"answer {reply.turn}"
@@ -145,15 +142,113 @@ async def test_f54_the_sessions_go_on(home: Path, expected: Any) -> None:
     await store.close()
 
 
+FOLDED = [(release, key) for release in RELEASES for key, seen in read(release)["sessions"].items() if seen["folds"]]
+
+
+@pytest.mark.parametrize(("release", "key"), FOLDED)
+async def test_f54_a_folded_session_is_seen_through_its_summary_and_folded_again(
+    home: Path, expected: Any, key: str
+) -> None:
+    before = expected["sessions"][key]
+
+    def answer(context: Context, options: Any) -> str:
+        if "You write the memory of a conversation" in context.system:
+            return json.dumps({"summary": "They went on to speak of something else for a while."})
+        return "noted"
+
+    provider = ScriptedProvider(answer)
+    async with Agent(provider, home=home, config=quiet(expected)) as agent:
+        records = {one.seq: one for one in await agent.sessions.records(key, limit=1000)}
+        await agent.run(key, "what came before?")
+        shown = provider.asked[-1].messages
+        assert shown[0][0] == "user"
+        assert shown[0][1].startswith("[This summary stands for the earlier part of this conversation.")
+        assert shown[0][1].endswith(before["summary"])
+        whole = {m.id: m for m in history(list(records.values()))}
+        newer = [id for id, role, _ in before["view"][1:] if id in whole]
+        assert [text for _, text in shown].count("what came before?") == 1
+        assert len(shown) >= len(before["view"]) + 1
+        gone = [m for id, m in whole.items() if id not in newer and m.role == "user"]
+        assert gone
+        assert not any(m.text == text for m in gone for _, text in shown)
+        summary = await agent.sessions.compact(key)
+        assert summary is not None
+        folds = [r.event for r in await agent.sessions.records(key, limit=1000) if isinstance(r.event, Folded)]
+        assert folds[-1].version == before["folds"][-1].get("version", 1) + 1
+        replayed = await agent.sessions.replay(key)
+        assert replayed.identical, replayed.difference
+
+
+async def test_f54_what_was_remembered_is_known(home: Path, expected: Any) -> None:
+    """As that release left it, or, where it had no memory yet, from its journals."""
+    store = await open_store(home)
+    heads, positions = await store.heads(), await store.tiers(vectors=False).messages.positions()
+    assert positions in ({}, heads), "all of it, or none"
+    assert await record_release.remembered(store) == expected["memory"]
+    await store.close()
+
+
+async def test_f54_memory_is_built_again_from_the_journals(home: Path, expected: Any) -> None:
+    """All but what somebody asked to keep, which is in no journal."""
+    store = await open_store(home)
+    beside = SqliteTiers(":memory:", vectors=False)
+    built = await record_release.remembered(store, await beside.open())
+    before = dict(expected["memory"])
+    before["memories"] = [one for one in before["memories"] if "workflow" in one.get("tags", ())]
+    assert built == before
+    assert built["messages"] > 30
+    await beside.close()
+    await store.close()
+
+
+async def test_f54_what_was_pinned_is_before_the_model_and_what_came_from_outside_is_not(
+    home: Path, expected: Any
+) -> None:
+    pinned = [one["text"] for one in expected["memory"]["memories"] if one.get("pinned")]
+    outside = [one["text"] for one in expected["memory"]["memories"] if one.get("origin")]
+    provider = ScriptedProvider(lambda context, options: "noted")
+    async with Agent(provider, home=home, config=quiet(expected)) as agent:
+        await agent.run("new", "hello")
+        sections = (await agent.sessions.context("new")).sections
+        profile = next(one.text for one in sections if one.name == "profile")
+        assert all(text in profile for text in pinned)
+        assert not any(text in one.text for text in outside for one in sections)
+        assert {one.text for one in await agent.memory.list(origin="untrusted")} == set(outside)
+    if release_has_memory(expected):
+        assert pinned
+        assert outside
+
+
+def release_has_memory(expected: Any) -> bool:
+    return bool(expected["memory"]["memories"])
+
+
+def quiet(expected: Any) -> Config:
+    """With that release's bounds, and by words only."""
+    memory = MemorySettings(embeddings=EmbeddingSettings(enabled=False))
+    return Config(limits=Limits(**expected["limits"]), sessions=SessionSettings(memory=memory))
+
+
 def test_f54_the_golden_files_hold_every_kind_of_record() -> None:
     """A new kind of record asks for a new golden file."""
-    seen = {
-        kind
-        for release in RELEASES
-        for session in json.loads((FOLDER / f"{release}.json").read_text())["sessions"].values()
-        for kind in session["types"]
-    }
+    seen = {kind for release in RELEASES for session in read(release)["sessions"].values() for kind in session["types"]}
     assert seen >= {kind.__name__ for kind in DURABLE.__args__}
+
+
+def test_f54_the_golden_files_hold_folds_with_facts_kept_values_profiles_and_memories() -> None:
+    sessions = [session for release in RELEASES for session in read(release)["sessions"].values()]
+    memory = [read(release)["memory"] for release in RELEASES]
+    folds = [fold for session in sessions for fold in session["folds"] if fold.get("parts") and fold.get("facts")]
+    assert {bool(fold.get("origin")) for fold in folds} == {True, False}
+    assert all(fold["by"] and fold["usage"] for fold in folds)
+    assert max(fold.get("version", 1) for fold in folds) > 2
+    assert any(session["kept"] for session in sessions)
+    assert any(session["amendment"] for session in sessions)
+    assert any(session["standing"].get("profile") for session in sessions)
+    memories = [one for kept in memory for one in kept["memories"]]
+    assert {"workflow", "preference"} <= {tag for one in memories for tag in one.get("tags", ())}
+    assert any(one.get("pinned") for one in memories)
+    assert {query for kept in memory for query, found in kept["finds"].items() if found} == set(record_release.FINDS)
 
 
 def test_f54_a_golden_file_is_never_made_again() -> None:
@@ -175,11 +270,12 @@ def test_f54_a_record_of_a_newer_release_is_refused_with_a_sentence() -> None:
             list(decode_all([encode(TurnEnded(Answered())).decode(), body]))
 
 
-async def test_f54_a_session_of_a_newer_release_does_not_stop_the_others(home: Path) -> None:
+async def test_f54_a_session_of_a_newer_release_does_not_stop_the_others(home: Path, expected: Any) -> None:
     db = apsw.Connection(str(workspace_path(home)))
-    db.execute("""UPDATE events SET body = '{"type":"Dreamt"}' WHERE id = (2 << 32) + 5""")
+    (session,) = db.execute("SELECT id FROM sessions WHERE key = 'unfinished'").fetchone()
+    db.execute("""UPDATE events SET body = '{"type":"Dreamt"}' WHERE id = (? << 32) + 5""", (session,))
     db.close()
-    async with Agent(ScriptedProvider(["fine"]), home=home) as agent:
+    async with Agent(ScriptedProvider(["fine"]), home=home, config=quiet(expected)) as agent:
         await agent.settled()
         assert (await agent.run("tour", "and you?")).text == "fine"
         with pytest.raises(StoreTooNew, match="Dreamt"):

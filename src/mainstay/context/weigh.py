@@ -7,10 +7,11 @@ too much is anything counted, and each message is counted once.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import cast
 
 import msgspec
 
-from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
+from mainstay.core.messages import AnyPart, Binary, Finish, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Tokenizer, Tool
 
 MESSAGE_TOKENS = 4
@@ -26,9 +27,14 @@ def bound(message: Message) -> int:
         return message.tokens
     total = MESSAGE_TOKENS
     for part in message.parts:
-        total += PART_TOKENS + _bytes(_texts(part))
-        if isinstance(part, Binary):
-            total += IMAGE_TOKENS
+        kind = type(part)
+        if kind is Text:  # nearly all there is
+            text = cast(Text, part).text
+            total += PART_TOKENS + (len(text) if text.isascii() else len(text.encode(errors="replace")))
+        elif kind is not Finish:
+            total += PART_TOKENS + _bytes(_texts(part))
+            if kind is Binary:
+                total += IMAGE_TOKENS
     return total
 
 

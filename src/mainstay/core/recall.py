@@ -16,6 +16,7 @@ import msgspec
 
 Kind = Literal["message", "summary", "fact", "memory"]
 UNTRUSTED = "untrusted"  # how the origin of whatever came from outside begins: "untrusted:<tool>"
+CONVERSATION = f"{UNTRUSTED}:conversation"  # of what a model says or keeps that has read something from outside
 
 
 def message_id(session: str, seq: int) -> str:
@@ -85,6 +86,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     end: int
     text: str
     session: str = ""
+    origin: str = ""  # untrusted, if something from outside was in that conversation
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -27,6 +27,7 @@ _STEPS = (
 )
 _NOTED = re.compile(re.escape(_STEPS).replace(r"\{count\}", r"(\d+)").replace(r"\{tools\}", "(.*)"), re.DOTALL)
 _LEFT_OUT = "runtime:steps"
+_NOTHING = "nothing that worked"
 
 
 def relieve(messages: list[Message], event: Relieved, session: str, turn: int, seq: int, at: int) -> list[Message]:
@@ -109,6 +110,10 @@ def is_note_of_steps(message: Message) -> bool:
     return message.role == "system" and message.parts[0].origin == _LEFT_OUT
 
 
+def _named(tools: str) -> list[str]:
+    return [] if tools == _NOTHING else tools.split(", ")
+
+
 def without_steps(messages: list[Message], turn: int, count: int, seq: int, at: int) -> list[Message]:
     """The running turn without its first `count` calls and their results: whole steps, so that no call is without its
     result. One note stands for all that were left out."""
@@ -119,18 +124,18 @@ def without_steps(messages: list[Message], turn: int, count: int, seq: int, at: 
         mine = message.turn == turn
         if mine and (noted := _NOTED.fullmatch(message.text) if is_note_of_steps(message) else None) is not None:
             earlier = int(noted[1])  # left out before
-            gone, count, names = gone + earlier, count + earlier, [*noted[2].split(", "), *names]
+            gone, count, names = gone + earlier, count + earlier, [*_named(noted[2]), *names]
             place = len(kept)
         elif mine and message.role == "assistant" and message.calls and gone < count:
-            names += [call.name for call in message.calls]
             gone, skip = gone + 1, True
             place = len(kept) if place < 0 else place
-        elif mine and message.role == "tool" and skip:
+        elif mine and message.role == "tool" and skip:  # what failed may be a name that a model made up
+            names += [part.name for part in message.parts if isinstance(part, ToolResult) and not part.is_error]
             skip = False
         else:
             kept.append(message)
     if place >= 0:
-        tools = ", ".join(dict.fromkeys(names))[:200]
+        tools = ", ".join(dict.fromkeys(names))[:200] or _NOTHING
         note = Text(_STEPS.format(count=gone, tools=tools), origin=_LEFT_OUT)
         kept.insert(place, Message(seq, "system", (note,), at=at, turn=turn))
     return kept

@@ -23,7 +23,7 @@ _TRIES_MAX = 20
 _LARGE = 2000  # characters of a passage whose summary cannot be a few words
 _SUMMARY = re.compile(r'"summary"\s*:\s*"')
 _FACTS = re.compile(r'"facts"\s*:\s*\[')
-_FENCE = re.compile(r"^```[a-zA-Z]*\s*\n(.*?)\n?```\s*$", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*)```", re.DOTALL)
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _ECHO = re.compile(r"\s*\[\d+\] (user|assistant|tool|system)\b")
 _ENDS = re.compile(r"[.!?…][\"')\]]*(?=\s)|[。！？]|\n")  # noqa: RUF001
@@ -40,6 +40,8 @@ _PRONOUNS = frozenset(
         "él ella nosotros ellos"
     )
 )
+_ANYONE = frozenset({"user", "users", "person", "owner", "human", "customer", "client", "speaker", "the", "who"})
+_PREDICATE_CHARS = 40  # of one that is believed beside something from outside
 _decoder = json.JSONDecoder(strict=False)  # models write line breaks into strings
 
 
@@ -49,7 +51,7 @@ def read_answer(answer: str, passage: Passage, shown: Sequence[str]) -> tuple[st
     Raises SummaryUnusable, and nothing else whatever the text.
     """
     text = _clean(answer).strip()
-    if fenced := _FENCE.match(text):
+    if fenced := _FENCE.fullmatch(text):
         text = fenced[1].strip()
     if not text:
         raise SummaryUnusable("the summary came back empty")
@@ -188,7 +190,7 @@ def _fact(given: Any, sources: _Sources) -> Fact | None:
         return None
     if len(object) > OBJECT_CHARS_MAX:
         object = object[: OBJECT_CHARS_MAX - 1].rstrip() + "…"
-    source, origin = sources.place(given.get("source"), object)
+    source, origin = sources.place(given.get("source"), subject, predicate, object)
     return Fact(
         subject, predicate, object, source, _confidence(given.get("confidence")), origin, given.get("many") is True
     )
@@ -211,29 +213,44 @@ def _confidence(value: Any) -> float:
 class _Sources:
     """Where facts of a passage can come from, and how far each can be believed.
 
-    A fact that names a trusted message is trusted only if nothing else can have put it there: where the passage holds
-    something from outside, or what stands before it does, the message itself must hold its words.
+    A fact that names a trusted message is trusted only if nothing else can have put it there. Where the passage holds
+    something from outside, or what stands before it does, the message itself must hold the words of its object, those
+    of its subject must have been said in trust, and its predicate must be short and have nothing from outside.
     """
 
     def __init__(self, passage: Passage) -> None:
         self._messages: dict[int, tuple[Message, str]] = {}
         tainted = ""
+        texts: dict[bool, list[str]] = {True: [], False: []}  # said in trust, and not
         for message in passage.messages:
             own = next((part.origin for part in message.parts if part.origin.startswith(UNTRUSTED)), "")
             tainted = tainted or own
             # what the assistant says after it has read something from outside may be that
-            self._messages[message.id] = message, own or (tainted if message.role == "assistant" else "")
+            origin = own or (tainted if message.role == "assistant" else "")
+            self._messages[message.id] = message, origin
+            texts[not origin] += _words_of(message)
+        texts[not passage.origin].append(passage.before)
         self._doubt = tainted or passage.origin
+        self._trusted, self._outside = (" ".join(texts[kind]).casefold() for kind in (True, False))
 
-    def place(self, source: Any, object: str) -> tuple[int, str]:
+    def place(self, source: Any, subject: str, predicate: str, object: str) -> tuple[int, str]:
         """The message's number (0 if it names none of the passage's) and the fact's origin."""
         number = _number(source)
         message, origin = self._messages.get(number, (None, self._doubt))
         if message is None:
             return 0, self._doubt
-        if not origin and self._doubt and not _holds(message, object):
+        if not origin and self._doubt and not self._vouches(message, subject, predicate, object):
             origin = self._doubt
         return number, origin
+
+    def _vouches(self, message: Message, subject: str, predicate: str, object: str) -> bool:
+        own = " ".join(_words_of(message)).casefold()
+        return (
+            all(_stands(word, own) for word in _telling(object) or [object.casefold()])
+            and all(_stands(word, self._trusted) or word in _ANYONE for word in _telling(subject))
+            and len(predicate) <= _PREDICATE_CHARS
+            and all(_stands(word, self._trusted) or not _stands(word, self._outside) for word in _telling(predicate))
+        )
 
 
 def _number(value: Any) -> int:
@@ -243,11 +260,13 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _holds(message: Message, object: str) -> bool:
-    """Whether every word of the object stands in the message, give or take an ending."""
-    text = " ".join(_words_of(message)).casefold()
-    words = [word for word in _WORD.findall(object.casefold()) if len(word) > 2 or not word.isalpha()]
-    return all(word[: max(4, len(word) - 2)] in text for word in words or [object.casefold()])
+def _telling(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.casefold()) if len(word) > 2 or not word.isalpha()]
+
+
+def _stands(word: str, text: str) -> bool:
+    """Give or take an ending."""
+    return word[: max(4, len(word) - 2)] in text
 
 
 def _words_of(message: Message) -> Iterator[str]:

@@ -53,7 +53,8 @@ class MemoryFiles:
         self._workspace = str(workspace)
         self._files: dict[str, _File] = {}
         self._places: dict[str, tuple[Place, ...]] = {}
-        self._read: dict[str, tuple[Note, ...]] = {}
+        self._read: dict[str, tuple[list[str], tuple[Note, ...]]] = {}
+        self._scoped: dict[str, tuple[tuple[Place, _File], ...]] = {}
         self._identity: tuple[list[str], str] | None = None
         self._fixed = (
             Place("", os.path.join(self._home, "IDENTITY.md"), self._home),
@@ -74,12 +75,19 @@ class MemoryFiles:
 
     def memories(self, session: str) -> tuple[Note, ...]:
         """What MEMORY.md says in each scope of the session, broadest first: the same object while nothing changed."""
-        before = self._read.get(session, ())
-        notes = [Note(place, text) for place in self.places(session) if (text := self._file(place).read())]
-        if len(notes) == len(before) and all(new.same(old) for new, old in zip(notes, before, strict=True)):
-            return before
+        files = self._scoped.get(session)
+        if files is None:
+            _make_room(self._scoped)
+            files = self._scoped[session] = tuple((place, self._file(place)) for place in self.places(session))
+        texts = [file.read() for _, file in files]
+        before = self._read.get(session)
+        if before is not None and all(new is old for new, old in zip(texts, before[0], strict=True)):
+            return before[1]
+        made = tuple(Note(place, text) for (place, _), text in zip(files, texts, strict=True) if text)
+        if before is not None and len(made) == len(before[1]) and all(map(Note.same, made, before[1])):
+            made = before[1]
         _make_room(self._read)
-        self._read[session] = made = tuple(notes)
+        self._read[session] = texts, made
         return made
 
     def places(self, session: str) -> tuple[Place, ...]:

@@ -17,7 +17,18 @@ from mainstay.core.entries import entry_of
 from mainstay.core.errors import InputRefused, MemoryUnknown
 from mainstay.core.events import ToolFinished
 from mainstay.core.ports import Clock, Store
-from mainstay.core.recall import Embedder, Entry, Fact, Hit, Memory, Summary, Tiers, message_id, split_id
+from mainstay.core.recall import (
+    CONVERSATION,
+    Embedder,
+    Entry,
+    Fact,
+    Hit,
+    Memory,
+    Summary,
+    Tiers,
+    message_id,
+    split_id,
+)
 from mainstay.memory.pages import (
     PAGE_CHARS,
     WORKFLOW,
@@ -126,7 +137,9 @@ class Library:
     ) -> builtins.list[Summary]:
         """What conversations of this time were about, in order."""
         await self._catch_up()
-        return await self._tiers.summaries.between(start, end, within(limit, "limit", LISTED_MAX))
+        found = await self._tiers.summaries.between(start, end, within(limit, "limit", LISTED_MAX))
+        outside = {key for key in {one.session for one in found} if await self._is_from_outside(key)}
+        return [msgspec.structs.replace(one, origin=CONVERSATION) if one.session in outside else one for one in found]
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -288,17 +301,16 @@ class Library:
 
     async def _result(self, session: str, ref: str, offset: int, limit: int) -> Page | None:
         offset, limit = window(offset, limit)
-        entry = await self._tiers.messages.find(session, ref)
         kept = await self._store.kept(session, ref, offset, limit)
+        entry = await self._tiers.messages.find(session, ref) or await self._in_journal(session, ref)
         if kept is not None:
-            about = entry or Entry(session, 0, 0, "tool", "")
+            unknown_origin = CONVERSATION if entry is None and await self._is_from_outside(session) else ""
+            about = entry or Entry(session, 0, 0, "tool", "", origin=unknown_origin)
             id = message_id(session, about.seq) if about.seq else ""
             return Page(
                 id=ref, text=kept[0], offset=offset, total=kept[1], kind="result", session=session, message_id=id,
                 at=about.at, speaker=about.speaker, origin=about.origin,
             )  # fmt: skip
-        if entry is None:
-            entry = await self._in_journal(session, ref)
         return None if entry is None else page_of(entry, ref, offset, limit, "result")
 
     async def _in_journal(self, session: str, ref: str) -> Entry | None:
@@ -310,6 +322,11 @@ class Library:
                     return entry_of(session, record)
             after = records[-1].seq
         return None
+
+    async def _is_from_outside(self, session: str) -> bool:
+        """Whether something that came from there is in this conversation, and so perhaps in what sums it up."""
+        standing = await self._store.get(session)
+        return standing is not None and standing.untrusted
 
     async def _memory(self, id: str) -> Memory | None:
         return next((one for one in await self._tiers.memories.memories(limit=LISTED_MAX) if one.id == id), None)

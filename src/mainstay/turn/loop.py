@@ -14,9 +14,10 @@ import msgspec
 from mainstay.core.errors import ContextTooLong, ProviderError
 from mainstay.core.events import MessageAdded, Steered, StepRestarted
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, text_of
+from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall, text_of
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
 from mainstay.core.ports import Context, Emit, Options, Provider, Scribe
+from mainstay.core.recall import CONVERSATION
 from mainstay.core.session import OpenTurn, Session
 from mainstay.turn.act import Acting, act
 from mainstay.turn.ask import Answer, Asking, Interrupted, ask
