@@ -48,6 +48,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/cache.py --out benchmarks/results/cache.json
+	@$(BIN)/python benchmarks/retrieval.py --out benchmarks/results/retrieval.json
+	@$(BIN)/python benchmarks/memory_speed.py --out benchmarks/results/memory_speed.json
 
 docs: $(VENV)/.dev
 	@$(BIN)/python -m mainstay.app.config_docs > docs/reference/configuration.md

@@ -144,12 +144,11 @@ async def rows() -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
     options = parser.parse_args()
     found = asyncio.run(rows())
-    if options.json:
-        print(json.dumps(found, indent=1))
-        return
+    if options.out is not None:
+        options.out.write_text(json.dumps(found, indent=1) + "\n")
     print("| window | tools | hello, tokens | requests | tokens sent | repeat a prefix | folds | breaks |")
     print("|---|---|---|---|---|---|---|---|")
     for one in found:

@@ -21,7 +21,7 @@ import mainstay
 from mainstay.app.sessions import fork, read_all
 from mainstay.core.envelope import Envelope
 from mainstay.core.errors import RequestRefused, StreamBroken
-from mainstay.core.events import Folded, MessageAdded, SessionChanged
+from mainstay.core.events import Folded, MessageAdded, Relieved, SessionChanged
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Binary, FinishReason, Text, ToolResult, Usage
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece, ThinkingPiece, Tool, ToolContext
@@ -264,9 +264,12 @@ async def record(path: Path) -> None:
     await record_long(life)
     await record_unfinished(life)
     await fork(life.store, "tour", "copy", 12, life.clock.now_ms())
-    folds = [one.seq for one in await read_all(life.store, "long") if isinstance(one.event, Folded)]
+    long = await read_all(life.store, "long")
+    relieved = next(one.seq for one in long if isinstance(one.event, Relieved))
+    await fork(life.store, "long", "stubs", relieved, life.clock.now_ms())
+    folds = [one.seq for one in long if isinstance(one.event, Folded)]
     await fork(life.store, "long", "branch", folds[1] + 1, life.clock.now_ms())
-    for key in ("copy", "branch"):
+    for key in ("copy", "stubs", "branch"):
         life.follower.touched(key)
     life.open(["Gone soon.", "One.", "Two.", "Three."])
     await life.ask("forgotten", "my secret is 12345")

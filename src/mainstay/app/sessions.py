@@ -17,6 +17,8 @@ from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
 
+MOST = 1 << 32  # records of a session, and sessions of a workspace
+
 
 async def read_all(store: Store, key: str) -> list[Record]:
     """A session's whole journal, a page at a time."""
@@ -57,23 +59,34 @@ async def export(store: Store, key: str, folder: str | Path) -> list[Path]:
     return write_session(records, Path(folder))
 
 
+def _countable(number: int) -> int:
+    """Within what a store can count, and never before the first."""
+    return min(max(number, 0), MOST)
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 80 else name[:80] + "…")
+
+
 class Sessions:
     def __init__(self, opened: Opening) -> None:
         self._opened = opened
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
         """The newest first."""
-        return await (await self._opened()).services.store.sessions(limit=limit, offset=offset)
+        given = {"limit": _countable(limit), "offset": _countable(offset)}
+        return await (await self._opened()).services.store.sessions(**given)
 
     async def get(self, key: str) -> Standing:
         standing = await (await self._opened()).services.store.get(key)
         if standing is None or standing.status == "deleted":
-            raise SessionUnknown(f"there is no session {key!r}")
+            raise SessionUnknown(f"there is no session {_shown(key)}")
         return standing
 
     async def records(self, key: str, *, after: int = 0, limit: int = 1000) -> Any:
         """The journal itself, a page at a time: where a client that lost its place catches up."""
-        return await (await self._opened()).services.store.read(key, after=after, limit=limit)
+        store = (await self._opened()).services.store
+        return await store.read(key, after=_countable(after), limit=_countable(limit))
 
     async def turn(self, key: str, number: int, *, after: int = 0) -> AsyncIterator[Event]:
         """The durable events of one turn."""

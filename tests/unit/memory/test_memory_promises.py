@@ -371,7 +371,7 @@ async def test_opentalon_016_019_what_failed_or_took_one_step_is_not_kept_and_no
 # --- files ---------------------------------------------------------------------------------------
 
 
-async def test_guppy_018_057_059_a_lane_that_wakes_has_its_past_its_files_and_who_it_is(tmp_path: Path) -> None:
+async def test_guppy_057_a_lane_that_wakes_has_its_past_its_files_and_who_it_is(tmp_path: Path) -> None:
     (tmp_path / "IDENTITY.md").write_text("You are Ada, a harbour pilot.")
     (tmp_path / "SYSTEM.md").write_text("- installed a new lamp on the pier")
     (tmp_path / "MEMORY.md").write_text("We use metric units.")
