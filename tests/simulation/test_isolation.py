@@ -7,7 +7,8 @@ import asyncio
 import hashlib
 import json
 import logging
-import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -29,10 +30,25 @@ from mainstay.testing import Call, ScriptedProvider, Stall
 
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None
 KINDS = (
-    "message", "answer", "result", "large", "summary", "subject", "object", "memory", "tag", "pinned", "workflow",
-    "file", "rules", "profile", "title", "name", "sender", "input",
-)  # fmt: skip
-READERS = ("memory_search", "memory_get", "memory_summary", "memory_recall", "memory_semantic", "result")
+    "message",
+    "answer",
+    "result",
+    "large",
+    "summary",
+    "subject",
+    "object",
+    "memory",
+    "tag",
+    "pinned",
+    "workflow",
+    "file",
+    "rules",
+    "profile",
+    "title",
+    "name",
+    "sender",
+    "input",
+)
 LIMITS = Limits(tool_result_bytes_max=2_000, calls_per_response_max=1_000, tool_calls_max=100_000, steps_max=100)
 
 
@@ -112,9 +128,7 @@ def agent_of(home: Path, workspace: str, model: Model, *, vectors: bool = VECTOR
     def dump() -> str:
         return "a line of it\n" * 2_000 + marks["large"]
 
-    return Agent(
-        ScriptedProvider(model), tools=[look, dump], home=home, config=config_of(workspace, vectors=vectors)
-    )
+    return Agent(ScriptedProvider(model), tools=[look, dump], home=home, config=config_of(workspace, vectors=vectors))
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -167,14 +181,61 @@ def attacks(known: Known, home: Path, workspace: str) -> list[str]:
             *(f"{id}' OR 1=1 --", f"{id}\0", f"{id}%", f"{id}*", id.upper(), f" {id} ", f"{id}#1"),
         ]
     return [
-        *ids, *ways, workspace, f"../{workspace}", str(folder), str(folder / "workspace.db"), str(folder / "MEMORY.md"),
-        "#1", "plans#0", "plans#-1", "plans#4294967296", "plans#9999999999", "plans#18446744073709551616", "plans#1e3",
-        "plans#٣", "*", "%", "_", "' OR 1=1 --", "'; DROP TABLE memories; --", '" OR "" = "', "1 UNION SELECT body FROM events",
-        f"ATTACH DATABASE '{folder / 'workspace.db'}' AS other", "SELECT * FROM journal", "text:*", "text : keeps",
-        '"unbalanced', "NEAR(", "NEAR(word keeps, 10)", "a* AND b*", "word OR keeps", "NOT word", "^word", "{text tags} : word",
-        "word + is", "(((((", "-text:x", "keeps", "word", "The word is", "They spoke of", "A free", "Always", "Inspect the building",
-        "untrusted", "workflow", "runtime", ".", "..", "\0", "\ud800", "é" * 50, "roof", "I see",
-    ]  # fmt: skip
+        *ids,
+        *ways,
+        workspace,
+        f"../{workspace}",
+        str(folder),
+        str(folder / "workspace.db"),
+        str(folder / "MEMORY.md"),
+        "#1",
+        "plans#0",
+        "plans#-1",
+        "plans#4294967296",
+        "plans#9999999999",
+        "plans#18446744073709551616",
+        "plans#1e3",
+        "plans#٣",
+        "*",
+        "%",
+        "_",
+        "' OR 1=1 --",
+        "'; DROP TABLE memories; --",
+        '" OR "" = "',
+        "1 UNION SELECT body FROM events",
+        f"ATTACH DATABASE '{folder / 'workspace.db'}' AS other",
+        "SELECT * FROM journal",
+        "text:*",
+        "text : keeps",
+        '"unbalanced',
+        "NEAR(",
+        "NEAR(word keeps, 10)",
+        "a* AND b*",
+        "word OR keeps",
+        "NOT word",
+        "^word",
+        "{text tags} : word",
+        "word + is",
+        "(((((",
+        "-text:x",
+        "keeps",
+        "word",
+        "The word is",
+        "They spoke of",
+        "A free",
+        "Always",
+        "Inspect the building",
+        "untrusted",
+        "workflow",
+        "runtime",
+        ".",
+        "..",
+        "\0",
+        "\ud800",
+        "é" * 50,
+        "roof",
+        "I see",
+    ]
 
 
 # --- as the model of one workspace: every tool ---------------------------------------------------
@@ -197,7 +258,10 @@ async def try_tools(agent: Agent, model: Model, ways: list[str]) -> list[str]:
         model.calls = [Call(name, shape(way)) for way in kept]
         model.calls += [Call(name, {**shape("x"), "workspace": "a"})]
         await agent.run(f"attack {name}", "Try everything")
-    model.calls = [Call("memory_summary", {}), Call("memory_search", {"query": "the", "speaker": "user", "from": "2000-01-01"})]
+    model.calls = [
+        Call("memory_summary", {}),
+        Call("memory_search", {"query": "the", "speaker": "user", "from": "2000-01-01"}),
+    ]
     await agent.run("attack more", "Try everything")
     said: list[str] = []
     for session in await agent.sessions.list(limit=1000):
@@ -316,7 +380,16 @@ def test_f41_no_command_reaches_another_workspace(
     monkeypatch.setenv("MAINSTAY__SESSIONS__MEMORY__EMBEDDINGS__ENABLED", "false")  # each would load the model
     (home / "workspaces" / "b" / "only b has this").touch()
     before = fingerprint(home / "workspaces" / "a")
-    ways = ["word", "keeps", "../a", "a/plans", f"{home}/workspaces/a/workspace.db", "' OR 1=1 --", "NEAR(", known.ids[-2]]
+    ways = [
+        "word",
+        "keeps",
+        "../a",
+        "a/plans",
+        f"{home}/workspaces/a/workspace.db",
+        "' OR 1=1 --",
+        "NEAR(",
+        known.ids[-2],
+    ]
     for way in ways:
         for arguments in (
             *(["memory", "search", way], ["memory", "search", "word", "--session", way], ["memory", "recall", way]),
@@ -355,9 +428,6 @@ async def raw(home: Path, line: bytes) -> str:
 @pytest.fixture
 def short_home() -> Iterator[Path]:
     """A socket's path may only have about a hundred bytes."""
-    import shutil
-    import tempfile
-
     folder = Path(tempfile.mkdtemp(prefix="f41"))
     yield folder
     shutil.rmtree(folder)
@@ -507,7 +577,9 @@ async def test_f41_a_forgotten_message_is_in_no_file_and_no_context_any_more(res
     async with filled(tmp_path, "a") as (agent, model, _):
         for kind in ("message", "workflow", "result"):
             for id in await said_in(agent, "plans", model.marks[kind]):
-                if "Folded" not in repr(await agent.sessions.records("plans", after=int(id.split("#")[1]) - 1, limit=1)):
+                if "Folded" not in repr(
+                    await agent.sessions.records("plans", after=int(id.split("#")[1]) - 1, limit=1)
+                ):
                     await agent.memory.forget(id)
         for id in await said_in(agent, "plans", "a line of it"):
             await agent.memory.forget(id)
@@ -590,7 +662,6 @@ async def test_f41_a_forgotten_memory_is_in_no_file_and_no_context_any_more(tmp_
     assert leaks_on_disk("a", tmp_path).isdisjoint({"memory", "tag", "pinned"})
 
 
-@pytest.mark.xfail(reason="the record of the fold keeps what was taken out of it: a store cannot forget one fact yet")
 async def test_f41_a_forgotten_fact_is_in_no_file_any_more(tmp_path: Path) -> None:
     async with filled(tmp_path, "a") as (agent, model, _):
         for fact in await agent.memory.facts():
@@ -607,4 +678,3 @@ def test_f41_the_tests_would_notice_a_leak(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\0\xff" + canary("a", "large").encode()[2:])
     assert leaks_on_disk("a", tmp_path) == {"large"}
     assert len({mark for workspace in ("a", "b") for mark in canaries(workspace).values()}) == 2 * len(KINDS)
-    assert os.sep == "/"

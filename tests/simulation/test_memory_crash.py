@@ -1,5 +1,5 @@
-"""F3: killed at any write or await of a conversation that is being folded and indexed, it has the old context or the new
-one, never half of one; whatever was acknowledged is found, once, and every fold is known, once.
+"""F3: killed at any write or await of a conversation that is being folded and indexed, it has the old context or the
+new one, never half of one; whatever was acknowledged is found, once, and every fold is known, once.
 
 `make test` takes a sample of the points; `make test-all` takes all of them, and pairs.
 """
@@ -132,8 +132,11 @@ def test_f3_killed_again_while_it_catches_up_it_still_comes_out_right(
         ("DELETE FROM summaries WHERE id = 1", "summaries:"),
         ("DELETE FROM facts WHERE id = 1", "facts:"),
         ("DELETE FROM vectors WHERE id = (SELECT min(id) FROM vectors)", "vectors are there"),
-        ("UPDATE events SET body = json_set(body, '$.through', 99) WHERE body LIKE '{\"type\":\"Folded\"%'", "and not shown"),
-        ("UPDATE events SET body = '{\"type\":\"Blanked\"}' WHERE body LIKE '{\"type\":\"Folded\"%'", "summaries:"),
+        (
+            "UPDATE events SET body = json_set(body, '$.through', 99) WHERE body LIKE '{\"type\":\"Folded\"%'",
+            "and not shown",
+        ),
+        ('UPDATE events SET body = \'{"type":"Blanked"}\' WHERE body LIKE \'{"type":"Folded"%\'', "summaries:"),
         ("DELETE FROM messages_words_data WHERE id > 10", "messages_words: "),
     ],
     ids=["a message", "its words", "a summary", "a fact", "a vector", "what is shown", "the folds", "words"],

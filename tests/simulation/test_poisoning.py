@@ -4,7 +4,6 @@ never stands in the system role, is never pinned, is marked wherever it is recal
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from mainstay.app.schema import (
     SessionSettings,
     ToolSettings,
 )
+from mainstay.core.errors import InputRefused
 from mainstay.core.events import Folded, MessageAdded, ToolFinished
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message, Text, ToolResult
@@ -472,7 +472,7 @@ async def test_f51_what_came_from_outside_cannot_be_pinned_by_its_id(tmp_path: P
     await infect(tmp_path, Obedient())
     async with agent_of(tmp_path, Obedient()) as agent:
         (one,) = [one for one in await agent.memory.list() if CANARY in one.text]
-        with pytest.raises(Exception, match="from outside and cannot be pinned"):
+        with pytest.raises(InputRefused, match="from outside and cannot be pinned"):
             await agent.memory.pin(one.id)
         assert await agent.memory.list(pinned=True) == []
 
@@ -483,9 +483,6 @@ async def test_f51_the_fold_of_a_page_says_that_it_is_from_outside(tmp_path: Pat
     async with agent_of(tmp_path, model) as agent:
         folds = [r.event for r in await agent.sessions.records("web") if isinstance(r.event, Folded)]
         assert [fold.origin for fold in folds] == ["untrusted:fetch"]
-
-
-Check = Callable[[Obedient], None]
 
 
 def test_f51_the_checks_would_notice() -> None:

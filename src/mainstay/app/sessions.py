@@ -74,8 +74,8 @@ class Sessions:
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
         """The newest first."""
-        given = {"limit": _countable(limit), "offset": _countable(offset)}
-        return await (await self._opened()).services.store.sessions(**given)
+        store = (await self._opened()).services.store
+        return await store.sessions(limit=_countable(limit), offset=_countable(offset))
 
     async def get(self, key: str) -> Standing:
         standing = await (await self._opened()).services.store.get(key)
@@ -126,7 +126,10 @@ class Sessions:
         await self.get(key)
         services = (await self._opened()).services
         check_session_name(target, services.limits)
-        return await fork(services.store, key, target, upto, services.clock.now_ms())
+        standing = await fork(services.store, key, target, upto, services.clock.now_ms())
+        if services.touched is not None:
+            services.touched(target)
+        return standing
 
     async def export(self, key: str, folder: str | Path) -> Any:
         await self.get(key)

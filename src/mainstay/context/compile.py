@@ -14,6 +14,8 @@ from mainstay.core.messages import Message
 from mainstay.core.ports import Context, Tokenizer, Tool
 from mainstay.core.session import Session
 
+CUT = "\n\n(The rest is left out here: it would take too much of every call.)"
+
 
 class Surroundings:
     """Everything in a request that is not history. The same object for as long as nothing in it changes."""
@@ -63,6 +65,18 @@ def render_profile(profile: dict[str, str]) -> str:
         return ""
     lines = "\n".join(f"- {name}: {value}" for name, value in sorted(profile.items()))
     return f"# About the person\n\n{lines}"
+
+
+def cut_to(text: str, tokens: int, tokenizer: Tokenizer) -> str:
+    """The beginning of a text, and a word that there is more; itself if it is short enough."""
+    if text_bound(text) <= tokens or tokenizer.count(text) <= tokens:
+        return text
+    low, high = 0, len(text)
+    while high - low > 16:
+        middle = (low + high) // 2
+        fits = tokenizer.count(text[:middle]) + tokenizer.count(CUT) <= tokens
+        low, high = (middle, high) if fits else (low, middle)
+    return text[:low].rstrip() + CUT
 
 
 def join_sections(*texts: str) -> str:

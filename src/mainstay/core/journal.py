@@ -21,6 +21,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import AnyPart, Binary, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.outcome import Failed
+from mainstay.core.recall import Fact
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -76,6 +77,16 @@ def redacted(event: Event) -> Event:
         case Folded():  # a summary of what is forgotten, from its first word to its last
             return Blanked()
     return event
+
+
+def unlearned(fold: Folded, facts: Sequence[Fact]) -> Folded:
+    """The fold without what it taught of these."""
+    gone = {_triple(fact) for fact in facts}
+    return msgspec.structs.replace(fold, facts=tuple(fact for fact in fold.facts if _triple(fact) not in gone))
+
+
+def _triple(fact: Fact) -> tuple[str, ...]:
+    return tuple(" ".join(text.casefold().split()) for text in (fact.subject, fact.predicate, fact.object))
 
 
 def _without_content(part: AnyPart) -> AnyPart:

@@ -318,6 +318,10 @@ class Store(Protocol):
         blanked, and the session goes on from the newest one before them, or from its beginning."""
         ...
 
+    async def unlearn(self, key: str, facts: Sequence[Fact]) -> None:
+        """Take these facts out of the session's folds; nothing else of them changes."""
+        ...
+
     async def keep(self, key: str, ref: str, body: str) -> None:
         """A value too large for the history, to be paged through; gone with its session."""
         ...

@@ -7,7 +7,7 @@ import logging
 
 import msgspec
 
-from mainstay.context.compile import Shown, Surroundings, compile_context, join_sections, newest, render_profile
+from mainstay.context.compile import Shown, Surroundings, compile_context, cut_to, join_sections, newest, render_profile
 from mainstay.context.relief import Case, Fold, fold, squeeze, stub
 from mainstay.context.rules import Budget, budget, window_of
 from mainstay.context.show import show
@@ -25,6 +25,7 @@ from mainstay.turn.control import Control
 
 log = logging.getLogger("mainstay.lane")
 
+PROFILE_SHARE = 4  # of the budget: more than that a profile never takes
 INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
 SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
 LEAST_TOKENS = 256
@@ -34,12 +35,13 @@ NOTE = "context"  # the origin of what contributors append to a turn
 class LaneContexts:
     """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
 
-    __slots__ = ("_around", "_control", "_known", "_model", "_pen", "_scale", "_sent", "_services", "folding")
+    __slots__ = ("_around", "_control", "_known", "_model", "_pen", "_scale", "_sent", "_services", "_uncut", "folding")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._around = Surroundings("", "", ())
         self._known: tuple[tuple[ModelInfo, float, int | None], Budget] | None = None
+        self._uncut = "", ""  # the profile as it was given, and as it is shown
         self._sent = 0  # what the last request weighed, where that was counted
         self._control: Control | None = None
         self.folding = Folding(services.summariser, services.clock, facts=services.facts)
@@ -89,12 +91,19 @@ class LaneContexts:
         services, session = self._services, self._pen.session
         fixed = session.instructions or self.fixed(session.key)
         contributed = (one.profile(session.key) for one in services.contributors)
-        profile = join_sections(render_profile(session.profile), *contributed)
+        profile = self._bounded(join_sections(render_profile(session.profile), *contributed))
         tools = services.tools.offer(memory=self._memory_offered(session), inline=self._inline())
         around = self._around
         if around.tools is not tools or around.fixed != fixed or around.profile != profile:
             self._around = Surroundings(fixed, profile, tools)
             self._warn(fixed, profile, tools)
+
+    def _bounded(self, profile: str) -> str:
+        """What people and files say about themselves must leave room for the conversation."""
+        if profile is not self._uncut[0] and profile != self._uncut[0]:
+            most = max(self._budget().profile, self._budget().total // PROFILE_SHARE)
+            self._uncut = profile, cut_to(profile, most, self._scale.tokenizer)
+        return self._uncut[1]
 
     def _warn(self, fixed: str, profile: str, tools: tuple[Tool, ...]) -> None:
         """What is paid for on every call should be small; a rough count is enough to say so."""

@@ -96,11 +96,12 @@ class MemoryContributor:
 
     def _guidance(self, prompt: Prompt, session: str) -> str:
         """How to use memory, with the files that this session may write; without any, nothing is said about files."""
-        places = self._files.places(session)[1:] if self._files is not None else ()
-        if not places:
-            return "\n\n".join(part for part in prompt.text.split("\n\n") if "{files}" not in part)
+        if self._files is None:
+            kept = (part for part in prompt.text.split("\n\n") if "{files}" not in part and "{system}" not in part)
+            return "\n\n".join(kept)
+        places = self._files.places(session)[1:]
         listed = (f"- {place.heading.removeprefix('## Memory: ')}: {place.path}" for place in reversed(places))
-        return prompt.fill({"files": "\n".join(listed)})
+        return prompt.fill({"files": "\n".join(listed), "system": self._files.system})
 
     def _compose(self, notes: tuple[Note, ...]) -> str:
         if self._files is None or (self._pinned and not notes):

@@ -63,6 +63,11 @@ class MemoryFiles:
             Place("## Changes made to the environment (SYSTEM.md)", os.path.join(self._home, "SYSTEM.md"), self._home),
         )
 
+    @property
+    def system(self) -> str:
+        """Where the agent notes what it changed about its environment."""
+        return self._fixed[-1].path
+
     def identity(self) -> str:
         """Who the agent is, its rules, and what it changed around itself; what is missing is left out."""
         texts = [self._file(place).read() for place in self._fixed]

@@ -229,7 +229,9 @@ class Library:
         if await self._tiers.memories.forget([id]):
             await self._changed()
             return Forgotten(id, "memory")
+        said = [one for one in await self._tiers.facts.facts(limit=FACTS_MAX) if one.id == id]
         if await self._tiers.facts.forget([id]):
+            await self._unlearn(said)
             return Forgotten(id, "fact")
         raise MemoryUnknown(unknown(id))
 
@@ -238,9 +240,11 @@ class Library:
         if not origin.strip():
             raise InputRefused("say which origin, for example `untrusted` or `untrusted:fetch`")
         memories = [one.id for one in await self.list(origin=origin, limit=LISTED_MAX)]
-        facts = [one.id for one in await self.facts(origin=origin, limit=LISTED_MAX)]
+        known = await self.facts(origin=origin, limit=LISTED_MAX)
+        facts = [one.id for one in known]
         await self._tiers.memories.forget(memories)
         await self._tiers.facts.forget(facts)
+        await self._unlearn(known)
         await self._changed()
         return [*(Forgotten(id, "memory") for id in memories), *(Forgotten(id, "fact") for id in facts)]
 
@@ -330,6 +334,11 @@ class Library:
 
     async def _memory(self, id: str) -> Memory | None:
         return next((one for one in await self._tiers.memories.memories(limit=LISTED_MAX) if one.id == id), None)
+
+    async def _unlearn(self, facts: Sequence[Fact]) -> None:
+        """Out of the folds that taught them, so that they are not learned from there again."""
+        for session in {fact.session for fact in facts if fact.session}:
+            await self._store.unlearn(session, [fact for fact in facts if fact.session == session])
 
     async def _fact(self, id: str) -> Fact | None:
         return next((one for one in await self._tiers.facts.facts(limit=FACTS_MAX) if one.id == id), None)

@@ -9,8 +9,9 @@ import msgspec
 
 from mainstay.core.errors import DuplicateInput, SessionUnknown, StaleWriter, StoreFailed
 from mainstay.core.events import Folded, ToolFinished
-from mainstay.core.journal import BLANK, Record, decode, encode, redacted
+from mainstay.core.journal import BLANK, Record, decode, encode, redacted, unlearned
 from mainstay.core.ports import Once, Standing, Tail
+from mainstay.core.recall import Fact
 
 
 class _Kept:
@@ -128,6 +129,12 @@ class MemoryStore:
             prompt_tokens=kept.standing.prompt_tokens, completion_tokens=kept.standing.completion_tokens,
             cost=kept.standing.cost, created=kept.standing.created, updated=at,
         )  # fmt: skip
+
+    async def unlearn(self, key: str, facts: Sequence[Fact]) -> None:
+        kept = self._known(key)
+        for record in kept.records(0, kept.standing.head):
+            if isinstance(record.event, Folded):
+                kept.bodies[record.seq - 1] = (record.at, encode(unlearned(record.event, facts)))
 
     async def redact(self, key: str, seqs: Sequence[int]) -> None:
         kept = self._known(key)

@@ -90,6 +90,8 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             return Aborted()
         if answer.calls or control.steers:
             continue
+        if answer.reason is FinishReason.FILTERED and not text_of(answer.parts).strip():
+            return Failed(FILTERED, turn=turn.turn, step=turn.step)
         complaint = means.review(text_of(answer.parts)) if means.review is not None else None
         if complaint is None:
             return Exhausted(spent) if spent is not None else Answered()
@@ -176,6 +178,7 @@ async def _restart(turn: OpenTurn, scribe: Scribe, broken: Interrupted) -> None:
     await scribe.record(*([partial] if partial is not None else []), restarted)
 
 
+FILTERED = "The model's answer was withheld by its provider's content filter; ask in other words, or another model."
 MODEL_FAILED = "The model could not answer: "
 
 

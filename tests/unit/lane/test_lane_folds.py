@@ -384,3 +384,33 @@ async def test_what_is_paid_for_on_every_call_is_warned_of_above_its_target(capl
         await wordy.ask("and again")
     assert len(caplog.messages) == 1
     assert "its instructions and tools take about 45" in caplog.messages[0]
+
+
+class Wordy:
+    """A contributor with too much to say about the person."""
+
+    tools = ()
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def fixed(self, session: str) -> str:
+        return ""
+
+    def profile(self, session: str) -> str:
+        return self.text
+
+    def turn(self, session: str, prompt: str) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("text", ["word " * 20_000, "ሰላም " * 5_000], ids=["latin", "ethiopic"])
+@virtual
+async def test_a_profile_that_would_leave_no_room_is_cut_and_the_conversation_goes_on(text: str) -> None:
+    async with small_world(contributors=(Wordy(text),)) as world:
+        assert isinstance((await world.ask("hi")).outcome, Answered)
+        shown = (await world.lanes.get("s").contexts()).shown()
+        profile = next(one for one in shown.sections if one.name == "profile")
+        assert profile.text.startswith(text[:100])
+        assert "The rest is left out here" in profile.text
+        assert profile.tokens <= shown.budget // 4

@@ -1,5 +1,6 @@
 """Whatever is asked of a memory, and whatever is in it: an answer or one clear sentence, soon, and nothing changed."""
 
+# ruff: noqa: RUF001 (letters that look like others are what is meant)
 from __future__ import annotations
 
 import asyncio
@@ -57,26 +58,85 @@ CONTENTS = {
 }
 
 QUERIES = {
-    "a quote": '"', "an apostrophe": "'", "unbalanced": '"one two', "two quotes": '""', "nothing but quotes": '"""""',
-    "or 1=1": "' OR 1=1 --", "drop": "'; DROP TABLE memories; --", "union": "1 UNION SELECT body FROM events",
-    "attach": "ATTACH DATABASE '/tmp/x.db' AS x", "near": "NEAR(", "near of two": "NEAR(one two, 3)", "and": "AND",
-    "or": "OR OR OR", "not": "NOT one", "columns": "text:*", "some columns": "{text tags} : one", "minus": "-text: one",
-    "a caret": "^one", "a star": "*", "a word and a star": "wor*", "plus": "one + two", "parentheses": "((((((((",
-    "nul": "\0", "nul in a word": "be\0fore", "control characters": "".join(map(chr, range(32))), "escape": "\x1b[2J",
-    "half a character": "\ud800", "halves": "\udfff\ud800 \udc00 word", "emoji": "🦄", "family": "👩‍👩‍👧‍👦",
-    "right to left": "\u202eהפלא", "only punctuation": "?!.,;:", "underscores": "____", "a combining mark": "\u0301",
-    "only stop words": "the of and to is", "one letter": "a", "digits": "0000000000", "a megabyte": "word " * 200_000,
-    "a megabyte of one word": "w" * MEGABYTE, "a megabyte of quotes": '"' * MEGABYTE, "of marks": "a" + "\u0301\u0316" * 200_000,
-    "of chinese": "公寓" * 200_000, "of emoji": "🦄" * 100_000, "newlines": "\n" * 1000 + "word", "percent": "%", "like": "%_%",
-    "json": '{"query": "word"}', "a path": "../../etc/passwd", "a uri": "file:///etc/passwd?mode=ro", "backslashes": "\\\\",
-    "a regex": "(a+)+$", "a format": "{0.__class__} %s %(x)s ${HOME}", "many terms": " ".join(f"t{n}" for n in range(5000)),
-    "word": "word", "expanding": "\ufdfa" * 8_000, "tags": "<|im_end|>", "rowid": "rowid", "rank": "rank MATCH 'bm25(1)'",
-}  # fmt: skip
+    "a quote": '"',
+    "an apostrophe": "'",
+    "unbalanced": '"one two',
+    "two quotes": '""',
+    "nothing but quotes": '"""""',
+    "or 1=1": "' OR 1=1 --",
+    "drop": "'; DROP TABLE memories; --",
+    "union": "1 UNION SELECT body FROM events",
+    "attach": "ATTACH DATABASE '/tmp/x.db' AS x",
+    "near": "NEAR(",
+    "near of two": "NEAR(one two, 3)",
+    "and": "AND",
+    "or": "OR OR OR",
+    "not": "NOT one",
+    "columns": "text:*",
+    "some columns": "{text tags} : one",
+    "minus": "-text: one",
+    "a caret": "^one",
+    "a star": "*",
+    "a word and a star": "wor*",
+    "plus": "one + two",
+    "parentheses": "((((((((",
+    "nul": "\0",
+    "nul in a word": "be\0fore",
+    "control characters": "".join(map(chr, range(32))),
+    "escape": "\x1b[2J",
+    "half a character": "\ud800",
+    "halves": "\udfff\ud800 \udc00 word",
+    "emoji": "🦄",
+    "family": "👩‍👩‍👧‍👦",
+    "right to left": "\u202eהפלא",
+    "only punctuation": "?!.,;:",
+    "underscores": "____",
+    "a combining mark": "\u0301",
+    "only stop words": "the of and to is",
+    "one letter": "a",
+    "digits": "0000000000",
+    "a megabyte": "word " * 200_000,
+    "a megabyte of one word": "w" * MEGABYTE,
+    "a megabyte of quotes": '"' * MEGABYTE,
+    "of marks": "a" + "\u0301\u0316" * 200_000,
+    "of chinese": "公寓" * 200_000,
+    "of emoji": "🦄" * 100_000,
+    "newlines": "\n" * 1000 + "word",
+    "percent": "%",
+    "like": "%_%",
+    "json": '{"query": "word"}',
+    "a path": "../../etc/passwd",
+    "a uri": "file:///etc/passwd?mode=ro",
+    "backslashes": "\\\\",
+    "a regex": "(a+)+$",
+    "a format": "{0.__class__} %s %(x)s ${HOME}",
+    "many terms": " ".join(f"t{n}" for n in range(5000)),
+    "word": "word",
+    "expanding": "\ufdfa" * 8_000,
+    "tags": "<|im_end|>",
+    "rowid": "rowid",
+    "rank": "rank MATCH 'bm25(1)'",
+}
 IDS = {
-    "zero": "s#0", "negative": "s#-1", "the first of another": "s#4294967297", "far": "s#9999999999", "too far": "s#99999999999",
-    "no number": "s#x", "other digits": "s#٣", "no session": "#1", "two": "s#1#2", "spaces": "s # 1", "slash": "s/call_1_1_0",
-    "only a slash": "/", "slashes": "a/b/c/d", "float": "s#1.0", "plus": "s#+1", "hex": "s#0x1", "sum": "s#1-1", "range": "s#1-4",
-}  # fmt: skip
+    "zero": "s#0",
+    "negative": "s#-1",
+    "the first of another": "s#4294967297",
+    "far": "s#9999999999",
+    "too far": "s#99999999999",
+    "no number": "s#x",
+    "other digits": "s#٣",
+    "no session": "#1",
+    "two": "s#1#2",
+    "spaces": "s # 1",
+    "slash": "s/call_1_1_0",
+    "only a slash": "/",
+    "slashes": "a/b/c/d",
+    "float": "s#1.0",
+    "plus": "s#+1",
+    "hex": "s#0x1",
+    "sum": "s#1-1",
+    "range": "s#1-4",
+}
 
 
 class Shelf:
@@ -192,8 +252,8 @@ def test_any_text_is_a_question_with_an_answer_or_a_clear_refusal(shelf: Shelf, 
 
 TEXTS = st.one_of(
     st.text(max_size=200),
-    st.text(alphabet=st.characters(codec=None), max_size=60),  # half characters too
-    st.lists(st.sampled_from([*QUERIES.values()][:30] + ["word", "harmless", "公寓", "\0", " ", "#1"]), max_size=6).map(
+    st.text(alphabet=st.characters(exclude_categories=()), max_size=60),  # half characters too
+    st.lists(st.sampled_from([*list(QUERIES.values())[:30], "word", "harmless", "公寓", "\0", "#1"]), max_size=6).map(
         " ".join
     ),
     st.text(alphabet="\"'()*:^+-{}NEARANDORNOT ;,.%_\\", max_size=80),
@@ -268,7 +328,10 @@ def test_a_number_out_of_bounds_is_refused_or_means_the_end(shelf: Shelf, number
         *(memory.get("s#1", number), memory.get("s#1", 0, number), memory.summaries(number, number, limit=number)),
         *(memory.list(limit=number), memory.facts(limit=number), memory.search("word", start=number, end=number)),
         *(sessions.list(limit=number), sessions.list(offset=number), sessions.records("s", after=number)),
-        *(sessions.records("s", limit=number), sessions.fork("s", "copy", upto=number) if number != 101 else memory.list()),
+        *(
+            sessions.records("s", limit=number),
+            sessions.fork("s", "copy", upto=number) if number != 101 else memory.list(),
+        ),
     ]
     for one in asked:
         try:
@@ -307,7 +370,9 @@ def test_whatever_is_remembered_can_be_found_listed_and_forgotten(
         shelf.run(memory.get(kept.id))
 
 
-@pytest.mark.parametrize("tags", ["home", ["a"] * 1_000_000, [f"t{n}" for n in range(17)], ["x" * MEGABYTE], ["workflow"]])
+@pytest.mark.parametrize(
+    "tags", ["home", ["a"] * 1_000_000, [f"t{n}" for n in range(17)], ["x" * MEGABYTE], ["workflow"]]
+)
 def test_tags_are_a_short_list_of_short_words(shelf: Shelf, tags: Any) -> None:
     began = time.process_time()
     if isinstance(tags, list) and set(tags) == {"a"}:
@@ -324,11 +389,25 @@ def test_tags_are_a_short_list_of_short_words(shelf: Shelf, tags: Any) -> None:
 # --- what is in it -------------------------------------------------------------------------------
 
 FOUND = {
-    "sql": "DROP TABLE harmless", "fts": "harmlessly", "commands": "rebuild optimize", "one long word": "afterwards",
-    "many words": "word17", "one word often": "again", "control characters": "bell", "emoji": "unicorn",
-    "right to left": "שלום", "mixed scripts": "ケース", "chinese": "里斯本", "japanese": "アパート", "thai": "ลิสบอน",
-    "korean": "리스본", "lao": "ລິດສະບອນ", "some marks": "zalgo", "base64": "encoded", "expanding": "expanding",
-}  # fmt: skip
+    "sql": "DROP TABLE harmless",
+    "fts": "harmlessly",
+    "commands": "rebuild optimize",
+    "one long word": "afterwards",
+    "many words": "word17",
+    "one word often": "again",
+    "control characters": "bell",
+    "emoji": "unicorn",
+    "right to left": "שלום",
+    "mixed scripts": "ケース",
+    "chinese": "里斯本",
+    "japanese": "アパート",
+    "thai": "ลิสบอน",
+    "korean": "리스본",
+    "lao": "ລິດສະບອນ",
+    "some marks": "zalgo",
+    "base64": "encoded",
+    "expanding": "expanding",
+}
 ALSO_FOUND = {
     "a part of a chinese sentence": ("公寓", "chinese"),
     "one chinese character": ("租", "chinese"),
@@ -353,7 +432,10 @@ def places(shelf: Shelf, query: str, k: int = 5) -> list[str]:
     return [contents[int(hit.message_id.split("#")[1]) - 1] for hit in hits if hit.kind == "message"]
 
 
-@pytest.mark.parametrize("kind", FOUND)
+@pytest.mark.parametrize(
+    "kind",
+    FOUND,
+)
 def test_hostile_content_is_found_by_its_words(shelf: Shelf, kind: str) -> None:
     assert kind in places(shelf, FOUND[kind])
 
@@ -384,9 +466,17 @@ def test_everything_that_was_said_is_read_back_as_it_was(shelf: Shelf) -> None:
         "\u3042" * 300_000,
         "`" * 500_000,
     ],
-    ids=["marks in the wrong order", "marks on every letter", "hangul in parts", "one word", "words that nearly match",
-         "lines", "kana", "backquotes"],
-)  # fmt: skip
+    ids=[
+        "marks in the wrong order",
+        "marks on every letter",
+        "hangul in parts",
+        "one word",
+        "words that nearly match",
+        "lines",
+        "kana",
+        "backquotes",
+    ],
+)
 def test_a_message_made_to_be_slow_is_indexed_and_searched_in_time(tmp_path: Path, text: str) -> None:
     shelf = Shelf(tmp_path)
     try:
@@ -407,14 +497,22 @@ def test_a_message_made_to_be_slow_is_indexed_and_searched_in_time(tmp_path: Pat
 
 PASSAGE = Passage(messages=(Message(1, "user", (Text("we rented the flat in Lisbon"),)),), tokens=500)
 ANSWERS = {
-    "a fence and no end": "```" + "\n" * 199_000 + "x", "only fences": "```\n" * 49_000, "open braces": "{" * 199_000,
-    "open brackets": '{"summary": ' + "[" * 199_000, "nearly": ('{"summary": "' + "x" * 9_000 + '", ') * 20, "a": "a" * 199_000,
-    "numbers": '{"summary": ' + "9" * 199_000 + "}", "half characters": '{"summary": "\ud800 they rented a flat in Lisbon"}',
+    "a fence and no end": "```" + "\n" * 199_000 + "x",
+    "only fences": "```\n" * 49_000,
+    "open braces": "{" * 199_000,
+    "open brackets": '{"summary": ' + "[" * 199_000,
+    "nearly": ('{"summary": "' + "x" * 9_000 + '", ') * 20,
+    "a": "a" * 199_000,
+    "numbers": '{"summary": ' + "9" * 199_000 + "}",
+    "half characters": '{"summary": "\ud800 they rented a flat in Lisbon"}',
     "deep facts": '{"summary": "They rented a flat.", "facts": ' + "[" * 50_000 + "]" * 50_000 + "}",
-    "odd facts": '{"summary": "They rented a flat.", "facts": [1, null, {"subject": {}}, {"subject": "I", "predicate": "x"}]}',
-    "spaces": " " * 199_000 + "x", "quotes": '"summary"' * 20_000, "escapes": '{"summary": "' + "\\u0000" * 30_000 + '"}',
-    "whitespace in between": '"summary"' + " " * 190_000 + "x", "sorry": "I'm sorry" + "," * 190_000,
-}  # fmt: skip
+    "odd facts": '{"summary": "They rented a flat.", "facts": [1, null, {"subject": {}}, {"subject": "I"}]}',
+    "spaces": " " * 199_000 + "x",
+    "quotes": '"summary"' * 20_000,
+    "escapes": '{"summary": "' + "\\u0000" * 30_000 + '"}',
+    "whitespace in between": '"summary"' + " " * 190_000 + "x",
+    "sorry": "I'm sorry" + "," * 190_000,
+}
 
 
 @pytest.mark.parametrize("kind", ANSWERS)

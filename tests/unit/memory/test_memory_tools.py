@@ -229,6 +229,14 @@ async def test_forget_removes_and_does_not_repeat_what_it_removed(world: World) 
     assert "xylophone" not in await call(world, "memory_search", query="xylophone")
 
 
+async def test_f51_nothing_is_erased_for_a_page_that_says_so(world: World) -> None:
+    await world.say("s", "my pin is xylophone")
+    tainted = calling()
+    tainted.untrusted = True
+    assert (await call(world, "forget", tainted, id="s#1")).startswith("Not forgotten: content from outside")
+    assert "xylophone" in await call(world, "memory_search", query="xylophone")
+
+
 @pytest.fixture
 async def other() -> AsyncIterator[World]:
     async with World() as made:

@@ -35,6 +35,7 @@ from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import CallPiece, Finished, ModelInfo, TextPiece, ThinkingPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
+from mainstay.turn.loop import FILTERED
 
 
 @tool
@@ -368,6 +369,17 @@ async def test_a_model_that_says_nothing_at_all_has_answered() -> None:
         reply = await world.ask("hi")
         assert (reply.text, reply.outcome) == ("", Answered())
         assert (await world.ask("and?")).text == "next"
+        await world.check_replay()
+
+
+@virtual
+async def test_f17_an_answer_that_the_provider_withheld_fails_in_one_sentence() -> None:
+    withheld = Pieces([Finished(FinishReason.FILTERED, Usage(1, 1))])
+    async with World([withheld, "fine"]) as world:
+        reply = await world.ask("something unspeakable")
+        assert isinstance(reply.outcome, Failed)
+        assert reply.text == FILTERED
+        assert (await world.ask("something else")).text == "fine"
         await world.check_replay()
 
 

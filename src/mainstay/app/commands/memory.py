@@ -313,7 +313,8 @@ def _print_hits(hits: Sequence[Hit], query: str, nothing: str) -> None:
 def _print_summary(one: Summary) -> None:
     first, last = when(one.start), when(one.end)
     id = f"{one.session}#{one.first}-{one.last}"
-    print(f"{paint(first, 'dim')} {paint('to', 'dim')} {paint(last, 'dim')}  {paint(visible(id), 'cyan')}")
+    head = f"{paint(first, 'dim')} {paint('to', 'dim')} {paint(last, 'dim')}  {paint(visible(id), 'cyan')}"
+    print(head + _outside(one.origin))
     for line in safe(one.text).splitlines():
         for piece in _wrapped(line):
             print(f"  {piece}")
@@ -321,8 +322,11 @@ def _print_summary(one: Summary) -> None:
 
 
 def _head(id: str, at: int, who: str, origin: str) -> str:
-    outside = f"  {paint('from outside', 'yellow')}" if is_untrusted(origin) else ""
-    return f"{paint(when(at), 'dim')}  {paint(visible(id), 'cyan')}  {paint(visible(who), 'bold')}{outside}"
+    return f"{paint(when(at), 'dim')}  {paint(visible(id), 'cyan')}  {paint(visible(who), 'bold')}{_outside(origin)}"
+
+
+def _outside(origin: str) -> str:
+    return f"  {paint('from outside', 'yellow')}" if is_untrusted(origin) else ""
 
 
 def _wrapped(line: str) -> Iterator[str]:

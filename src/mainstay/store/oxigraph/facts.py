@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mainstay.core.errors import HomeUnusable, StoreFailed
-from mainstay.core.recall import Fact
+from mainstay.core.recall import UNTRUSTED, Fact
 from mainstay.core.workers import Workers
 from mainstay.store import facts as rules
 from mainstay.store.oxigraph.graph import FIELDS, Graph
@@ -192,10 +192,15 @@ def _bound(graph: Graph) -> None:
     if len(nodes) <= rules.FACTS_MAX:
         return
     found = [(node, graph.fact(node)) for node in nodes]
-    found.sort(key=lambda pair: (pair[1].until == 0, pair[1].confidence if not pair[1].until else 0, pair[1].at))
+    found.sort(key=lambda pair: _worth(pair[1]))
     for node, _ in found[: len(found) - rules.FACTS_MAX]:
         graph.remove(node)
     graph.commit()
+
+
+def _worth(fact: Fact) -> tuple[bool, bool, float, int]:
+    """What is superseded goes first, then what came from outside, then what is least sure, then the oldest."""
+    return not fact.until, not fact.origin.startswith(UNTRUSTED), fact.confidence if not fact.until else 0.0, fact.at
 
 
 def _recall(graph: Graph, topic: str, limit: int, past: bool) -> list[Fact]:

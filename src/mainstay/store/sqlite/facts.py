@@ -30,7 +30,9 @@ ON CONFLICT (name, session, source) DO UPDATE SET
     at=max(at, excluded.at), confidence=max(confidence, excluded.confidence), many=excluded.many
 RETURNING id"""
 EXTRA = """
-SELECT id FROM facts ORDER BY until = 0, CASE WHEN until = 0 THEN confidence ELSE 0 END, at LIMIT max(0, ?)"""
+SELECT id FROM facts
+ORDER BY until = 0, origin NOT LIKE 'untrusted%', CASE WHEN until = 0 THEN confidence ELSE 0 END, at
+LIMIT max(0, ?)"""  # what is superseded goes first, then what came from outside: a flood of it drives nothing else out
 
 
 class SqliteFacts(SqliteTier):

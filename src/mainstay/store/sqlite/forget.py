@@ -9,7 +9,8 @@ import apsw
 
 from mainstay.core.errors import SessionUnknown
 from mainstay.core.events import Folded, ToolFinished
-from mainstay.core.journal import BLANK, decode, encode, redacted
+from mainstay.core.journal import BLANK, decode, encode, redacted, unlearned
+from mainstay.core.recall import Fact
 from mainstay.store.sqlite.cursors import MOST, forget, listed, session_id
 from mainstay.store.sqlite.tier import discard
 from mainstay.store.sqlite.tiers import TIERS
@@ -47,6 +48,16 @@ def redact(db: apsw.Connection, key: str, seqs: Sequence[int]) -> None:
             db.execute("DELETE FROM kept WHERE session=? AND ref=?", (session, event.result.call_id))
     _undo_folds(db, session, rows[0][0] & MOST)
     forget_everywhere(db, session, [id & MOST for id, _ in rows])
+
+
+def unlearn(db: apsw.Connection, key: str, facts: Sequence[Fact]) -> None:
+    low = _known(db, key) << 32
+    rows: Any = db.execute(FOLDS, (low, low + MOST)).fetchall()
+    for id, body in rows:
+        fold = decode(body)
+        assert isinstance(fold, Folded)
+        if len((left := unlearned(fold, facts)).facts) < len(fold.facts):
+            db.execute("UPDATE events SET body=? WHERE id=?", (encode(left).decode(), id))
 
 
 def forget_everywhere(db: apsw.Connection, session: int, seqs: Sequence[int] | None) -> None:

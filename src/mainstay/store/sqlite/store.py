@@ -13,9 +13,9 @@ from mainstay.core.errors import SessionUnknown, StoreFailed
 from mainstay.core.journal import Record, decode_all
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Once, Standing, Tail
-from mainstay.core.recall import Tiers
+from mainstay.core.recall import Fact, Tiers
 from mainstay.store.sqlite.desk import Beside
-from mainstay.store.sqlite.forget import blank, newest_fold, redact
+from mainstay.store.sqlite.forget import blank, newest_fold, redact, unlearn
 from mainstay.store.sqlite.kept import copy_kept, keeping, kept
 from mainstay.store.sqlite.reader import Reader
 from mainstay.store.sqlite.slices import purging
@@ -90,6 +90,9 @@ class SqliteStore:
 
     async def redact(self, key: str, seqs: Sequence[int]) -> None:
         await self._forget(lambda db: redact(db, key, seqs))
+
+    async def unlearn(self, key: str, facts: Sequence[Fact]) -> None:
+        await self._forget(lambda db: unlearn(db, key, facts))
 
     async def _forget(self, work: Callable[[apsw.Connection], None]) -> None:
         await self._job(work)

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
+PIECE_CHARS = 1_000
 INDEXED_CHARS_MAX = 120_000  # of one message: the beginning and, a quarter of it, the end
 ASKED_CHARS_MAX = 16_000
 TERMS_MAX = 16
@@ -90,9 +91,12 @@ def _paired(match: re.Match[str]) -> str:
 
 def _folded(text: str) -> str:
     """One form for what looks the same. Marks go: the index would split words at them. Half a surrogate pair too."""
-    text = unicodedata.normalize("NFKC", text.encode("utf-8", "ignore").decode())
     if text.isascii():
         return text
+    text = text.encode("utf-8", "ignore").decode()
+    # a piece at a time: putting many marks in order takes time by the square of how many there are
+    pieces = (text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS))
+    text = "".join([unicodedata.normalize("NFKC", piece) for piece in pieces])
     return "".join([char for char in text if char.isascii() or unicodedata.category(char)[0] != "M"])
 
 
