@@ -216,3 +216,10 @@ def test_a_relieved_session_read_back_shows_the_very_same(seed: int) -> None:
                 talk.add(event)
     shown = [(m.id, m.role, m.parts) for m in talk.session.messages]
     assert [(m.id, m.role, m.parts) for m in talk.again().messages] == shown
+
+
+def test_loom_013_the_targets_are_those_of_the_design() -> None:
+    rules = Rules()
+    targets = (rules.fixed_tokens, rules.profile_tokens, rules.summary_tokens, rules.recent_tokens, rules.reserve_tokens)
+    assert targets == (5_000, 2_000, 3_000, 20_000, 16_384)
+    assert (rules.high, rules.low, rules.large_chars, rules.batch_size) == (0.9, 0.6, 16 * 1024, 50)

@@ -194,3 +194,10 @@ def test_who_the_agent_is_is_looked_for_again_after_a_while(home: Path) -> None:
     (home / "IDENTITY.md").write_text("I am Zoe.")
     assert patient.fixed("main") == patient.fixed("another") == "I am Mia."
     assert made(home).fixed("main") == "I am Zoe."
+
+
+def test_guppy_059_the_agent_is_told_where_it_notes_what_it_changed(home: Path) -> None:
+    contributor = made(home, tools=TOOLS)
+    assert f"you note in {home}/SYSTEM.md" in contributor.fixed("main")
+    (home / "SYSTEM.md").write_text("Installed ripgrep.")
+    assert "Installed ripgrep." in contributor.fixed("main")
