@@ -60,6 +60,7 @@ BROAD_EXCEPT = {
     "memory/follow.py": "a tier may be somebody else's; its trouble stays its own, and is tried again",
     "memory/meaning.py": "so may be what makes the vectors",
     "memory/walk.py": "a session that cannot be followed must not keep the others from it",
+    "lane/folding.py": "a summariser may be somebody else's, and a conversation goes on without it",
     "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
     "app/cli.py": "the command's last resort: a bug is one sentence and a log, not a traceback in a person's face",
     "providers/wire.py": "a user's own function gives the API key and may raise anything",

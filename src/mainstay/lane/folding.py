@@ -92,7 +92,9 @@ class Folding:
             made = await self._summarised(self._summariser, pen.session, task)
             self._failures = 0
             return self._record(pen, task, made, renewed)
-        except MainstayError as error:
+        except Exception as error:  # a summariser may be somebody else's: the conversation goes on without it
+            if not isinstance(error, MainstayError):
+                log.exception("the summariser failed")
             self._failures += 1
             pause_s = min(RETRY_S * 2 ** (self._failures - 1), RETRY_MAX_S)
             self._not_before = self._clock.monotonic() + pause_s

@@ -111,7 +111,11 @@ async def test_summaries_above_their_target_are_folded_again() -> None:
         assert len(last.summary) < 4000
 
 
-@pytest.mark.parametrize("trouble", [Overloaded("busy"), SummaryUnusable("rubbish")], ids=["fails", "rubbish"])
+@pytest.mark.parametrize(
+    "trouble",
+    [Overloaded("busy"), SummaryUnusable("rubbish"), ZeroDivisionError("a bug")],
+    ids=["fails", "rubbish", "a bug in it"],
+)
 @virtual
 async def test_a_summary_that_fails_loses_nothing_and_an_outline_takes_its_place_when_there_is_no_more_room(
     trouble: Exception,
