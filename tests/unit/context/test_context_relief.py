@@ -220,6 +220,6 @@ def test_a_relieved_session_read_back_shows_the_very_same(seed: int) -> None:
 
 def test_loom_013_the_targets_are_those_of_the_design() -> None:
     rules = Rules()
-    targets = (rules.fixed_tokens, rules.profile_tokens, rules.summary_tokens, rules.recent_tokens, rules.reserve_tokens)
-    assert targets == (5_000, 2_000, 3_000, 20_000, 16_384)
+    sizes = (rules.fixed_tokens, rules.profile_tokens, rules.summary_tokens, rules.recent_tokens)
+    assert (*sizes, rules.reserve_tokens) == (5_000, 2_000, 3_000, 20_000, 16_384)
     assert (rules.high, rules.low, rules.large_chars, rules.batch_size) == (0.9, 0.6, 16 * 1024, 50)
