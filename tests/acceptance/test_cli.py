@@ -389,7 +389,7 @@ def test_doctor_says_that_all_is_well(mainstay: Command) -> None:
     done = mainstay("doctor")
     assert done.returncode == 0, done.stdout
     verdicts = {line.split(":")[0].split()[-1]: line.split()[0] for line in done.stdout.splitlines() if ": " in line}
-    for check in ("Python", "SQLite", "Home", "Lock", "Disk", "Clock", "Configuration", "Model"):
+    for check in ("Python", "SQLite", "Memory", "Home", "Lock", "Disk", "Clock", "Configuration", "Model"):
         assert verdicts[check] == "ok"
     assert "openai/fake answered" in done.stdout
     told = mainstay.json("doctor")
