@@ -200,7 +200,7 @@ def test_sessions_are_listed_shown_and_traced(mainstay: Command) -> None:
     for word in ("Received", "TurnStarted", "MessageAdded", "TurnEnded", "12 / 3", "+MS"):
         assert word in traced
     kinds = [one["kind"] for one in mainstay.json("session", "trace", "one")["records"]]
-    assert kinds == ["Received", "TurnStarted", "MessageAdded", "TurnEnded"]
+    assert kinds == ["Received", "TurnStarted", "SessionChanged", "MessageAdded", "TurnEnded"]
     assert [one["role"] for one in mainstay.json("session", "show", "one")["messages"]] == ["user", "assistant"]
 
 
@@ -220,16 +220,16 @@ def test_export_fork_and_replay(mainstay: Command, tmp_path: Path) -> None:
     assert done.stdout.split() == ["out/log.jsonl", "out/context.jsonl"]
     log = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text().splitlines()]
     assert [one["text"] for one in log] == ["hello", "You said **hello**.", "again", "You said **again**."]
-    assert mainstay("session", "fork", "s", "t", "--upto", "4").returncode == 0
+    assert mainstay("session", "fork", "s", "t", "--upto", "5").returncode == 0
     shown = mainstay("session", "show", "t").stdout
     assert "hello" in shown
     assert "again" not in shown
     assert "already" in mainstay("session", "fork", "s", "t").stderr
-    assert "records 1 to 8" in mainstay("session", "fork", "s", "u", "--upto", "99").stderr
+    assert "records 1 to 9" in mainstay("session", "fork", "s", "u", "--upto", "99").stderr
     for name in ("s", "t"):
         done = mainstay("session", "replay", name)
         assert (done.returncode, done.stdout.partition(":")[0]) == (0, "identical")
-    assert mainstay.json("session", "replay", "s") == {"ok": True, "records": 8, "turns": 2}
+    assert mainstay.json("session", "replay", "s") == {"ok": True, "records": 9, "turns": 2}
 
 
 def test_a_journal_that_was_tampered_with_does_not_replay(mainstay: Command) -> None:
@@ -273,7 +273,8 @@ def test_import_brings_a_conversation_from_elsewhere(mainstay: Command, model: F
     whole = json.dumps({"messages": messages})
     assert mainstay("session", "import", "-", "--session", "piped", stdin=whole).returncode == 0
     mainstay("run", "who am I?", "--session", "lines")
-    assert [one["content"] for one in model.requests[-1]["messages"]] == ["I am Ada", "Hello Ada", "who am I?"]
+    said = [one["content"] for one in model.requests[-1]["messages"] if one["role"] != "system"]
+    assert said == ["I am Ada", "Hello Ada", "who am I?"]
     mainstay("session", "export", "lines", "--to", "out")
     assert mainstay("session", "import", "out/log.jsonl", "--session", "again").stdout.startswith("4 messages")
 
@@ -463,7 +464,7 @@ def test_chat_in_a_pipe_answers_line_by_line(mainstay: Command, model: FakeModel
         "hello", "more \nlines", "once more",
     ]  # fmt: skip
     mainstay("chat", "--new", stdin="fresh\n")
-    assert len(model.requests[-1]["messages"]) == 1
+    assert [one["role"] for one in model.requests[-1]["messages"]] == ["system", "user"]
     chats = [one["key"] for one in mainstay.json("session", "list")["sessions"]]
     assert len(chats) == 2
     assert all(name.startswith("chat-") for name in chats)

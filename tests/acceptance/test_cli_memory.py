@@ -134,6 +134,20 @@ def test_get_prints_a_message_whole(mainstay: Command) -> None:
     assert (told["text"], told["kind"], told["session"]) == (text, "message", "long")
 
 
+def test_a_broken_configuration_sends_nothing_to_the_wrong_workspace(mainstay: Command) -> None:
+    mainstay.configure("workspace: work\n")
+    assert mainstay("memory", "remember", "the zebra is at work").returncode == 0
+    mainstay.configure("workspace: work\ncontext: {windo: 4}\n")
+    for verb in (("memory", "list"), ("memory", "remember", "astray"), ("session", "list")):
+        refused = mainstay(*verb)
+        assert refused.returncode != 0, verb
+        assert "windo" in refused.stderr
+    mainstay.configure("workspace: work\n")
+    listed = mainstay("memory", "list").stdout
+    assert "zebra" in listed
+    assert "astray" not in listed + mainstay("memory", "list", "--workspace", "default").stdout
+
+
 def test_nothing_to_tell_is_told(mainstay: Command) -> None:
     assert mainstay("memory", "search", "unicorns").stdout.startswith("nothing was found\n")
     assert mainstay("memory", "recall", "unicorns").stdout == "nothing is known about that\n"
@@ -167,7 +181,7 @@ def test_what_is_remembered_is_listed_recalled_pinned_and_forgotten(mainstay: Co
 
 def test_a_forgotten_message_is_found_no_more_and_stands_in_no_file(mainstay: Command) -> None:
     gone = mainstay.json("memory", "forget", "trip#1", "--yes")["forgotten"]
-    assert gone == [{"id": "trip#1", "kind": "message"}]
+    assert gone == [{"id": "trip#1", "kind": "message", "copies": []}]
     assert "Flores" not in mainstay("memory", "search", "rented flat").stdout
     assert "Flores" not in mainstay("session", "show", "trip").stdout
     kept = [path.read_bytes() for path in mainstay.home.rglob("*") if path.is_file()]

@@ -28,6 +28,7 @@ from mainstay.core.events import DURABLE, PARTIAL, Event
 from mainstay.core.messages import AnyPart
 from mainstay.core.outcome import Failed, Reply
 from mainstay.core.ports import Standing
+from mainstay.store.home import is_owned
 
 log = logging.getLogger("mainstay.owner")
 
@@ -237,7 +238,9 @@ class Remote:
         try:
             reader, writer = await asyncio.open_unix_connection(_reachable(self._home / SOCKET), limit=LINE_BYTES_MAX)
         except OSError:
-            raise HomeTaken(f"{self._home} is owned by a process that does not answer; stop it, or wait") from None
+            if is_owned(self._home):
+                raise HomeTaken(f"{self._home} is owned by a process that does not answer; stop it, or wait") from None
+            raise HomeTaken(f"the process that owned {self._home} has ended; start again to go on") from None
 
         async def read() -> Line:
             raw = await reader.readline()

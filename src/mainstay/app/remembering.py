@@ -106,4 +106,5 @@ def summariser_of(config: Config, choose: Callable[[str], Provider], place: Plac
         prompts=Prompts(place.home if place is not None else None),
         timeout_s=config.limits.summary_timeout_s,
         attempts=config.limits.summary_attempts_max,
+        window=config.context.window if memory.compaction.summary_model is None else None,
     )

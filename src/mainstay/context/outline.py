@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mainstay.core.messages import Message, ToolCall
 from mainstay.core.ports import Passage
 
+OUTLINED = "No summary could be made"
 _LINE_CHARS = 80
 
 
@@ -35,7 +36,7 @@ def _sketch(message: Message) -> str:
 def _newest(lines: list[str], tokens: int, count: Callable[[str], int], listed: str = "messages") -> str:
     def shown(first: int) -> str:
         left = f" {first} earlier {listed} are not listed; memory_search finds them." if first else ""
-        return "\n".join([f"(No summary could be made; this is a list.{left})", *lines[first:]])
+        return "\n".join([f"({OUTLINED}; this is a list.{left})", *lines[first:]])
 
     first, used = len(lines), count(shown(len(lines)))
     while first and (used := used + count("\n" + lines[first - 1])) <= tokens:

@@ -105,6 +105,7 @@ class Scale(msgspec.Struct):
     tokenizer: Tokenizer
     factor: float
     window: int | None = None  # what the provider said it takes, where that was less than thought
+    tools: bool = True  # until it says that it knows none
 
     def learn(self, counted: int, reported: int) -> None:
         """`counted` before any factor."""

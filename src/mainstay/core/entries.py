@@ -7,16 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mainstay.core.events import MessageAdded, Received, ToolFinished
+from mainstay.core.events import Event, MessageAdded, Received, ToolFinished
 from mainstay.core.journal import FORGOTTEN, Record
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.recall import UNTRUSTED, Entry
 
 
 def entries_of(session: str, records: Iterable[Record]) -> list[Entry]:
-    """What people, models and tools said, in order. Notes of the runtime and what is empty are left out."""
-    found = (entry_of(session, record) for record in records)
+    """What people, models and tools said, in order. Notes of the runtime and what is empty are left out, and so is
+    what was only recalled: it would be found in the place of what it repeats."""
+    found = (entry_of(session, record) for record in records if not _only_recalls(record.event))
     return [entry for entry in found if entry is not None]
+
+
+RECALLING = frozenset(
+    [
+        *("memory_search", "memory_get", "memory_summary", "memory_recall", "memory_semantic"),
+        *("remember", "forget", "result", "tool_search"),
+    ]
+)
+
+
+def _only_recalls(event: Event) -> bool:
+    match event:
+        case ToolFinished(result=result):
+            return result.name in RECALLING
+        case MessageAdded(role="assistant", parts=parts):
+            calls = [part for part in parts if isinstance(part, ToolCall)]
+            said = any(isinstance(part, Text) and part.text.strip() for part in parts)
+            return bool(calls) and not said and all(call.name in RECALLING for call in calls)
+    return False
 
 
 def entry_of(session: str, record: Record) -> Entry | None:

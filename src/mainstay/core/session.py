@@ -208,7 +208,7 @@ class Session:
             untrusted=self.untrusted,
             profile=self.profile,
             metadata=self.metadata,
-            weighed=self.weighed,
+            weighed=self.weighed if self.weighed[2] else UNWEIGHED,  # a bound is found again in no time
         )
 
     @property

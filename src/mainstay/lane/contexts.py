@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import msgspec
 
@@ -13,7 +14,7 @@ from mainstay.context.rules import Budget, budget, window_of
 from mainstay.context.show import show
 from mainstay.context.tokens import Scale
 from mainstay.context.weigh import bound, tools_bound, weigh_tools
-from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused
+from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text, text_of
 from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
@@ -29,6 +30,7 @@ PROFILE_SHARE = 4  # of the budget: more than that a profile never takes
 INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
 SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
 LEAST_TOKENS = 256
+_NO_TOOLS = re.compile(r"n[o'](?:t|) (?:currently )?support\b[^.]*\btools?\b|\btools?\b[^.]*\b(?:not |un)support", re.I)
 NOTE = "context"  # the origin of what contributors append to a turn
 
 
@@ -92,7 +94,9 @@ class LaneContexts:
         fixed = session.instructions or self.fixed(session.key)
         contributed = (one.profile(session.key) for one in services.contributors)
         profile = self._bounded(join_sections(render_profile(session.profile), *contributed))
-        tools = services.tools.offer(memory=self._memory_offered(session), inline=self._inline())
+        tools: tuple[Tool, ...] = ()
+        if self._scale.tools:
+            tools = services.tools.offer(memory=self._memory_offered(session), inline=self._inline())
         around = self._around
         if around.tools is not tools or around.fixed != fixed or around.profile != profile:
             self._around = Surroundings(fixed, profile, tools)
@@ -253,6 +257,15 @@ class LaneContexts:
         session = case.session
         session.weighed = (len(session.messages), max(session.weighed[1], after.high + 1), "")  # count it again
         return LEAST_TOKENS < after.total < case.budget.total
+
+    def do_without_tools(self, error: RequestRefused) -> bool:
+        """Some models know no tools and refuse a request that has any: a plain conversation is better than none."""
+        if not (self._around.tools and self._scale.tools and _NO_TOOLS.search(str(error))):
+            return False
+        log.warning("%s takes no tools and is asked without them from now on", self._model.name)
+        self._scale.tools = False
+        self._surround()
+        return True
 
     # --- beside the turns ------------------------------------------------------------------------
 

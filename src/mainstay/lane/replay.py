@@ -259,6 +259,9 @@ class TapeContexts:
     def tighten(self, error: ContextTooLong) -> bool:
         return False
 
+    def do_without_tools(self, error: RequestRefused) -> bool:
+        return False
+
 
 class TapeTools:
     """Answers calls from the recording. A call that was recorded as started is one that was not pure."""

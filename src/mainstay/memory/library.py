@@ -24,6 +24,7 @@ from mainstay.core.recall import (
     Fact,
     Hit,
     Memory,
+    Query,
     Summary,
     Tiers,
     message_id,
@@ -55,6 +56,7 @@ from mainstay.memory.search import Found, search, semantic
 CATCH_UP_S = 2.0
 PINNED_BYTES_MAX = 6 * 1024
 LISTED_MAX = 10_000
+COPIES_MAX = 100
 FACTS_MAX = 100_000
 
 
@@ -220,12 +222,12 @@ class Library:
     async def forget(self, id: str) -> Forgotten:
         """Remove a message, a fact or a memory from every tier; a message from its journal too."""
         await self._catch_up()
-        if (spot := split_id(id)) is not None and await self._message(*spot) is not None:
+        if (spot := split_id(id)) is not None and (entry := await self._message(*spot)) is not None:
             session, seq = spot
             await self.redact(session, [seq])
             await self._follower.forget(session, [seq])
             await self._changed()
-            return Forgotten(id, "message")
+            return Forgotten(id, "message", await self._copies(entry))
         if await self._tiers.memories.forget([id]):
             await self._changed()
             return Forgotten(id, "memory")
@@ -334,6 +336,12 @@ class Library:
 
     async def _memory(self, id: str) -> Memory | None:
         return next((one for one in await self._tiers.memories.memories(limit=LISTED_MAX) if one.id == id), None)
+
+    async def _copies(self, entry: Entry) -> tuple[str, ...]:
+        """Other messages that say the very same: forks copy, and people repeat themselves."""
+        spots = await self._tiers.messages.match(Query(text=entry.text[:1000], k=COPIES_MAX), COPIES_MAX)
+        found = await self._tiers.messages.fetch(spots)
+        return tuple(message_id(one.session, one.seq) for one in found if one.text == entry.text)
 
     async def _unlearn(self, facts: Sequence[Fact]) -> None:
         """Out of the folds that taught them, so that they are not learned from there again."""

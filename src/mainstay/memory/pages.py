@@ -47,6 +47,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     id: str
     kind: Kind
+    copies: tuple[str, ...] = ()  # other messages that say the very same: a fork's, or said twice
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +146,9 @@ def shown(id: str) -> str:
 
 
 def query_of(text: str, k: int, start: int | None, end: int | None, speaker: str, session: str) -> Query:
+    for given in (text, speaker, session):
+        if not isinstance(given, str):
+            raise InputRefused(f"a query is text, not {type(given).__name__}")
     words = clean(text[:QUERY_CHARS_MAX]).strip()
     if not words:
         raise InputRefused("say what to look for in a few words")
@@ -179,6 +183,8 @@ def cut(text: str, offset: int, limit: int) -> tuple[str, int]:
 
 
 def memory_text(text: str) -> str:
+    if not isinstance(text, str):
+        raise InputRefused(f"a memory is text, not {type(text).__name__}")
     text = clean(text).strip()
     if not text:
         raise InputRefused("there is nothing to remember in an empty text")

@@ -7,6 +7,8 @@ import hashlib
 from collections.abc import Callable
 from contextlib import aclosing
 
+import msgspec
+
 from mainstay.core.errors import ConfigError, ContextTooLong, StreamBroken, SummaryUnusable
 from mainstay.core.messages import FinishReason, Message, Text, Usage
 from mainstay.core.ports import Context, Digest, Finished, ModelInfo, Options, Passage, Provider, TextPiece
@@ -38,7 +40,9 @@ class ModelSummariser:
         prompts: Prompts | None = None,
         timeout_s: float = TIMEOUT_S,
         attempts: int = ATTEMPTS,
+        window: int | None = None,
     ) -> None:
+        self._window = window  # instead of what the model says
         self._choose = choose
         self._model = model
         self._prompts = prompts or Prompts()
@@ -60,7 +64,7 @@ class ModelSummariser:
             raise SummaryUnusable(f"no summary came within {self._timeout_s:g} s") from None
 
     async def _ask(self, provider: Provider, passage: Passage) -> Digest:
-        info = provider.model()
+        info = _no_larger(provider.model(), self._window)
         room = int(info.window * SHARE) * BYTES_PER_TOKEN
         usage, cost = Usage(), 0.0
         trouble = ""
@@ -69,10 +73,11 @@ class ModelSummariser:
             context = Context(system, [Message(1, "user", (Text(asked),))])
             try:
                 said, finished = await _listen(provider, context, _options(info, passage))
-            except ContextTooLong:
+            except ContextTooLong as error:
                 if not left:
                     raise
-                room //= 2
+                info = _no_larger(info, error.window or info.window // 2)  # what it says it takes is believed
+                room = min(room // 2, int(info.window * SHARE) * BYTES_PER_TOKEN)
                 continue
             by = finished.by or info
             usage, cost = usage + finished.usage, cost + by.cost(finished.usage)
@@ -128,6 +133,10 @@ def _wrapped(name: str, text: str) -> str:
     """The mark is made from the text, so that nothing in the text can be the end of it."""
     mark = f"{name}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}"
     return f"<{mark}>\n{text}\n</{mark}>"
+
+
+def _no_larger(info: ModelInfo, window: int | None) -> ModelInfo:
+    return info if window is None or window >= info.window else msgspec.structs.replace(info, window=window)
 
 
 def _options(info: ModelInfo, passage: Passage) -> Options:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from mainstay.core.errors import ContextTooLong, ProviderError
+from mainstay.core.errors import ContextTooLong, ProviderError, RequestRefused
 from mainstay.core.events import MessageAdded, Steered, StepRestarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall, text_of
@@ -36,6 +36,10 @@ class Contexts(Protocol):
 
     def tighten(self, error: ContextTooLong) -> bool:
         """The provider found the last one too long: the next will be shorter. False if it would not be."""
+        ...
+
+    def do_without_tools(self, error: RequestRefused) -> bool:
+        """True if this model was refused for having tools offered to it, and will be asked without them."""
         ...
 
 
@@ -73,6 +77,10 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
         except ContextTooLong as error:
             too_long += 1
             if too_long > means.limits.context_retries_max or not means.contexts.tighten(error):
+                return _failure(turn, error)
+            continue
+        except RequestRefused as error:
+            if not means.contexts.do_without_tools(error):
                 return _failure(turn, error)
             continue
         except Interrupted as broken:

@@ -13,6 +13,7 @@ from mainstay.core.errors import HomeTaken, InputRefused, SessionUnknown
 from mainstay.core.events import TextDelta, TurnEnded
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Aborted, Answered
+from mainstay.store.home import HomeLock
 from mainstay.testing import ScriptedProvider, Stall
 
 
@@ -89,8 +90,15 @@ async def test_rubbish_on_the_socket_gets_a_sentence(tmp_path: Path) -> None:
 
 
 async def test_an_owner_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HomeTaken, match="does not answer"):
+    with pytest.raises(HomeTaken, match="has ended; start again"):
         await Remote(tmp_path).abort("s")
+    lock = HomeLock(tmp_path)
+    lock.take()
+    try:
+        with pytest.raises(HomeTaken, match="does not answer"):
+            await Remote(tmp_path).abort("s")
+    finally:
+        lock.release()
 
 
 async def test_the_socket_is_private_and_a_long_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

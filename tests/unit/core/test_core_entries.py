@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.core.entries import entries_of
+from mainstay.core.entries import entries_of, entry_of
 from mainstay.core.events import (
     Blanked,
     Event,
@@ -122,3 +122,20 @@ def test_a_redacted_event_has_its_shape_and_nothing_else(event: Event, left: Eve
 def test_what_was_redacted_is_not_heard_again() -> None:
     said = (Received((Text("secret"),)), ToolFinished(ToolResult("c1", "look", "secret")))
     assert entries(*(redacted(event) for event in said)) == []
+
+
+def test_what_was_only_recalled_is_not_taken_in_again() -> None:
+    def record(seq: int, event: Event) -> Record:
+        return Record(seq, 0, event)
+
+    call = ToolCall("call_1_1_0", "memory_search", '{"query":"key"}')
+    records = [
+        record(1, MessageAdded("assistant", (call,), turn=1)),
+        record(2, ToolFinished(ToolResult("call_1_1_0", "memory_search", "[a#1] the key is with Ana"), turn=1)),
+        record(3, MessageAdded("assistant", (Text("I look it up."), call), turn=1)),
+        record(4, ToolFinished(ToolResult("call_1_2_0", "weather", "sunny"), turn=1)),
+    ]
+    assert [entry.seq for entry in entries_of("s", records)] == [3, 4]
+    found = entry_of("s", records[1])
+    assert found is not None, "it can still be read"
+    assert found.text == "[a#1] the key is with Ana"

@@ -12,7 +12,7 @@ import pytest
 from kernel_world import World, make_store, virtual
 
 from mainstay.context.rules import Rules
-from mainstay.core.errors import ContextTooLong, Overloaded, SummaryUnusable
+from mainstay.core.errors import ContextTooLong, Overloaded, RequestRefused, SummaryUnusable
 from mainstay.core.events import Folded, Relieved, SessionChanged, Waiting
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered, Failed
@@ -418,3 +418,23 @@ async def test_a_profile_that_would_leave_no_room_is_cut_and_the_conversation_go
         assert profile.text.startswith(text[:100])
         assert "The rest is left out here" in profile.text
         assert profile.tokens <= shown.budget // 4
+
+
+@virtual
+async def test_a_model_that_takes_no_tools_is_asked_without_them_from_then_on() -> None:
+    def script(context: Any, options: Any) -> Any:
+        return Raise(RequestRefused("library/tiny does not support tools")) if context.tools else "plain"
+
+    async with small_world(script, tools=[big_tool(10)]) as world:
+        assert (await world.ask("hi")).text == "plain"
+        assert (await world.ask("again", "another")).text == "plain"
+        assert [len(asked.tools) for asked in world.provider.asked] == [1, 0, 0]
+
+
+@virtual
+async def test_any_other_refusal_ends_the_turn() -> None:
+    async with small_world(
+        lambda context, options: Raise(RequestRefused("no such model")), tools=[big_tool(10)]
+    ) as world:
+        assert isinstance((await world.ask("hi")).outcome, Failed)
+        assert len(world.provider.asked) == 1

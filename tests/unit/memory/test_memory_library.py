@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from library_world import DAY, World
@@ -386,3 +387,19 @@ async def test_the_status_says_how_far_the_index_is_behind(world: World) -> None
     await world.say("t", "z")
     status = await world.library.status()
     assert (status.behind, status.note) == (2, "the index is stuck")
+
+
+async def test_whoever_forgets_is_told_where_the_same_words_stand_too(world: World) -> None:
+    await world.say("s", "the key is with Ana")
+    await world.say("copy", "the key is with Ana")
+    await world.say("other", "the key is with Bruno")
+    gone = await world.library.forget("s#1")
+    assert gone.copies == ("copy#1",)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"x"])
+async def test_what_is_no_text_is_refused_in_one_sentence(world: World, given: Any) -> None:
+    with pytest.raises(InputRefused, match="is text, not"):
+        await world.library.search(given)
+    with pytest.raises(InputRefused, match="is text, not"):
+        await world.library.remember(given)

@@ -303,7 +303,8 @@ async def test_where_there_are_no_vectors_it_is_said(wordy: World) -> None:
         for way in (search, semantic):
             found = await way(wordy.tiers, embedder, Query(text="boiler"))
             assert [hit.message_id for hit in found.hits] == ["talk#1"]
-            assert found.note == "search was by words only: there are no vectors here"
+            assert found.note.startswith("search was by words only: there are no vectors here")
+            assert "pip install 'mainstay[memory]'" in found.note
 
 
 @needs_vectors

@@ -229,6 +229,16 @@ async def test_forget_removes_and_does_not_repeat_what_it_removed(world: World) 
     assert "xylophone" not in await call(world, "memory_search", query="xylophone")
 
 
+async def test_the_running_turn_is_not_what_a_search_finds(world: World) -> None:
+    await world.say("s", "the key is with Ana")
+    await world.say("s", "who has the key?")
+    asking = calling()
+    asking.source = 2
+    found = await call(world, "memory_search", asking, query="who has the key?")
+    assert "s#1" in found
+    assert "s#2" not in found
+
+
 async def test_f51_nothing_is_erased_for_a_page_that_says_so(world: World) -> None:
     await world.say("s", "my pin is xylophone")
     tainted = calling()

@@ -11,6 +11,7 @@ from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import count, dollars, short
 from mainstay.context.compile import Shown
+from mainstay.context.outline import OUTLINED
 from mainstay.core.ports import Standing
 
 COMMANDS = {
@@ -22,7 +23,7 @@ COMMANDS = {
     "/usage": "tokens and cost of this conversation",
     "/context": "what the model sees, and how much room is left",
     "/compact": "[FOCUS]: summarise what is old now; FOCUS is what must be kept",
-    "/profile": "[KEY=VALUE … | clear]: what the agent knows about you, always before it",
+    "/profile": "[KEY=VALUE … | clear]: what the agent knows about you in this conversation",
     "/sessions": "[NAME or NUMBER]: list conversations, go on with another",
     "/help": "this list",
     "/quit": "leave (also Ctrl-D)",
@@ -124,7 +125,8 @@ async def _compact(talk: Talk, rest: str) -> Told:
     summary = await talk.agent.sessions.compact(talk.session, rest)
     if summary is None:
         return Told(["there is nothing old enough to summarise"])
-    return Told(["summarised; nothing is lost, and the agent can search what was said:", *safe(summary).splitlines()])
+    made = "no model could write a summary, so this stands for it" if OUTLINED in summary else "summarised"
+    return Told([f"{made}; nothing is lost, and the agent can search what was said:", *safe(summary).splitlines()])
 
 
 async def _profile(talk: Talk, rest: str) -> Told:

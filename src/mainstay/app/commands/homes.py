@@ -51,7 +51,11 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_of(options: argparse.Namespace) -> Place:
-    return place_at(home_of(options), options.workspace)
+    """Raises ConfigError where the configuration cannot be read: it may name another workspace."""
+    home = home_of(options)
+    if options.workspace is None:
+        load_config(home, env=os.environ)
+    return place_at(home, options.workspace)
 
 
 def place_at(home: Path, workspace: str | None = None) -> Place:

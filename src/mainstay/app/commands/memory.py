@@ -210,6 +210,8 @@ def forget(options: argparse.Namespace) -> int:
         print("there was nothing to forget")
     for one in gone if not options.json else ():
         print(f"{one.kind} {visible(one.id)} forgotten")
+        if left := [id for id in one.copies if id not in options.ids]:
+            print(f"the same words also stand in {visible(', '.join(left))}; forget those too if they should go")
     return 0
 
 

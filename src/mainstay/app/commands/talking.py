@@ -55,7 +55,7 @@ class Setting(msgspec.Struct, frozen=True):
             if (remote := owner_of(self.place)) is not None:
                 yield remote
                 return
-            agent = Agent(self.found.spec, home=self.home, config=reaching(self.config, self.found))
+            agent = Agent(self.found.spec, home=self.home, config=remembering(reaching(self.config, self.found)))
             try:
                 await agent.__aenter__()
             except HomeTaken as error:
@@ -88,6 +88,13 @@ def setting(options: argparse.Namespace) -> Setting:
     if found is None:
         raise NoModel(NO_MODEL_HELP)
     return Setting(home, config, found, asked)
+
+
+def remembering(config: Config) -> Config:
+    """Whoever talks here wants to be remembered, whether there are other tools or not."""
+    if config.tools.memory != "auto":
+        return config
+    return msgspec.structs.replace(config, tools=msgspec.structs.replace(config.tools, memory="on"))
 
 
 def reaching(config: Config, found: Found) -> Config:
