@@ -53,6 +53,8 @@ class Ours:
 
     async def followed(self) -> None:
         """Returns when memory is up with the journal."""
+        if self.given.memory == "off":
+            return
         await (await self.agent._opened()).library._follower.caught_up(600)  # type: ignore[attr-defined]
 
     async def close(self) -> None:

@@ -74,6 +74,8 @@ async def warm_up(subject: Subject, sessions: int = 5) -> None:
         await checked(subject, session, TOOL % 0)
 
     await asyncio.gather(*(one(f"warm{os.getpid()}-{n}") for n in range(sessions)))
+    if (followed := getattr(subject, "followed", None)) is not None:
+        await followed()  # memory loads its model once in a process, after the first turns
 
 
 async def spread(subject: Subject, sessions: range, at_once: int) -> None:
