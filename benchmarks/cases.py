@@ -109,7 +109,14 @@ def long(bench: Bench) -> list[Row]:
 def asleep(bench: Bench) -> list[Row]:
     many = bench.size(10_000, 500)
     with Server() as server:
-        sizes = ("--sessions", str(bench.size(2000, 100)), "--more", str(bench.size(2000, 100) + many), "--idle-s", "0.2")
+        sizes = (
+            "--sessions",
+            str(bench.size(2000, 100)),
+            "--more",
+            str(bench.size(2000, 100) + many),
+            "--idle-s",
+            "0.2",
+        )
         got = bench.work(server, "sleepers", "mainstay", *sizes)
     return [alone("asleep", f"{many:,} more sessions asleep", "RSS MB", [got["grown_mb"]], 5)]
 
