@@ -55,7 +55,54 @@ class ToolStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fals
 
 
 class ToolFinished(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The call's one result, and what a sub-agent spent on it."""
+
     result: ToolResult
+    usage: Usage | None = None
+    cost: float = 0.0
+
+
+class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The turn waits until somebody answers, or until `expires`, which is a no. It is about this very call."""
+
+    id: str
+    call_id: str
+    name: str
+    input: str
+    why: str = ""
+    digest: str = ""  # of name and input: nothing else runs under this approval
+    expires: int = 0  # ms
+    always: str = ""  # the rule that "always" would add
+
+
+class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    id: str
+    verdict: Literal["approved", "denied", "expired"]
+    by: str = ""
+    reason: str = ""
+    input: str | None = None  # amended: what runs instead
+    always: str = ""  # the rule that was added
+
+
+class Guarded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """A guard did something, or would have."""
+
+    stage: Literal["input", "tool", "output", "policy"]
+    action: Literal["flagged", "blocked", "redacted", "neutralised", "held", "denied"]
+    kinds: tuple[str, ...] = ()
+    call_id: str = ""
+    note: str = ""
+
+
+class Spawned(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """This session is a sub-agent's: who sent it, by which call, with which tools."""
+
+    parent: str
+    call_id: str
+    tools: tuple[str, ...] = ()
+    depth: int = 1
+    untrusted: bool = False  # whoever wrote its prompt had read something from outside
+    private: bool = False
 
 
 class Steered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -143,6 +190,10 @@ DURABLE = (
     | MessageAdded
     | ToolStarted
     | ToolFinished
+    | ApprovalAsked
+    | ApprovalAnswered
+    | Guarded
+    | Spawned
     | Steered
     | StepCheckpointed
     | StepRestarted

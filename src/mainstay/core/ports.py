@@ -42,8 +42,8 @@ class Tool(Protocol):
     schema: dict[str, Any]
     effect: Effect
     timeout_s: float | None
-    untrusted: bool
-    sink: bool | tuple[str, ...]
+    untrusted: bool  # what it answers comes from outside
+    sink: bool | tuple[str, ...]  # the arguments that are destinations; a `reach` of its own says more (core/outside)
     capabilities: tuple[str, ...]
 
     def parse(self, input: str) -> Any: ...
@@ -57,7 +57,10 @@ class ToolContext:
     `key` is the same whenever this very call is run again; hand it to services that de-duplicate.
     """
 
-    __slots__ = ("_cancelled", "_emit", "_loop", "call_id", "session", "source", "step", "turn", "untrusted")
+    __slots__ = (
+        *("_cancelled", "_emit", "_loop", "call_id", "cost", "private", "secret", "session", "source", "step"),
+        *("tainted", "turn", "untrusted", "usage"),
+    )
 
     def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
         self.session = session
@@ -65,7 +68,12 @@ class ToolContext:
         self.step = step
         self.call_id = call_id
         self.source = 0  # sequence of the message that asked for this call
-        self.untrusted = False  # content from outside is in the context that made this call
+        self.tainted = False  # content from outside is in the context that made this call
+        self.secret = False  # so is something private
+        self.untrusted = False  # to be set by a tool whose result brings something in from outside
+        self.private = False  # and by one whose result nobody else should see
+        self.usage: Usage | None = None  # what a sub-agent spent on this call
+        self.cost = 0.0
         self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._cancelled = False

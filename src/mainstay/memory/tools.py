@@ -174,15 +174,15 @@ class _Made:
 
     async def remember(self, wanted: _Remember, context: ToolContext) -> str:
         source = message_id(context.session, context.source) if context.source else ""
-        origin = CONVERSATION if context.untrusted else ""
+        origin = CONVERSATION if context.tainted else ""
         memory = await self._library.remember(
             wanted.text, wanted.tags or (), bool(wanted.pin), source=source, origin=origin, key=context.key
         )
         said = f"Remembered as {memory.id}{', pinned' if memory.pinned else ''}."
-        return said + (NOT_PINNED if context.untrusted else "")
+        return said + (NOT_PINNED if context.tainted else "")
 
     async def forget(self, wanted: _Forget, context: ToolContext) -> str:
-        if context.untrusted:  # a page must not be able to have memories erased
+        if context.tainted:  # a page must not be able to have memories erased
             return NOT_FORGOTTEN
         gone = await self._library.forget(wanted.id)
         return f"Forgotten: {gone.kind} {gone.id}."
