@@ -59,7 +59,8 @@ from mainstay.core.ports import (
     ThinkingPiece,
     ToolContext,
 )
-from mainstay.core.session import OpenTurn, Session
+from mainstay.core.open_turn import OpenTurn
+from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
 from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes

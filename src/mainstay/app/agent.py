@@ -6,12 +6,14 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
+from mainstay.app.approvals import AgentApprovals
 from mainstay.app.memory import AgentMemory
 from mainstay.app.opened import ApiKey, Made, Opened
 from mainstay.app.output import Shape
@@ -20,11 +22,12 @@ from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
 from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
-from mainstay.core.events import Event, Lagged, MessageAdded, TurnEnded
+from mainstay.core.events import ApprovalAsked, Event, Lagged, MessageAdded, TurnEnded
 from mainstay.core.messages import AnyPart, Text
-from mainstay.core.outcome import Reply
+from mainstay.core.outcome import Paused, Reply
 from mainstay.core.ports import Provider, Tool
 from mainstay.core.tools import FunctionTool
+from mainstay.lane.hub import Watcher
 from mainstay.lane.lane import Lane
 from mainstay.lane.tickets import Ticket
 
@@ -75,6 +78,7 @@ class Agent:
         self._runner: asyncio.Runner | None = None
         self.sessions = Sessions(self._opened)
         self.memory = AgentMemory(self._opened)
+        self.approvals = AgentApprovals(self._opened)
 
     # --- a conversation --------------------------------------------------------------------------
 
@@ -93,19 +97,20 @@ class Agent:
             return reply
 
     async def stream(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> AsyncIterator[Event]:
-        """The same turn as it happens; the last event is its `TurnEnded`."""
+        """The same turn as it happens; the last event is its `TurnEnded`, or an `ApprovalAsked` that you leave
+        unanswered."""
         opened = await self._opened()
         ticket_key = opened.key(session, sender)
         watcher = opened.services.hub.watch(ticket_key)
         heard = False
         try:
             ticket = await self._accept(session, prompt, None, id, sender)
-            ticket.reply.add_done_callback(lambda _: watcher.close())
+            ticket.reply.add_done_callback(partial(_hang_up, watcher))
             async for event in watcher:
                 if ticket.turn and (event.turn == ticket.turn or isinstance(event, Lagged)):
                     heard = True
                     yield event
-                    if isinstance(event, TurnEnded):
+                    if isinstance(event, TurnEnded) or await self._waits(ticket_key, event):
                         return
             reply = await ticket.reply  # raises if the turn could not go on
             if not heard:  # an input that was answered long ago: its turn as the journal has it
@@ -113,6 +118,13 @@ class Agent:
                     yield event
         finally:
             opened.services.hub.leave(watcher)
+
+    async def _waits(self, key: str, event: Event) -> bool:
+        """Whoever listens was asked to approve something and has not: there is nothing to hear until somebody does."""
+        if not isinstance(event, ApprovalAsked):
+            return False
+        pending = (await (await self._opened()).lanes.get(key).view()).pending
+        return pending is not None and pending.id == event.id
 
     async def steer(self, session: str, text: Prompt, *, id: str = "", sender: str = "") -> None:
         """Put something into the running turn at its next boundary; with nothing running it is a prompt."""
@@ -232,6 +244,11 @@ class Agent:
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=fast_loop())
         return self._runner.run(work)
+
+
+def _hang_up(watcher: Watcher, reply: asyncio.Future[Reply]) -> None:
+    if reply.cancelled() or reply.exception() is not None or not isinstance(reply.result().outcome, Paused):
+        watcher.close()
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

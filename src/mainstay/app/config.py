@@ -31,7 +31,7 @@ PREFIX = "MAINSTAY__"
 # Sections of later releases: known names, not typing mistakes.
 UNAVAILABLE = frozenset(
     {
-        "policy", "guards", "sandbox", "plugins", "mcpServers", "backends", "skills", "patterns",
+        "plugins", "mcpServers", "backends", "skills", "patterns",
         "triggers", "channels", "workspaces", "people", "judges", "budgets", "audit", "telemetry", "server", "engine",
     }
 )  # fmt: skip

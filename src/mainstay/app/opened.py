@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mainstay.app.grants import Grants
 from mainstay.app.schema import Config
 from mainstay.core.ports import Provider, Tool
 from mainstay.lane.lanes import Lanes
@@ -29,6 +30,7 @@ class Opened(Protocol):
     config: Config
     services: Services
     lanes: Lanes
+    grants: Grants
 
     @property
     def library(self) -> Any:

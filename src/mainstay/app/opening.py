@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
+
+from mainstay.app.grants import Grants
 from mainstay.app.models import Models
 from mainstay.app.opened import Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config
+from mainstay.app.trust import make_guards, make_policy, only, screening, wanted_tools
+from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
-from mainstay.core.ports import Store
+from mainstay.core.outside import Sandbox
+from mainstay.core.ports import Clock, Contributor, Store
+from mainstay.guards.guard import Guards
+from mainstay.lane.children import Children
 from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.services import Services
 from mainstay.memory.library import Library
+from mainstay.policy.policy import Policy
 from mainstay.store.home import HomeLock, make_workspace, prepare
+from mainstay.turn.means import Trust
 from mainstay.turn.toolbox import Toolbox
 
 log = logging.getLogger("mainstay")
@@ -27,13 +39,18 @@ log = logging.getLogger("mainstay")
 class Open:
     """An agent that has been opened: its lanes, its memory, and what they share."""
 
-    def __init__(self, config: Config, services: Services, remembering: Remembering) -> None:
+    def __init__(self, config: Config, services: Services, remembering: Remembering, given: Given) -> None:
         self.config = config
         self.services = services
         self.remembering = remembering
         self.lanes = Lanes(services)
+        self.grants = given.grants
+        self._given = given
         self.closing: list[Callable[[], Awaitable[None]]] = []
         remembering.library.redact = self._redact
+        if (builtins := given.builtins) is not None:
+            builtins.spawner.real = Children(self.lanes, services)
+            builtins.outbox.wire(self.lanes, services.store)
 
     @property
     def library(self) -> Library:
@@ -41,6 +58,9 @@ class Open:
 
     async def drop(self, session: str) -> None:
         await self.remembering.drop(session)
+        self._given.workplace.drop(session)
+        if self._given.builtins is not None:
+            await self._given.builtins.end(session)
 
     def key(self, session: str, sender: str) -> str:
         check_session_name(session, self.config.limits)
@@ -49,6 +69,9 @@ class Open:
     async def close(self) -> None:
         try:
             await self.lanes.close()
+            if self._given.builtins is not None:
+                await self._given.builtins.close()
+            self._given.workplace.close()
             self.services.hub.close()
             await self.remembering.close()
         finally:
@@ -90,22 +113,62 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     speaks = offered == "on" or (offered == "auto" and bool(made.tools))
     remembering = await Remembering.start(config, store, place, clock, speaks=speaks)
     memory = config.sessions.memory
+    guards = make_guards(config, place, os.environ, made.api_key)
+    given = await _given(config, store, place, remembering)
+    sandbox = given.builtins.sandbox if given.builtins is not None else None
+    own = only((*made.tools, *(given.builtins.tools if given.builtins is not None else ())), config.tools.only)
+    recalling = only(remembering.tools, config.tools.only) if offered != "off" else ()
+    contributors: tuple[Contributor, ...] = (remembering.contributor,)
+    if any(tool.untrusted for tool in own) or given.builtins is not None:
+        contributors += (given.notes(sandbox, config),)
     services = Services(
         store=store,
         choose=models.choose,
-        tools=Toolbox(made.tools, config.limits, memory=remembering.tools if offered != "off" else (), keep=store.keep),
+        tools=Toolbox(own, config.limits, memory=recalling, keep=store.keep, guards=guards),
         limits=config.limits,
         clock=clock,
         hub=Hub(config.limits.watcher_buffer_max),
         instructions=made.instructions or config.instructions,
-        contributors=(remembering.contributor,),
+        contributors=contributors,
         summariser=summariser_of(config, models.choose, place),
         facts=memory.summaries.extract_facts and memory.knowledge.enabled,
         rules=rules_of(config),
         memory_tools=offered,
+        trust=given.trust(make_policy(config, given.grants, sandbox), guards, clock),
+        screen=screening(guards, config),
         touched=remembering.follower.touched,
     )
-    return Open(config, services, remembering)
+    return Open(config, services, remembering, given)
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What an agent works with beside its memory."""
+
+    workplace: Workplace
+    grants: Grants
+    builtins: Any = None  # a `builtin_tools.Builtins`, which is not loaded for those who have none
+
+    def trust(self, policy: Policy, guards: Guards, clock: Clock) -> Trust:
+        if self.builtins is None:  # no files, no paths
+            return Trust(policy, guards, clock.now_ms)
+        return Trust(policy, guards, clock.now_ms, self.workplace.cwd, self.builtins.made)
+
+    def notes(self, sandbox: Sandbox | None, config: Config) -> WorkplaceNotes:
+        return WorkplaceNotes(self.workplace, sandbox, network=config.sandbox.network, speaks=self.builtins is not None)
+
+
+async def _given(config: Config, store: Store, place: Place | None, remembering: Remembering) -> Given:
+    workplace = Workplace(config, place, remembering.notes)
+    grants = Grants(place.workspace if place is not None else None)
+    wanted = wanted_tools(config)
+    if not wanted:
+        return Given(workplace, grants)
+    from mainstay.app.builtin_tools import Builtins  # and all that they work with, only for those who have some
+    from mainstay.core.labels import MemoryLabels
+    from mainstay.store.sqlite import SqliteStore
+
+    labels = await cast(SqliteStore, store).labels() if place is not None else MemoryLabels()
+    return Given(workplace, grants, Builtins(config, wanted, workplace, labels))
 
 
 def _kept_in(home: Path | None, config: Config) -> tuple[Store, Place | None, HomeLock | None]:

@@ -19,6 +19,7 @@ import msgspec
 
 from mainstay.app import memory
 from mainstay.app.agent import Agent, Prompt
+from mainstay.app.approvals import RemoteApprovals
 from mainstay.app.memory import RemoteMemory
 from mainstay.context.compile import Shown
 from mainstay.core import errors
@@ -65,6 +66,7 @@ SESSION_VERBS = (
     "get", "archive", "activate", "pause", "rename", "delete", "fork", "set_model", "context", "compact",
 )  # fmt: skip
 MEMORY = "memory."
+APPROVALS = "approvals."
 
 
 # --- the owner's side ----------------------------------------------------------------------------
@@ -162,6 +164,8 @@ async def _operation(agent: Agent, request: Request) -> Any:
             return await _profile(agent, request)
         case verb if verb in SESSION_VERBS:
             return await getattr(agent.sessions, verb)(request.session, **request.arguments)
+        case verb if verb.startswith(APPROVALS):
+            return await agent.approvals.do(verb.removeprefix(APPROVALS), request.arguments)
         case verb if verb.startswith(MEMORY) and verb.removeprefix(MEMORY) in memory.VERBS:
             return await agent.memory.do(verb.removeprefix(MEMORY), request.arguments)
         case other:
@@ -189,6 +193,7 @@ class Remote:
         self._workspace = workspace
         self.sessions = RemoteSessions(self._ask)
         self.memory = RemoteMemory(self._remember)
+        self.approvals = RemoteApprovals(self._answer)
 
     async def run(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> Reply:
         reply: Reply = await self._ask(Request("run", session, as_parts(prompt), id, sender), Reply)
@@ -217,6 +222,9 @@ class Remote:
 
     async def _remember(self, verb: str, arguments: dict[str, Any]) -> Any:
         return await self._ask(Request(MEMORY + verb, arguments=arguments), Any)
+
+    async def _answer(self, verb: str, arguments: dict[str, Any], kind: Any) -> Any:
+        return await self._ask(Request(APPROVALS + verb, arguments=arguments), kind)
 
     async def settled(self) -> None:
         """The owner's turns are the owner's business."""

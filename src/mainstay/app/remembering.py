@@ -33,7 +33,14 @@ class Place(msgspec.Struct, frozen=True):
 class Remembering:
     """The memory of one workspace, for as long as its agent is open, and what it puts into contexts."""
 
-    def __init__(self, recollection: Recollection, contributor: MemoryContributor, tools: tuple[Tool, ...]) -> None:
+    def __init__(
+        self,
+        recollection: Recollection,
+        contributor: MemoryContributor,
+        tools: tuple[Tool, ...],
+        files: MemoryFiles | None,
+    ) -> None:
+        self._files = files
         self.library = recollection.library
         self.follower = recollection.follower
         self.contributor = contributor
@@ -47,18 +54,23 @@ class Remembering:
         """`speaks`: its tools are offered from the beginning, and so the model is told about memory."""
         recollection = await recollect(store, config, clock, place.workspace if place is not None else None)
         tools = memory_tools(recollection.library)
+        files = MemoryFiles(place.home, place.workspace) if place is not None else None
         contributor = MemoryContributor(
-            MemoryFiles(place.home, place.workspace) if place is not None else None,
+            files,
             tools=tools if speaks else (),
             prompts=Prompts(place.home if place is not None else None),
             profile_tokens=config.context.profile_tokens,
             again_s=IDENTITY_S,
         )
-        made = cls(recollection, contributor, tools)
+        made = cls(recollection, contributor, tools, files)
         recollection.library.on_change = made.refresh
         recollection.follower.on_workflows = made._learned
         await made.refresh()
         return made
+
+    def notes(self, session: str) -> tuple[str, ...]:
+        """The files that a session may keep notes in, and that its contexts are made of."""
+        return self._files.writable(session) if self._files is not None else ()
 
     async def refresh(self) -> None:
         """What is pinned and which workflows there are, as the tiers have it now."""

@@ -18,6 +18,9 @@ HIDDEN = "set (hidden)"
 LOCAL = "local"  # the model for vectors that is installed beside us
 WORKSPACE = re.compile(r"[a-z0-9_-]{1,64}")  # becomes a folder's name
 
+SECRET_CHARS_MIN = 6  # a shorter one stands in any text by chance
+_SECRET = re.compile(r"(?:API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORECASE)
+
 Count = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
 
@@ -60,6 +63,85 @@ class ToolSettings(_Section, frozen=True, kw_only=True):
             "has left its window."
         ),
     ] = "auto"
+    builtin: Annotated[
+        tuple[str, ...],
+        Meta(description="Built-in tools to offer, by name; `readonly`: those that only read, `all`: all of them."),
+    ] = ()
+    only: Annotated[
+        tuple[str, ...], Meta(description="Offer no other tools than these (globs), whoever brought them; empty: all.")
+    ] = ()
+    roots: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Folders in which file tools and commands work, the first is where they begin; empty: a folder "
+            "of the session's own. `mainstay chat` and `mainstay run` use the current directory."
+        ),
+    ] = ()
+    readable: Annotated[tuple[str, ...], Meta(description="More folders, only to be read.")] = ()
+    fetch_private: Annotated[
+        tuple[str, ...], Meta(description="`host:port` of services on private addresses that `fetch` may reach.")
+    ] = ()
+
+
+class RuleSettings(_Section, frozen=True, kw_only=True):
+    """Rules of one person."""
+
+    allow: Annotated[tuple[str, ...], Meta(description="Calls that may run, as `tool` or `tool(pattern)`.")] = ()
+    ask: Annotated[tuple[str, ...], Meta(description="Calls that somebody has to approve first.")] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Calls that never run; these are looked at first.")] = ()
+    read_only: Annotated[bool, Meta(description="Only tools that change nothing.")] = False
+
+
+class PolicySettings(_Section, frozen=True, kw_only=True):
+    allow: Annotated[
+        tuple[str, ...], Meta(description="Calls that may run, as `tool` or `tool(pattern)`: `bash(git *)`.")
+    ] = ()
+    ask: Annotated[tuple[str, ...], Meta(description="Calls that somebody has to approve first.")] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Calls that never run; these are looked at first.")] = ()
+    capabilities: Annotated[
+        tuple[str, ...], Meta(description="What tools may need at all, dotted globs: `fs.read`, `net`, `send.*`.")
+    ] = ("*",)
+    read_only: Annotated[bool, Meta(description="Only tools that change nothing.")] = False
+    destinations: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Where data may go although content from outside is in the conversation (globs): "
+            "`https://docs.python.org/**`, `slack:team`."
+        ),
+    ] = ()
+    trusted_files: Annotated[
+        tuple[str, ...],
+        Meta(description="Files whose content does not count as from outside, as globs below the roots: `docs/**`."),
+    ] = ()
+    people: Annotated[
+        dict[str, RuleSettings], Meta(description="Rules for one person more, by the name of the sender.")
+    ] = {}
+
+
+class GuardSettings(_Section, frozen=True, kw_only=True):
+    input: Annotated[
+        Literal["block", "flag", "off"], Meta(description="What is done about a message that looks like an attack.")
+    ] = "flag"
+    tools: Annotated[
+        Literal["block", "flag", "off"], Meta(description="And about a tool's result that does; it is data either way.")
+    ] = "flag"
+    secrets: Annotated[bool, Meta(description="Take secrets out of answers and logs.")] = True
+    pii: Annotated[bool, Meta(description="Take personal data out of answers and logs.")] = False
+    forbidden_patterns: Annotated[
+        tuple[str, ...], Meta(description="Regular expressions that count as an attack wherever they are found.")
+    ] = ()
+
+
+class SandboxSettings(_Section, frozen=True, kw_only=True):
+    kind: Annotated[
+        Literal["auto", "bubblewrap", "host", "docker"],
+        Meta(description="Where commands run; auto: bubblewrap where it works, else the host, which asks first."),
+    ] = "auto"
+    network: Annotated[bool, Meta(description="Commands may use the network.")] = False
+    container: Annotated[str, Meta(description="The container that `docker` runs commands in.")] = ""
+    memory_mb: Annotated[Count, Meta(description="Memory of one command.")] = 2048
+    processes: Annotated[Count, Meta(description="Processes of one command.")] = 256
+    file_mb: Annotated[Count, Meta(description="The largest file that a command may write.")] = 1024
 
 
 class LaneSettings(_Section, frozen=True, kw_only=True):
@@ -196,6 +278,11 @@ class Config(_Section, frozen=True, kw_only=True):
     limits: Annotated[Limits, Meta(description="A bound on everything.")] = Limits()
     context: Annotated[ContextSettings, Meta(description="What the model sees.")] = ContextSettings()
     tools: Annotated[ToolSettings, Meta(description="How tools are run.")] = ToolSettings()
+    policy: Annotated[PolicySettings, Meta(description="Who may do what.")] = PolicySettings()
+    guards: Annotated[GuardSettings, Meta(description="What is looked for in text from outside, and in answers.")] = (
+        GuardSettings()
+    )
+    sandbox: Annotated[SandboxSettings, Meta(description="Where commands run.")] = SandboxSettings()
     lanes: Annotated[LaneSettings, Meta(description="How conversations are kept apart.")] = LaneSettings()
     state: Annotated[StateSettings, Meta(description="Where things are kept.")] = StateSettings()
     sessions: Annotated[SessionSettings, Meta(description="What a session remembers.")] = SessionSettings()
@@ -226,6 +313,11 @@ def check_workspace(name: str) -> str:
 
 def wrong_workspace(name: str) -> str | None:
     return None if WORKSPACE.fullmatch(name) else "must be 1 to 64 characters of a-z, 0-9, _ and -"
+
+
+def secrets_in(env: Mapping[str, str]) -> list[str]:
+    """Values of variables that are named like secrets, so that nothing shows them."""
+    return sorted({value for name, value in env.items() if _SECRET.search(name) and len(value) >= SECRET_CHARS_MIN})
 
 
 def masked(name: str, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +49,14 @@ async def fork(store: Store, source: str, target: str, upto: int | None, at: int
     return standing
 
 
-async def export(store: Store, key: str, folder: str | Path) -> list[Path]:
+async def export(store: Store, key: str, folder: str | Path, clean: Callable[[str], str] | None = None) -> list[Path]:
     """Write `log.jsonl` (what people said) and `context.jsonl` (what the model saw)."""
     records = await read_all(store, key)
     if not records:
         raise SessionUnknown(f"there is no session {key!r}")
     from mainstay.observe.export import write_session  # rarely wanted
 
-    return write_session(records, Path(folder))
+    return write_session(records, Path(folder), clean)
 
 
 def _countable(number: int) -> int:
@@ -133,7 +133,10 @@ class Sessions:
 
     async def export(self, key: str, folder: str | Path) -> Any:
         await self.get(key)
-        return await export((await self._opened()).services.store, key, folder)
+        services = (await self._opened()).services
+        guards = services.trust.guards
+        clean = (lambda text: guards.redactor.whole(text)[0]) if guards is not None else None
+        return await export(services.store, key, folder, clean)
 
     async def replay(self, key: str) -> Any:
         """Run the session again from its recorded answers, with no model, and compare: a `Replayed`."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from mainstay.core.events import Event, MessageAdded, Received, ToolFinished
 from mainstay.core.journal import FORGOTTEN, Record
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
-from mainstay.core.recall import UNTRUSTED, Entry
+from mainstay.core.recall import Entry, worst
 
 
 def entries_of(session: str, records: Iterable[Record]) -> list[Entry]:
@@ -69,4 +69,4 @@ def _line(part: AnyPart) -> str:
 def _origin(parts: Sequence[AnyPart]) -> str:
     """The worst of them: what came from outside outweighs whatever stands beside it."""
     origins = [part.origin for part in parts if part.origin]
-    return next((origin for origin in origins if origin.startswith(UNTRUSTED)), origins[0] if origins else "")
+    return worst(origins) or (origins[0] if origins else "")

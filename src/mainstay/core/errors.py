@@ -15,6 +15,7 @@
     ├── SummaryUnusable             a summary came back that cannot be used
     ├── EmbedderMissing             no model for vectors can be had here
     ├── MemoryUnknown               there is nothing under this id
+    ├── ApprovalUnknown             nothing waits for an answer under this id
     ├── StoreError
     │   ├── StaleWriter             somebody else has written to this session
     │   ├── DuplicateInput          this input was accepted before
@@ -97,6 +98,10 @@ class EmbedderMissing(MainstayError):
 
 
 class MemoryUnknown(MainstayError):
+    pass
+
+
+class ApprovalUnknown(MainstayError):
     pass
 
 

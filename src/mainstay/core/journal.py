@@ -10,9 +10,12 @@ import msgspec
 from mainstay.core.errors import StoreCorrupt, StoreTooNew
 from mainstay.core.events import (
     DURABLE,
+    ApprovalAnswered,
+    ApprovalAsked,
     Blanked,
     Event,
     Folded,
+    Guarded,
     MessageAdded,
     Received,
     StepCheckpointed,
@@ -74,6 +77,13 @@ def redacted(event: Event) -> Event:
             return msgspec.structs.replace(event, text=text and FORGOTTEN, thinking=thinking and FORGOTTEN)
         case TurnEnded(outcome=Failed() as failed):
             return msgspec.structs.replace(event, outcome=msgspec.structs.replace(failed, details=""))
+        case ApprovalAsked():
+            return msgspec.structs.replace(event, input="{}", why="")
+        case ApprovalAnswered(input=input, reason=reason):
+            changed = None if input is None else "{}"
+            return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN)
+        case Guarded():
+            return msgspec.structs.replace(event, note="")
         case Folded():  # a summary of what is forgotten, from its first word to its last
             return Blanked()
     return event

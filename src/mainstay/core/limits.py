@@ -37,6 +37,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tools_inline_max: int = 40  # with more, they are a catalogue that the model searches
     kept_bytes_max: int = 8 * 1024 * 1024  # of a result that is too large to be shown, for paging
 
+    approval_expires_s: float = 24 * 3600.0  # a question that nobody answers is a no
+
+    # sub-agents
+    spawn_depth_max: int = 1
+    spawn_beside_max: int = 4  # of one session, at a time
+
     # a context
     context_retries_max: int = 3  # of a request that the provider found too long
     fold_wait_s: float = 90.0  # for a summary without which the context would not fit

@@ -40,12 +40,21 @@ class ToolCall(Part, frozen=True, omit_defaults=True, tag="tool_call", kw_only=F
 
 
 class ToolResult(Part, frozen=True, omit_defaults=True, tag="tool_result", kw_only=False):
-    """The one answer a call gets, whatever happened to it."""
+    """The one answer a call gets, whatever happened to it. `mark` is the delimiter that nobody can guess of the block
+    in which the model is shown content from outside."""
 
     call_id: str
     name: str
     content: str
     is_error: bool = False
+    mark: str = ""
+
+    @property
+    def shown(self) -> str:
+        """As the model sees it."""
+        if not self.mark:
+            return self.content
+        return f"<data {self.mark} from {self.name}>\n{self.content}\n</data {self.mark}>"
 
 
 class Binary(Part, frozen=True, omit_defaults=True, tag="binary", kw_only=False):

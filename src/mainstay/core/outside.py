@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mainstay.core.outcome import Reply
+from mainstay.core.messages import Usage
 
 # --- what a call would do ------------------------------------------------------------------------
 
@@ -47,6 +47,7 @@ class FileLabel(msgspec.Struct, frozen=True, gc=False):
     path: str
     origin: str = ""
     session: str = ""
+    mark: str = ""  # the file as it was then (edges/files): an empty origin holds for no other; "" for any
 
 
 class Labels(Protocol):
@@ -114,8 +115,16 @@ class Sandbox(Protocol):
     """Where commands run. A cancelled `exec` has killed everything it started before it lets go."""
 
     name: str  # host, bubblewrap, docker
-    confined: bool  # False: a command can do whatever the owner can
-    guards: bool  # it can hold removals back
+
+    @property
+    def confined(self) -> bool:
+        """False: a command can do whatever the owner can."""
+        ...
+
+    @property
+    def guards(self) -> bool:
+        """It can hold removals back."""
+        ...
 
     async def exec(self, command: Command, output: Output | None = None) -> Ran: ...
     async def start(self, command: Command) -> Process: ...
@@ -206,7 +215,18 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     private: bool = False
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an errand."""
+
+    text: str
+    ok: bool = True  # False: it could not be done, and the text says why
+    usage: Usage = Usage()
+    cost: float = 0.0
+    untrusted: bool = False  # the child has read something from outside
+    private: bool = False
+
+
 class Spawner(Protocol):
     """Runs a child session to its end. The same call finds the same child; cancelling aborts it."""
 
-    async def run(self, errand: Errand) -> Reply: ...
+    async def run(self, errand: Errand) -> Report: ...

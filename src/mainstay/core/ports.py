@@ -8,9 +8,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from mainstay.core.events import Event, ToolProgress
+from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
 from mainstay.core.journal import Record
-from mainstay.core.messages import FinishReason, Message, Usage
+from mainstay.core.messages import Binary, FinishReason, Message, Usage
 from mainstay.core.recall import Fact
 
 # --- time and chance -----------------------------------------------------------------------------
@@ -58,8 +58,8 @@ class ToolContext:
     """
 
     __slots__ = (
-        *("_cancelled", "_emit", "_loop", "call_id", "cost", "private", "secret", "session", "source", "step"),
-        *("tainted", "turn", "untrusted", "usage"),
+        *("_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "news", "private", "secret"),
+        *("session", "source", "step", "tainted", "turn", "untrusted", "usage"),
     )
 
     def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
@@ -72,8 +72,11 @@ class ToolContext:
         self.secret = False  # so is something private
         self.untrusted = False  # to be set by a tool whose result brings something in from outside
         self.private = False  # and by one whose result nobody else should see
+        self.guarded = False  # a command of this call must not remove what was there before
         self.usage: Usage | None = None  # what a sub-agent spent on this call
         self.cost = 0.0
+        self.attached: tuple[Binary, ...] = ()
+        self.news: tuple[Event, ...] = ()  # what guards did about its result, for the journal
         self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
@@ -89,6 +92,10 @@ class ToolContext:
 
     def cancel(self) -> None:
         self._cancelled = True
+
+    def attach(self, mime: str, data: bytes, path: str = "") -> None:
+        """An image that the model is to see beside the result."""
+        self.attached = (*self.attached, Binary(mime, data, path))
 
     def progress(self, note: str, data: Any = None) -> None:
         """Shown to whoever watches; not kept."""
@@ -225,6 +232,10 @@ class Contributor(Protocol):
         """For the fixed section: asked when a session begins, and again at a fold."""
         ...
 
+    def errand(self, session: str) -> str:
+        """For the fixed section of a sub-agent: rules that hold for everyone, and no more."""
+        ...
+
     def profile(self, session: str) -> str:
         """For the profile section; changes only when what it says changes."""
         ...
@@ -262,6 +273,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     fixed: int = 0  # sequence of the record that holds the fixed section, 0 for none
     amended: int = 0  # and of the one that holds a newer one
     untrusted: bool = False  # content from outside has entered the conversation
+    private: bool = False  # and something that nobody else should see
+    approval: ApprovalAsked | None = None  # what its turn waits for
+    errand: Spawned | None = None  # whose sub-agent it is
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
     weighed: tuple[int, int, str] = UNWEIGHED  # so much of the window was weighed, to spare whoever wakes it the work

@@ -9,14 +9,39 @@ A message is known as `session#sequence` wherever people and models meet it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
 Kind = Literal["message", "summary", "fact", "memory"]
 UNTRUSTED = "untrusted"  # how the origin of whatever came from outside begins: "untrusted:<tool>"
+PRIVATE = "private"  # and that of what nobody else should see: "private:<tool>", or "untrusted+private:<tool>"
 CONVERSATION = f"{UNTRUSTED}:conversation"  # of what a model says or keeps that has read something from outside
+
+
+def is_untrusted(origin: str) -> bool:
+    return origin.startswith(UNTRUSTED) and origin[len(UNTRUSTED) :][:1] in ("", ":", "+")
+
+
+def is_private(origin: str) -> bool:
+    return PRIVATE in origin.partition(":")[0]
+
+
+def worst(origins: Iterable[str]) -> str:
+    """What is to be said of several things together: from outside if one of them is, private if one of them is."""
+    found = [origin for origin in origins if origin]
+    outside = next((origin for origin in found if is_untrusted(origin)), "")
+    secret = next((origin for origin in found if is_private(origin)), "")
+    if not outside or not secret or is_private(outside):
+        return outside or secret
+    return origin_of(outside.partition(":")[2], untrusted=True, private=True)
+
+
+def origin_of(source: str, *, untrusted: bool, private: bool = False) -> str:
+    """How content from `source` is labelled; empty if there is nothing to say against it."""
+    labels = (UNTRUSTED if untrusted else "", PRIVATE if private else "")
+    return f"{'+'.join(filter(None, labels))}:{source}" if untrusted or private else ""
 
 
 def message_id(session: str, seq: int) -> str:

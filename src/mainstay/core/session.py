@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from mainstay.core.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
     Blanked,
     Event,
     Folded,
     Forked,
+    Guarded,
     MessageAdded,
     Received,
     Relieved,
     SessionChanged,
+    Spawned,
     Steered,
     StepCheckpointed,
     StepRestarted,
@@ -30,61 +32,15 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage, join_inputs
+from mainstay.core.messages import Message, Text, ToolResult, Usage, join_inputs
+from mainstay.core.open_turn import OpenTurn, Waiting
 from mainstay.core.ports import UNWEIGHED, Standing, Tail
-from mainstay.core.recall import UNTRUSTED
+from mainstay.core.recall import is_private, is_untrusted
 from mainstay.core.stubs import relieve, summary_message
 from mainstay.core.tail import whole_turns
 
 AMENDED = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
 LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
-
-
-class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """An input that is durable and has not become part of a turn yet."""
-
-    seq: int
-    at: int
-    event: Received
-
-
-class OpenTurn:
-    """A turn between its start and its end."""
-
-    __slots__ = (
-        "calls",
-        "cost",
-        "inputs",
-        "model",
-        "partial",
-        "restarts",
-        "results",
-        "resumes",
-        "started",
-        "step",
-        "step_calls",
-        "turn",
-        "usage",
-    )
-
-    def __init__(self, turn: int, inputs: tuple[int, ...], model: str) -> None:
-        self.model = model
-        self.turn = turn
-        self.inputs = inputs  # what began it, and what was put into it since
-        self.step = 0  # model messages so far
-        self.calls = 0  # tool calls answered so far
-        self.usage = Usage()
-        self.cost = 0.0
-        self.partial = False  # the step that is next has streamed something already
-        self.restarts = 0  # re-asks of the step that is next
-        self.resumes = 0  # without progress
-        self.step_calls: tuple[ToolCall, ...] = ()  # of the last model message
-        self.results: dict[str, ToolResult] = {}
-        self.started: set[str] = set()
-
-    @property
-    def open_calls(self) -> tuple[ToolCall, ...]:
-        return tuple(call for call in self.step_calls if call.id not in self.results)
 
 
 class Session:
@@ -95,6 +51,7 @@ class Session:
         "amendment",
         "cost",
         "created",
+        "errand",
         "fixed",
         "fold",
         "folded",
@@ -108,6 +65,7 @@ class Session:
         "open",
         "parent",
         "partial",
+        "private",
         "profile",
         "relieved",
         "reported",
@@ -142,6 +100,8 @@ class Session:
         self.amendment = ""  # a newer one that is appended for now, and where it stands
         self.amended = 0
         self.untrusted = False
+        self.private = False
+        self.errand: Spawned | None = None
         self.profile: dict[str, str] = {}
         self.metadata: dict[str, str] = {}
         self.folded: Folded | None = None  # the last fold
@@ -180,6 +140,8 @@ class Session:
         self.fixed = standing.fixed
         self.amended = standing.amended
         self.untrusted = standing.untrusted
+        self.private = standing.private
+        self.errand = standing.errand
         self.profile = standing.profile
         self.metadata = standing.metadata
         if standing.weighed[0] <= len(self.messages):
@@ -206,6 +168,9 @@ class Session:
             fixed=self.fixed,
             amended=self.amended,
             untrusted=self.untrusted,
+            private=self.private,
+            approval=self.pending,
+            errand=self.errand,
             profile=self.profile,
             metadata=self.metadata,
             weighed=self.weighed if self.weighed[2] else UNWEIGHED,  # a bound is found again in no time
@@ -214,6 +179,15 @@ class Session:
     @property
     def unfinished(self) -> bool:
         return self.open is not None or bool(self.waiting)
+
+    @property
+    def pending(self) -> ApprovalAsked | None:
+        return self.open.pending if self.open is not None and self.open.asked else None
+
+    def spoken(self) -> list[str]:
+        """What the person said here, word for word; nothing that was only shown to the model."""
+        said = (part for message in self.messages if message.role == "user" for part in message.parts)
+        return [part.text for part in said if isinstance(part, Text) and not part.origin]
 
     @property
     def summary(self) -> str:
@@ -304,6 +278,8 @@ class Session:
         """Waiting inputs become one user message, texts joined, the last one's time kept."""
         taken = [self.waiting.pop(seq) for seq in inputs if seq in self.waiting]
         if taken:
+            if self.open is not None:
+                self.open.sender = taken[-1].event.sender
             parts = join_inputs([one.event.parts for one in taken])
             first = min(one.seq for one in taken)
             self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at, turn=turn, since=first))
@@ -317,7 +293,7 @@ class Session:
             self.cost += event.cost
             self.reported = event.usage.prompt
         if self.open is None or event.role != "assistant":
-            if event.role == "user":
+            if event.role == "user" and self.open is None:
                 self.turn_floor = seq
             return
         turn = self.open
@@ -330,6 +306,8 @@ class Session:
         turn.step_calls = message.calls
         turn.results = {}
         turn.started = set()
+        turn.asked = {}
+        turn.answers = {}
 
     def _tool_finished(self, seq: int, at: int, event: ToolFinished) -> None:
         """Results may come in any order; the history gets them together, in the order of the calls."""
@@ -339,6 +317,9 @@ class Session:
         turn.results[result.call_id] = result
         turn.calls += 1
         turn.resumes = 0
+        if event.usage is not None:
+            turn.usage, self.usage = turn.usage + event.usage, self.usage + event.usage
+            turn.cost, self.cost = turn.cost + event.cost, self.cost + event.cost
         if not turn.open_calls:
             parts = tuple(turn.results[call.id] for call in turn.step_calls)
             self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
@@ -347,8 +328,28 @@ class Session:
         self.messages.append(message)
         self.message_count += 1
         for part in message.parts:
-            if part.origin and part.origin.startswith(UNTRUSTED):
-                self.untrusted = True
+            if part.origin:
+                self.untrusted = self.untrusted or is_untrusted(part.origin)
+                self.private = self.private or is_private(part.origin)
+
+    def _approval_asked(self, seq: int, at: int, event: ApprovalAsked) -> None:
+        if self.open is not None:
+            self.open.asked[event.call_id] = event
+
+    def _approval_answered(self, seq: int, at: int, event: ApprovalAnswered) -> None:
+        if self.open is not None:
+            self.open.answers[event.id] = event
+            self.open.answered = seq
+            self.open.resumes = 0
+
+    def _guarded(self, seq: int, at: int, event: Guarded) -> None:
+        """For whoever looks back; nothing follows from it."""
+
+    def _spawned(self, seq: int, at: int, event: Spawned) -> None:
+        self.errand = event
+        self.parent = event.parent
+        self.untrusted = self.untrusted or event.untrusted
+        self.private = self.private or event.private
 
     def _session_changed(self, seq: int, at: int, event: SessionChanged) -> None:
         self.title = self.title if event.title is None else event.title
@@ -372,6 +373,10 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     MessageAdded: Session._message_added,
     ToolStarted: Session._tool_started,
     ToolFinished: Session._tool_finished,
+    ApprovalAsked: Session._approval_asked,
+    ApprovalAnswered: Session._approval_answered,
+    Guarded: Session._guarded,
+    Spawned: Session._spawned,
     Steered: Session._steered,
     StepCheckpointed: Session._step_checkpointed,
     StepRestarted: Session._step_restarted,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from mainstay.core.errors import InputRefused, LaneFull, SessionArchived
+from mainstay.core.limits import Limits
+from mainstay.core.open_turn import Waiting
 from mainstay.core.ports import Clock
-from mainstay.core.session import Waiting
+from mainstay.core.session import Session
 
 
 class Arrivals:
@@ -41,3 +44,15 @@ class Arrivals:
         else:
             apart_s = abs(other.at - one.at) / 1000
         return one.event.sender == other.event.sender and apart_s <= window_s
+
+
+def check_room(session: Session, limits: Limits) -> None:
+    """Raises what is wrong with one more prompt."""
+    key = session.key
+    if session.status == "archived":
+        raise SessionArchived(f"session {key!r} is archived; start another, or make it active again")
+    prompts = sum(one.event.kind == "prompt" for one in session.waiting.values())
+    if limits.session_turns_max is not None and session.turns + prompts >= limits.session_turns_max:
+        raise InputRefused(f"session {key!r} has had its {limits.session_turns_max} turns; start another")
+    if prompts - (session.open is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
+        raise LaneFull(f"session {key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")

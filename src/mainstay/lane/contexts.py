@@ -31,13 +31,29 @@ INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget b
 SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
 LEAST_TOKENS = 256
 _NO_TOOLS = re.compile(r"n[o'](?:t|) (?:currently )?support\b[^.]*\btools?\b|\btools?\b[^.]*\b(?:not |un)support", re.I)
+ERRAND = (
+    "You are a sub-agent: another agent sent you to do one thing. Do it with the tools you have, ask nobody, and end "
+    "with a report that says what you found or did, and what you could not."
+)
 NOTE = "context"  # the origin of what contributors append to a turn
 
 
 class LaneContexts:
     """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
 
-    __slots__ = ("_around", "_control", "_known", "_model", "_pen", "_scale", "_sent", "_services", "_uncut", "folding")
+    __slots__ = (
+        "_around",
+        "_control",
+        "_known",
+        "_model",
+        "_pen",
+        "_scale",
+        "_sent",
+        "_services",
+        "_uncut",
+        "folding",
+        "tools",
+    )
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -54,6 +70,8 @@ class LaneContexts:
         self._model = model
         self._control = control
         self._scale: Scale = self._services.scales.of(model)
+        errand = pen.session.errand
+        self.tools = self._services.tools if errand is None else self._services.tools.narrowed(errand.tools)
         self._surround()
         return self
 
@@ -64,20 +82,23 @@ class LaneContexts:
         events: list[Event] = [started]
         turn = started.turn
         if not session.fixed:
-            if fixed := self.fixed(session.key):
+            if fixed := self.fixed(session):
                 events.append(SessionChanged(instructions=fixed, turn=turn))
         elif (changed := self._renewed(session)) and changed != session.amendment:
             events.append(SessionChanged(amended=changed, turn=turn))
         if session.partial:
             events.append(_unread(session))
-        for contributor in self._services.contributors:
+        for contributor in self._services.contributors if session.errand is None else ():
             if note := contributor.turn(session.key, prompt):
-                events.append(MessageAdded("system", (Text(note, origin=NOTE),), turn=turn))
+                origin = getattr(contributor, "origin", NOTE)
+                events.append(MessageAdded("system", (Text(note, origin=origin),), turn=turn))
         return tuple(events)
 
-    def fixed(self, key: str) -> str:
-        """As it would be for a session that begins now."""
-        given = self._services.instructions
+    def fixed(self, session: Session) -> str:
+        """As it would be for a session that begins now. A sub-agent has its errand, and the rules of the house."""
+        given, key = self._services.instructions, session.key
+        if session.errand is not None:
+            return join_sections(ERRAND, *(one.errand(key) for one in self._services.contributors))
         own = given if isinstance(given, str) else given(key)
         return join_sections(own, *(one.fixed(key) for one in self._services.contributors))
 
@@ -85,18 +106,18 @@ class LaneContexts:
         """The fixed section as it is now, if it is another than the session's. A function is asked only once."""
         if not isinstance(self._services.instructions, str):
             return ""
-        now = self.fixed(session.key)
+        now = self.fixed(session)
         return "" if now == session.instructions else now
 
     def _surround(self) -> None:
         """The same object as long as nothing changes, so that nothing is encoded or counted again."""
         services, session = self._services, self._pen.session
-        fixed = session.instructions or self.fixed(session.key)
-        contributed = (one.profile(session.key) for one in services.contributors)
+        fixed = session.instructions or self.fixed(session)
+        contributed = () if session.errand is not None else (one.profile(session.key) for one in services.contributors)
         profile = self._bounded(join_sections(render_profile(session.profile), *contributed))
         tools: tuple[Tool, ...] = ()
         if self._scale.tools:
-            tools = services.tools.offer(memory=self._memory_offered(session), inline=self._inline())
+            tools = self.tools.offer(memory=self._memory_offered(session), inline=self._inline())
         around = self._around
         if around.tools is not tools or around.fixed != fixed or around.profile != profile:
             self._around = Surroundings(fixed, profile, tools)
@@ -122,12 +143,12 @@ class LaneContexts:
     def _memory_offered(self, session: Session) -> bool:
         match self._services.memory_tools:
             case "auto":
-                return bool(self._services.tools.own) or session.relieved
+                return bool(self.tools.own) or session.relieved
             case given:
                 return given == "on"
 
     def _inline(self) -> bool:
-        own = self._services.tools.own
+        own = self.tools.own
         if len(own) > self._services.limits.tools_inline_max:
             return False
         share = self._budget().total // INLINE_SHARE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
-from mainstay.core.outcome import Aborted, Failed, Outcome, Reply
+from mainstay.core.open_turn import OpenTurn
+from mainstay.core.outcome import Aborted, Failed, Outcome, Paused, Reply
 from mainstay.core.ports import Store
-from mainstay.core.session import OpenTurn, Session
+from mainstay.core.session import Session
 from mainstay.turn.toolbox import CANCELLED, UNKNOWN, Tools, refuse
 
 
@@ -28,6 +29,8 @@ def reply_of(session: Session, outcome: Outcome) -> Reply:
     text = last.text if last is not None and last.role == "assistant" else ""
     if isinstance(outcome, Failed) and not text:
         text = outcome.sentence
+    if isinstance(outcome, Paused) and (asked := session.pending) is not None:
+        text = f"Waiting for approval {asked.id}: {asked.name}({asked.input})"
     return Reply(text=text, outcome=outcome, usage=turn.usage, cost=turn.cost, turn=turn.turn, session=session.key)
 
 

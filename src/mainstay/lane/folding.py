@@ -20,7 +20,7 @@ from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Folded
 from mainstay.core.messages import Message, Usage
 from mainstay.core.ports import Clock, Digest, Passage, Summariser, Tokenizer
-from mainstay.core.recall import UNTRUSTED, Fact, Summary
+from mainstay.core.recall import Fact, Summary, worst
 from mainstay.core.session import Session
 from mainstay.lane.scribe import Pen
 
@@ -158,14 +158,13 @@ def _folded(session: Session, task: Task, text: str) -> Folded:
         text,
         through=max(task.fold.through, session.folded.through if session.folded is not None else 0),
         version=version,
-        origin=earlier or _outside_in(task.fold.messages),
+        origin=worst((earlier, _outside_in(task.fold.messages))),
     )
 
 
 def _outside_in(messages: Sequence[Message]) -> str:
     """The origin of whatever of these came from outside."""
-    origins = (part.origin for message in messages for part in message.parts)
-    return next((origin for origin in origins if origin.startswith(UNTRUSTED)), "")
+    return worst(part.origin for message in messages for part in message.parts)
 
 
 def _summary_of(batch: Sequence[Message], text: str) -> Summary:

@@ -14,28 +14,27 @@ from mainstay.core.errors import (
     AgentClosed,
     HomeUnusable,
     InputRefused,
-    LaneFull,
     MainstayError,
-    SessionArchived,
     StoreCorrupt,
     StoreError,
     StoreFailed,
     StoreTooNew,
 )
-from mainstay.core.events import Event, Received, StepRestarted, TurnResumed, TurnStarted, Waiting
-from mainstay.core.limits import Limits
+from mainstay.core.events import ApprovalAnswered, Event, Received, StepRestarted, TurnResumed, TurnStarted, Waiting
 from mainstay.core.messages import text_of
-from mainstay.core.outcome import Failed, Outcome
+from mainstay.core.outcome import Aborted, Failed, Outcome, Paused
 from mainstay.core.ports import Once
 from mainstay.core.session import Session
-from mainstay.lane.arrivals import Arrivals
+from mainstay.lane.arrivals import Arrivals, check_room
+from mainstay.lane.attempt import attempt
 from mainstay.lane.contexts import LaneContexts, prompt_of
 from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
+from mainstay.lane.pausing import check_answer, instead, overdue
 from mainstay.lane.scribe import Pen
 from mainstay.lane.services import Services
 from mainstay.lane.tickets import Ticket, Tickets
 from mainstay.turn.control import Control
-from mainstay.turn.loop import Means, Review, run_turn
+from mainstay.turn.means import Review
 
 log = logging.getLogger("mainstay.lane")
 
@@ -111,9 +110,12 @@ class Lane:
 
     async def abort(self) -> bool:
         """End the running turn now; True if there was one. Waiting prompts still run."""
-        turn = self._pen.session.open if self._pen is not None and self._task is not None else None
-        if turn is None:
+        pen = self._pen if self._closed else await self._ready()
+        if pen is None or (turn := pen.session.open) is None:
             return False
+        if self._task is None:  # it waits for an approval, and nobody works on it
+            await self._close_turn(pen, Aborted())
+            return True
         self._unwanted = turn.turn  # also when a failing store keeps its end from being written now
         if self._control is not None and self._turn_over is not None:
             self._control.abort()
@@ -121,6 +123,18 @@ class Lane:
             if self._unwanted and not self._closed:
                 raise StoreFailed("the turn was stopped, but its end cannot be stored yet; that is done when it can")
         return True
+
+    async def answer(self, answered: ApprovalAnswered) -> Ticket:
+        """What somebody says to the question that the turn waits for; the ticket's reply is the end of the turn."""
+        pen = await self._ready()
+        answered = check_answer(pen.session, answered)
+        turn = pen.session.open
+        assert turn is not None
+        ticket = self._tickets.get(turn.inputs[-1]) or self._ticket(turn.inputs[-1], None)
+        ticket.turn = turn.turn
+        await pen.record(answered)
+        self.wake()
+        return ticket
 
     async def change(self, *events: Event) -> None:
         """Settings, imported history, a fold: whatever else must be remembered."""
@@ -219,9 +233,12 @@ class Lane:
     async def _keep(self, event: Received, once: Once | None, review: Review | None) -> Ticket:
         pen = await self._ready()
         if event.kind == "prompt":
-            self._check_room(pen.session, self._services.limits)
+            check_room(pen.session, self._services.limits)
         ticket = self._ticket(pen.session.head + 1, review)
-        events = self._with_start(pen.session, event, ticket)
+        received, *started = self._with_start(pen.session, event, ticket)
+        screen = self._services.screen
+        news = screen(text_of(event.parts)) if screen is not None else None
+        events = (received, *([news] if news is not None else []), *started)
         try:
             await (pen.record(*events) if once is None else pen.record_once(once, *events))
         except BaseException as error:
@@ -235,6 +252,8 @@ class Lane:
 
     def _with_start(self, session: Session, event: Received, ticket: Ticket) -> tuple[Event, ...]:
         """An input that finds nothing under way starts its turn in the same write."""
+        if session.pending is not None:
+            return instead(session, event)
         idle = session.open is None and not session.waiting and self._task is None and session.status != "paused"
         if event.kind == "steer" or not idle or self._services.limits.coalesce_window_s > 0:
             return (event,)
@@ -244,15 +263,6 @@ class Lane:
     def _started(self, session: Session, inputs: tuple[int, ...], prompt: str) -> tuple[Event, ...]:
         model = session.model or self._services.choose("").model().name
         return self._contexts.begin(session, TurnStarted(inputs, turn=session.turns + 1, model=model), prompt)
-
-    def _check_room(self, session: Session, limits: Limits) -> None:
-        if session.status == "archived":
-            raise SessionArchived(f"session {self.key!r} is archived; start another, or make it active again")
-        prompts = sum(one.event.kind == "prompt" for one in session.waiting.values())
-        if limits.session_turns_max is not None and session.turns + prompts >= limits.session_turns_max:
-            raise InputRefused(f"session {self.key!r} has had its {limits.session_turns_max} turns; start another")
-        if prompts - (session.open is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
-            raise LaneFull(f"session {self.key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
 
     async def _known(self, envelope: Envelope) -> Ticket | None:
         """The ticket of an input that was accepted before under this id."""
@@ -305,7 +315,12 @@ class Lane:
         pen = await self._ready()
         session = pen.session
         turn, resumed = session.open, False
-        if turn is not None and turn.turn == self._fresh:
+        if session.pending is not None:
+            if (expired := overdue(session, self._services.clock.now_ms())) is None:
+                self._services.approvals.note(self.key, session.pending)
+                return False
+            await pen.record(expired)
+        if turn is not None and (turn.turn == self._fresh or turn.answered == session.head):
             self._fresh = 0
         elif turn is not None and not self._tickets and lacks_a_tool(turn, self._services.tools):
             log.warning("session %s waits for a process that has the tools of its turn", self.key)
@@ -348,16 +363,12 @@ class Lane:
         control = self._control = Control()
         over = self._turn_over = asyncio.Event()
         try:
-            if resumed:  # steers that a crash kept from reaching their turn
+            if resumed or turn.answers:  # steers that a crash, or a pause, kept from reaching their turn
                 control.steers += [one.seq for one in session.waiting.values() if one.event.kind == "steer"]
             control.aborted = self._unwanted == turn.turn
-            outcome = await self._attempt(pen, control, next((t.review for t in tickets if t.review), None))
-            reply = reply_of(session, outcome)
-            if isinstance(outcome, Failed):
-                pen(msgspec.structs.replace(outcome, session=self.key))
-            await pen.record(*closing_events(session, outcome))
-            self._unwanted = 0
-            self._tickets.answer(turn.inputs, reply)
+            review = next((one.review for one in tickets if one.review), None)
+            outcome = await attempt(self._services, self._contexts, pen, control, review)
+            await self._close_turn(pen, outcome)
         finally:
             self._control = None
             over.set()
@@ -366,29 +377,18 @@ class Lane:
         else:
             self._contexts.after_turn()
 
-    async def _attempt(self, pen: Pen, control: Control, review: Review | None) -> Outcome:
-        services, session = self._services, pen.session
-        turn = session.open
+    async def _close_turn(self, pen: Pen, outcome: Outcome) -> None:
+        session, turn = pen.session, pen.session.open
         assert turn is not None
-        if turn.resumes > services.limits.resumes_max:
-            return Failed(
-                f"This turn was given up: it was interrupted {turn.resumes} times without getting further.",
-                turn=turn.turn,
-            )
-
-        try:
-            provider = services.choose(session.model)
-            contexts = self._contexts.of(pen, provider.model(), control)
-            means = Means(provider, services.tools, services.limits, contexts, review)
-            return await run_turn(session, means, control, scribe=pen, emit=pen)
-        except (StoreError, HomeUnusable):
-            raise
-        except MainstayError as error:
-            return Failed(str(error), type(error).__name__, turn=turn.turn, step=turn.step)
-        except Exception as error:  # a bug of ours, or of a provider: this session's trouble and no other's
-            log.exception("turn %d of %s failed", turn.turn, self.key)
-            details = f"{type(error).__name__}: {error}"
-            return Failed("Something went wrong inside the runtime.", details, turn=turn.turn, step=turn.step)
+        reply = reply_of(session, outcome)
+        if isinstance(outcome, Failed):
+            pen(msgspec.structs.replace(outcome, session=self.key))
+        self._services.approvals.note(self.key, session.pending if isinstance(outcome, Paused) else None)
+        if not isinstance(outcome, Paused):
+            await pen.record(*closing_events(session, outcome))
+        self._unwanted = 0
+        if not isinstance(outcome, Paused) or session.pending is not None:  # else somebody has answered meanwhile
+            self._tickets.answer(turn.inputs, reply)
 
     async def _wait_for_store(self, error: StoreError | HomeUnusable, failures: int) -> None:
         """Whoever waits is told at once; the work itself goes on when the store does."""

@@ -28,19 +28,32 @@ class Lanes:
         if lane is None:
             lane = self._lanes[key] = Lane(key, self._services)
             lane.active_at = asyncio.get_running_loop().time()
-            if self._keeper is None:
-                self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="lane keeper")
+            self._watch()
         return lane
+
+    def _watch(self) -> None:
+        if self._keeper is None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="lane keeper")
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def __len__(self) -> int:
         return len(self._lanes)
 
     async def resume(self) -> list[str]:
         """Take up whatever an earlier process left unfinished."""
-        keys = await self._services.store.unfinished()
-        for key in keys:
+        store, resumed = self._services.store, []
+        for key in await store.unfinished():
+            standing = await store.get(key)
+            if standing is not None and standing.approval is not None:  # it goes on when somebody has answered
+                self._services.approvals.note(key, standing.approval)
+                self._watch()
+                continue
+            resumed.append(key)
             self.get(key).wake()
-        return keys
+        return resumed
 
     async def settled(self) -> None:
         """Returns when nothing is running or waiting to run."""
@@ -70,11 +83,13 @@ class Lanes:
         limits = self._services.limits
         period_s = min(limits.watchdog_period_s, max(limits.lane_idle_s / 2, 0.05))
         try:
-            while self._lanes:
+            while self._lanes or len(self._services.approvals):
                 await self._services.clock.sleep(period_s)
                 now = asyncio.get_running_loop().time()
                 self._put_to_sleep(now - limits.lane_idle_s)
                 self._look_for_stuck(now - limits.watchdog_grace_s)
+                for key in self._services.approvals.expired(self._services.clock.now_ms()):
+                    self.get(key).wake()
         finally:
             self._keeper = None
 

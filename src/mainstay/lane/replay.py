@@ -14,26 +14,18 @@ import msgspec
 
 from mainstay.core.errors import ContextTooLong, ProviderError, RequestRefused, StreamBroken
 from mainstay.core.events import (
-    Blanked,
     Event,
-    Folded,
     Forked,
     MessageAdded,
-    Received,
-    Relieved,
-    SessionChanged,
     Steered,
-    StepCheckpointed,
     StepRestarted,
-    ToolFinished,
-    ToolStarted,
     TurnEnded,
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.journal import Record, encode
+from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage, text_of
+from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Failed, Outcome
 from mainstay.core.ports import (
     CallPiece,
@@ -49,12 +41,11 @@ from mainstay.core.ports import (
     Tool,
     ToolContext,
 )
-from mainstay.core.session import Session
-from mainstay.lane.contexts import NOTE
 from mainstay.lane.ending import closing_events
-from mainstay.turn import toolbox
+from mainstay.lane.tape import Crash, Differs, RecordedEnd, Tape, TapeEnds
 from mainstay.turn.control import Control
-from mainstay.turn.loop import MODEL_FAILED, Means, run_turn
+from mainstay.turn.loop import MODEL_FAILED, run_turn
+from mainstay.turn.means import Means
 from mainstay.turn.toolbox import Prepared
 
 
@@ -95,9 +86,9 @@ async def replay(records: Sequence[Record], limits: Limits | None = None) -> Rep
                     tape.take()
                 case _:
                     raise tape.differs("no turn was under way")
-    except _Differs as difference:
+    except Differs as difference:
         return Replayed(tape.position, turns, str(difference))
-    except _TapeEnds:
+    except TapeEnds:
         pass
     return Replayed(len(records), turns)
 
@@ -107,7 +98,7 @@ async def _turn(tape: Tape, means: Means) -> None:
     while True:
         try:
             await _life(tape, means)
-        except _Crash:
+        except Crash:
             if not isinstance(tape.peek(), TurnResumed):  # a fork left the turn behind
                 return
             tape.take()
@@ -124,118 +115,10 @@ async def _life(tape: Tape, means: Means) -> None:
             outcome: Outcome = ended.outcome
         else:
             outcome = await run_turn(tape.session, means, control, tape, _silent)
-    except _RecordedEnd as end:
+    except RecordedEnd as end:
         outcome = end.outcome
     for event in closing_events(tape.session, outcome):
         tape.note(event)
-
-
-class _Differs(Exception):
-    pass
-
-
-class _TapeEnds(Exception):
-    """The journal stops in the middle of a turn, as a running session's does."""
-
-
-class _Crash(Exception):
-    """The process that made the recording died here."""
-
-
-class _RecordedEnd(Exception):
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__()
-        self.outcome = outcome
-
-
-class Tape:
-    """The recording, and a `Scribe` that checks instead of writing."""
-
-    _FROM_OUTSIDE = (Received, SessionChanged, Relieved, Folded, Blanked, StepCheckpointed)
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-        self.position = 0
-        self.session = Session("replay")
-        self.control = Control()
-        self.started = {r.event.call_id for r in records if isinstance(r.event, ToolStarted)}
-        self.results = {r.event.result.call_id: r.event.result for r in records if isinstance(r.event, ToolFinished)}
-
-    def peek(self) -> Event | None:
-        """The next record that the runtime itself made; what came from outside is applied on the way."""
-        while self.position < len(self._records):
-            event = self._records[self.position].event
-            imported = isinstance(event, MessageAdded) and (not event.turn or event.parts[0].origin == NOTE)
-            if not imported and not isinstance(event, self._FROM_OUTSIDE):
-                return event
-            self.take()
-        return None
-
-    def take(self) -> None:
-        record = self._records[self.position]
-        self.session.apply(record.seq, record.at, record.event)
-        self.position += 1
-
-    def cue(self) -> None:
-        """Let happen what the recording says happened next."""
-        match self.peek():
-            case Steered() | ToolFinished(result=ToolResult(content=toolbox.SKIPPED, is_error=True)):
-                self.control.steers += [seq for seq in self.steered() if seq not in self.control.steers]
-            case (
-                TurnEnded(outcome=Aborted())
-                | ToolFinished(result=ToolResult(content=toolbox.NOT_STARTED, is_error=True))
-            ):
-                self.control.aborted = True
-
-    def steered(self) -> tuple[int, ...]:
-        """What was put into the turn next; some number if the recording ends before it says what."""
-        following = self._records[self.position :]
-        return next((r.event.inputs for r in following if isinstance(r.event, Steered)), (0,))
-
-    def complaint(self) -> str | None:
-        match self.peek():
-            case MessageAdded(role="system", parts=parts):
-                return text_of(parts)
-            case TurnEnded(outcome=Failed() as outcome):
-                raise _RecordedEnd(outcome)
-        return None
-
-    # --- as the turn's scribe --------------------------------------------------------------------
-
-    async def record(self, *events: Event) -> None:
-        self.note(*events)
-
-    def note(self, *events: Event, soon: bool = False) -> None:
-        for event in events:
-            if not isinstance(event, StepCheckpointed):
-                self._check(event)
-
-    def _check(self, event: Event) -> None:
-        recorded = self.peek()
-        if recorded is None:
-            raise _TapeEnds
-        if encode(recorded) == encode(event):
-            if isinstance(event, Steered):
-                self.check_inputs(event.inputs)
-            self.take()
-            self.cue()
-            return
-        match recorded:
-            case TurnResumed() | Forked():
-                raise _Crash
-            case TurnEnded(outcome=Failed() as outcome) if not isinstance(event, TurnEnded):
-                raise _RecordedEnd(outcome)
-        raise self.differs(f"came out as {encode(event).decode()}")
-
-    def check_inputs(self, inputs: tuple[int, ...]) -> None:
-        """What a turn is made of must have come in before it, and be in no other."""
-        for seq in inputs:
-            if seq not in self.session.waiting:
-                raise self.differs(f"record {seq} is no input that waits")
-
-    def differs(self, how: str) -> _Differs:
-        record = self._records[self.position]
-        return _Differs(f"record {record.seq} is {encode(record.event).decode()} but {how}")
 
 
 class _Silent:
@@ -268,6 +151,7 @@ class TapeTools:
 
     own: tuple[Tool, ...] = ()
     offered: tuple[Tool, ...] = ()
+    foreign = False
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -275,9 +159,12 @@ class TapeTools:
     def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]:
         return ()
 
+    def narrowed(self, names: tuple[str, ...]) -> TapeTools:
+        return self
+
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         if call.id not in self._tape.results and call.id not in self._tape.started:
-            raise _Crash if self._tape.peek() is not None else _TapeEnds
+            raise Crash if self._tape.peek() is not None else TapeEnds
         if call.id in self._tape.started:
             return Prepared(_recorded_tool, None)
         return self._result(call)
@@ -286,12 +173,14 @@ class TapeTools:
         self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
     ) -> ToolResult:
         if call.id not in self._tape.results:
-            raise _Crash if self._tape.peek() is not None else _TapeEnds
+            raise Crash if self._tape.peek() is not None else TapeEnds
+        finished = self._tape.results[call.id]
+        context.usage, context.cost = finished.usage, finished.cost
         return self._result(call)
 
     def _result(self, call: ToolCall) -> ToolResult:
         """What was recorded, as an answer to this very call."""
-        return msgspec.structs.replace(self._tape.results[call.id], name=call.name)
+        return msgspec.structs.replace(self._tape.results[call.id].result, name=call.name)
 
 
 class _RecordedTool:
@@ -340,9 +229,9 @@ class TapeProvider:
         recorded = self._tape.peek()
         match recorded:
             case None:
-                raise _TapeEnds
+                raise TapeEnds
             case TurnResumed() | Forked():
-                raise _Crash
+                raise Crash
             case TurnEnded(outcome=Failed() as outcome):
                 raise _recorded_failure(outcome)
             case TurnEnded(outcome=Aborted()):  # before the model had said anything
@@ -385,4 +274,4 @@ def _recorded_failure(outcome: Failed) -> Exception:
     if (sentence := outcome.sentence.removeprefix(MODEL_FAILED)) != outcome.sentence:
         error: ProviderError = RequestRefused(sentence, details=outcome.details)
         return error
-    return _RecordedEnd(outcome)
+    return RecordedEnd(outcome)

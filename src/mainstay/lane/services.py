@@ -9,9 +9,12 @@ import msgspec
 
 from mainstay.context.rules import Rules
 from mainstay.context.tokens import Scales
+from mainstay.core.events import Event
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Contributor, Provider, Store, Summariser
 from mainstay.lane.hub import Hub
+from mainstay.lane.pausing import Approvals
+from mainstay.turn.means import Trust
 from mainstay.turn.toolbox import Tools
 
 
@@ -31,4 +34,7 @@ class Services(msgspec.Struct, frozen=True):
     rules: Rules = Rules()
     scales: Scales = msgspec.field(default_factory=Scales)
     memory_tools: Literal["auto", "on", "off"] = "auto"
+    trust: Trust = Trust()
+    screen: Callable[[str], Event | None] | None = None  # what a guard says of an input; raises InputRefused
+    approvals: Approvals = msgspec.field(default_factory=Approvals)
     touched: Callable[[str], None] | None = None  # told of every session that has new records on disk

@@ -6,7 +6,7 @@ import asyncio
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.outcome import Reply
-from mainstay.turn.loop import Review
+from mainstay.turn.means import Review
 
 
 class Ticket:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from mainstay.core.ports import Tool
-from mainstay.core.recall import UNTRUSTED, Memory
+from mainstay.core.recall import Memory, is_untrusted
 from mainstay.memory.files import NO_MEMORY, MemoryFiles, Note, render
 from mainstay.memory.prompts import Prompt, Prompts
 from mainstay.memory.workflows import Workflows
@@ -49,7 +49,7 @@ class MemoryContributor:
 
     def set_pinned(self, memories: Sequence[Memory]) -> None:
         """In the order in which they are shown, best the oldest first. Those from outside are left out."""
-        trusted = [one for one in memories if not one.origin.startswith(UNTRUSTED)]
+        trusted = [one for one in memories if not is_untrusted(one.origin)]
         pinned = _render_pinned(trusted, self._bytes_max)
         if pinned != self._pinned:
             self._pinned = pinned
@@ -66,6 +66,9 @@ class MemoryContributor:
             text = "\n\n".join(text for text in (identity, self._guidance(prompt, session)) if text)
             self._fixed[session] = known = identity, prompt, text
         return known[2]
+
+    def errand(self, session: str) -> str:
+        return self._files.rules() if self._files is not None else ""
 
     def _sources(self) -> tuple[str, Prompt | None]:
         """Who the agent is and what it is told of memory. That changes rarely: it is looked for every `again_s`."""

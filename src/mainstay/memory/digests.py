@@ -11,7 +11,7 @@ from typing import Any
 from mainstay.core.errors import SummaryUnusable
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Passage
-from mainstay.core.recall import UNTRUSTED, Fact
+from mainstay.core.recall import Fact, worst
 from mainstay.memory.passages import size
 
 FACTS_MAX = 30
@@ -223,7 +223,7 @@ class _Sources:
         tainted = ""
         texts: dict[bool, list[str]] = {True: [], False: []}  # said in trust, and not
         for message in passage.messages:
-            own = next((part.origin for part in message.parts if part.origin.startswith(UNTRUSTED)), "")
+            own = worst(part.origin for part in message.parts)
             tainted = tainted or own
             # what the assistant says after it has read something from outside may be that
             origin = own or (tainted if message.role == "assistant" else "")

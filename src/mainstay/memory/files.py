@@ -68,6 +68,15 @@ class MemoryFiles:
         """Where the agent notes what it changed about its environment."""
         return self._fixed[-1].path
 
+    def writable(self, session: str) -> tuple[str, ...]:
+        """The files that the agent keeps itself: MEMORY.md from the workspace down, and SYSTEM.md."""
+        return (*(place.path for place in self.places(session)[1:]), self.system)
+
+    def rules(self) -> str:
+        """AGENTS.md of the home and of the workspace, and nothing else."""
+        read = ((place, self._file(place).read()) for place in self._fixed[1:3])
+        return "\n\n".join(f"{place.heading}\n\n{text}" for place, text in read if text)
+
     def identity(self) -> str:
         """Who the agent is, its rules, and what it changed around itself; what is missing is left out."""
         texts = [self._file(place).read() for place in self._fixed]

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.core.entries import entry_of
 from mainstay.core.errors import InputRefused, MemoryUnknown
-from mainstay.core.events import ToolFinished
+from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Guarded, MessageAdded, ToolFinished, TurnEnded
 from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import (
     CONVERSATION,
@@ -27,6 +27,7 @@ from mainstay.core.recall import (
     Query,
     Summary,
     Tiers,
+    is_untrusted,
     message_id,
     split_id,
 )
@@ -38,7 +39,6 @@ from mainstay.memory.pages import (
     Status,
     begins,
     fact_hit,
-    is_untrusted,
     memory_hit,
     memory_id,
     memory_tags,
@@ -57,6 +57,7 @@ CATCH_UP_S = 2.0
 PINNED_BYTES_MAX = 6 * 1024
 LISTED_MAX = 10_000
 COPIES_MAX = 100
+NEAR = 200  # records after a message that may be about it
 FACTS_MAX = 100_000
 
 
@@ -224,7 +225,7 @@ class Library:
         await self._catch_up()
         if (spot := split_id(id)) is not None and (entry := await self._message(*spot)) is not None:
             session, seq = spot
-            await self.redact(session, [seq])
+            await self.redact(session, [seq, *await self._beside(session, seq)])
             await self._follower.forget(session, [seq])
             await self._changed()
             return Forgotten(id, "message", await self._copies(entry))
@@ -236,6 +237,17 @@ class Library:
             await self._unlearn(said)
             return Forgotten(id, "fact")
         raise MemoryUnknown(unknown(id))
+
+    async def _beside(self, session: str, seq: int) -> builtins.list[int]:
+        """Records that repeat what a message says: what was asked about its calls, and what guards said."""
+        found: builtins.list[int] = []
+        for record in await self._store.read(session, after=seq, limit=NEAR):
+            match record.event:
+                case ApprovalAsked() | ApprovalAnswered() | Guarded():
+                    found.append(record.seq)
+                case MessageAdded(role="assistant") | TurnEnded():
+                    break
+        return found
 
     async def forget_origin(self, origin: str) -> builtins.list[Forgotten]:
         """Every fact and memory whose origin begins so: `untrusted` is all that came from outside."""

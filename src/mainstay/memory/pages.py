@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.errors import InputRefused
-from mainstay.core.recall import UNTRUSTED, Entry, Fact, Hit, Kind, Memory, Query, message_id, split_id
+from mainstay.core.recall import Entry, Fact, Hit, Kind, Memory, Query, message_id, split_id
 
 QUERY_CHARS_MAX = 8_000  # what is longer is cut: it would only find more of the same
 K_MAX = 100
@@ -64,13 +64,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def is_untrusted(origin: str) -> bool:
-    return origin == UNTRUSTED or origin.startswith(UNTRUSTED + ":")
-
-
 def begins(origin: str, wanted: str) -> bool:
     """Whole words of it: `untrusted` is also `untrusted:fetch`, but `untrusted:f` is not."""
-    return not wanted or origin == wanted or origin.startswith(wanted.removesuffix(":") + ":")
+    name = wanted.removesuffix(":")
+    return not wanted or origin == name or origin.startswith((name + ":", name + "+"))
 
 
 # --- what is handed out --------------------------------------------------------------------------

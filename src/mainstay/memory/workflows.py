@@ -24,7 +24,7 @@ from mainstay.core.events import Event, Forked, MessageAdded, Received, ToolFini
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Text, ToolCall, text_of
 from mainstay.core.outcome import Answered
-from mainstay.core.recall import UNTRUSTED, Memory, message_id
+from mainstay.core.recall import Memory, is_untrusted, message_id, worst
 from mainstay.memory.stems import stems
 
 TAG = "workflow"
@@ -136,8 +136,7 @@ class _Turn:
         )
 
     def _taint(self, parts: Iterable[AnyPart]) -> None:
-        if not self._origin:
-            self._origin = next((part.origin for part in parts if part.origin.startswith(UNTRUSTED)), "")
+        self._origin = worst((self._origin, *(part.origin for part in parts)))
 
 
 def _words(parts: tuple[AnyPart, ...]) -> str:
@@ -201,7 +200,7 @@ class Workflows:
 
     def add(self, memory: Memory) -> None:
         """Of the same request done in the same way the newest is kept. What could never be matched is not."""
-        if memory.origin.startswith(UNTRUSTED) or TAG not in memory.tags:
+        if is_untrusted(memory.origin) or TAG not in memory.tags:
             return
         done, words = read(memory), frozenset(stems(memory.text))
         if done is None or len(words) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,24 @@ from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Binary, text_of
 from mainstay.core.session import Session
 
+Clean = Callable[[str], str]  # what must not leave is taken out of a text
 
-def write_session(records: Sequence[Record], folder: Path) -> list[Path]:
+
+def write_session(records: Sequence[Record], folder: Path, clean: Clean | None = None) -> list[Path]:
     """`log.jsonl` and `context.jsonl`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [write_log(records, folder / "log.jsonl"), write_context(records, folder / "context.jsonl")]
+    return [write_log(records, folder / "log.jsonl", clean), write_context(records, folder / "context.jsonl", clean)]
 
 
-def write_log(records: Sequence[Record], path: Path) -> Path:
+def write_log(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:
     """One line a message that a person or the agent said; no tool calls or results."""
-    return _write(path, (_log_line(record) for record in records if _was_said(record)))
+    return _write(path, (_log_line(record) for record in records if _was_said(record)), clean)
 
 
-def write_context(records: Sequence[Record], path: Path) -> Path:
+def write_context(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:
     """One line a message of the history, calls and results included, in the order the model has them."""
-    return _write(
-        path, (_context_line(message.role, message.parts, message.id, message.at) for message in history(records))
-    )
+    lines = (_context_line(message.role, message.parts, message.id, message.at) for message in history(records))
+    return _write(path, lines, clean)
 
 
 def history(records: Sequence[Record]) -> list[Any]:
@@ -81,13 +82,25 @@ def _iso(at: int) -> str:
     return datetime.datetime.fromtimestamp(at / 1000, datetime.UTC).isoformat(timespec="milliseconds")
 
 
-def _write(path: Path, lines: Iterable[dict[str, Any]]) -> Path:
+def _cleaned(value: Any, clean: Clean) -> Any:
+    match value:
+        case str():
+            return clean(value)
+        case dict():
+            return {name: _cleaned(one, clean) for name, one in value.items()}
+        case list() | tuple():
+            return [_cleaned(one, clean) for one in value]
+    return value
+
+
+def _write(path: Path, lines: Iterable[dict[str, Any]], clean: Clean | None) -> Path:
     """Whole or not at all: a reader never sees half an export."""
     draft = path.with_name(path.name + ".part")
     with open(draft, "wb") as file:
         os.fchmod(file.fileno(), 0o600)
         for line in lines:
-            file.write(msgspec.json.encode(line) + b"\n")
+            made = _cleaned(msgspec.to_builtins(line), clean) if clean is not None else line
+            file.write(msgspec.json.encode(made) + b"\n")
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)

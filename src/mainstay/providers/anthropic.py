@@ -167,7 +167,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def _result(result: ToolResult) -> dict[str, Any]:
     made: dict[str, Any] = {"type": "tool_result", "tool_use_id": fit_id(result.call_id)}
     if result.content.strip():
-        made["content"] = result.content
+        made["content"] = result.shown
     if result.is_error:
         made["is_error"] = True
     return made

@@ -157,7 +157,7 @@ class Dialect:
         return {"id": self._id(call.id), "type": "function", "function": function}
 
     def _result(self, result: ToolResult) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result.content}
+        return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result.shown}
 
 
 _TAGS = {

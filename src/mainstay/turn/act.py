@@ -5,30 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from mainstay.core.events import ToolCallReady, ToolFinished, ToolStarted
-from mainstay.core.limits import Limits
-from mainstay.core.messages import ToolCall, ToolResult
-from mainstay.core.ports import Emit, Scribe, ToolContext
-from mainstay.core.session import OpenTurn, Session
+import msgspec
+
+from mainstay.core.events import Event, MessageAdded, ToolCallReady, ToolFinished, ToolStarted
+from mainstay.core.messages import AnyPart, ToolCall, ToolResult
+from mainstay.core.open_turn import OpenTurn
+from mainstay.core.outcome import Paused
+from mainstay.core.ports import Scribe
 from mainstay.turn.control import Control
-from mainstay.turn.toolbox import NOT_STARTED, SKIPPED, UNKNOWN, Prepared, Tools, refuse
+from mainstay.turn.judging import Ready, Setting, amended, asked_about, images_of, judge
+from mainstay.turn.toolbox import NOT_STARTED, SKIPPED, UNKNOWN, refuse
 
 
 class Acting:
     """What the calls of a turn share."""
 
-    __slots__ = ("control", "emit", "limits", "parallel", "repeats", "scribe", "session", "tools")
+    __slots__ = ("attached", "control", "repeats", "scribe", "setting")
 
-    def __init__(
-        self, session: Session, tools: Tools, limits: Limits, control: Control, scribe: Scribe, emit: Emit
-    ) -> None:
-        self.session = session
-        self.tools = tools
-        self.limits = limits
+    def __init__(self, setting: Setting, control: Control, scribe: Scribe) -> None:
+        self.setting = setting
         self.control = control
         self.scribe = scribe
-        self.emit = emit
-        self.repeats = Repeats(limits.repeated_calls_max)
+        self.repeats = Repeats(setting.means.limits.repeated_calls_max)
+        self.attached: list[AnyPart] = []  # images that calls of this step brought
 
 
 class Repeats:
@@ -50,21 +49,26 @@ class Repeats:
         self._last = now
 
 
-async def act(acting: Acting, turn: OpenTurn) -> None:
-    """Give every open call of the last model message its result."""
-    calls = turn.open_calls
+async def act(acting: Acting, turn: OpenTurn) -> Paused | None:
+    """Give every open call of the last model message its result; or stop at one that somebody has to approve."""
     done = {(call.name, call.input): turn.results[call.id] for call in turn.step_calls if call.id in turn.results}
-    for group in _groups(acting, calls):
+    for group in _groups(acting, turn):
         if (refusal := _stop(acting.control)) is not None:
-            results = [refuse(call, UNKNOWN if call.id in turn.started else refusal) for call, _ in group]
+            results = [_left(one, turn, refusal) for one in group]
         elif len(group) == 1:
-            results = [await _one(acting, turn, group[0], done)]
+            if (found := await _one(acting, turn, group[0], done)) is None:
+                return Paused(await _ask(acting, turn, group[0]))
+            results = [found]
         else:
-            results = await asyncio.gather(*(_one(acting, turn, ready, done) for ready in group))
-        for (call, _), result in zip(group, results, strict=True):
-            done.setdefault((call.name, call.input), result)
-            acting.repeats.saw(call, result)
-            acting.scribe.note(ToolFinished(result, turn=turn.turn, step=turn.step), soon=True)
+            results = await asyncio.gather(*(_allowed(acting, turn, ready, done) for ready in group))
+        for ready, result in zip(group, results, strict=True):
+            done.setdefault((ready.call.name, ready.call.input), result)
+            acting.repeats.saw(ready.call, result)
+            acting.scribe.note(*_finished(ready, result, turn), soon=True)
+    if acting.attached:
+        parts, acting.attached = tuple(acting.attached), []
+        acting.scribe.note(MessageAdded("user", parts, turn=turn.turn, step=turn.step), soon=True)
+    return None
 
 
 def _stop(control: Control) -> str | None:
@@ -73,54 +77,90 @@ def _stop(control: Control) -> str | None:
     return SKIPPED if control.steers else None
 
 
-Ready = tuple[ToolCall, Prepared | ToolResult]
+def _left(ready: Ready, turn: OpenTurn, refusal: str) -> ToolResult:
+    """The result of a call that will not run any more."""
+    if ready.answer is not None and isinstance(ready.prepared, ToolResult):  # a person has said no, and perhaps why
+        return ready.prepared
+    return refuse(ready.call, UNKNOWN if ready.call.id in turn.started else refusal)
 
 
-def _groups(acting: Acting, calls: tuple[ToolCall, ...]) -> Iterator[list[Ready]]:
-    """One call at a time; neighbouring different `pure` calls together. Each is looked at when it is due."""
+def _finished(ready: Ready, result: ToolResult, turn: OpenTurn) -> tuple[Event, ...]:
+    context = ready.context
+    finished = ToolFinished(result, turn=turn.turn, step=turn.step)
+    if context is None:
+        return (finished,)
+    if context.usage is not None:
+        finished = msgspec.structs.replace(finished, usage=context.usage, cost=context.cost)
+    return (*context.news, finished)
+
+
+def _groups(acting: Acting, turn: OpenTurn) -> Iterator[list[Ready]]:
+    """One call at a time; neighbouring different calls together that may run beside each other. Each is looked at
+    when it is due."""
     group: list[Ready] = []
-    for call in calls:
-        prepared = acting.tools.prepare(call)
-        pure = isinstance(prepared, Prepared) and prepared.effect == "pure"
-        fits = len(group) < acting.limits.parallel_calls_max
-        fresh = all((call.name, call.input) != (other.name, other.input) for other, _ in group)
-        if pure and fits and fresh:
-            group.append((call, prepared))
+    limits = acting.setting.means.limits
+    for call in turn.open_calls:
+        ready = judge(acting.setting, call)
+        beside = ready.beside
+        fits = len(group) < limits.parallel_calls_max
+        fresh = all((call.name, call.input) != (other.call.name, other.call.input) for other in group)
+        if beside and fits and fresh:
+            group.append(ready)
             continue
         if group:
             yield group
-        group = [(call, prepared)] if pure else []
-        if not pure:
-            yield [(call, prepared)]
+        group = [ready] if beside else []
+        if not beside:
+            yield [ready]
     if group:
         yield group
 
 
-async def _one(acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[str, str], ToolResult]) -> ToolResult:
-    call, prepared = ready
+async def _allowed(acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[str, str], ToolResult]) -> ToolResult:
+    result = await _one(acting, turn, ready, done)
+    assert result is not None, "a call that somebody has to approve stands alone"
+    return result
+
+
+async def _one(
+    acting: Acting, turn: OpenTurn, ready: Ready, done: dict[tuple[str, str], ToolResult]
+) -> ToolResult | None:
+    """None: somebody has to approve it first."""
+    call, prepared, context = ready.call, ready.prepared, ready.context
     if (refusal := _over_bound(acting, turn, call)) is not None:
         return refuse(call, refusal)
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
-        return ToolResult(call.id, call.name, same.content, is_error=same.is_error, origin=same.origin)
+        return msgspec.structs.replace(same, call_id=call.id, name=call.name)
     if isinstance(prepared, ToolResult):  # it cannot run; but if it did, before a crash, nobody knows what came of it
         return refuse(call, UNKNOWN) if call.id in turn.started else prepared
-    session, step = acting.session.key, turn.step
-    if acting.emit.wanted:
-        acting.emit(ToolCallReady(call.id, call.name, call.input, session=session, turn=turn.turn, step=step))
+    if ready.asks is not None:
+        return None
+    assert context is not None
+    session, step, emit = acting.setting.session.key, turn.step, acting.setting.emit
+    if emit.wanted:
+        emit(ToolCallReady(call.id, call.name, call.input, session=session, turn=turn.turn, step=step))
     again = call.id in turn.started
     if not again and prepared.effect != "pure":
         await acting.scribe.record(ToolStarted(call.id, turn=turn.turn, step=step))
         if acting.control.aborted:
             return refuse(call, NOT_STARTED)
+    result = await acting.setting.means.tools.execute(call, prepared, context, acting.control, again=again)
+    if context.attached:
+        acting.attached += images_of(context, result)
+    return amended(ready, result)
 
-    context = ToolContext(session, turn.turn, step, call.id, acting.emit)
-    context.source = turn.inputs[-1] if turn.inputs else 0
-    context.untrusted = acting.session.untrusted
-    return await acting.tools.execute(call, prepared, context, acting.control, again=again)
+
+async def _ask(acting: Acting, turn: OpenTurn, ready: Ready) -> str:
+    """Durably: whoever takes this turn up finds that it waits, and for what."""
+    call = ready.call
+    if (pending := turn.asked.get(call.id)) is None:
+        pending = asked_about(acting.setting, ready)
+        await acting.scribe.record(pending)
+    return pending.id
 
 
 def _over_bound(acting: Acting, turn: OpenTurn, call: ToolCall) -> str | None:
-    limits = acting.limits
+    limits = acting.setting.means.limits
     position = turn.step_calls.index(call)
     if position >= limits.calls_per_response_max:
         return f"Not run: at most {limits.calls_per_response_max} calls a response. Ask again for the rest."

@@ -10,7 +10,6 @@ import msgspec
 
 from mainstay.core.errors import ModelSilent, ProviderError
 from mainstay.core.events import StepCheckpointed, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStarted, Waiting
-from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Thinking, ToolCall, Usage
 from mainstay.core.ports import (
     CallPiece,
@@ -19,13 +18,13 @@ from mainstay.core.ports import (
     Finished,
     ModelInfo,
     Options,
-    Provider,
     Scribe,
     TextPiece,
     ThinkingPiece,
 )
 from mainstay.core.session import Session
 from mainstay.turn.control import Control
+from mainstay.turn.means import Means
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -35,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
     reason: FinishReason
     usage: Usage
     by: ModelInfo | None = None  # where another model than the one that was meant has answered
+    redacted: tuple[str, ...] = ()  # kinds of what was taken out of it
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -150,16 +150,15 @@ def _keepable(text: str) -> str:
 class Asking:
     """What `ask` needs for one call."""
 
-    __slots__ = ("control", "emit", "limits", "provider", "scribe", "session", "turn")
+    __slots__ = ("control", "emit", "guards", "limits", "provider", "scribe", "session", "turn")
 
-    def __init__(
-        self, session: Session, provider: Provider, limits: Limits, control: Control, scribe: Scribe, emit: Emit
-    ) -> None:
+    def __init__(self, session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> None:
         assert session.open is not None
         self.session = session.key
         self.turn = session.open.turn
-        self.provider = provider
-        self.limits = limits
+        self.provider = means.provider
+        self.limits = means.limits
+        self.guards = means.trust.guards
         self.control = control
         self.scribe = scribe
         self.emit = emit
@@ -179,7 +178,7 @@ async def ask(asking: Asking, context: Context, options: Options) -> Answer:
     try:
         async with asyncio.timeout(timeout_s) as scope:
             control.begin_generation(scope)
-            finished = await _listen(asking, context, options, draft)
+            finished, redacted = await _listen(asking, context, options, draft)
     except TimeoutError:
         return _interrupted(control, draft, timeout_s)
     except ProviderError as error:
@@ -190,7 +189,7 @@ async def ask(asking: Asking, context: Context, options: Options) -> Answer:
         control.end_generation()
     reason = finished.reason
     parts = draft.parts(reason, with_calls=True)
-    return Answer(parts, reason, finished.usage, finished.by)
+    return Answer(parts, reason, finished.usage, finished.by, redacted)
 
 
 def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:
@@ -204,30 +203,64 @@ def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:
     raise Interrupted(error, draft)
 
 
-async def _listen(asking: Asking, context: Context, options: Options, draft: Draft) -> Finished:
+async def _listen(asking: Asking, context: Context, options: Options, draft: Draft) -> tuple[Finished, tuple[str, ...]]:
     emit, session, turn, step = asking.emit, asking.session, options.turn, options.step
     saving = _Checkpoints(asking, draft)
+    voice = _Voice(asking, draft, options)
     try:
         async with aclosing(asking.provider.stream(context, options)) as stream:  # type: ignore[type-var]
             async for piece in stream:
                 match piece:
                     case TextPiece(text=text):
-                        draft.add_text(text)
-                        if emit.wanted:
-                            emit(TextDelta(text, session=session, turn=turn, step=step))
+                        voice.say(text)
                     case ThinkingPiece(text=text, signature=signature):
                         draft.add_thinking(text, signature)
                         if emit.wanted and text:
                             emit(ThinkingDelta(text, session=session, turn=turn, step=step))
                     case CallPiece():
+                        voice.pause()
                         asking.control.expect_calls()
                         _hear_call(asking, options, draft, piece)
                     case Finished():
-                        return piece
+                        voice.pause()
+                        return piece, voice.kinds
                 saving.arm()
     finally:
         saving.stop()
     raise AssertionError("a provider's stream ended without Finished or an error")
+
+
+class _Voice:
+    """What the model says, as it may be heard: secrets are taken out before anyone sees or keeps them."""
+
+    __slots__ = ("_asking", "_draft", "_options", "_stream", "kinds")
+
+    def __init__(self, asking: Asking, draft: Draft, options: Options) -> None:
+        self._asking = asking
+        self._draft = draft
+        self._options = options
+        self._stream = asking.guards.answer() if asking.guards is not None else None
+        self.kinds: tuple[str, ...] = ()
+
+    def say(self, text: str) -> None:
+        self._heard(text if self._stream is None else self._stream.feed(text))
+
+    def pause(self) -> None:
+        """Something else comes: what was held back is whole."""
+        if self._stream is not None:
+            if held := self._stream.end():
+                self._heard(held)
+            self.kinds = tuple(self._stream.kinds)
+
+    def _heard(self, text: str) -> None:
+        if not text:
+            if self._draft.empty:  # it has begun to speak, even if nothing of it may be heard yet
+                self._draft.add_text("")
+            return
+        self._draft.add_text(text)
+        emit, options = self._asking.emit, self._options
+        if emit.wanted:
+            emit(TextDelta(text, session=self._asking.session, turn=options.turn, step=options.step))
 
 
 class _Checkpoints:

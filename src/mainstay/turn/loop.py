@@ -6,62 +6,33 @@ the journal says; so a turn that a crash interrupted goes on here, in this same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 import msgspec
 
 from mainstay.core.errors import ContextTooLong, ProviderError, RequestRefused
-from mainstay.core.events import MessageAdded, Steered, StepRestarted
+from mainstay.core.events import Guarded, MessageAdded, Steered, StepRestarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall, text_of
+from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
-from mainstay.core.ports import Context, Emit, Options, Provider, Scribe
-from mainstay.core.recall import CONVERSATION
-from mainstay.core.session import OpenTurn, Session
+from mainstay.core.ports import Emit, Options, Scribe
+from mainstay.core.recall import origin_of
+from mainstay.core.session import Session
 from mainstay.turn.act import Acting, act
 from mainstay.turn.ask import Answer, Asking, Interrupted, ask
 from mainstay.turn.control import Control
-from mainstay.turn.toolbox import Tools
-
-Review = Callable[[str], str | None]
-
-
-class Contexts(Protocol):
-    """Where the requests of a turn come from."""
-
-    async def compile(self, scribe: Scribe) -> Context:
-        """What the model will see now, small enough for it; raises ContextOverflow if that cannot be."""
-        ...
-
-    def tighten(self, error: ContextTooLong) -> bool:
-        """The provider found the last one too long: the next will be shorter. False if it would not be."""
-        ...
-
-    def do_without_tools(self, error: RequestRefused) -> bool:
-        """True if this model was refused for having tools offered to it, and will be asked without them."""
-        ...
-
-
-class Means(msgspec.Struct, frozen=True):
-    """What a turn works with."""
-
-    provider: Provider
-    tools: Tools
-    limits: Limits
-    contexts: Contexts
-    review: Review | None = None  # what is wrong with a final answer, for the model to mend
+from mainstay.turn.judging import Setting
+from mainstay.turn.means import Means
 
 
 async def run_turn(session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> Outcome:
     turn = session.open
     assert turn is not None, "a turn is started by its lane"
-    acting = Acting(session, means.tools, means.limits, control, scribe, emit)
-    asking = Asking(session, means.provider, means.limits, control, scribe, emit)
+    acting = Acting(Setting(session, turn, means, emit), control, scribe)
+    asking = Asking(session, means, control, scribe, emit)
     complaints = too_long = 0
     while True:
-        if turn.open_calls:
-            await act(acting, turn)
+        if turn.open_calls and (paused := await act(acting, turn)) is not None:
+            return paused
         if control.aborted:
             return Aborted()
         if control.steers:
@@ -92,6 +63,9 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             return _failure(turn, error)
         if spent is not None:
             answer = _without_calls(answer, spent)
+        if answer.redacted:
+            news = Guarded("output", "redacted", answer.redacted, turn=turn.turn, step=turn.step + 1)
+            scribe.note(news)
         if len(answer.parts) > 1 or answer.reason not in (FinishReason.ABORTED, FinishReason.STEERED):
             scribe.note(_added(session, means, answer), soon=bool(answer.calls))
         if answer.reason is FinishReason.ABORTED:
@@ -126,7 +100,7 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     usage = answer.usage
     return MessageAdded(
         "assistant",
-        _marked(answer.parts) if session.untrusted else answer.parts,
+        _marked(answer.parts, session) if session.untrusted or session.private else answer.parts,
         model=answer.by.name if answer.by is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
@@ -135,10 +109,11 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     )
 
 
-def _marked(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+def _marked(parts: tuple[AnyPart, ...], session: Session) -> tuple[AnyPart, ...]:
     """What a model says that has read something from outside may be that. Its last part says so for all of them."""
     *others, last = parts
-    return (*others, last if last.origin else msgspec.structs.replace(last, origin=CONVERSATION))
+    origin = origin_of("conversation", untrusted=session.untrusted, private=session.private)
+    return (*others, last if last.origin else msgspec.structs.replace(last, origin=origin))
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -169,7 +144,7 @@ def _without_calls(answer: Answer, spent: str) -> Answer:
     if not cut and not text_of(parts).strip():
         parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin="runtime"))
     reason = answer.reason if cut else FinishReason.END
-    return Answer((*parts, Finish(reason)), reason, answer.usage, answer.by)
+    return msgspec.structs.replace(answer, parts=(*parts, Finish(reason)), reason=reason)
 
 
 def _notice(turn: OpenTurn, text: str) -> MessageAdded:

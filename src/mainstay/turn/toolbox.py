@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import msgspec
 
 from mainstay.core.errors import StoreError
+from mainstay.core.events import Guarded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.recall import UNTRUSTED
+from mainstay.core.recall import origin_of
 from mainstay.core.tools import BadArguments
+from mainstay.guards.guard import GuardFailed, Guards
 from mainstay.turn.catalogue import CALL, Catalogue, read_call
 from mainstay.turn.control import CANCEL_GRACE_S, Control
 
@@ -25,14 +27,16 @@ CANCELLED = "Cancelled: the turn was aborted before this call finished."
 NOT_STARTED = "Cancelled: the turn was aborted before this call ran."
 ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
 SKIPPED = "Skipped: the person added something before this call ran."
+WITHHELD = "Withheld: what this call answered could not be checked."
 UNKNOWN = "Outcome unknown: the process stopped while this ran. It was not run again; find out before repeating it."
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A call that may run."""
+    """A call that can run. `input` is its own, where it was called through another tool."""
 
     tool: Tool
     arguments: Any
+    input: str = ""
 
     @property
     def effect(self) -> Effect:
@@ -46,7 +50,13 @@ class Tools(Protocol):
     def own(self) -> tuple[Tool, ...]: ...
     @property
     def offered(self) -> tuple[Tool, ...]: ...
+    @property
+    def foreign(self) -> bool:
+        """The model is told what they do by somebody else than the owner."""
+        ...
+
     def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]: ...
+    def narrowed(self, names: tuple[str, ...]) -> Tools: ...
     def prepare(self, call: ToolCall) -> Prepared | ToolResult: ...
     async def execute(
         self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
@@ -60,9 +70,16 @@ class Toolbox:
     """The agent's own tools, and those of its memory. `keep` takes what is too large to be shown."""
 
     def __init__(
-        self, tools: Sequence[Tool], limits: Limits, *, memory: Sequence[Tool] = (), keep: Keep | None = None
+        self,
+        tools: Sequence[Tool],
+        limits: Limits,
+        *,
+        memory: Sequence[Tool] = (),
+        keep: Keep | None = None,
+        guards: Guards | None = None,
     ) -> None:
         self.own = tuple(tools)
+        self.foreign = any(getattr(tool, "origin", "") for tool in tools)
         names = {tool.name for tool in tools}
         self._memory = tuple(tool for tool in memory if tool.name not in names)
         self._by_name = {tool.name: tool for tool in (*self.own, *self._memory)}
@@ -70,6 +87,17 @@ class Toolbox:
         self._offers: dict[tuple[bool, bool], tuple[Tool, ...]] = {}
         self._limits = limits
         self._keep = keep
+        self._guards = guards
+        self._narrowed: dict[tuple[str, ...], Toolbox] = {}
+
+    def narrowed(self, names: tuple[str, ...]) -> Toolbox:
+        """Only these, for a sub-agent."""
+        made = self._narrowed.get(names)
+        if made is None:
+            own, memory = ([tool for tool in tools if tool.name in names] for tools in (self.own, self._memory))
+            made = Toolbox(own, self._limits, memory=memory, keep=self._keep, guards=self._guards)
+            self._narrowed[names] = made
+        return made
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -94,16 +122,17 @@ class Toolbox:
         """Everything that can be wrong with a call is a result that the model can act on."""
         if not call.finished:
             return refuse(call, "The call was cut off by the output limit and was not run. Make it shorter.")
-        name, input = call.name, call.input
+        name, input, own = call.name, call.input, ""
         if name == CALL and name in self._by_name and (inner := read_call(input)) is not None:
             name, input = inner.name, msgspec.json.encode(inner.arguments).decode()
+            own = input
         tool = self._by_name.get(name)
         if tool is None or name == CALL:
             return refuse(call, self._unknown(name))
         if len(call.input.encode(errors="replace")) > self._limits.tool_input_bytes_max:
             return refuse(call, f"The arguments are over {self._limits.tool_input_bytes_max} bytes. Nothing was run.")
         try:
-            return Prepared(tool, tool.parse(input))
+            return Prepared(tool, tool.parse(input), own)
         except BadArguments as error:
             return refuse(call, bound(str(error), self._limits.tool_result_bytes_max))
 
@@ -131,7 +160,6 @@ class Toolbox:
         control: Control,
     ) -> ToolResult | None:
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
-        clean = not context.untrusted
         task = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(_contained(work))
         try:
             await control.wait_for(task, f"running {tool.name}", timeout_s)
@@ -152,12 +180,30 @@ class Toolbox:
         if (error := task.exception()) is not None:
             log.info("tool %s failed", tool.name, exc_info=error)
             said = bound(_told(error), self._limits.tool_result_bytes_max)
-            return ToolResult(call.id, call.name, said, is_error=True, origin=_origin(tool, context, clean))
+            return self._guarded(call, tool, context, said, is_error=True)
         content = task.result()
         if content is None:
             return None
-        origin = _origin(tool, context, clean)
-        return ToolResult(call.id, call.name, await self._fit(content, context), origin=origin)
+        return self._guarded(call, tool, context, await self._fit(content, context))
+
+    def _guarded(
+        self, call: ToolCall, tool: Tool, context: ToolContext, content: str, *, is_error: bool = False
+    ) -> ToolResult:
+        """As it may be shown: cleaned, labelled, and marked as data where it comes from outside."""
+        outside = tool.untrusted or context.untrusted
+        origin = origin_of(tool.name, untrusted=outside, private=context.private)
+        if self._guards is None:
+            return ToolResult(call.id, call.name, content, is_error=is_error, origin=origin)
+        try:
+            cleaned = self._guards.result(content, context.key, "", foreign=bool(getattr(tool, "origin", "")))
+            mark = self._guards.mark(context.key) if outside else ""
+        except GuardFailed as error:
+            log.error("a guard failed on %s: %s", context.key, error)
+            return refuse(call, WITHHELD)
+        if cleaned.action:
+            news = Guarded("tool", cleaned.action, cleaned.kinds, call.id, turn=context.turn, step=context.step)
+            context.news = (*context.news, news)
+        return ToolResult(call.id, call.name, cleaned.content, is_error=is_error, origin=origin, mark=mark)
 
     async def _fit(self, content: str, context: ToolContext) -> str:
         """Small enough to be shown; the rest is kept where `result` finds it."""
@@ -196,12 +242,6 @@ def _told(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # a tool's exception may fail even at saying what it is
         return type(error).__name__
-
-
-def _origin(tool: Tool, context: ToolContext, clean: bool) -> str:
-    """From outside, if the tool always is, or if it said of this very call that it brought something in."""
-    brought = clean and context.untrusted
-    return f"{UNTRUSTED}:{tool.name}" if tool.untrusted or brought else ""
 
 
 def refuse(call: ToolCall, content: str) -> ToolResult:

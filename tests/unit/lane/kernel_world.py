@@ -111,18 +111,17 @@ class World:
         self.clock = clock or VirtualClock()
         self.store = Mortal(store or MemoryStore())
         self.hub = Hub(self.limits.watcher_buffer_max)
-        self.lanes = Lanes(
-            Services(
-                store=self.store,
-                choose=lambda spec: self.provider,
-                tools=Toolbox(tools, self.limits),
-                limits=self.limits,
-                clock=self.clock,
-                hub=self.hub,
-                instructions=instructions,
-                **(more or {}),
-            )
+        self.services = Services(
+            store=self.store,
+            choose=lambda spec: self.provider,
+            tools=Toolbox(tools, self.limits),
+            limits=self.limits,
+            clock=self.clock,
+            hub=self.hub,
+            instructions=instructions,
+            **(more or {}),
         )
+        self.lanes = Lanes(self.services)
 
     async def __aenter__(self) -> Self:
         await self.store.open()
@@ -154,12 +153,18 @@ class World:
         await self.store.close()
 
     def after(
-        self, script: Any, tools: Sequence[Any] = (), *, limits: Limits | None = None, provider: Provider | None = None
+        self,
+        script: Any,
+        tools: Sequence[Any] = (),
+        *,
+        limits: Limits | None = None,
+        provider: Provider | None = None,
+        more: dict[str, Any] | None = None,
     ) -> World:
         """The next process, on what this one kept."""
         kept = self.store.kept
         store = SqliteStore(kept.path) if isinstance(kept, SqliteStore) else kept
-        return World(provider or script, tools, store=store, limits=limits or self.limits, clock=self.clock)
+        return World(provider or script, tools, store=store, limits=limits or self.limits, clock=self.clock, more=more)
 
     # --- what is in the journal ------------------------------------------------------------------
 

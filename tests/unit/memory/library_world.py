@@ -108,8 +108,8 @@ class World:
         )
 
 
-def calling(session: str = "s", *, source: int = 0, untrusted: bool = False, call: str = "call_1_1_0") -> ToolContext:
+def calling(session: str = "s", *, source: int = 0, tainted: bool = False, call: str = "call_1_1_0") -> ToolContext:
     context = ToolContext(session, 1, 1, call, lambda event: None)
     context.source = source
-    context.untrusted = untrusted
+    context.tainted = tainted
     return context

@@ -37,6 +37,8 @@ class Pipe:
             threading.Thread(target=self._read, args=(loop,), daemon=True).start()
             if self._person:
                 tell(f"mainstay · {self._talk.model} · {self._talk.session} · /help for commands, Ctrl-D leaves")
+            if (waiting := self._talk.asked) is not None:
+                self._printer.show(waiting)
             await self._talk.idle()  # a turn that an earlier process left behind
             while (line := await self._next()) is not None and await self._handle(line):
                 pass
@@ -61,15 +63,21 @@ class Pipe:
                 told = await obey(self._talk, line)
                 for one in told.lines:
                     _write(one + "\n")
-                await self._talk.idle()
+                await self._settled()
                 return told.then != "leave"
             if line.strip():
                 self._failed = False
-                self._talk.say(line)
-                await self._talk.idle()
+                if not await self._talk.answer(line):
+                    self._talk.say(line)
+                await self._settled()
         except MainstayError as error:
             tell(str(error))
         return True
+
+    async def _settled(self) -> None:
+        """Until the turn is over, or waits for a word from here."""
+        await asyncio.sleep(0)
+        await self._talk.idle()
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread that nobody waits for: reading a line cannot be interrupted."""

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import Stream, visible
 from mainstay.app.chat.words import ending, notice
-from mainstay.core.events import Event, MessageAdded, StepRestarted, TextDelta, ToolCallReady, ToolFinished, TurnEnded
+from mainstay.core.events import (
+    ApprovalAsked,
+    Event,
+    MessageAdded,
+    StepRestarted,
+    TextDelta,
+    ToolCallReady,
+    ToolFinished,
+    TurnEnded,
+)
 from mainstay.core.messages import text_of
 from mainstay.core.outcome import Answered
 
@@ -36,6 +46,9 @@ class Printer:
                 self._line(call_line(name, input))
             case ToolFinished(result=result):
                 for line in result_lines(result.content):
+                    self._line(line)
+            case ApprovalAsked():
+                for line in (*asked_lines(event), *how(event)):
                     self._line(line)
             case StepRestarted(reason=reason):
                 self._forget()

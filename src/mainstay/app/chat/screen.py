@@ -7,11 +7,13 @@ from collections.abc import Callable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.markdown import rendered, settled
 from mainstay.app.chat.safe import Stream, safe, visible
 from mainstay.app.chat.words import MARK, ending, notice, usage_line
 from mainstay.core.events import (
+    ApprovalAsked,
     Event,
     MessageAdded,
     Steered,
@@ -86,6 +88,9 @@ class Screen:
                 self._finish_message(event)
             case Steered():
                 self._settle_steers()
+            case ApprovalAsked():
+                self._put("asked", Group(*(_line(line, "bold yellow") for line in asked_lines(event))))
+                self.lines(how(event))
             case StepRestarted(reason=reason):
                 self._begin_step()
                 self.note(f"the answer broke off and starts again: {reason}", "yellow")

@@ -20,6 +20,8 @@ COMMANDS = {
     "/steer": "TEXT: put something into the running turn (plain text does the same)",
     "/status": "model, session, what is going on",
     "/model": "[NAME]: show or change the model",
+    "/approve": "[always | JSON]: let the call run that waits; JSON are other arguments for it",
+    "/deny": "[REASON]: do not let it run",
     "/usage": "tokens and cost of this conversation",
     "/context": "what the model sees, and how much room is left",
     "/compact": "[FOCUS]: summarise what is old now; FOCUS is what must be kept",
@@ -29,7 +31,7 @@ COMMANDS = {
     "/quit": "leave (also Ctrl-D)",
 }
 SAME = {"/reset": "/new", "/exit": "/quit", "/session": "/sessions", "/abort": "/stop", "/?": "/help"}
-LATER = frozenset({"/approve", "/deny", "/skill", "/skills"})
+LATER = frozenset({"/skill", "/skills"})
 KEYS = "Enter sends, Alt-Enter or a \\ at the end adds a line, Ctrl-C stops the turn, Ctrl-D leaves."
 LISTED_MAX = 20
 BAR = 24  # columns of a picture
@@ -95,6 +97,21 @@ async def _model(talk: Talk, rest: str) -> Told:
         await talk.use_model(rest)
         return Told([f"from now on: {visible(talk.model)}"])
     return Told([f"{visible(talk.model)} ({visible(talk.where.found.how)}); /model <provider>/<model> changes it"])
+
+
+async def _approve(talk: Talk, rest: str) -> Told:
+    if talk.asked is None:
+        return Told(["nothing waits for an approval"])
+    always = rest.lower() == "always"
+    await talk.approve(input=rest if rest and not always else None, always=always)
+    return Told()
+
+
+async def _deny(talk: Talk, rest: str) -> Told:
+    if talk.asked is None:
+        return Told(["nothing waits for an approval"])
+    await talk.deny(rest)
+    return Told()
 
 
 async def _usage(talk: Talk, rest: str) -> Told:
@@ -195,6 +212,8 @@ _DOES: dict[str, Callable[[Talk, str], Awaitable[Told]]] = {
     "/steer": _steer,
     "/status": _status,
     "/model": _model,
+    "/approve": _approve,
+    "/deny": _deny,
     "/usage": _usage,
     "/context": _context,
     "/compact": _compact,

@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from mainstay.app.agent import Agent
+from mainstay.app.chat.asking import ALWAYS, NO, YES
 from mainstay.app.commands.talking import Setting, new_session, own_model
 from mainstay.app.models import Models
 from mainstay.app.owner import Remote
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
-from mainstay.core.events import Event, TurnEnded, TurnStarted
+from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, TurnEnded, TurnStarted
 from mainstay.core.ports import Standing
 
 MEMO = "chat.json"
@@ -37,6 +38,7 @@ class Talk:
         self._prompts: set[asyncio.Task[object]] = set()
         self._running = False
         self._idle = asyncio.Event()
+        self.asked: ApprovalAsked | None = None  # what the turn waits for
 
     @property
     def model(self) -> str:
@@ -64,10 +66,14 @@ class Talk:
         self.session = session
         _remember(self.where.home, session)
         await self._listen()
-        if standing is not None and standing.unfinished:  # a turn that an earlier process left behind
+        self.asked = standing.approval if standing is not None else None
+        if (
+            standing is not None and standing.unfinished and self.asked is None
+        ):  # a turn that an earlier process left behind
             self._running = True
             standing = await self._standing(session) or standing
-            self._running = standing.unfinished
+            self.asked = standing.approval
+            self._running = standing.unfinished and self.asked is None
         self.known = [one.key for one in await self.agent.sessions.list(limit=200)]
         self._settle()
         return standing
@@ -114,6 +120,25 @@ class Talk:
             self._on_trouble(str(error) if isinstance(error, MainstayError) else f"{type(error).__name__}: {error}")
         self._settle()
 
+    async def answer(self, text: str) -> bool:
+        """What was typed while a question is open, if it is a plain yes or no."""
+        word = text.strip().lower()
+        if self.asked is None or word not in YES | NO | ALWAYS:
+            return False
+        if word in NO:
+            await self.deny("")
+        else:
+            await self.approve(always=word in ALWAYS)
+        return True
+
+    async def approve(self, *, input: str | None = None, always: bool = False) -> None:
+        assert self.asked is not None
+        await self.agent.approvals.approve(self.asked.id, input=input, always=always, wait=False)
+
+    async def deny(self, reason: str) -> None:
+        assert self.asked is not None
+        await self.agent.approvals.deny(self.asked.id, reason, wait=False)
+
     async def steer(self, text: str) -> None:
         if self.busy:
             await self.agent.steer(self.session, text)
@@ -143,11 +168,16 @@ class Talk:
 
     async def _hear(self) -> None:
         async for event in self.agent.watch(self.session):
-            if isinstance(event, TurnStarted):
-                self._running = True
+            match event:
+                case TurnStarted():
+                    self._running = True
+                case ApprovalAsked():
+                    self._running, self.asked = False, event
+                case ApprovalAnswered():
+                    self._running, self.asked = True, None
             self._on_event(event)
             if isinstance(event, TurnEnded):
-                self._running = False
+                self._running, self.asked = False, None
             self._settle()
 
     def _deaf(self, task: asyncio.Task[None]) -> None:

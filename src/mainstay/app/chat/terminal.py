@@ -35,7 +35,7 @@ from mainstay.app.chat.screen import Screen
 from mainstay.app.chat.slash import obey
 from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import MARK
-from mainstay.app.commands.talking import Setting
+from mainstay.app.commands.talking import Setting, working
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, TurnEnded
 from mainstay.core.ports import Standing
@@ -128,6 +128,8 @@ class Terminal:
     async def _handle(self, text: str) -> None:
         if text.lstrip().startswith("/"):
             await self._command(text.strip())
+        elif await self._talk.answer(text):
+            self._screen.typed(text)
         elif self._talk.busy:
             self._screen.steered(text)
             await self._talk.steer(text)
@@ -265,11 +267,15 @@ class Terminal:
     async def _greet(self, standing: Standing | None) -> None:
         facts = f" · {visible(self._talk.model)} · {visible(self._talk.session)}"
         where = visible(_short(self._talk.where.home))
+        roots = working(self._talk.where.config).tools.roots
+        where += f" · works in {visible(_short(Path(roots[0])))}" if roots else " · works in a folder of its own"
         hints = Text(f"{where} · /help for commands · Ctrl-D leaves", style="dim")
         banner = Group(Text.assemble((f"mainstay {__version__}", "bold"), facts), hints)
         self._write(self._ink.lines(banner, self._columns))
         if standing is not None:
             self._screen.lines(await recap(self._talk))
+        if self._talk.asked is not None:
+            self._screen.show(self._talk.asked)
         self._flush()
 
 

@@ -83,6 +83,15 @@ def sqlite() -> Finding:
     return Finding("SQLite", "ok", f"{version} with FTS5 and JSON")
 
 
+def sandbox() -> Finding:
+    from mainstay.sandbox.choose import trouble  # it tries one, which takes a moment
+
+    if (why := trouble()) is not None:
+        fix = "install bubblewrap, or allow user namespaces; until then every command is asked about first"
+        return Finding("Sandbox", "warn", why, fix)
+    return Finding("Sandbox", "ok", "bubblewrap works: commands see only their folders, and no network")
+
+
 # --- the home ------------------------------------------------------------------------------------
 
 

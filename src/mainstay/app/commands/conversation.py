@@ -9,12 +9,16 @@ from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.words import dollars, ending, short
 from mainstay.app.commands.out import paint, when
 from mainstay.core.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
     Event,
     Folded,
     Forked,
+    Guarded,
     MessageAdded,
     Received,
     SessionChanged,
+    Spawned,
     Steered,
     StepCheckpointed,
     StepRestarted,
@@ -87,6 +91,14 @@ def _gist(event: Event) -> str:
             return call_id
         case ToolFinished(result=result):
             return f"{result.name} → {'error: ' if result.is_error else ''}{result.content}"
+        case ApprovalAsked(name=name, input=input, why=why):
+            return f"{name}({input}): {why}"
+        case ApprovalAnswered(verdict=verdict, by=by, reason=reason, always=always):
+            return " ".join(filter(None, [verdict, by and f"by {by}", reason, always and f"always: {always}"]))
+        case Guarded(stage=stage, action=action, kinds=kinds, note=note):
+            return f"{stage}: {action} {', '.join(kinds)} {note}"
+        case Spawned(parent=parent, tools=tools):
+            return f"by {parent}, with {', '.join(tools)}"
         case Steered(inputs=inputs):
             return f"by record {', '.join(map(str, inputs))}"
         case StepCheckpointed(text=text, thinking=thinking):

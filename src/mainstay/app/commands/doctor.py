@@ -42,6 +42,7 @@ async def _examine(home: Path, *, fix: bool, shown: bool) -> list[Finding]:
     for finding in checks.libraries():
         add(finding)
     add(checks.sqlite())
+    add(checks.sandbox())
     add(checks.home_private(home, fix=fix))
     add(checks.home_free(home))
     add(checks.disk(home))

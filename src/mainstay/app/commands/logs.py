@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 from mainstay.app.chat.safe import safe, visible
+from mainstay.app.schema import secrets_in
 
 
 class Lines(logging.Formatter):
@@ -35,7 +37,11 @@ def set_up(level: str | None) -> None:
     if level is None:
         root.addHandler(logging.NullHandler())
         return
+    from mainstay.guards.redact import Redactor  # only for those who want to see the log
+    from mainstay.guards.terminal import LogFilter
+
     handler = Stderr()
     handler.setFormatter(Lines())
+    handler.addFilter(LogFilter(Redactor(secrets_in(os.environ))))  # every record, whoever wrote it
     root.addHandler(handler)
     root.setLevel(level.upper())

@@ -24,10 +24,10 @@ from mainstay.app.recollection import Recollection, recollect
 from mainstay.app.world import SystemClock
 from mainstay.core.errors import ConfigError, HomeTaken
 from mainstay.core.ports import Store
-from mainstay.core.recall import Fact, Hit, Memory, Summary
+from mainstay.core.recall import Fact, Hit, Memory, Summary, is_untrusted
 from mainstay.memory.excerpt import excerpt, marked
 from mainstay.memory.library import LISTED_MAX
-from mainstay.memory.pages import Forgotten, Page, is_untrusted
+from mainstay.memory.pages import Forgotten, Page
 
 T = TypeVar("T")
 SHOWN_CHARS = 400

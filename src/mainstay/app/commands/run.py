@@ -16,7 +16,7 @@ from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import Setting, new_session, own_model, setting, tell
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.owner import Remote
-from mainstay.core.events import TurnEnded
+from mainstay.core.events import ApprovalAsked, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 
@@ -56,8 +56,14 @@ async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
             await own_model(where, agent, session)
             async for event in agent.stream(session, prompt):
                 printer.show(event)
-                if isinstance(event, TurnEnded):
-                    outcome = event.outcome
+                match event:
+                    case TurnEnded():
+                        outcome = event.outcome
+                    case ApprovalAsked(id=id):
+                        outcome = Paused(id)
+                        tell(
+                            f"`mainstay approvals approve {id}` lets it go on, `mainstay approvals deny {id}` does not"
+                        )
         except asyncio.CancelledError:
             await _abort(agent, session)
             raise

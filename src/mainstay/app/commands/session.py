@@ -16,11 +16,13 @@ from mainstay.app.commands.conversation import conversation, trace_row
 from mainstay.app.commands.homes import Place, home_of, place_of, reading, records_of, run_async, standing_of
 from mainstay.app.commands.out import clock, paint, print_json, print_table, when
 from mainstay.app.config import load_config
+from mainstay.app.schema import secrets_in
 from mainstay.context.compile import Shown
 from mainstay.core.errors import InputRefused
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Standing
+from mainstay.guards.redact import Redactor
 from mainstay.lane.replay import Replayed, replay
 from mainstay.observe.export import history, write_session
 from mainstay.store.home import is_owned
@@ -141,7 +143,8 @@ def export(options: argparse.Namespace) -> int:
     folder = Path(given) if given is not None else Path(_file_name(options.session))
     if folder.exists() and not folder.is_dir():
         raise InputRefused(f"{folder} is not a folder; choose another with --to")
-    paths = [str(path) for path in write_session(records, folder)]
+    redactor = Redactor(secrets_in(os.environ))
+    paths = [str(path) for path in write_session(records, folder, lambda text: redactor.whole(text)[0])]
     if options.json:
         print_json({"ok": True, "files": paths})
     else:

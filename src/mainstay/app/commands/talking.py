@@ -55,7 +55,8 @@ class Setting(msgspec.Struct, frozen=True):
             if (remote := owner_of(self.place)) is not None:
                 yield remote
                 return
-            agent = Agent(self.found.spec, home=self.home, config=remembering(reaching(self.config, self.found)))
+            config = working(remembering(reaching(self.config, self.found)))
+            agent = Agent(self.found.spec, home=self.home, config=config)
             try:
                 await agent.__aenter__()
             except HomeTaken as error:
@@ -95,6 +96,25 @@ def remembering(config: Config) -> Config:
     if config.tools.memory != "auto":
         return config
     return msgspec.structs.replace(config, tools=msgspec.structs.replace(config.tools, memory="on"))
+
+
+def working(config: Config) -> Config:
+    """Whoever talks here wants work done in the folder they stand in, unless the configuration says otherwise."""
+    tools = config.tools
+    if not tools.builtin:
+        tools = msgspec.structs.replace(tools, builtin=("all",))
+    if not tools.roots and (here := _here()) is not None:
+        tools = msgspec.structs.replace(tools, roots=(here,))
+    return msgspec.structs.replace(config, tools=tools)
+
+
+def _here() -> str | None:
+    """Not all that somebody has: in their home or at the root of the disk, a session works in a folder of its own."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except FileNotFoundError:  # it was removed under our feet
+        return None
+    return None if here in ("/", os.path.realpath(os.path.expanduser("~"))) else here
 
 
 def reaching(config: Config, found: Found) -> Config:

@@ -14,7 +14,7 @@ from mainstay import __version__
 
 LATER = (
     "serve", "skill", "pattern", "plugin", "trigger", "channel", "mcp", "errors", "workspace", "user",
-    "approvals", "audit", "model", "eval", "backup", "restore", "worker",
+    "audit", "model", "eval", "backup", "restore", "worker",
 )  # fmt: skip
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -78,6 +78,7 @@ def build() -> Parser:
     _add_setup(verbs)
     _add_sessions(verbs.noun("session", "Look at conversations, copy them, put them away."))
     _add_memory(verbs.noun("memory", "Find what was said, known and remembered; forget it."))
+    _add_approvals(verbs.noun("approval", "Answer what turns wait for."))
     _add_config(verbs.noun("config", "See and change the configuration."))
     return parser
 
@@ -153,6 +154,20 @@ def _add_sessions(verbs: Verbs) -> None:
     delete = verbs.verb("delete", "Forget what was said.", "session_write:delete")
     delete.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
     delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_approvals(verbs: Verbs) -> None:
+    verbs.verb("list", "List the calls that wait for somebody's word.", "approvals:list_approvals")
+    approve = verbs.verb("approve", "Let a call run, and its turn go on; prints the answer.", "approvals:approve")
+    approve.add_argument("id", metavar="ID", help="the approval's id, or the beginning of it")
+    approve.add_argument("--always", action="store_true", help="let its like run from now on")
+    approve.add_argument("--input", metavar="JSON", help="other arguments to run it with")
+    deny = verbs.verb("deny", "Do not let a call run; its turn goes on without it.", "approvals:deny")
+    deny.add_argument("id", metavar="ID", help="the approval's id, or the beginning of it")
+    deny.add_argument("reason", nargs="*", metavar="REASON", help="what the model is told")
+    verbs.verb("rules", "List what was always allowed.", "approvals:rules")
+    revoke = verbs.verb("revoke", "Ask again about what was always allowed.", "approvals:revoke")
+    revoke.add_argument("rule", metavar="RULE", help="as `mainstay approvals rules` prints it")
 
 
 def _add_memory(verbs: Verbs) -> None:

@@ -15,6 +15,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.ports import Once, Standing, Tail
 from mainstay.core.recall import Fact, Tiers
 from mainstay.store.sqlite.desk import Beside
+from mainstay.store.sqlite.files import SqliteLabels
 from mainstay.store.sqlite.forget import blank, newest_fold, redact, unlearn
 from mainstay.store.sqlite.kept import copy_kept, keeping, kept
 from mainstay.store.sqlite.reader import Reader
@@ -72,6 +73,14 @@ class SqliteStore:
         if self._searcher is None:
             self._searcher = self._new_reader()
         return make_tiers(Beside(self._searcher, self._put), vectors=vectors)
+
+    async def labels(self) -> SqliteLabels:
+        """What is known of the files of this workspace."""
+        if self._searcher is None:
+            self._searcher = self._new_reader()
+        labels = SqliteLabels(Beside(self._searcher, self._put))
+        await labels.open()
+        return labels
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -259,4 +268,7 @@ def _standing(row: Any) -> Standing:
         profile=settings.profile,
         metadata=settings.metadata,
         weighed=settings.weighed,
+        private=settings.private,
+        approval=settings.approval,
+        errand=settings.errand,
     )

@@ -30,6 +30,7 @@ from mainstay.core.errors import (
     StoreCorrupt,
     StoreFailed,
 )
+from mainstay.core.events import ApprovalAsked, Spawned
 from mainstay.core.ports import UNWEIGHED, Once, Standing
 from mainstay.store.sqlite.database import connect, migrate, named, translate
 from mainstay.store.sqlite.slices import Step, purge
@@ -65,6 +66,9 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
     weighed: tuple[int, int, str] = UNWEIGHED
+    private: bool = False
+    approval: ApprovalAsked | None = None
+    errand: Spawned | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -81,6 +85,9 @@ def settings_of(standing: Standing) -> str:
         standing.profile,
         standing.metadata,
         standing.weighed,
+        standing.private,
+        standing.approval,
+        standing.errand,
     )
     return _encode(settings).decode()
 

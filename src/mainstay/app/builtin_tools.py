@@ -1,0 +1,97 @@
+"""The built-in tools of an agent, with what they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mainstay.app.outbox import LocalOutbox
+from mainstay.app.schema import Config
+from mainstay.app.workplace import Workplace
+from mainstay.core.outside import Errand, Labels, Report, Sandbox, Spawner
+from mainstay.core.ports import Tool
+from mainstay.edges.fetch import FetchRules
+from mainstay.sandbox.choose import choose
+from mainstay.sandbox.limits import SandboxRules
+from mainstay.tools.apply_patch import apply_patch_tool
+from mainstay.tools.bash import bash_tool
+from mainstay.tools.common import Files
+from mainstay.tools.edit import edit_tool
+from mainstay.tools.fetch import fetch_tool
+from mainstay.tools.glob import glob_tool
+from mainstay.tools.grep import grep_tool
+from mainstay.tools.ls import ls_tool
+from mainstay.tools.message import message_tool
+from mainstay.tools.process import Processes, process_tool
+from mainstay.tools.read import read_tool
+from mainstay.tools.spawn import spawn_tool
+from mainstay.tools.write import write_tool
+
+
+class LateSpawner:
+    """Tools are made before the lanes that sub-agents run on."""
+
+    real: Spawner | None = None
+
+    async def run(self, errand: Errand) -> Report:
+        assert self.real is not None, "wired when the lanes are there"
+        return await self.real.run(errand)
+
+
+class Builtins:
+    def __init__(self, config: Config, names: tuple[str, ...], workplace: Workplace, labels: Labels) -> None:
+        self.spawner = LateSpawner()
+        self.outbox = LocalOutbox()
+        self.files = Files(workplace.grounds, labels)
+        self.sandbox = _sandbox(config) if {"bash", "process"} & set(names) else None
+        self.network = config.sandbox.network
+        self.processes = Processes(self.files, self.sandbox, self.network) if self.sandbox is not None else None
+        self.fetching = FetchRules(private_ok=config.tools.fetch_private)
+        self.tools: tuple[Tool, ...] = tuple(_MAKERS[name](self) for name in names)
+
+    def made(self, session: str, path: str) -> bool:
+        """This session made that file."""
+        label = self.files.labels.get(path)
+        return label is not None and label.session == session
+
+    async def end(self, session: str) -> None:
+        """A session is over: what it still runs is ended."""
+        if self.processes is not None:
+            await self.processes.end(session)
+
+    async def close(self) -> None:
+        if self.processes is not None:
+            await self.processes.close()
+        if self.sandbox is not None:
+            await self.sandbox.close()
+
+
+def _sandbox(config: Config) -> Sandbox:
+    given = config.sandbox
+    rules = SandboxRules(memory_mb=given.memory_mb, processes=given.processes, file_mb=given.file_mb)
+    return choose(given.kind, rules, given.container)
+
+
+def _bash(made: Builtins) -> Tool:
+    assert made.sandbox is not None
+    return bash_tool(made.files, made.sandbox, made.files.labels, made.network)
+
+
+def _process(made: Builtins) -> Tool:
+    assert made.processes is not None
+    return process_tool(made.processes)
+
+
+_MAKERS: dict[str, Callable[[Builtins], Tool]] = {
+    "read": lambda made: read_tool(made.files),
+    "grep": lambda made: grep_tool(made.files),
+    "glob": lambda made: glob_tool(made.files),
+    "ls": lambda made: ls_tool(made.files),
+    "write": lambda made: write_tool(made.files),
+    "edit": lambda made: edit_tool(made.files),
+    "apply_patch": lambda made: apply_patch_tool(made.files),
+    "bash": _bash,
+    "process": _process,
+    "fetch": lambda made: fetch_tool(made.fetching),
+    "spawn": lambda made: spawn_tool(made.spawner),
+    "message": lambda made: message_tool(made.outbox),
+}

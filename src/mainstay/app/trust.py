@@ -1,0 +1,131 @@
+"""From a configuration to what keeps an agent harmless: its guards, its policy, and which tools it has at all."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+
+from mainstay.app.grants import Grants
+from mainstay.app.remembering import Place
+from mainstay.app.schema import SECRET_CHARS_MIN, Config, RuleSettings, secrets_in
+from mainstay.core.errors import ConfigError, HomeUnusable, InputRefused
+from mainstay.core.events import Event, Guarded
+from mainstay.core.outside import Sandbox
+from mainstay.core.ports import Tool
+from mainstay.guards.guard import GuardRules, Guards
+from mainstay.policy.policy import Confinement, Policy
+from mainstay.policy.rules import PolicyRules
+
+KEY = "key"
+READING = ("read", "grep", "glob", "ls")
+EVERY = (*READING, "write", "edit", "apply_patch", "bash", "process", "fetch", "spawn")
+NAMES = (*EVERY, "message")
+GROUPS: dict[str, tuple[str, ...]] = {"none": (), "readonly": READING, "all": EVERY}
+
+
+# --- guards --------------------------------------------------------------------------------------
+
+
+def make_guards(config: Config, place: Place | None, env: Mapping[str, str], own: object = None) -> Guards:
+    """`own` is the key that the agent was given in code."""
+    rules = GuardRules(
+        input=config.guards.input,
+        tools=config.guards.tools,
+        secrets=config.guards.secrets,
+        pii=config.guards.pii,
+        forbidden=config.guards.forbidden_patterns,
+    )
+    known = known_secrets(config, env)
+    return Guards(rules, _key(place), [*known, own] if isinstance(own, str) and len(own) >= SECRET_CHARS_MIN else known)
+
+
+def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
+    """Every key of the configuration, and whatever of the environment is named like one."""
+    keys = [one.api_key for one in config.providers.values()]
+    keys += [one.api_key for one in config.models if not isinstance(one, str)]
+    return sorted({*secrets_in(env), *(key for key in keys if key and len(key) >= SECRET_CHARS_MIN)})
+
+
+def _key(place: Place | None) -> bytes:
+    """What makes the marks of blocks unguessable: the home's own, so that they are the same when asked again."""
+    if place is None:
+        return secrets.token_bytes(32)
+    path = place.home / KEY
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise HomeUnusable(f"{path} cannot be written: {error.strerror}") from error
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise HomeUnusable(f"{path} is damaged; remove it, and another one is made")
+    return key
+
+
+def screening(guards: Guards, config: Config) -> Callable[[str], Event | None] | None:
+    """What a guard says of an input."""
+    if config.guards.input == "off":
+        return None
+
+    def screen(text: str) -> Event | None:
+        finding = guards.input(text)
+        if finding is None:
+            return None
+        kinds = ", ".join(finding.kinds)
+        if config.guards.input == "block":
+            raise InputRefused(f"the message was not taken: it reads like an attack ({kinds}); say it in other words")
+        return Guarded("input", "flagged", finding.kinds, note=finding.excerpt)
+
+    return screen
+
+
+# --- policy --------------------------------------------------------------------------------------
+
+
+def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Policy:
+    given = config.policy
+    workspace = PolicyRules(
+        allow=given.allow,
+        ask=given.ask,
+        deny=given.deny,
+        capabilities=given.capabilities,
+        read_only=given.read_only,
+        destinations=given.destinations,
+    )
+    confinement = Confinement(
+        confined=sandbox is not None and sandbox.confined,
+        network=config.sandbox.network,
+        guards=sandbox is not None and sandbox.guards,
+    )
+    people = {name: _person(rules) for name, rules in given.people.items()}
+    policy = Policy(workspace, people=people, grants=grants.rules, confinement=confinement)
+    grants.on_change = policy.regrant
+    return policy
+
+
+def _person(rules: RuleSettings) -> PolicyRules:
+    return PolicyRules(allow=rules.allow, ask=rules.ask, deny=rules.deny, read_only=rules.read_only)
+
+
+# --- which tools ---------------------------------------------------------------------------------
+
+
+def wanted_tools(config: Config) -> tuple[str, ...]:
+    """The built-in tools by name, groups spelled out. Raises ConfigError for a name that is none."""
+    names: dict[str, None] = {}
+    for given in config.tools.builtin:
+        for name in GROUPS.get(given, (given,)):
+            if name not in NAMES:
+                known = ", ".join((*GROUPS, *NAMES))
+                raise ConfigError(f"'tools.builtin': there is no built-in tool {name!r}; there are {known}")
+            names[name] = None
+    return tuple(names)
+
+
+def only(tools: Iterable[Tool], globs: tuple[str, ...]) -> tuple[Tool, ...]:
+    """Those that one of the globs names; without any, all."""
+    return tuple(one for one in tools if not globs or any(fnmatch.fnmatchcase(one.name, glob) for glob in globs))

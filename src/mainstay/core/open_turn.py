@@ -1,0 +1,71 @@
+"""A turn between its start and its end, as the journal tells it, and inputs that wait for one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Received
+from mainstay.core.messages import ToolCall, ToolResult, Usage
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """An input that is durable and has not become part of a turn yet."""
+
+    seq: int
+    at: int
+    event: Received
+
+
+class OpenTurn:
+    """A turn between its start and its end."""
+
+    __slots__ = (
+        "answered",
+        "answers",
+        "asked",
+        "calls",
+        "cost",
+        "inputs",
+        "model",
+        "partial",
+        "restarts",
+        "results",
+        "resumes",
+        "sender",
+        "started",
+        "step",
+        "step_calls",
+        "turn",
+        "usage",
+    )
+
+    def __init__(self, turn: int, inputs: tuple[int, ...], model: str) -> None:
+        self.model = model
+        self.turn = turn
+        self.inputs = inputs  # what began it, and what was put into it since
+        self.sender = ""  # whoever spoke last in it
+        self.step = 0  # model messages so far
+        self.calls = 0  # tool calls answered so far
+        self.usage = Usage()
+        self.cost = 0.0
+        self.partial = False  # the step that is next has streamed something already
+        self.restarts = 0  # re-asks of the step that is next
+        self.resumes = 0  # without progress
+        self.step_calls: tuple[ToolCall, ...] = ()  # of the last model message
+        self.results: dict[str, ToolResult] = {}
+        self.started: set[str] = set()
+        self.asked: dict[str, ApprovalAsked] = {}  # by the call that they are about
+        self.answered = 0  # where the last answer stands
+        self.answers: dict[str, ApprovalAnswered] = {}  # by the approval
+
+    @property
+    def pending(self) -> ApprovalAsked | None:
+        """What somebody has to say yes or no to before the turn goes on."""
+        for asked in self.asked.values():
+            if asked.id not in self.answers and asked.call_id not in self.results:
+                return asked
+        return None
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(call for call in self.step_calls if call.id not in self.results)

@@ -1,0 +1,180 @@
+"""What tells who somebody is: addresses, telephone numbers, cards, accounts, numbers of the state."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+
+from mainstay.guards.shapes import DIGIT, Shape, shape
+
+_LOCAL = r"[A-Za-z0-9._%+-]"
+_GAP = "[ .()/-]"
+_VERSION = re.compile(r"(?i)(?:version|release|v|ver\.|==|>=|<=|~=|@|#)\s{0,3}\Z")
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+# How long an account number is, by country.
+_IBAN_CHARS = {
+    **dict.fromkeys(("NO",), 15), **dict.fromkeys(("BE",), 16), **dict.fromkeys(("DK", "FI", "NL"), 18),
+    **dict.fromkeys(("SI", "MK"), 19), **dict.fromkeys(("AT", "EE", "LT", "LU", "XK", "KZ", "BA"), 20),
+    **dict.fromkeys(("CH", "HR", "LI", "LV"), 21), **dict.fromkeys(("BG", "DE", "GB", "IE", "GE", "ME", "RS", "BH"), 22),
+    **dict.fromkeys(("AE", "IL", "GI"), 23), **dict.fromkeys(("CZ", "ES", "SE", "SK", "RO", "SA", "MD", "PK", "TN", "AD"), 24),
+    **dict.fromkeys(("PT",), 25), **dict.fromkeys(("IS", "TR"), 26), **dict.fromkeys(("FR", "GR", "IT", "MC", "SM"), 27),
+    **dict.fromkeys(("HU", "PL", "CY", "AL", "DO", "GT", "LB", "AZ"), 28), **dict.fromkeys(("BR", "PS", "QA", "UA"), 29),
+    **dict.fromkeys(("KW", "JO", "MU"), 30), **dict.fromkeys(("MT",), 31),
+}  # fmt: skip
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c in "0123456789")
+
+
+def is_card(text: str, _: str = "") -> bool:
+    """Luhn, and a first digit that cards have."""
+    digits = _digits(text)
+    if not 13 <= len(digits) <= 19 or digits[0] not in "3456" or len(set(digits)) < 3:
+        return False
+    doubled = (sum(divmod(int(d) * 2, 10)) if i % 2 else int(d) for i, d in enumerate(reversed(digits)))
+    return sum(doubled) % 10 == 0
+
+
+def _is_phone(text: str, before: str = "") -> bool:
+    digits = _digits(text)
+    return 9 <= len(digits) <= 15 and len(set(digits)) > 2 and not _VERSION.search(before)
+
+
+def _is_ssn(text: str, _: str = "") -> bool:
+    area, group, serial = text.split("-")
+    return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def _is_insured(text: str, _: str = "") -> bool:
+    return text[:2] not in ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ") and text[1] != "O"
+
+
+def _is_public(text: str, before: str = "") -> bool:
+    if _VERSION.search(before):
+        return False
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return address.is_global and not address.is_multicast
+
+
+def _is_bitcoin(text: str, _: str = "") -> bool:
+    """Base58 with a checksum of four bytes."""
+    number = 0
+    for character in text:
+        number = number * 58 + _BASE58.index(character)
+    data = number.to_bytes(25, "big") if number < 1 << 200 else b"\0" * 25
+    return hashlib.sha256(hashlib.sha256(data[:21]).digest()).digest()[:4] == data[21:] and any(data[1:21])
+
+
+class _Email(Shape):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = "e-mail address"
+        label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}+)"
+        self.full = re.compile(rf"()({_LOCAL}{{1,64}}+@(?:{label}\.){{1,6}}[A-Za-z]{{2,24}})(?![A-Za-z0-9])").match
+        self.open = re.compile(rf"{_LOCAL}{{0,64}}+(?:\Z|@[A-Za-z0-9.-]{{0,460}}+\Z)").match
+        self.check = None
+        self.trim = ""
+        self.prefixes = ()
+        self.first = frozenset()
+
+
+class _Iban(Shape):
+    """Its country says how long it is; groups may stand apart by one space."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = "bank account"
+        self.full = re.compile(r"()([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,27}+)").match
+        self.open = re.compile(r"[A-Z]{0,2}+\Z|[A-Z]{2}[0-9]{0,2}+\Z|[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){0,28}+ ?\Z").match
+        self.check = None
+        self.trim = ""
+        self.prefixes = ()
+        self.first = frozenset()
+
+    def find(self, text: str, start: int) -> tuple[int, int] | None:
+        found = self.full(text, start)
+        length = _IBAN_CHARS.get(text[start : start + 2])
+        if found is None or length is None:
+            return None
+        end, count = start, 0
+        while count < length:
+            if end >= found.end():
+                return None
+            count += text[end] != " "
+            end += 1
+        bare = text[start:end].replace(" ", "")
+        number = int("".join(str(int(c, 36)) for c in bare[4:] + bare[:4]))
+        if number % 97 != 1 or text[end : end + 1].isalnum():
+            return None
+        return start, end
+
+
+SHAPES: tuple[Shape, ...] = (
+    _Email(),
+    _Iban(),
+    shape(
+        "card number",
+        *((DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 1, 7)),
+        check=is_card,
+    ),
+    shape("card number", (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 6, 6), ("[ -]", 0, 1), (DIGIT, 5, 5), check=is_card),
+    shape("social security number", (DIGIT, 3, 3), "-", (DIGIT, 2, 2), "-", (DIGIT, 4, 4), check=_is_ssn),
+    shape(
+        "national insurance number",
+        ("[A-CEGHJ-PR-TW-Z]", 2, 2),
+        *(e for _ in range(3) for e in ((" ", 0, 1), (DIGIT, 2, 2))),
+        (" ", 0, 1),
+        ("[A-D]", 1, 1),
+        check=_is_insured,
+    ),
+    shape(
+        "phone number",
+        "+",
+        *((DIGIT, 1, 4), (_GAP, 0, 2), (DIGIT, 1, 4), (_GAP, 0, 2), (DIGIT, 2, 4), (_GAP, 0, 2), (DIGIT, 0, 4)),
+        *((_GAP, 0, 2), (DIGIT, 0, 4)),
+        check=_is_phone,
+        trim=" .()/-",
+    ),
+    shape(
+        "phone number",
+        *(("[(]", 0, 1), (DIGIT, 3, 3), ("[) .-]", 1, 2), (DIGIT, 3, 3), ("[ .-]", 1, 1), (DIGIT, 4, 4)),
+        check=_is_phone,
+    ),
+    shape(
+        "phone number",
+        "0",
+        *((DIGIT, 1, 4), ("[ /.-]", 1, 2), (DIGIT, 2, 8), ("[ .-]", 0, 1), (DIGIT, 0, 6), ("[ .-]", 0, 1), (DIGIT, 0, 4)),
+        *(("[ .-]", 0, 1), (DIGIT, 0, 4)),
+        check=_is_phone,
+        trim=" .-",
+    ),
+    shape("ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public),
+    shape("ip address", ("[0-9a-fA-F]", 1, 4), ":", ("[0-9a-fA-F:]", 2, 40), check=_is_public),
+    shape("bitcoin address", ("[13]", 1, 1), (f"[{_BASE58}]", 25, 34), check=_is_bitcoin),
+    shape("bitcoin address", "bc1", ("[a-z0-9]", 38, 60)),
+    shape("ethereum address", "0x", ("[0-9a-fA-F]", 40, 40)),
+)
+
+# At the end of a text every word may be the beginning of an address, so it waits for its end.
+START = re.compile(
+    rf"(?<![A-Za-z0-9._%+-])(?:{_LOCAL}{{1,64}}+(?:@|\Z)|[+(]?[0-9]|[+(]\Z|[A-Z]{{2}}[ 0-9]|bc1|[a-fA-F0-9]{{1,4}}:)"
+)
+
+
+def shapes_at(text: str, start: int) -> tuple[Shape, ...]:
+    return SHAPES
+
+
+def may_hold(text: str) -> bool:
+    return "@" in text or _TELLING.search(text) is not None
+
+
+_TELLING = re.compile("[0-9]{2}|[0-9a-fA-F]:|bc1")

@@ -1,0 +1,68 @@
+"""Content from outside as a block of data: marked, delimited, and free of anything that looks like a call.
+
+The mark cannot be guessed and is the same on replay, because it is keyed by the call. Whatever stands between the
+two delimiters is data; a delimiter inside of it is defused, and `unwrap` gives back exactly what was put in.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+MARK_CHARS = 12
+SOURCE_CHARS_MAX = 64
+
+_DELIMITER = re.compile(r"<(?=\\*\s{0,8}/?\s{0,8}data\s{1,8}mark)", re.IGNORECASE)
+_DEFUSED = re.compile(r"<\\(?=\\*\s{0,8}/?\s{0,8}data\s{1,8}mark)", re.IGNORECASE)
+_BLOCK = re.compile(r'<data mark=([0-9a-f]{12}) from="([^"\n]*)">\n(.*)\n</data mark=\1>', re.DOTALL)
+_NOT_IN_A_SOURCE = re.compile(r"[^\w:./@+-]+")
+
+# What some model or parser takes for a turn, a call or a control token. A backslash after the first character (before
+# the colon of a turn, inside of a brace) leaves it readable and nothing more.
+_TAGS = (
+    "tool_calls?|tool_code|tool_use|tool_outputs?|tool_results?|tool_response|function_calls?|function_results?"
+    "|functions?|invoke|parameter|antml:[a-z_]{1,32}|s(?=>)|system|assistant|user|human|think|thinking|scratchpad"
+)
+_NAMES = "name|tool|tool_name|function|action|recipient_name"
+_VALUES = "arguments|parameters|args|input|tool_input|action_input"
+_LOOK_ALIKE = re.compile(
+    r"<(?=\|[\w/ :.-]{1,40}\|>|\uff5c[^<>\n]{1,40}\uff5c>)"  # <|im_start|>
+    r"|<(?=/?(?:" + _TAGS + r")[\s>=/])"  # <tool_call>, </function_calls>
+    r"|<(?=</?sys>>|(?:start|end)_of_turn>|/?s>)"  # <<SYS>>, <start_of_turn>
+    r"|\[(?=/?(?:INST|TOOL_CALLS?|TOOL_RESULTS?|AVAILABLE_TOOLS|SYSTEM_PROMPT|SYS)\])"  # [INST]
+    r'|\{(?=\s{0,16}"(?:' + _NAMES + r')"\s{0,4}:\s{0,4}"[^"\n]{1,80}"\s{0,16},\s{0,16}"(?:' + _VALUES + r')"\s{0,4}:)'
+    r'|\{(?=\s{0,16}"(?:' + _VALUES + r')"\s{0,4}:\s{0,4}\{[^{}]{0,400}\}\s{0,16},\s{0,16}"(?:' + _NAMES + r')"\s{0,4}:)'
+    r'|\{(?=\s{0,16}"(?:tool_calls|function_call|tool_use|tool_call)"\s{0,4}:)'
+    r'|\{(?=\s{0,16}"type"\s{0,4}:\s{0,4}"(?:tool_use|function|function_call|tool_call)")'
+    r"|(?<=to)=(?=functions\.)"
+    r"|^[^\S\n]{0,8}(?:[#>*]{1,6}[^\S\n]{0,4})?(?:system|assistant|user|human|developer|tool|ai)"
+    r"(?:[^\S\n]{1,3}(?:message|prompt|result))?\*{0,2}(?=[^\S\n]{0,2}:)",  # System: at the start of a line
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def mark_of(key: bytes, call: str) -> str:
+    """The same for the same call; nobody without the key can tell it beforehand."""
+    return hmac.digest(key, call.encode("utf-8", "surrogatepass"), "sha256").hex()[:MARK_CHARS]
+
+
+def wrap(content: str, mark: str, source: str) -> str:
+    source = _NOT_IN_A_SOURCE.sub("_", source)[:SOURCE_CHARS_MAX]
+    if "<" in content:
+        content = _DELIMITER.sub(r"<\\", content)
+    return f'<data mark={mark} from="{source}">\n{content}\n</data mark={mark}>'
+
+
+def unwrap(text: str) -> str:
+    """The content, for people. What is no block comes back as it is."""
+    if not text.startswith("<data mark="):
+        return text
+    block = _BLOCK.fullmatch(text)
+    if block is None:
+        return text
+    return _DEFUSED.sub("<", block[3])
+
+
+def neutralise(content: str) -> tuple[str, int]:
+    """The same text, in which nothing is a call, a turn or a control token any more; and how many things were."""
+    return _LOOK_ALIKE.subn(r"\g<0>\\", content)

@@ -1,0 +1,1 @@
+"""Where commands and long-lived processes run: host, bubblewrap, docker."""

@@ -1,0 +1,157 @@
+"""May this call happen: what policy says of it, and what a person has said."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+
+import msgspec
+
+from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Guarded
+from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
+from mainstay.core.open_turn import OpenTurn
+from mainstay.core.ports import Emit, ToolContext
+from mainstay.core.session import Session
+from mainstay.policy.policy import Circumstances, Verdict
+from mainstay.turn.means import Means
+from mainstay.turn.toolbox import Prepared, refuse
+
+DENIED = "Not run: denied by the person."
+EXPIRED = "Not run: nobody approved it in time."
+CHANGED = "Not run: what was approved is not this call."
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that was looked at: it may run, or is refused, or somebody has to approve it."""
+
+    call: ToolCall
+    prepared: Prepared | ToolResult
+    context: ToolContext | None = None
+    asks: Verdict | None = None
+    answer: ApprovalAnswered | None = None
+
+    @property
+    def beside(self) -> bool:
+        """It may run beside others."""
+        if isinstance(self.prepared, ToolResult) or self.asks is not None:
+            return False
+        return self.prepared.effect == "pure" or getattr(self.prepared.tool, "parallel", False)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Whose call it is, and where it was made."""
+
+    session: Session
+    turn: OpenTurn
+    means: Means
+    emit: Emit
+
+
+def judge(setting: Setting, call: ToolCall) -> Ready:
+    turn, means = setting.turn, setting.means
+    prepared = means.tools.prepare(call)
+    if isinstance(prepared, ToolResult):
+        return Ready(call, prepared)
+    context = _context(setting, call)
+    policy = means.trust.policy
+    if policy is None or call.id in turn.started:  # what has begun was allowed to
+        return Ready(call, prepared, context)
+    answer = _answered(turn, call)
+    if answer is not None:
+        if (refusal := _refused(turn, call, answer)) is not None:
+            return Ready(call, refuse(call, refusal), answer=answer)
+        if answer.input is not None:
+            prepared = means.tools.prepare(msgspec.structs.replace(call, input=answer.input))
+            if isinstance(prepared, ToolResult):
+                return Ready(call, prepared, answer=answer)
+    verdict = policy.judge(prepared.tool, prepared.arguments, context, _circumstances(setting))
+    match verdict.decision:
+        case "deny":
+            denied = Guarded("policy", "denied", call_id=call.id, note=verdict.why, turn=turn.turn, step=turn.step)
+            context.news = (denied,)
+            return Ready(call, refuse(call, f"Not allowed: {verdict.why}"), context)
+        case "ask" if answer is None:
+            return Ready(call, prepared, context, asks=verdict)
+    context.guarded = verdict.guarded and answer is None
+    return Ready(call, prepared, context, answer=answer)
+
+
+def _context(setting: Setting, call: ToolCall) -> ToolContext:
+    session, turn = setting.session, setting.turn
+    context = ToolContext(session.key, turn.turn, turn.step, call.id, setting.emit)
+    context.source = turn.inputs[-1] if turn.inputs else 0
+    context.tainted = session.untrusted or setting.means.tools.foreign
+    context.secret = session.private
+    return context
+
+
+def _circumstances(setting: Setting) -> Circumstances:
+    session, means = setting.session, setting.means
+    return Circumstances(
+        session=session.key,
+        person=setting.turn.sender,
+        tainted=session.untrusted or means.tools.foreign,
+        secret=session.private,
+        spoken=session.spoken,
+        cwd=means.trust.cwd(session.key),
+        alone=session.errand is not None,
+        made=partial(means.trust.made, session.key),
+    )
+
+
+# --- what a person says --------------------------------------------------------------------------
+
+
+def asked_about(setting: Setting, ready: Ready) -> ApprovalAsked:
+    """The question, bound to this very call."""
+    call, verdict, turn, means = ready.call, ready.asks, setting.turn, setting.means
+    assert verdict is not None
+    assert isinstance(ready.prepared, Prepared)
+    digest = digest_of(call)
+    return ApprovalAsked(
+        hashlib.sha256(f"{setting.session.key}\n{call.id}\n{digest}".encode()).hexdigest()[:10],
+        call.id,
+        ready.prepared.tool.name,
+        ready.prepared.input or call.input,
+        why=verdict.why,
+        digest=digest,
+        expires=means.trust.now() + round(means.limits.approval_expires_s * 1000),
+        always=verdict.always,
+        turn=turn.turn,
+        step=turn.step,
+    )
+
+
+def digest_of(call: ToolCall) -> str:
+    return hashlib.sha256(f"{call.name}\n{call.input}".encode(errors="surrogatepass")).hexdigest()
+
+
+def _answered(turn: OpenTurn, call: ToolCall) -> ApprovalAnswered | None:
+    asked = turn.asked.get(call.id)
+    return turn.answers.get(asked.id) if asked is not None else None
+
+
+def _refused(turn: OpenTurn, call: ToolCall, answer: ApprovalAnswered) -> str | None:
+    match answer.verdict:
+        case "denied":
+            return f"{DENIED} They said: {answer.reason}" if answer.reason else DENIED
+        case "expired":
+            return EXPIRED
+    return CHANGED if turn.asked[call.id].digest != digest_of(call) else None
+
+
+def amended(ready: Ready, result: ToolResult) -> ToolResult:
+    """The model made one call and another ran: it has to know."""
+    if ready.answer is None or ready.answer.input is None:
+        return result
+    note = f"[The person changed this call before it ran, to {ready.answer.input}]"
+    return msgspec.structs.replace(result, content=f"{note}\n{result.content}")
+
+
+def images_of(context: ToolContext, result: ToolResult) -> list[AnyPart]:
+    """What a call attached, as the model is shown it after the results; from where its result is from."""
+    said: list[AnyPart] = []
+    for image in context.attached:
+        said.append(Text(f"[{image.path or result.name}:]", origin=result.origin or "runtime"))
+        said.append(msgspec.structs.replace(image, origin=result.origin or "runtime"))
+    return said

@@ -1,0 +1,60 @@
+"""What a turn works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from mainstay.core.errors import ContextTooLong, RequestRefused
+from mainstay.core.limits import Limits
+from mainstay.core.outcome import Failed
+from mainstay.core.ports import Context, Provider, Scribe
+from mainstay.guards.guard import Guards
+from mainstay.policy.policy import Policy
+from mainstay.turn.toolbox import Tools
+
+Review = Callable[[str], str | None]
+
+
+class Contexts(Protocol):
+    """Where the requests of a turn come from."""
+
+    async def compile(self, scribe: Scribe) -> Context:
+        """What the model will see now, small enough for it; raises ContextOverflow if that cannot be."""
+        ...
+
+    def tighten(self, error: ContextTooLong) -> bool:
+        """The provider found the last one too long: the next will be shorter. False if it would not be."""
+        ...
+
+    def do_without_tools(self, error: RequestRefused) -> bool:
+        """True if this model was refused for having tools offered to it, and will be asked without them."""
+        ...
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """Who may do what, and what may be said."""
+
+    policy: Policy | None = None  # None: whatever was called may run, as in a replay
+    guards: Guards | None = None  # what an answer must not say
+    now: Callable[[], int] = lambda: 0  # ms
+    cwd: Callable[[str], str] = lambda session: ""  # where paths of a session begin
+    made: Callable[[str, str], bool] = lambda session, path: False  # this session made that file
+
+    def clean(self, failed: Failed) -> Failed:
+        """An error may quote what it was given; a key must not end up in a journal by way of one."""
+        if self.guards is None:
+            return failed
+        sentence, details = (self.guards.redactor.whole(text)[0] for text in (failed.sentence, failed.details))
+        return msgspec.structs.replace(failed, sentence=sentence, details=details)
+
+
+class Means(msgspec.Struct, frozen=True):
+    provider: Provider
+    tools: Tools
+    limits: Limits
+    contexts: Contexts
+    review: Review | None = None  # what is wrong with a final answer, for the model to mend
+    trust: Trust = Trust()

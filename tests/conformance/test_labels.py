@@ -1,0 +1,137 @@
+"""What is known of files, through one suite: in memory, and on SQLite beside a journal, where it outlives a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mainstay.core import labels as known
+from mainstay.core.errors import StoreFailed
+from mainstay.core.labels import MemoryLabels
+from mainstay.core.limits import Limits
+from mainstay.core.outside import FileLabel, Labels
+from mainstay.store.sqlite import SqliteStore
+from mainstay.store.sqlite.desk import Beside
+from mainstay.store.sqlite.files import SqliteLabels
+from mainstay.store.sqlite.reader import Reader
+
+OUT = "untrusted:fetch"
+Make = Callable[[], AbstractAsyncContextManager[Labels]]
+
+
+@asynccontextmanager
+async def kept(folder: Path) -> AsyncIterator[SqliteLabels]:
+    store = SqliteStore(str(folder / "workspace.db"))
+    await store.open()
+    reader = Reader(store.path, busy_s=Limits().store_busy_s, vfs=None)
+    made = SqliteLabels(Beside(reader, store._put))
+    await made.open()
+    try:
+        yield made
+    finally:
+        await reader.close()
+        await store.close()
+
+
+@asynccontextmanager
+async def held() -> AsyncIterator[MemoryLabels]:
+    yield MemoryLabels()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    return held if request.param == "memory" else lambda: kept(tmp_path)
+
+
+async def test_a_label_is_found_replaced_and_removed(make: Make) -> None:
+    async with make() as labels:
+        assert labels.get("/w/f") is None
+        await labels.put([FileLabel("/w/f", OUT, "s", "1:2:3"), FileLabel("/w/g")])
+        assert labels.get("/w/f") == FileLabel("/w/f", OUT, "s", "1:2:3")
+        await labels.put([FileLabel("/w/f", "", "t")])
+        assert labels.get("/w/f") == FileLabel("/w/f", "", "t")
+        await labels.remove(["/w/f", "/w/never"])
+        assert labels.get("/w/f") is None
+        assert labels.get("/w/g") == FileLabel("/w/g")
+        await labels.put([])
+        await labels.remove([])
+
+
+async def test_a_folder_knows_whether_anything_in_it_comes_from_outside(make: Make) -> None:
+    async with make() as labels:
+        await labels.put([FileLabel("/w/a/b/f", OUT), FileLabel("/w/c/g"), FileLabel("/w/ab/h", "private:x")])
+        answers = {
+            folder: labels.any_untrusted(folder) for folder in ("/", "/w", "/w/", "/w/a", "/w/a/b", "/w/c", "/w/ab")
+        }
+        assert answers == {
+            "/": True,
+            "/w": True,
+            "/w/": True,
+            "/w/a": True,
+            "/w/a/b": True,
+            "/w/c": False,
+            "/w/ab": False,
+        }
+        await labels.put([FileLabel("/w/a/b/f", "")])
+        assert not labels.any_untrusted("/")
+        await labels.put([FileLabel("/w/a/x", "untrusted+private:file"), FileLabel("/w/a/y", OUT)])
+        await labels.remove(["/w/a/x"])
+        assert labels.any_untrusted("/w/a")
+        await labels.remove(["/w/a/y"])
+        assert not labels.any_untrusted("/w/a")
+
+
+async def test_odd_paths_are_kept_apart(make: Make) -> None:
+    odd = [
+        "/w/É",
+        "/w/e\u0301",
+        "/w/%",
+        "/w/a_b",
+        "/w/a%b",
+        "/w/'; DROP TABLE files;--",
+        "/w/\n",
+        "/w/ ",
+        "/w/A",
+        "/w/a",
+    ]
+    async with make() as labels:
+        await labels.put([FileLabel(path, OUT, str(number)) for number, path in enumerate(odd)])
+        found = [labels.get(path) for path in odd]
+        assert [one.session for one in found if one is not None] == [str(number) for number in range(len(odd))]
+
+
+async def test_above_the_bound_the_oldest_of_the_agents_own_goes_and_what_is_from_outside_stays(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known, "LABELS_MAX", 10)
+    async with make() as labels:
+        await labels.put([FileLabel("/w/out", OUT)])
+        for number in range(15):
+            await labels.put([FileLabel(f"/w/{number}")])
+        left = [number for number in range(15) if labels.get(f"/w/{number}") is not None]
+        assert left == list(range(6, 15))
+        assert labels.get("/w/out") is not None
+
+
+async def test_labels_outlive_a_restart(tmp_path: Path) -> None:
+    async with kept(tmp_path) as labels:
+        await labels.put([FileLabel("/w/f", OUT, "s", "1:2:3"), FileLabel("/w/g"), FileLabel("/w/h")])
+        await labels.remove(["/w/h"])
+    async with kept(tmp_path) as labels:
+        assert labels.get("/w/f") == FileLabel("/w/f", OUT, "s", "1:2:3")
+        assert labels.get("/w/g") == FileLabel("/w/g")
+        assert labels.get("/w/h") is None
+        assert labels.any_untrusted("/w")
+
+
+async def test_what_could_not_be_kept_is_not_believed_either(tmp_path: Path) -> None:
+    async with kept(tmp_path) as labels:
+        await labels.put([FileLabel("/w/f", OUT)])
+    with pytest.raises(StoreFailed):
+        await labels.put([FileLabel("/w/f", "")])
+    found = labels.get("/w/f")
+    assert found is not None
+    assert found.origin == OUT

@@ -1,0 +1,71 @@
+"""A workspace on disk and the file tools in it, for their tests."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainstay.core.labels import MemoryLabels
+from mainstay.core.outside import FileLabel, Grounds, Reach
+from mainstay.core.ports import Tool, ToolContext
+from mainstay.tools.apply_patch import apply_patch_tool
+from mainstay.tools.common import Files
+from mainstay.tools.edit import edit_tool
+from mainstay.tools.glob import glob_tool
+from mainstay.tools.grep import grep_tool
+from mainstay.tools.ls import ls_tool
+from mainstay.tools.read import read_tool
+from mainstay.tools.write import write_tool
+
+
+class World:
+    """`run` calls a tool as a session would; what the call said of itself is in `context` afterwards."""
+
+    def __init__(self, folder: Path, grep_s: float = 10.0) -> None:
+        self.home = Path(os.path.realpath(folder))
+        self.root = self.home / "work"
+        self.root.mkdir()
+        self.grounds = Grounds(cwd=str(self.root), writable=(str(self.root),))
+        self.labels = MemoryLabels()
+        files = Files(lambda session: self.grounds, self.labels)
+        made = (read_tool, write_tool, edit_tool, apply_patch_tool, ls_tool, glob_tool)
+        tools = [*(make(files) for make in made), grep_tool(files, grep_s)]
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
+        self.calls = 0
+        self.context: ToolContext
+
+    def lay(self, **changed: Any) -> None:
+        self.grounds = msgspec.structs.replace(self.grounds, **changed)
+
+    def put(self, path: str, content: str | bytes) -> Path:
+        """A file that was there before."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return file
+
+    def new_context(self, *, tainted: bool = False, secret: bool = False, session: str = "s") -> ToolContext:
+        self.calls += 1
+        self.context = ToolContext(session, 1, 1, f"c{self.calls}", lambda event: None)
+        self.context.tainted, self.context.secret = tainted, secret
+        return self.context
+
+    async def run(self, name: str, *, tainted: bool = False, session: str = "s", **arguments: Any) -> str:
+        tool = self.tools[name]
+        context = self.new_context(tainted=tainted, session=session)
+        return await tool.run(tool.parse(json.dumps(arguments)), context)
+
+    async def reconcile(self, name: str, **arguments: Any) -> str | None:
+        tool = self.tools[name]
+        return await tool.reconcile(tool.parse(json.dumps(arguments)), self.new_context())
+
+    def reach(self, name: str, *, session: str = "s", **arguments: Any) -> Reach:
+        tool: Any = self.tools[name]
+        return tool.reach(tool.parse(json.dumps(arguments)), self.new_context(session=session))
+
+    def label(self, path: str) -> FileLabel | None:
+        return self.labels.get(str(self.root / path))

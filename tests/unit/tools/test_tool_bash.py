@@ -1,0 +1,333 @@
+"""`bash`, with real commands on the host: what the model reads of them, and that nothing is left of an aborted one."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import splintr
+from hypothesis import given
+from hypothesis import strategies as st
+from outside_world import Told, Workspace, call, calling, running_with
+
+from mainstay.core.errors import MainstayError
+from mainstay.core.outside import Command, FileLabel, Output, Ran
+from mainstay.core.ports import Tool
+from mainstay.core.recall import CONVERSATION
+from mainstay.core.tools import BadArguments
+from mainstay.edges.beneath import PathRefused
+from mainstay.sandbox.host import HostSandbox
+from mainstay.testing.outside import MemoryOutbox, MemoryScheduler
+from mainstay.tools.bash import bash_tool
+from mainstay.tools.common import ToolRefused
+from mainstay.tools.fetch import fetch_tool
+from mainstay.tools.message import message_tool
+from mainstay.tools.output import BYTES_MAX, LINES_MAX, plain, shortened
+from mainstay.tools.process import Processes, process_tool
+from mainstay.tools.schedule import schedule_tool
+from mainstay.tools.search_channel import search_channel_tool
+from mainstay.tools.spawn import spawn_tool
+from mainstay.tools.upload import upload_tool
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+async def bash(space: Workspace) -> AsyncIterator[Tool]:
+    sandbox = HostSandbox()
+    yield bash_tool(space.files, sandbox, space.labels)
+    await sandbox.close()
+
+
+def test_all_eight_that_reach_out_cost_at_most_seven_hundred_tokens(space: Workspace) -> None:
+    sandbox, outbox = HostSandbox(), MemoryOutbox()
+    tools = (
+        *(bash_tool(space.files, sandbox, space.labels), process_tool(Processes(space.files, sandbox)), fetch_tool()),
+        *(upload_tool(space.files, outbox), search_channel_tool(lambda session: None), message_tool(outbox)),
+        *(schedule_tool(MemoryScheduler()), spawn_tool(None)),  # type: ignore[arg-type]
+    )
+    count = splintr.Tokenizer.from_pretrained("o200k_base").encode
+    documents = [
+        msgspec.json.encode({"name": one.name, "description": one.description, "parameters": one.schema}).decode()
+        for one in tools
+    ]
+    assert len(documents) == 8
+    assert sum(len(count(document)) for document in documents) <= 700
+
+
+def test_it_runs_once_needs_exec_and_brings_in_what_is_outside(bash: Tool) -> None:
+    assert (bash.effect, bash.capabilities, bash.untrusted, bash.sink) == ("unsafe", ("exec",), True, False)
+    assert bash.timeout_s is not None
+    assert bash.timeout_s > 600  # the command's own time comes first
+
+
+async def test_output_is_what_both_streams_said(bash: Tool) -> None:
+    said = await call(bash, command="echo one; echo two >&2; printf three")
+    assert sorted(said.splitlines()) == ["one", "three", "two"]
+
+
+async def test_silence_and_failure_are_said(bash: Tool) -> None:
+    assert await call(bash, command="true") == "(no output)"
+    assert await call(bash, command="false") == "[exit code 1]"
+    assert await call(bash, command="echo x; exit 7") == "x\n[exit code 7]"
+    assert await call(bash, command="kill -9 $$") == "[exit code 137]"
+
+
+async def test_it_works_in_the_workspace_and_each_call_begins_there(bash: Tool, space: Workspace) -> None:
+    (space.work / "sub").mkdir()
+    assert await call(bash, command="cd sub; pwd") == str(space.work / "sub")
+    assert await call(bash, command="pwd") == str(space.work)
+    assert await call(bash, command="pwd", cwd="sub") == str(space.work / "sub")
+
+
+@pytest.mark.parametrize("cwd", ["..", "/", "/etc", "out", "missing", "file", "\x00", "sub/../../.."])
+async def test_f32_it_does_not_begin_outside(cwd: str, bash: Tool, space: Workspace) -> None:
+    (space.work / "out").symlink_to("/etc")
+    (space.work / "file").write_text("x")
+    with pytest.raises(PathRefused):
+        await call(bash, command="touch ran", cwd=cwd)
+    assert not list(space.root.rglob("ran"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"command": ""}, {"command": " \n"}, {"command": "a\x00b"}, {"command": "x" * 100_001}]
+    + [{"command": "touch ran", "timeout": seconds} for seconds in (0, -1, 601, 1e9)],
+    ids=str,
+)
+async def test_what_cannot_be_run_is_one_sentence(given: dict[str, object], bash: Tool, space: Workspace) -> None:
+    with pytest.raises(ToolRefused, match="Nothing was run"):
+        await call(bash, **given)
+    assert list(space.work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "input", ["{}", '{"command": 1}', '{"command": "x", "y": 1}', '{"command": "x", "timeout": "a"}', "["]
+)
+def test_arguments_that_do_not_fit_are_refused(input: str, bash: Tool) -> None:
+    with pytest.raises(BadArguments):
+        bash.parse(input)
+
+
+async def test_a_command_that_takes_too_long_is_ended_and_what_it_said_is_kept(bash: Tool) -> None:
+    marker = f"m{uuid.uuid4().hex}"
+    said = await call(bash, command=f"echo begun; sleep 1000 && : {marker}", timeout=0.3)
+    assert said == "begun\n[timed out after 0.3 s; it was ended, with everything it had started]"
+    assert running_with(marker) == []
+
+
+async def test_long_output_is_shown_in_part_and_kept_whole(bash: Tool, space: Workspace) -> None:
+    said = await call(bash, calling(call="toolu_A/1"), command="seq 1 10000")
+    lines = said.splitlines()
+    assert lines[0] == "1"
+    assert lines[-1] == "10000"
+    assert len(lines) <= LINES_MAX + 1
+    kept = list((space.root / "scratch" / "s").iterdir())
+    assert len(kept) == 1
+    assert kept[0].read_text().splitlines() == [str(number) for number in range(1, 10001)]
+    notice = next(line for line in lines if line.startswith("[…"))
+    assert str(kept[0]) in notice
+    assert f"{10000 - (len(lines) - 1)} lines" in notice
+
+
+async def test_one_very_long_line_is_shown_in_part_too(bash: Tool) -> None:
+    said = await call(bash, command="head -c 300000 /dev/zero | tr '\\0' x")
+    assert len(said.encode()) < BYTES_MAX + 500
+    assert "left out" in said
+
+
+async def test_a_flood_is_bounded(space: Workspace) -> None:
+    sandbox = HostSandbox()
+    said = await call(bash_tool(space.files, sandbox, space.labels), command="yes | head -c 30000000")
+    assert "the rest is lost" in said
+    assert len(said) < 60_000
+    await sandbox.close()
+
+
+async def test_output_without_a_place_to_keep_it_is_still_shown(space: Workspace) -> None:
+    space.files.grounds = lambda session: msgspec.structs.replace(space.grounds(session), scratch="")
+    sandbox = HostSandbox()
+    said = await call(bash_tool(space.files, sandbox, space.labels), command="seq 1 10000")
+    assert "lines left out]" in said
+    await sandbox.close()
+
+
+async def test_binary_output_is_not_shown_but_kept(bash: Tool, space: Workspace) -> None:
+    said = await call(bash, command="head -c 5000 /dev/zero")
+    assert said.startswith("[binary output, 5000 bytes, not shown; all of it is in ")
+    (kept,) = (space.root / "scratch" / "s").iterdir()
+    assert kept.read_bytes() == b"\0" * 5000
+
+
+async def test_f37_nothing_meant_for_a_terminal_is_left(bash: Tool) -> None:
+    words = r"\033[31mred\033[0m \033]0;title\007ok\033]8;;http://x\033\\link\033]8;;\033\\ \033]52;c;aGk=\007\n"
+    bars = r"10%%\r55%%\r100%%\nab\bc\n\a"
+    assert await call(bash, command=f"printf '{words}{bars}'") == "red oklink \n100%\nac"
+
+
+async def test_bytes_that_are_no_text_do_not_hurt(bash: Tool) -> None:
+    assert await call(bash, command=r"printf 'caf\xc3\xa9 \xff ok'") == "café \ufffd ok"
+
+
+TERMINAL = [
+    ("a\x1b[2K\x1b[1;31mb", "ab"),
+    ("\x1b]0;evil\x07x\x1b]0;unfinished", "x"),
+    ("\x1bP1;2q...\x1b\\x", "x"),
+    ("\x9b31mx", "x"),
+    ("1%\r2%\r\n3", "2%\n3"),
+    ("a\rb\r", "b"),
+    ("x\x08\x08\x08y", "y"),
+    ("tab\there\x0b\x0c", "tab\there"),
+    ("\x1b", ""),
+    ("plain é 日本 ✓", "plain é 日本 ✓"),
+]
+
+
+@pytest.mark.parametrize(("said", "seen"), TERMINAL, ids=[str(index) for index in range(len(TERMINAL))])
+def test_what_a_terminal_would_do_is_done(said: str, seen: str) -> None:
+    assert plain(said) == seen
+
+
+@given(st.text(st.sampled_from("\x1b[]0;m\x07\\\r\n\b\x9b\x00ab é"), max_size=60))
+def test_nothing_controls_anything_whatever_was_said(text: str) -> None:
+    seen = plain(text)
+    assert not any((char < " " and char not in "\n\t") or "\x7f" <= char <= "\x9f" for char in seen)
+    assert plain(seen) == seen
+
+
+@given(st.text(st.sampled_from("abé\n"), max_size=400), st.integers(10, 80), st.integers(5, 20))
+def test_what_is_shown_fits_and_begins_and_ends_as_the_whole_does(text: str, bytes_max: int, lines_max: int) -> None:
+    shown = shortened(text, "", lines_max, bytes_max)
+    if shown == text:
+        assert len(text.encode()) <= bytes_max
+        return
+    head, _, rest = shown.partition("\n[… ")
+    tail = rest.partition(" left out]\n")[2]
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head.encode()) + len(tail.encode()) <= bytes_max
+
+
+# --- while it runs -------------------------------------------------------------------------------
+
+
+async def test_what_is_said_is_told_while_it_runs(bash: Tool, space: Workspace) -> None:
+    told = Told()
+    task = asyncio.create_task(
+        call(bash, calling(told=told), command="echo one; while [ ! -e go ]; do sleep 0.01; done; echo two")
+    )
+    await asyncio.wait_for(told.came.wait(), 10)
+    assert told.notes == ["one"]
+    (space.work / "go").touch()
+    assert await task == "one\ntwo"
+
+
+async def test_many_lines_are_told_together(bash: Tool) -> None:
+    told = Told()
+    await call(bash, calling(told=told), command="seq 1 3000; sleep 0.25; seq 1 3000; sleep 0.25")
+    assert 1 <= len(told.notes) <= 7
+    assert all(len(note) <= 2_000 for note in told.notes)
+
+
+@pytest.mark.parametrize("script", ["sleep 1000", "trap '' TERM; sleep 1000", "setsid sleep 1000 & sleep 1000"])
+async def test_an_abort_leaves_no_process(script: str, bash: Tool) -> None:
+    marker = f"m{uuid.uuid4().hex}"
+    told = Told()
+    command = f"echo begun; : {marker}; sh -c '{marker}=1; sleep 1000' & {script}; : {marker}"
+    task = asyncio.create_task(call(bash, calling(told=told), command=command))
+    await asyncio.wait_for(told.came.wait(), 10)
+    assert running_with(marker)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert running_with(marker) == []
+
+
+async def test_an_abort_before_anything_was_said_leaves_no_process(bash: Tool) -> None:
+    marker = f"m{uuid.uuid4().hex}"
+    for turns in range(12):
+        task = asyncio.create_task(call(bash, command=f"sleep 1000; : {marker}"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert running_with(marker) == []
+
+
+async def test_an_aborted_call_leaves_no_half_of_a_file(space: Workspace) -> None:
+    """It is cancelled just when its output is being kept."""
+    sandbox = HostSandbox()
+    context = calling()
+
+    class Late:
+        name, confined, guards = "late", False, False
+
+        async def exec(self, command: Command, output: Output | None = None) -> Ran:
+            ran = await sandbox.exec(command, output)
+            context.cancel()
+            return ran
+
+    said = await call(bash_tool(space.files, Late(), space.labels), context, command="seq 1 10000")  # type: ignore[arg-type]
+    assert "could not be kept: Cancelled" in said
+    assert list((space.root / "scratch" / "s").iterdir()) == []
+    await sandbox.close()
+
+
+# --- under taint ---------------------------------------------------------------------------------
+
+
+class Guarding:
+    """A sandbox that holds removals back, as far as the tool can tell."""
+
+    name, confined, guards = "guarding", True, True
+
+    def __init__(self, ran: Ran) -> None:
+        self.ran = ran
+        self.commands: list[Command] = []
+
+    async def exec(self, command: Command, output: Output | None = None) -> Ran:
+        self.commands.append(command)
+        return self.ran
+
+
+async def test_a_guarded_call_runs_guarded_and_says_what_was_held(space: Workspace) -> None:
+    held = tuple(f"/w/f{number}\n" for number in range(30))
+    sandbox = Guarding(Ran(code=0, held=held, changed=("/w/new", "/w/old")))
+    await space.labels.put([FileLabel("/w/old", "", "other")])
+    context = calling()
+    context.tainted = context.guarded = True
+    said = await call(bash_tool(space.files, sandbox, space.labels), context, command="rm *")  # type: ignore[arg-type]
+    assert sandbox.commands[0].guarded
+    assert not sandbox.commands[0].network
+    assert "not removed, because content from outside is in this conversation: /w/f0" in said
+    assert "and 10 more" in said
+    assert len(said.splitlines()) == 2
+    assert space.labels.known["/w/new"] == FileLabel("/w/new", CONVERSATION, "")
+    assert space.labels.known["/w/old"] == FileLabel("/w/old", CONVERSATION, "other")
+
+
+async def test_a_clean_call_is_not_guarded_and_the_network_is_the_owners_choice(space: Workspace) -> None:
+    sandbox = Guarding(Ran(code=0))
+    await call(bash_tool(space.files, sandbox, space.labels, network=True), command="true")  # type: ignore[arg-type]
+    assert not sandbox.commands[0].guarded
+    assert sandbox.commands[0].network
+
+
+async def test_f40_a_command_does_not_see_our_environment(bash: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-5d1f")
+    assert "canary-5d1f" not in await call(bash, command="env; cat /proc/self/environ")
+
+
+async def test_a_closed_sandbox_is_an_error_that_says_so(space: Workspace) -> None:
+    sandbox = HostSandbox()
+    await sandbox.close()
+    with pytest.raises(MainstayError, match="closed"):
+        await call(bash_tool(space.files, sandbox, space.labels), command="true")

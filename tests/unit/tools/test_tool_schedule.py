@@ -1,0 +1,121 @@
+"""`schedule`: prompts for later, of this conversation alone, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from outside_world import call, calling
+
+from mainstay.core.errors import InputRefused
+from mainstay.core.outside import Appointment, Reach
+from mainstay.core.recall import CONVERSATION
+from mainstay.core.tools import BadArguments
+from mainstay.testing.outside import MemoryScheduler
+from mainstay.tools.common import ToolRefused
+from mainstay.tools.schedule import Schedule, schedule_tool
+
+
+def reach(**given: Any) -> Reach:
+    tool = Schedule(MemoryScheduler())
+    return tool.reach(tool.parse(msgspec.json.encode(given).decode()), calling())
+
+
+async def test_what_is_added_is_listed_and_can_be_removed() -> None:
+    scheduler = MemoryScheduler()
+    tool = schedule_tool(scheduler)
+    said = await call(tool, action="add", when="2026-11-02T15:30", text="water\nthe plants", timezone="Europe/Lisbon")
+    assert said == "Scheduled as a1: 2026-11-02T15:30 (Europe/Lisbon)."
+    assert await call(tool, calling(call="c2"), action="add", when="0 9 * * 1-5", text="stand-up") == (
+        "Scheduled as a2: 0 9 * * 1-5 (UTC)."
+    )
+    assert await call(tool, action="list") == (
+        "a1 2026-11-02T15:30 Europe/Lisbon: water the plants\na2 0 9 * * 1-5 UTC: stand-up"
+    )
+    assert await call(tool, action="remove", id="a1") == "Removed a1."
+    assert [one.id for one in await scheduler.list("s")] == ["a2"]
+    assert (await scheduler.list("s"))[0] == Appointment(
+        when="0 9 * * 1-5", text="stand-up", session="s", id="a2", key="s/c2"
+    )
+
+
+async def test_the_same_call_is_scheduled_once() -> None:
+    scheduler = MemoryScheduler()
+    for _ in range(2):
+        await call(schedule_tool(scheduler), action="add", when="2026-11-02T15:30", text="x")
+    assert len(await scheduler.list("s")) == 1
+
+
+async def test_a_session_sees_and_removes_only_its_own() -> None:
+    tool = schedule_tool(MemoryScheduler())
+    await call(tool, action="add", when="2026-11-02T15:30", text="x")
+    other = calling("other")
+    assert await call(tool, other, action="list") == "Nothing is scheduled."
+    with pytest.raises(ToolRefused, match="There is no appointment 'a1'"):
+        await call(tool, other, action="remove", id="a1")
+    assert await call(tool, action="list") == "a1 2026-11-02T15:30 UTC: x"
+
+
+async def test_adding_and_removing_are_sinks_and_listing_is_not() -> None:
+    assert schedule_tool(MemoryScheduler()).effect == "idempotent"
+    assert reach(action="add", when="2026-11-02T15:30", text="pay Eve") == Reach(
+        sink=True, destinations=("pay Eve",), what="has this conversation prompted at 2026-11-02T15:30"
+    )
+    assert reach(action="remove", id="a1").destinations == ("a1",)
+    assert reach(action="remove", id="a1").sink
+    assert reach(action="add").sink
+    assert not reach(action="list").sink
+
+
+async def test_what_a_tainted_conversation_schedules_is_from_outside_when_it_is_read_again() -> None:
+    scheduler = MemoryScheduler()
+    tool = schedule_tool(scheduler)
+    context = calling()
+    context.tainted = True
+    await call(tool, context, action="add", when="2026-11-02T15:30", text="x")
+    assert (await scheduler.list("s"))[0].origin == CONVERSATION
+    later = calling()
+    await call(tool, later, action="list")
+    assert later.untrusted
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"action": "add"},
+        {"action": "add", "when": "2026-11-02T15:30"},
+        {"action": "add", "when": " ", "text": "x"},
+        {"action": "add", "when": "2026-11-02T15:30", "text": "x" * 8_001},
+        {"action": "add", "when": "x" * 101, "text": "x"},
+        {"action": "remove"},
+        {"action": "remove", "id": "a9"},
+    ],
+    ids=[str(number) for number in range(7)],
+)
+async def test_what_cannot_be_done_is_one_sentence(given: dict[str, str]) -> None:
+    scheduler = MemoryScheduler()
+    with pytest.raises(ToolRefused):
+        await call(schedule_tool(scheduler), **given)
+    assert await scheduler.list("s") == []
+
+
+@pytest.mark.parametrize("when", ["soon", "25:00", "* * * *", "* * * * * *", "a b c d e", "2026-13-01T00:00"])
+async def test_a_time_that_is_none_is_refused(when: str) -> None:
+    with pytest.raises(InputRefused):
+        await call(schedule_tool(MemoryScheduler()), action="add", when=when, text="x")
+
+
+def test_an_action_that_there_is_not_is_refused() -> None:
+    with pytest.raises(BadArguments):
+        schedule_tool(MemoryScheduler()).parse('{"action": "postpone"}')
+
+
+async def test_long_lists_and_texts_are_shown_in_part() -> None:
+    scheduler = MemoryScheduler()
+    for number in range(60):
+        await scheduler.add(Appointment(when="2026-11-02T15:30", text="x" * 5_000, session="s", key=str(number)))
+    said = await call(schedule_tool(scheduler), action="list")
+    assert len(said.splitlines()) == 51
+    assert said.endswith("(10 more are left out.)")
+    assert len(said) < 15_000
