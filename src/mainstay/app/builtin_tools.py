@@ -9,7 +9,7 @@ from mainstay.app.schema import Config
 from mainstay.app.workplace import Workplace
 from mainstay.core.outside import Errand, Labels, Report, Sandbox, Spawner
 from mainstay.core.ports import Tool
-from mainstay.edges.fetch import FetchRules
+from mainstay.edges.fetch import FetchRules, private_places
 from mainstay.sandbox.choose import choose
 from mainstay.sandbox.limits import SandboxRules
 from mainstay.tools.apply_patch import apply_patch_tool
@@ -45,7 +45,8 @@ class Builtins:
         self.sandbox = _sandbox(config) if {"bash", "process"} & set(names) else None
         self.network = config.sandbox.network
         self.processes = Processes(self.files, self.sandbox, self.network) if self.sandbox is not None else None
-        self.fetching = FetchRules(private_ok=config.tools.fetch_private)
+        self.fetching = FetchRules(private_ok=private_places(config.tools.fetch_private))
+        self.denies: Callable[[Tool, str], bool] = lambda tool, url: False  # a rule forbids this address
         self.tools: tuple[Tool, ...] = tuple(_MAKERS[name](self) for name in names)
 
     def made(self, session: str, path: str) -> bool:
@@ -76,6 +77,13 @@ def _bash(made: Builtins) -> Tool:
     return bash_tool(made.files, made.sandbox, made.files.labels, made.network)
 
 
+def _fetch(made: Builtins) -> Tool:
+    """Wherever a server sends us on to is looked at like what was asked for."""
+
+    tool = fetch_tool(made.fetching, lambda url: not made.denies(tool, url))
+    return tool
+
+
 def _process(made: Builtins) -> Tool:
     assert made.processes is not None
     return process_tool(made.processes)
@@ -91,7 +99,7 @@ _MAKERS: dict[str, Callable[[Builtins], Tool]] = {
     "apply_patch": lambda made: apply_patch_tool(made.files),
     "bash": _bash,
     "process": _process,
-    "fetch": lambda made: fetch_tool(made.fetching),
+    "fetch": _fetch,
     "spawn": lambda made: spawn_tool(made.spawner),
     "message": lambda made: message_tool(made.outbox),
 }

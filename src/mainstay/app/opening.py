@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from mainstay.app.opened import Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config
-from mainstay.app.trust import make_guards, make_policy, only, screening, wanted_tools
+from mainstay.app.trust import denies, make_guards, make_policy, only, screening, wanted_tools
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
@@ -121,6 +122,9 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     contributors: tuple[Contributor, ...] = (remembering.contributor,)
     if any(tool.untrusted for tool in own) or given.builtins is not None:
         contributors += (given.notes(sandbox, config),)
+    policy = make_policy(config, given.grants, sandbox)
+    if given.builtins is not None:
+        given.builtins.denies = partial(denies, policy)
     services = Services(
         store=store,
         choose=models.choose,
@@ -134,7 +138,7 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
         facts=memory.summaries.extract_facts and memory.knowledge.enabled,
         rules=rules_of(config),
         memory_tools=offered,
-        trust=given.trust(make_policy(config, given.grants, sandbox), guards, clock),
+        trust=given.trust(policy, guards, clock),
         screen=screening(guards, config),
         touched=remembering.follower.touched,
     )

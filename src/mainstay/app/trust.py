@@ -13,9 +13,9 @@ from mainstay.app.schema import SECRET_CHARS_MIN, Config, RuleSettings, secrets_
 from mainstay.core.errors import ConfigError, HomeUnusable, InputRefused
 from mainstay.core.events import Event, Guarded
 from mainstay.core.outside import Sandbox
-from mainstay.core.ports import Tool
+from mainstay.core.ports import Tool, ToolContext
 from mainstay.guards.guard import GuardRules, Guards
-from mainstay.policy.policy import Confinement, Policy
+from mainstay.policy.policy import Circumstances, Confinement, Policy
 from mainstay.policy.rules import PolicyRules
 
 KEY = "key"
@@ -105,6 +105,12 @@ def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Poli
     policy = Policy(workspace, people=people, grants=grants.rules, confinement=confinement)
     grants.on_change = policy.regrant
     return policy
+
+
+def denies(policy: Policy, tool: Tool, url: str) -> bool:
+    """A rule forbids this tool this address, whoever sent it there."""
+    context = ToolContext("", 0, 0, "", lambda event: None)
+    return policy.judge(tool, {"url": url}, context, Circumstances()).decision == "deny"
 
 
 def _person(rules: RuleSettings) -> PolicyRules:

@@ -53,12 +53,13 @@ class Workplace:
         scratch, attachments = os.path.join(thread, "scratch"), os.path.join(thread, "attachments")
         os.makedirs(scratch, mode=0o700, exist_ok=True)
         roots = self._roots or (scratch,)
+        obeyed = (os.path.join(root, name) for root in self._roots for name in _OBEYED)
         return Grounds(
             cwd=roots[0],
             writable=(*self._roots, scratch),
             readable=(*self._readable, *([attachments] if os.path.isdir(attachments) else [])),
             protected=self._protected(),
-            notes=(*self._notes(session), *(os.path.join(root, name) for root in self._roots for name in _OBEYED)),
+            notes=(*map(_real, self._notes(session)), *obeyed),
             scratch=scratch,
             outside=(attachments,),
             trusted=self._trusted,
@@ -88,6 +89,11 @@ class Workplace:
     def close(self) -> None:
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
+
+
+def _real(path: str) -> str:
+    """A file by its real folder; it may not be there yet, and must not be a link itself."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _folder(given: str, name: str) -> str:

@@ -88,7 +88,10 @@ class Confined:
         self.grounds = grounds
         self._rights = sorted(_rights(grounds), key=lambda one: -len(one[0]))
         self._between = between or (lambda path: None)
-        self._beneath = Beneath([root for root, _ in self._rights], openat2=openat2, between=between)
+        self._notes = frozenset(note.rstrip("/") for note in grounds.notes)
+        tops = [*(root for root, _ in self._rights), *map(os.path.dirname, self._notes)]
+        self._beneath = Beneath(tops, openat2=openat2, between=between)
+        self._ours = tuple(folded(root) for root, _ in self._rights)
         self._protected = tuple(folded(path.rstrip("/")) for path in grounds.protected)
         self._barred_names = {path.rsplit("/", 1)[-1] for path in self._protected}
 
@@ -98,6 +101,8 @@ class Confined:
         """To be closed. `missing` of it says whether there is something."""
         spot = self._beneath.find(checked(path, self.grounds.cwd), follow=follow)
         try:
+            if spot.path not in self._notes and not any(is_inside(spot.path, root) for root, _ in self._rights):
+                raise PathRefused(f"{brief(path)} is outside of the folders that this session works in.")
             if self.is_protected(spot.path, spot.stat):
                 raise PathRefused(f"{brief(path)} is protected: tools neither read nor change it.")
             if write and not self.is_writable(spot.path):
@@ -113,16 +118,21 @@ class Confined:
             return spot.path
 
     def is_writable(self, path: str) -> bool:
-        """By the innermost of our folders that a real path lies in."""
+        """By the innermost of our folders that a real path lies in; a note is one file, and ours to write."""
+        if path in self._notes:
+            return True
         return next((writes for root, writes in self._rights if is_inside(path, root)), False)
 
     def is_protected(self, path: str, found: os.stat_result | None = None) -> bool:
         """By name, however it is written, and by what the file is, under whatever name."""
         if not self._protected:
             return False
+        if path in self._notes and not (found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
+            return False
         text = folded(path)
-        if any(is_inside(text, one) for one in self._protected):
-            return True
+        if barred := max((len(one) for one in self._protected if is_inside(text, one)), default=0):
+            # a folder of ours inside of what is protected is ours: its own scratch folder, in the home
+            return barred >= max((len(one) for one in self._ours if is_inside(text, one)), default=0)
         return found is not None and self._is_another_name(found)
 
     def may_be_protected(self, name: str) -> bool:

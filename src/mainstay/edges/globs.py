@@ -44,12 +44,30 @@ def glob(pattern: str) -> Matches:
 
 def _whole(pattern: str) -> Matches:
     pattern = pattern.removeprefix("./")
-    steps = pattern.strip("/").split("/")
+    steps = split(pattern.strip("/"))
     if len(steps) == 1 and not pattern.startswith("/"):
         last = segment(steps[0]) if steps[0] != "**" else (lambda name: True)
         return lambda path: last(path.rsplit("/", 1)[-1])
     matches = folders(steps)
     return lambda path: matches(path.split("/"))
+
+
+def split(pattern: str) -> list[str]:
+    """At its slashes; one inside of brackets is only one of their characters."""
+    steps, begin, at = [], 0, 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        escaped = char == "\\"
+        if char == "/" or (escaped and pattern[at : at + 1] == "/"):
+            steps.append(pattern[begin : at - 1])
+            at += escaped
+            begin = at
+        elif escaped:
+            at += 1
+        elif char == "[":
+            _, at = _one_of(pattern, at)
+    return [*steps, pattern[begin:]]
 
 
 def folders(steps: Sequence[str]) -> Callable[[Sequence[str]], bool]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mainstay.edges.globs import folders, segment
+from mainstay.edges.globs import folders, segment, split
 
 RULES_MAX = 2_000
 BYTES_MAX = 256 * 1024
@@ -39,7 +39,7 @@ def _rule(line: str) -> Rule | None:
     if "/" not in line:
         name = segment(line)
         return Rule(negated, folders_only, lambda steps: name(steps[-1]))
-    return Rule(negated, folders_only, folders(line.removeprefix("/").split("/")))
+    return Rule(negated, folders_only, folders(split(line.removeprefix("/"))))
 
 
 def _trimmed(line: str) -> str:

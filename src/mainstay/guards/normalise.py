@@ -97,13 +97,15 @@ def fold(text: str) -> str:
 
 
 def _latin(text: str) -> str:
-    """Look-alikes of other scripts as Latin letters: in words that have both, or all of them in a Latin text."""
+    """Look-alikes of other scripts as Latin letters in words that have both; in a text that has both, once more with all
+    of them, because a word of nothing but look-alikes may be meant either way."""
     foreign = len(_FOREIGN.findall(text))
     if not foreign:
         return text
+    mixed = _MIXED.sub(lambda word: word[0].translate(_ALIKE), text)
     if sum(map(text.count, "aeiounrst")) > foreign:  # more of the most frequent letters than of all the others
-        return text.translate(_ALIKE)
-    return _MIXED.sub(lambda word: word[0].translate(_ALIKE), text)
+        return f"{mixed}\n{text.translate(_ALIKE)}"
+    return mixed
 
 
 # --- cheap looks, over bytes ---------------------------------------------------------------------
@@ -118,7 +120,6 @@ RUNS = bytes(120 if chr(c).isalnum() or chr(c) in "+/" else 32 for c in range(12
 LONG_RUN = b"x" * 20
 APART = b"x x x x x"
 _CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\r\f\v") + b"\x7f"
-_LEET_STEMS = (b"gnor", b"nstru", b"prompt", b"system", b"disreg", b"previ", b"reveal", b"passw")
 
 # --- encodings -----------------------------------------------------------------------------------
 
@@ -127,9 +128,11 @@ _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
 _BASE64_RUN = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:[0-9A-Fa-f]{2}[ :,]?){10,}")
 _HEX_GAPS = re.compile(r"[ :,]")
-_ROT13 = ("vtaber", "vafgehp", "cebzcg", "qvfertneq")
-_BACKWARDS = ("erongi", "snoitcurtsni", "tpmorp", "dragersid")
-_SPACED = re.compile(r"(?<![^\W_])(?:[^\W_][ .*_|~\u00b7-]{1,2}){4,}[^\W_](?![^\W_])")
+_COMMON = "ignore instructions previous prompt system your you the and all must this with that send user from rules assistant mode without".split()
+ROT13 = frozenset(codecs.encode(word, "rot13") for word in _COMMON if len(word) > 2)
+BACKWARDS = frozenset(word[::-1] for word in _COMMON if len(word) > 2)
+_SPACED = re.compile(r"(?<!\S)(?:\S ){2}(?:\S {1,2}){2,}\S(?!\S)|(?<![^\W_])(?:[^\W_][ .*_|~\u00b7-]{1,2}){4,}[^\W_](?![^\W_])")
+_WORD = re.compile(r"[a-z]{3,20}")
 _LEET = re.compile(r"(?<![^\W_])(?=[a-z]{0,24}[0134579@$!|]{1,8}[a-z])[a-z0134579@$!|]{3,24}(?![^\W_])")
 _LEET_LETTERS = str.maketrans("0134579@$!|", "oieastgasil")
 
@@ -167,10 +170,10 @@ def _readings(text: str) -> list[str]:
     if LONG_RUN in runs or b"xx xx xx xx xx xx " in runs:
         for run in _HEX_RUN.findall(text)[:DECODED_MAX]:
             found += _hex(run)
-    low = text.lower()
-    if any(stem in low for stem in _ROT13):
+    words = set(_WORD.findall(text.lower()))
+    if len(words & ROT13) > 1:
         found.append(codecs.decode(text, "rot13"))
-    if any(stem in low for stem in _BACKWARDS):
+    if len(words & BACKWARDS) > 1:
         found.append(text[::-1])
     return found
 
@@ -216,8 +219,7 @@ def _plain(text: str) -> str:
     data = text.encode("ascii", "replace")
     if APART in data.translate(RUNS):
         text = _SPACED.sub(_joined, text)
-    folded = data.translate(CHEAP)
-    if any(stem in folded and stem not in data for stem in _LEET_STEMS):
+    if _FIGURES.search(text) and len(_COMMON_BYTES.intersection(data.translate(WORDS).split()).difference(data.split())) > 1:
         text = _LEET.sub(lambda word: word[0].translate(_LEET_LETTERS), text)
     return "\n".join(" ".join(line.split()) for line in text.splitlines() if line and not line.isspace())
 
@@ -227,5 +229,7 @@ def _joined(run: re.Match[str]) -> str:
     return " ".join(_NO_LETTER.sub("", word) for word in _GAP.split(run[0]))
 
 
+_FIGURES = re.compile("[a-z][013457@$]+[a-z]")
+_COMMON_BYTES = frozenset(word.encode() for word in _COMMON)
 _NO_LETTER = re.compile(r"[\W_]+")
 _GAP = re.compile(r"\s{2}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.guards.normalise import APART, LONG_RUN, RUNS, WORDS, hidden, normalise
+from mainstay.guards.normalise import APART, BACKWARDS, LONG_RUN, ROT13, RUNS, WORDS, hidden, normalise
 from mainstay.guards.phrases import phrases
 
 THRESHOLD = 0.55
@@ -47,12 +47,12 @@ _ODD = re.compile(  # scripts with stems of their own, and letters that are not 
 def suspicious(text: str) -> bool:
     """False for most text, after a look at its words and at anything that could hide some."""
     data = text.encode("ascii", "replace")
-    if not _WORDS.isdisjoint(data.translate(WORDS).split()) or (b"<|" in data if b"|" in data else False):
+    if not _WORDS.isdisjoint(data.translate(WORDS).split()) or b"![" in data or b"<|" in data:
         return True
     runs = data.translate(RUNS)
-    if LONG_RUN in runs or APART in runs or b"&#" in data or (b"\\" in data and (b"\\x" in data or b"\\u" in data)):
+    if LONG_RUN in runs or APART in runs or (b"&" in data and b"#" in data) or (b"\\" in data and (b"\\x" in data or b"\\u" in data)):
         return True
-    if b"%" in data and _ESCAPES.search(text):
+    if b"%" in data and (b"%20" in data or _ESCAPES.search(text)):
         return True
     return not text.isascii() and _ODD.search(text) is not None
 
@@ -65,16 +65,15 @@ _WORDS = frozenset(
         "unfiltered uncensored instructions instruction prompt prompts system systemprompt assistant ai llm llms chatbot agent "
         "agents gpt claude copilot directive directives guidelines developer admin dan roleplay reveal verbatim send forward "
         "upload exfiltrate transmit webhook credentials passwords secretly silently covertly memory remember "
-        "invoke tool antml inst im sys restrictions "
+        "invoke tool antml inst im sys restrictions user model models bot repeat conversation inbox sistem operator future summarizing summarising append replies "
         "anweisungen anweisung instruktionen vorgaben befehle regeln richtlinien ignoriere ignorieren vergiss missachte "
         "ignorez oublie oubliez oublier consignes directives contourne instrucciones olvida olvide ignora ignoren descarta reglas "
         "indicaciones istruzioni dimentica dimenticate ignorate direttive regole indicazioni esque desconsidere instru es regras "
         "diretrizes negeer vergeet instructies opdrachten richtlijnen aanwijzingen zignoruj ignoruj zapomnij polecenia "
         "instrukcje zasady talimatlar talimatlari talimat komutlar kurallar unut yoksay "
         "envoie envoyez envia envie invia inviate sende schicke sendet stuur verstuur wyslij gonder mots passe contrase clave claves "
-        "vtaber vafgehpgvbaf cebzcg qvfertneq erongi snoitcurtsni tpmorp "
     ).split()
-)
+) | frozenset(word.encode() for word in (*ROT13, *BACKWARDS))
 
 _ESCAPES = re.compile("(?:%[4-7][0-9A-Fa-f]){2}")
 
@@ -87,14 +86,14 @@ _COMMANDS = re.compile(  # what may stand before a verb that commands
 )
 _PERMITS = re.compile(r"\b(?:you can|you may|safely|if you|feel free to|want to|can be|may be|should not|not|n't|never|if|unless|when)\s(?:\w+\s){0,2}$")
 _TOLD = re.compile(  # words of somebody who tells of attacks
-    r"prompt[- ]injection|injection (?:attack|attempt)|jailbreak(?:s|ing)? (?:attempt|attack|technique|prompt)|\bjailbreaks\b|attackers?\b|adversar"
+    r"prompt[- ]injection|injection (?:attack|attempt)|jailbreak(?:s|ing)? (?:attempt|attack|technique|prompt)|\bjailbreaks\b|attackers?\b(?!@)|adversar"
     r"|malicious|\be\.g\.|for example|for instance|such as|(?:phrases?|strings?|text|words?|messages?|prompts?|sentences?|things|something|requests?)"
-    r" like|the (?:phrase|string|words)|an example|examples? of|known as|classic|detect|scanner|guardrail|red[- ]team|vulnerab|\bcve-\d|owasp"
+    r" like|an example|examples? of|known as|classic|detect|scanner|guardrail|red[- ]team|vulnerab|\bcve-\d|owasp"
     r"|research|\bpaper\b|defen[cs]e|mitigat|classifier|dataset|benchmark|test case|assert|\bpayloads?\b|tr(?:y|ies|ied|ying) to|attempts? to"
-    r"|asked it to|telling (?:the|an|it)|(?:instructs?|tells?|asks?) (?:the|an|a) (?:model|llm|ai|agent|assistant)|security (?:team|advisory|review)|untrusted"
+    r"|asked it to|telling (?:the|an|it)|(?:instructs?|tells?|asks?) (?:the|an|a) (?:model|llm|ai|agent|assistant)|security (?:advisory|review)"
     r"|we (?:block|flag|reject|filter)|should be (?:flagged|blocked|rejected)|threat|hacker"
 )
-_QUOTES = "\"'`\u00ab\u201c\u300c"
+_IN_CODE = re.compile(r"(?:[\[(=,]\s?[rfb]?[\"']|`)$")  # a string of a program, or marked as code
 
 
 class _Reading:
@@ -136,8 +135,8 @@ class _Reading:
             share *= 0.3
         if _TOLD.search(self.text, max(0, start - 240), start + 160):
             share *= 0.45
-        if before[-1:] in _QUOTES and before[-1:]:
-            share *= 0.6 if before[-2:-1] in ("(", "[", "=", ",", ":") else 0.8
+        if _IN_CODE.search(before):
+            share *= 0.5
         return share
 
 

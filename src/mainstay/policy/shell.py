@@ -22,6 +22,7 @@ from mainstay.policy.shell_runs import TRANSPARENT, Runs, what_runs
 
 COMMANDS_MAX = 2000
 _SHOWN_MAX = 500
+_SPLIT_SIGN = re.compile(r"[$<>({]\\\n")
 _EVALUATED = re.compile(r"\[[^\]\[]*(?:\$\(|`)")
 
 
@@ -92,6 +93,8 @@ class _Analysis:
             self.opaque.append(sentence)
 
     def read(self, text: str, depth: int) -> None:
+        if _SPLIT_SIGN.search(text):
+            self.say("a sign of the shell is split over two lines")
         found = Found(work=self.work, work_max=self.work_max)
         try:
             Grammar(text, found, depth).commands("")

@@ -16,6 +16,7 @@ _CLOSING = {"fi", "done", "}"}
 _KEYWORDS = _OPENING | _CLOSING | {"for", "select", "case", "esac", "function", "time", "[["}
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(&>>|&>)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?\+?=")
+_OPEN_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^\]]*$")
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;|&(?!>)")
 _DECLARING = {"declare", "typeset", "local", "export", "readonly"}
 
@@ -88,6 +89,8 @@ class Grammar(Lexer):
             if char == "(":
                 self._after_parenthesis(made)
                 break
+            if any(one.operator.startswith("&>") for one in made.redirects):
+                self.found.trouble("what follows `&>` is a command of its own to some shells")
             word = self.word()
             if not made.words and (found := _ASSIGNMENT.match(word.raw)):
                 self._assign(made, found, word)
@@ -96,6 +99,8 @@ class Grammar(Lexer):
                 self._keyword(word.value or "")
                 return word.value or ""
             else:
+                if _OPEN_SUBSCRIPT.match(word.raw):
+                    self.found.trouble("a subscript goes on over several words, as one shell reads it")
                 made.words.append(word)
                 if made.words[0].value in _DECLARING and word.raw.endswith("=") and self.text.startswith("(", self.pos):
                     self._array()
@@ -133,6 +138,8 @@ class Grammar(Lexer):
             char = self.text[self.pos : self.pos + 1]
             if char == ")":
                 self.pos += 1
+                if self.text[self.pos : self.pos + 1] not in ("", " ", "\t", "\n", ";", "&", "|", ")"):
+                    raise Unparsable("a list of values goes on behind its end")
                 return
             if char == "\n":
                 self.newline()
@@ -223,7 +230,10 @@ class Grammar(Lexer):
         """`[[ … ]]`: a test to bash, and to others a command that may be followed by more of them."""
         side: list[Word] | None = None
         while True:
+            before = self.pos
             self._skip_lines()
+            if "\n" in self.text[before : self.pos]:
+                self.found.trouble("a test over several lines is several commands to some shells")
             char = self.text[self.pos : self.pos + 1]
             if not char:
                 raise Unparsable("a `[[` is not closed")

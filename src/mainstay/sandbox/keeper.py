@@ -45,11 +45,15 @@ def stand(order: Order, words: list[str]) -> None:
         libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: the command cannot look into us
         libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     ignore(HUP, INT, TERM, PIPE)
+    begun, word = os.pipe()  # both are closed by the command's own exec
     child = os.fork()
     if child == 0:
         os.close(control)
         become(order, words)
-    os.write(control, b"S")
+    os.close(word)
+    os.read(begun, 1)  # until it is what it is to become: before, it would miss a polite signal
+    os.close(begun)
+    say(control, b"S")
     stderr = os.dup(2)
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):  # the command's own: they end when it does
@@ -61,8 +65,15 @@ def stand(order: Order, words: list[str]) -> None:
         if os.getpid() != 1:  # the end of process 1 is the end of all
             end_all(child)
         if sentence:
-            os.write(stderr, f"[ended: {sentence}]\n".encode())
+            say(stderr, f"[ended: {sentence}]\n".encode())
         os._exit(code)
+
+
+def say(file: int, data: bytes) -> None:
+    try:
+        os.write(file, data)
+    except OSError:  # nobody listens any more
+        pass
 
 
 def ignore(*numbers: int) -> None:

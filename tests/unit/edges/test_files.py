@@ -598,3 +598,49 @@ def test_nothing_stays_open_after_a_thousand_refusals(home: Path) -> None:
         with pytest.raises(PathRefused):
             acts[number % len(acts)]()
     assert _open_files() == before
+
+
+# --- notes and folders of our own inside of what is protected ------------------------------------
+
+
+def test_f53_a_note_may_be_written_by_its_own_path_and_nothing_beside_it(tmp_path: Path) -> None:
+    """F53: the files that memory is made of lie among those that nobody may touch."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    (home / "secret.db").write_text("no")
+    note = home / "MEMORY.md"
+    grounds = Grounds(cwd=str(work), writable=(str(work),), protected=(str(home),), notes=(str(note),))
+    files = Confined(grounds)
+    assert files.write(str(note), b"remember").created
+    assert files.read_bytes(str(note), 100)[0] == b"remember"
+    for other in ("secret.db", ".", "MEMORY.md/../secret.db", "new.txt", "memory.md", "MEMORY.md.bak"):
+        with pytest.raises(PathRefused):
+            files.write(str(home / other), b"x")
+        with pytest.raises(PathRefused):
+            files.read_bytes(str(home / other), 100)
+    with pytest.raises(PathRefused):
+        files.entries(str(home))
+    note.unlink()
+    os.link(home / "secret.db", note)
+    with pytest.raises(PathRefused):
+        files.read_bytes(str(note), 100)
+    note.unlink()
+    note.symlink_to(home / "secret.db")
+    with pytest.raises(PathRefused):
+        files.read_bytes(str(note), 100)
+
+
+def test_f53_a_folder_of_ours_inside_of_what_is_protected_is_ours_and_only_it(tmp_path: Path) -> None:
+    """F53: who works in the folder that holds the home still cannot get at the home."""
+    home = tmp_path / ".mainstay"
+    scratch = home / "workspaces" / "default" / "s" / "scratch"
+    scratch.mkdir(parents=True)
+    (home / "mainstay.yaml").write_text("model: x")
+    grounds = Grounds(cwd=str(tmp_path), writable=(str(tmp_path), str(scratch)), protected=(str(home),))
+    files = Confined(grounds)
+    assert files.write(str(scratch / "out.txt"), b"x").created
+    assert files.write("ours.txt", b"x").created
+    for other in (".mainstay/mainstay.yaml", ".MAINSTAY/mainstay.yaml", ".mainstay/new", ".mainstay/workspaces/x"):
+        with pytest.raises(PathRefused):
+            files.write(other, b"x")

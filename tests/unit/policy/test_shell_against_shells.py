@@ -18,9 +18,7 @@ PROGRAMS = ("rm", "git", "curl", "ls", "cp", "tee", "sleep", "probe")
 SCRIPTS = 1200 if os.environ.get("MAINSTAY_TEST_ALL") else 120
 
 STUB = """#!{shell}
-echo "${{0##*/}}" >> {log}
-case "${{0##*/}}" in xargs|env|nice|nohup|timeout) ;; esac
-exit 0
+echo "${{0##*/}}" >> "${{LOG:-{log}}}"
 """
 
 
@@ -28,13 +26,13 @@ class World:
     """A folder with programs that note their own names, and nothing else on the PATH but what runs others."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.log = folder, folder / "log"
+        self.folder, self.runs = folder, 0
         self.bin = folder / "bin"
         self.bin.mkdir()
         shell = shutil.which("dash") or "/bin/sh"
         for name in PROGRAMS:
             stub = self.bin / name
-            stub.write_text(STUB.format(shell=shell, log=self.log))
+            stub.write_text(STUB.format(shell=shell, log=folder / "log"))
             stub.chmod(0o755)
         for name in ("env", "nice", "nohup", "timeout", "xargs", "sh", "bash", "dash", "find", "cat", "true", "echo"):
             if found := shutil.which(name):
@@ -42,18 +40,20 @@ class World:
         (self.folder / "work").mkdir()
 
     def run(self, shell: str, script: str) -> set[str]:
-        self.log.unlink(missing_ok=True)
+        self.runs += 1  # a log for each: what an earlier script left in the background may still be writing
+        logs = self.folder / f"log{self.runs}", self.folder / "log"
+        logs[1].unlink(missing_ok=True)
         command = [shutil.which(shell) or shell, *(["sh"] if shell == "busybox" else []), "-c", script]
         subprocess.run(
             command,
             cwd=self.folder / "work",
-            env={"PATH": str(self.bin), "HOME": str(self.folder)},
+            env={"PATH": str(self.bin), "HOME": str(self.folder), "LOG": str(logs[0])},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=20,
             check=False,
         )
-        return set(self.log.read_text().split()) if self.log.exists() else set()
+        return {name for log in logs if log.exists() for name in log.read_text().split()}
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +253,13 @@ CORNERS = [
     "sh -s <<EOF\nrm x\nEOF",
     "read a <<EOF\nrm\nEOF\n$a x",
     "while read a; do $a x; done <<EOF\nrm\nEOF",
+    "ls &>f rm x",
+    "a[ # $(rm )x)]=1",
+    "[[ a ||\nls\nrm x ]]",
+    "$\\\n'\\x72m' x",
+    "$\\\n(rm x)",
+    "cat <\\\n<E\n$(rm x)\nE",
+    "a=(b)#c rm x",
 ]
 
 

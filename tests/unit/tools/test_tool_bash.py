@@ -20,6 +20,7 @@ from mainstay.core.ports import Tool
 from mainstay.core.recall import CONVERSATION
 from mainstay.core.tools import BadArguments
 from mainstay.edges.beneath import PathRefused
+from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
 from mainstay.sandbox.host import HostSandbox
 from mainstay.testing.outside import MemoryOutbox, MemoryScheduler
 from mainstay.tools.bash import bash_tool
@@ -319,6 +320,42 @@ async def test_a_clean_call_is_not_guarded_and_the_network_is_the_owners_choice(
     await call(bash_tool(space.files, sandbox, space.labels, network=True), command="true")  # type: ignore[arg-type]
     assert not sandbox.commands[0].guarded
     assert sandbox.commands[0].network
+
+
+@pytest.fixture
+async def walled() -> AsyncIterator[BubblewrapSandbox]:
+    if (reason := trouble()) is not None:
+        pytest.skip(reason)
+    sandbox = BubblewrapSandbox()
+    yield sandbox
+    await sandbox.close()
+
+
+async def test_behind_walls_a_guarded_command_removes_nothing_and_what_it_wrote_is_labelled(
+    space: Workspace, walled: BubblewrapSandbox
+) -> None:
+    if not walled.guards:
+        pytest.skip("this machine has no overlay that would hold removals back")
+    (space.work / "kept").write_text("old")
+    context = calling()
+    context.tainted = context.guarded = True
+    said = await call(bash_tool(space.files, walled, space.labels), context, command="rm kept; echo new > made; ls")
+    assert "made" in said
+    assert "not removed, because content from outside is in this conversation" in said
+    assert "kept" in said
+    assert (space.work / "kept").read_text() == "old"
+    assert (space.work / "made").read_text() == "new\n"
+    assert space.labels.known[str(space.work / "made")].origin == CONVERSATION
+
+
+async def test_behind_walls_a_command_has_no_network_and_what_it_says_is_kept(
+    space: Workspace, walled: BubblewrapSandbox
+) -> None:
+    tool = bash_tool(space.files, walled, space.labels)
+    assert "lo:" in await call(tool, command="cat /proc/net/dev")
+    assert "eth" not in await call(tool, command="cat /proc/net/dev")
+    said = await call(tool, calling(call="long"), command="seq 1 10000")
+    assert str(space.root / "scratch" / "s") in said
 
 
 async def test_f40_a_command_does_not_see_our_environment(bash: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
