@@ -1,18 +1,27 @@
-"""Every sandbox through one suite."""
+"""Every sandbox through one suite. Docker's own logic is shown with a stand-in that runs `docker exec` locally."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from fake_docker import fake_docker
+
 from mainstay.core.outside import Sandbox
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox
+from mainstay.sandbox.bubblewrap import BubblewrapSandbox, can_overlay, trouble
+from mainstay.sandbox.docker import DockerSandbox
 from mainstay.sandbox.host import HostSandbox
 from mainstay.sandbox.limits import SandboxRules
 from mainstay.testing.escape_suite import ConfinedSuite
 from mainstay.testing.guarding_suite import GuardingSuite
 from mainstay.testing.sandbox_suite import BoundedSuite, SandboxSuite
 
-SMALL = SandboxRules(processes=64, memory_mb=128, file_mb=8)
+SMALL = SandboxRules(processes=64, memory_mb=256, file_mb=8)
 
 
 class TestHost(SandboxSuite, BoundedSuite):
@@ -23,9 +32,55 @@ class TestHost(SandboxSuite, BoundedSuite):
         return HostSandbox(SMALL)
 
 
-class TestBubblewrap(SandboxSuite, BoundedSuite, ConfinedSuite, GuardingSuite):
+@pytest.mark.skipif(trouble() is not None, reason=trouble() or "")
+class TestBubblewrap(SandboxSuite, BoundedSuite, ConfinedSuite):
     def make(self, where: Path) -> Sandbox:
         return BubblewrapSandbox()
 
     def make_small(self, where: Path) -> Sandbox:
         return BubblewrapSandbox(SMALL)
+
+
+@pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel has no overlay for us")
+class TestBubblewrapGuarding(GuardingSuite):
+    def make(self, where: Path) -> Sandbox:
+        sandbox = BubblewrapSandbox()
+        assert sandbox.guards
+        return sandbox
+
+
+class TestDockerStandIn(SandboxSuite):
+    def make(self, where: Path) -> Sandbox:
+        return DockerSandbox("box", docker=fake_docker(where))
+
+
+def _engine() -> str:
+    """Why no container can be had here; empty if one can."""
+    if shutil.which("docker") is None:
+        return "docker is not installed"
+    done = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        return "no docker engine runs: " + (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+    image = os.environ.get("MAINSTAY_TEST_IMAGE", "debian:stable-slim")
+    have = subprocess.run(["docker", "image", "inspect", image], capture_output=True, timeout=30, check=False)
+    return f"docker has no image {image}" if have.returncode else ""
+
+
+NO_ENGINE = _engine()
+
+
+@pytest.mark.skipif(bool(NO_ENGINE), reason=NO_ENGINE)
+class TestDocker(SandboxSuite):
+    @pytest.fixture(autouse=True)
+    def container(self, tmp_path: Path) -> Iterator[None]:
+        self.name = f"mainstay-test-{uuid.uuid4().hex[:12]}"
+        image = os.environ.get("MAINSTAY_TEST_IMAGE", "debian:stable-slim")
+        user = f"{os.getuid()}:{os.getgid()}"
+        words = ["docker", "run", "-d", "--rm", "--init", "--network", "none", "--user", user]
+        words += ["--name", self.name, "-v", f"{os.path.realpath(tmp_path)}:/workspace", image, "sleep", "600"]
+        subprocess.run(words, check=True, capture_output=True, timeout=120)
+        yield
+        subprocess.run(["docker", "kill", self.name], check=False, capture_output=True, timeout=60)
+
+    def make(self, where: Path) -> Sandbox:
+        return DockerSandbox(self.name)

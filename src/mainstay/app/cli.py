@@ -57,9 +57,10 @@ def _run(arguments: list[str]) -> int:
     module, _, name = str(options.run).partition(":")
     verbs = importlib.import_module(f"mainstay.app.commands.{module}")
     verb = cast("Callable[[argparse.Namespace], int]", getattr(verbs, name))
+    from mainstay.app.commands.homes import home_of
     from mainstay.app.commands.logs import set_up  # logging takes a while to load, and `--help` needs none
 
-    set_up(options.log_level)
+    set_up(options.log_level, home_of(options))
     return verb(options)
 
 

@@ -206,6 +206,10 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
             return wrong_workspace(value)
         case "model" if value == LOCAL and path[-2:] == ("embeddings", "model"):
             return None
+        case int() if path[0] == "policy" and path[-2] in ("allow", "ask", "deny"):
+            return _wrong_rule(value)
+        case int() if path[0] != "models":
+            return None
         case "model" | "summary_model" | int() if not _MODEL.fullmatch(value):
             return "must be '<provider>/<model>', for example 'openai/gpt-4.1-mini'"
         case "base_url" if not _ADDRESS.fullmatch(value):
@@ -214,4 +218,14 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
             return "must be one word, without spaces or line breaks"
         case "data_dir" if not value:
             return "must not be empty"
+    return None
+
+
+def _wrong_rule(text: str) -> str | None:
+    from mainstay.policy.rules import Rule  # only for those who have rules
+
+    try:
+        Rule.parse(text)
+    except ConfigError as error:
+        return f"is no rule: {error}"
     return None

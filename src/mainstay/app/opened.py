@@ -45,6 +45,10 @@ class Opened(Protocol):
         """What came of a session goes from every tier."""
         ...
 
+    async def end(self, session: str) -> None:
+        """Background commands of a session stop."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -17,7 +17,7 @@ from mainstay.app.opened import Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config
-from mainstay.app.trust import denies, make_guards, make_policy, only, screening, wanted_tools
+from mainstay.app.trust import MadeKey, denies, make_guards, make_policy, only, screening, wanted_tools
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
@@ -59,7 +59,10 @@ class Open:
 
     async def drop(self, session: str) -> None:
         await self.remembering.drop(session)
+        await self.end(session)
         self._given.workplace.drop(session)
+
+    async def end(self, session: str) -> None:
         if self._given.builtins is not None:
             await self._given.builtins.end(session)
 
@@ -87,6 +90,8 @@ class Open:
 
 async def open_agent(made: Made, config: Config, home: Path | None) -> Open:
     """`home` is where it keeps everything; None: nowhere."""
+    if callable(made.api_key):
+        made = msgspec.structs.replace(made, api_key=MadeKey(made.api_key))
     models = Models(made.model, made.base_url, made.api_key, config)
     store, place, lock = _kept_in(home, config)
     closing: list[Callable[[], Awaitable[None]]] = [models.close, store.close]

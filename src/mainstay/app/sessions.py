@@ -99,8 +99,9 @@ class Sessions:
             after = page[-1].seq
 
     async def archive(self, key: str) -> None:
-        """No more prompts; everything stays."""
+        """No more prompts; everything stays but what still runs for it."""
         await self._change(key, SessionChanged(status="archived"))
+        await (await self._opened()).end(key)
 
     async def pause(self, key: str) -> None:
         """Prompts wait until it is activated again."""

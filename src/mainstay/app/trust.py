@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from mainstay.app.grants import Grants
 from mainstay.app.remembering import Place
@@ -37,8 +37,26 @@ def make_guards(config: Config, place: Place | None, env: Mapping[str, str], own
         pii=config.guards.pii,
         forbidden=config.guards.forbidden_patterns,
     )
-    known = known_secrets(config, env)
-    return Guards(rules, _key(place), [*known, own] if isinstance(own, str) and len(own) >= SECRET_CHARS_MIN else known)
+    guards = Guards(rules, _key(place), known_secrets(config, env))
+    if isinstance(own, str):
+        guards.know(own)
+    elif isinstance(own, MadeKey):
+        own.know = guards.know
+    return guards
+
+
+class MadeKey:
+    """A key that is made whenever it is needed: what comes of it is a secret from then on."""
+
+    def __init__(self, make: Callable[[], str | Awaitable[str]]) -> None:
+        self._make = make
+        self.know: Callable[[str], None] = lambda key: None
+
+    async def __call__(self) -> str:
+        made = self._make()
+        key = made if isinstance(made, str) else await made
+        self.know(key)
+        return key
 
 
 def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:

@@ -73,6 +73,7 @@ class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fa
     digest: str = ""  # of name and input: nothing else runs under this approval
     expires: int = 0  # ms
     always: str = ""  # the rule that "always" would add
+    where: str = ""  # the folder that its paths are relative to
 
 
 class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

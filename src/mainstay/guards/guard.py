@@ -6,12 +6,12 @@ They fail closed: a guard that breaks lets nothing through.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from mainstay.core.errors import MainstayError
-from mainstay.guards.redact import Redactor, Stream
+from mainstay.guards.redact import KNOWN_CHARS_MIN, Redactor, Stream
 from mainstay.guards.scan import Finding, Scanner
 from mainstay.guards.wrap import mark_of, neutralise, wrap
 
@@ -20,6 +20,7 @@ Action = Literal["", "flagged", "blocked", "redacted", "neutralised"]
 
 LOOK_ALIKE = "call look-alike"
 WITHHELD = "[withheld: a guard failed]"
+LEARNT_MAX = 16
 
 
 class GuardFailed(MainstayError):
@@ -79,8 +80,23 @@ class Guards:
         self._rules = settings
         self._key = key
         self._scanner = Scanner(settings.forbidden)
+        self._given = tuple(known)
+        self._learnt: tuple[str, ...] = ()
+        self._look_for()
+
+    def know(self, value: str) -> None:
+        """One more secret of the owner's, such as a token that was made just now; the oldest such is forgotten."""
+        if value in self._secrets or len(value) < KNOWN_CHARS_MIN:
+            return
+        self._learnt = (*self._learnt, value)[-LEARNT_MAX:]
+        self._look_for()
+
+    def _look_for(self) -> None:
+        rules = self._rules
+        self._secrets = frozenset((*self._given, *self._learnt))
+        known = [*self._given, *self._learnt]
         self._known = Redactor(known, secrets=False) if known else None
-        self._out = Redactor(known, secrets=settings.secrets, pii=settings.pii)
+        self._out = Redactor(known, secrets=rules.secrets, pii=rules.pii)
 
     @property
     def redactor(self) -> Redactor:
@@ -130,3 +146,20 @@ class Guards:
     def answer(self) -> Stream | None:
         """What the answer's text goes through, piece by piece; None if nothing is to be looked for."""
         return Answer(self._out) if self._out.active else None
+
+    def beside(self) -> Stream | None:
+        """The same for thoughts and arguments: only the owner's own secrets are looked for, all else is as it was."""
+        return Answer(self._known) if self._known is not None else None
+
+    def shown(self, value: Any) -> Any:
+        """What a tool says while it runs, without the owner's own secrets."""
+        if self._known is None:
+            return value
+        match value:
+            case str():
+                return self._known.whole(value)[0]
+            case dict():
+                return {self.shown(name): self.shown(one) for name, one in value.items()}
+            case list() | tuple():
+                return [self.shown(one) for one in value]
+        return value

@@ -26,11 +26,11 @@ _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _BIDI = "\u202a-\u202e\u2066-\u2069"
 _MARKS = "\u200e\u200f\u061c"
 _JOINERS = "\u200c\u200d"
-_GONE = re.compile(f"[{INVISIBLE_CLASS}{_SELECTORS}{_BIDI}{_MARKS}{_JOINERS}\x00-\x08\x0e-\x1f\x7f]+")
+_GONE = re.compile(f"[{INVISIBLE_CLASS}{_SELECTORS}{_BIDI}{_MARKS}{_JOINERS}\x00-\x08\x0e-\x1f\x7f]")
 _FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
 _TAGGED = re.compile("[\U000e0020-\U000e007e]{2,}")
 _SELECTED = re.compile(f"[{_SELECTORS}]{{4,}}")
-_ACCENTS = re.compile("[\u0300-\u036f\u064b-\u0652\u0670\u0591-\u05c7]+")  # Latin accents, Arabic and Hebrew vowels
+_ACCENTS = re.compile("[\u0300-\u036f\u064b-\u0652\u0670\u0591-\u05c7]")  # Latin accents, Arabic and Hebrew vowels
 
 # --- trickery ------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ def hidden(text: str) -> tuple[str, ...]:
 
     Right-to-left writing, joiners of Persian and of Indian scripts, and emoji are not among them.
     """
-    if text.isascii():
+    if text.isascii() or not _UNSEEN.search(text):
         return ()
     found = []
     bare = _FLAG.sub("", text)
@@ -67,6 +67,7 @@ def hidden(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+_UNSEEN = re.compile(f"[{INVISIBLE_CLASS}{_SELECTORS}{_BIDI}{_JOINERS}{_MARKS}]")
 _TAG = re.compile("[\U000e0001\U000e0020-\U000e007f]")
 
 # --- letters -------------------------------------------------------------------------------------
@@ -89,21 +90,29 @@ _OTHERS = str.maketrans(
     start + i: chr(97 + i) for start in (0x1F130, 0x1F150, 0x1F170, 0x1F1E6) for i in range(26)
 }
 
+# Two expressions: a class that holds both near and far characters is searched slowly.
+_OTHER = re.compile(f"[{''.join(chr(code) for code in _OTHERS if code < 0x10000)}]")
+_BOXED = re.compile("[\U0001f130-\U0001f1ff]")
+
 
 def fold(text: str) -> str:
     """Letters as they sound: without case, accents and ornament."""
     text = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", text)).casefold().translate(_OTHERS)
+    text = unicodedata.normalize("NFC", _ACCENTS.sub("", text)).casefold()
+    text = _OTHER.sub(lambda one: one[0].translate(_OTHERS), text)
+    return _BOXED.sub(lambda one: one[0].translate(_OTHERS), text)
 
 
 def _latin(text: str) -> str:
-    """Look-alikes of other scripts as Latin letters in words that have both; in a text that has both, once more with all
-    of them, because a word of nothing but look-alikes may be meant either way."""
+    """Look-alikes of other scripts as Latin letters, in words that have both. A text that has both is given once more
+    with all of them, because a word of nothing but look-alikes may be meant either way."""
     foreign = len(_FOREIGN.findall(text))
     if not foreign:
         return text
     mixed = _MIXED.sub(lambda word: word[0].translate(_ALIKE), text)
-    if sum(map(text.count, "aeiounrst")) > foreign:  # more of the most frequent letters than of all the others
+    if (
+        _FOREIGN.search(mixed) and sum(map(text.count, "aeiounrst")) > foreign
+    ):  # more of the most frequent letters than of all the others
         return f"{mixed}\n{text.translate(_ALIKE)}"
     return mixed
 
@@ -113,9 +122,12 @@ def _latin(text: str) -> str:
 CHEAP = bytes.maketrans(  # lower case, and letters for the figures that stand for them
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ013457@$", b"abcdefghijklmnopqrstuvwxyzoieastas"
 )
-WORDS = bytes(  # the same, and a space for all that is no letter
-    c if chr(c).isalpha() else 32 for c in CHEAP[:128]
-) + b" " * 128
+WORDS = (
+    bytes(  # the same, and a space for all that is no letter
+        c if chr(c).isalpha() else 32 for c in CHEAP[:128]
+    )
+    + b" " * 128
+)
 RUNS = bytes(120 if chr(c).isalnum() or chr(c) in "+/" else 32 for c in range(128)) + b" " * 128
 LONG_RUN = b"x" * 20
 APART = b"x x x x x"
@@ -128,11 +140,18 @@ _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
 _BASE64_RUN = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:[0-9A-Fa-f]{2}[ :,]?){10,}")
 _HEX_GAPS = re.compile(r"[ :,]")
-_COMMON = "ignore instructions previous prompt system your you the and all must this with that send user from rules assistant mode without".split()
-ROT13 = frozenset(codecs.encode(word, "rot13") for word in _COMMON if len(word) > 2)
-BACKWARDS = frozenset(word[::-1] for word in _COMMON if len(word) > 2)
-_SPACED = re.compile(r"(?<!\S)(?:\S ){2}(?:\S {1,2}){2,}\S(?!\S)|(?<![^\W_])(?:[^\W_][ .*_|~\u00b7-]{1,2}){4,}[^\W_](?![^\W_])")
-_WORD = re.compile(r"[a-z]{3,20}")
+_COMMON = frozenset(
+    [
+        *("ignore", "instructions", "previous", "prompt", "system", "your", "you", "the", "and", "all", "must", "this"),
+        *("with", "that", "send", "user", "from", "rules", "assistant", "mode", "without"),
+    ]
+)
+ROT13 = frozenset(codecs.encode(word, "rot13") for word in _COMMON)
+BACKWARDS = frozenset(word[::-1] for word in _COMMON)
+_ROT13, _BACKWARDS = (frozenset(word.encode() for word in words) for words in (ROT13, BACKWARDS))
+_SPACED = re.compile(
+    r"(?<!\S)(?:\S ){2}(?:\S {1,2}){2,}\S(?!\S)|(?<![^\W_])(?:[^\W_][ .*_|~\u00b7-]{1,2}){4,}[^\W_](?![^\W_])"
+)
 _LEET = re.compile(r"(?<![^\W_])(?=[a-z]{0,24}[0134579@$!|]{1,8}[a-z])[a-z0134579@$!|]{3,24}(?![^\W_])")
 _LEET_LETTERS = str.maketrans("0134579@$!|", "oieastgasil")
 
@@ -160,20 +179,21 @@ def _decoded(text: str) -> str:
 def _readings(text: str) -> list[str]:
     """What is written in it in another alphabet of bytes."""
     found = []
-    if not text.isascii():
+    if not text.isascii() and _UNSEEN.search(text):
         found += ["".join(chr(ord(c) - 0xE0000) for c in run) for run in _TAGGED.findall(_FLAG.sub("", text))]
         found += [_selected(run) for run in _SELECTED.findall(text)]
-    runs = text.encode("ascii", "replace").translate(RUNS)
+    data = text.encode("ascii", "replace")
+    runs = data.translate(RUNS)
     if LONG_RUN in runs:
         for run in _BASE64_RUN.findall(text)[:DECODED_MAX]:
             found += _base64(run)
     if LONG_RUN in runs or b"xx xx xx xx xx xx " in runs:
         for run in _HEX_RUN.findall(text)[:DECODED_MAX]:
             found += _hex(run)
-    words = set(_WORD.findall(text.lower()))
-    if len(words & ROT13) > 1:
+    words = data.translate(WORDS).split()
+    if len(_ROT13.intersection(words)) > 1:
         found.append(codecs.decode(text, "rot13"))
-    if len(words & BACKWARDS) > 1:
+    if len(_BACKWARDS.intersection(words)) > 1:
         found.append(text[::-1])
     return found
 
@@ -219,8 +239,10 @@ def _plain(text: str) -> str:
     data = text.encode("ascii", "replace")
     if APART in data.translate(RUNS):
         text = _SPACED.sub(_joined, text)
-    if _FIGURES.search(text) and len(_COMMON_BYTES.intersection(data.translate(WORDS).split()).difference(data.split())) > 1:
-        text = _LEET.sub(lambda word: word[0].translate(_LEET_LETTERS), text)
+    if _FIGURES.search(text):
+        told = _COMMON_BYTES.intersection(data.translate(WORDS).split())  # common words, figures taken for letters
+        if len(told.difference(data.split())) > 1:
+            text = _LEET.sub(lambda word: word[0].translate(_LEET_LETTERS), text)
     return "\n".join(" ".join(line.split()) for line in text.splitlines() if line and not line.isspace())
 
 

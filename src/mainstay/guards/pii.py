@@ -9,19 +9,19 @@ import re
 from mainstay.guards.shapes import DIGIT, Shape, shape
 
 _LOCAL = r"[A-Za-z0-9._%+-]"
-_GAP = "[ .()/-]"
 _VERSION = re.compile(r"(?i)(?:version|release|v|ver\.|==|>=|<=|~=|@|#)\s{0,3}\Z")
+_COUNTED = re.compile(r"[0-9][ .-]?\Z")  # these digits go on from others
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 # How long an account number is, by country.
 _IBAN_CHARS = {
-    **dict.fromkeys(("NO",), 15), **dict.fromkeys(("BE",), 16), **dict.fromkeys(("DK", "FI", "NL"), 18),
-    **dict.fromkeys(("SI", "MK"), 19), **dict.fromkeys(("AT", "EE", "LT", "LU", "XK", "KZ", "BA"), 20),
-    **dict.fromkeys(("CH", "HR", "LI", "LV"), 21), **dict.fromkeys(("BG", "DE", "GB", "IE", "GE", "ME", "RS", "BH"), 22),
-    **dict.fromkeys(("AE", "IL", "GI"), 23), **dict.fromkeys(("CZ", "ES", "SE", "SK", "RO", "SA", "MD", "PK", "TN", "AD"), 24),
-    **dict.fromkeys(("PT",), 25), **dict.fromkeys(("IS", "TR"), 26), **dict.fromkeys(("FR", "GR", "IT", "MC", "SM"), 27),
-    **dict.fromkeys(("HU", "PL", "CY", "AL", "DO", "GT", "LB", "AZ"), 28), **dict.fromkeys(("BR", "PS", "QA", "UA"), 29),
-    **dict.fromkeys(("KW", "JO", "MU"), 30), **dict.fromkeys(("MT",), 31),
+    country: length
+    for length, countries in {
+        15: "NO", 16: "BE", 18: "DK FI NL", 19: "SI MK", 20: "AT EE LT LU XK KZ BA", 21: "CH HR LI LV",
+        22: "BG DE GB IE GE ME RS BH", 23: "AE IL GI", 24: "CZ ES SE SK RO SA MD PK TN AD", 25: "PT", 26: "IS TR",
+        27: "FR GR IT MC SM", 28: "HU PL CY AL DO GT LB AZ", 29: "BR PS QA UA", 30: "KW JO MU", 31: "MT",
+    }.items()
+    for country in countries.split()
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def _digits(text: str) -> str:
 def is_card(text: str, _: str = "") -> bool:
     """Luhn, and a first digit that cards have."""
     digits = _digits(text)
-    if not 13 <= len(digits) <= 19 or digits[0] not in "3456" or len(set(digits)) < 3:
+    if not 13 <= len(digits) <= 19 or digits[0] not in "3456" or len(set(digits)) < 2:
         return False
     doubled = (sum(divmod(int(d) * 2, 10)) if i % 2 else int(d) for i, d in enumerate(reversed(digits)))
     return sum(doubled) % 10 == 0
@@ -40,7 +40,9 @@ def is_card(text: str, _: str = "") -> bool:
 
 def _is_phone(text: str, before: str = "") -> bool:
     digits = _digits(text)
-    return 9 <= len(digits) <= 15 and len(set(digits)) > 2 and not _VERSION.search(before)
+    return (
+        9 <= len(digits) <= 15 and len(set(digits)) > 2 and not _VERSION.search(before) and not _COUNTED.search(before)
+    )
 
 
 def _is_ssn(text: str, _: str = "") -> bool:
@@ -117,6 +119,21 @@ class _Iban(Shape):
         return start, end
 
 
+class _Phone(Shape):
+    """Groups of digits with gaps between them, after a plus or a zero."""
+
+    __slots__ = ()
+
+    def __init__(self, sign: str, area: str, gap: str, group: str) -> None:
+        self.name = "phone number"
+        self.full = re.compile(rf"()({sign}{area}+(?:{gap}+{group}+){{1,5}}+)(?![A-Za-z0-9])").match
+        self.open = re.compile(rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,5}}+[ .()/-]{{0,2}}+[0-9]?+\Z)").match
+        self.check = _is_phone
+        self.trim = ""
+        self.prefixes = ()
+        self.first = frozenset()
+
+
 SHAPES: tuple[Shape, ...] = (
     _Email(),
     _Iban(),
@@ -135,27 +152,13 @@ SHAPES: tuple[Shape, ...] = (
         ("[A-D]", 1, 1),
         check=_is_insured,
     ),
-    shape(
-        "phone number",
-        "+",
-        *((DIGIT, 1, 4), (_GAP, 0, 2), (DIGIT, 1, 4), (_GAP, 0, 2), (DIGIT, 2, 4), (_GAP, 0, 2), (DIGIT, 0, 4)),
-        *((_GAP, 0, 2), (DIGIT, 0, 4)),
-        check=_is_phone,
-        trim=" .()/-",
-    ),
+    _Phone(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
     shape(
         "phone number",
         *(("[(]", 0, 1), (DIGIT, 3, 3), ("[) .-]", 1, 2), (DIGIT, 3, 3), ("[ .-]", 1, 1), (DIGIT, 4, 4)),
         check=_is_phone,
     ),
-    shape(
-        "phone number",
-        "0",
-        *((DIGIT, 1, 4), ("[ /.-]", 1, 2), (DIGIT, 2, 8), ("[ .-]", 0, 1), (DIGIT, 0, 6), ("[ .-]", 0, 1), (DIGIT, 0, 4)),
-        *(("[ .-]", 0, 1), (DIGIT, 0, 4)),
-        check=_is_phone,
-        trim=" .-",
-    ),
+    _Phone("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
     shape("ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public),
     shape("ip address", ("[0-9a-fA-F]", 1, 4), ":", ("[0-9a-fA-F:]", 2, 40), check=_is_public),
     shape("bitcoin address", ("[13]", 1, 1), (f"[{_BASE58}]", 25, 34), check=_is_bitcoin),
@@ -177,4 +180,4 @@ def may_hold(text: str) -> bool:
     return "@" in text or _TELLING.search(text) is not None
 
 
-_TELLING = re.compile("[0-9]{2}|[0-9a-fA-F]:|bc1")
+_TELLING = re.compile("[0-9]|[a-fA-F]:")

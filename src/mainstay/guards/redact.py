@@ -189,7 +189,8 @@ class KnownSieve:
         return self._sift(self._held, final=True) if self._held else ""
 
     def _sift(self, text: str, *, final: bool) -> str:
-        out, done, look = [], 0, 0
+        out: list[str] = []
+        done = look = 0
         self._held = ""
         while (begun := self._start(text, look)) is not None:
             start = begun.start()

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.guards.normalise import APART, BACKWARDS, LONG_RUN, ROT13, RUNS, WORDS, hidden, normalise
-from mainstay.guards.phrases import phrases
+from mainstay.guards.normalise import APART, LONG_RUN, RUNS, WORDS, hidden, normalise
+from mainstay.guards.phrases import phrases, stems, telling_words
 
 THRESHOLD = 0.55
 EXCERPT_CHARS = 160
@@ -38,8 +38,10 @@ class Finding(msgspec.Struct, frozen=True):
 # --- the cheap look ------------------------------------------------------------------------------
 
 _ODD = re.compile(  # scripts with stems of their own, and letters that are not what they seem
-    "[\u0300-\u036f\u0370-\u06ff\u0900-\u097f\u115f\u1160\u180e\u1d00-\u1d22\u200b-\u200f\u202a-\u202e\u2060-\u2069\u2460-\u24ff"
-    "\u3040-\u30ff\u3164\u4e00-\u9fff\uac00-\ud7af\ufe00-\ufe0f\ufeff\uff00-\uffef\u00ad\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f"
+    "[\u0300-\u036f\u0370-\u06ff\u0900-\u097f\u115f\u1160\u180e\u1d00-\u1d22\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u2069\u2460-\u24ff"
+    "\u3040-\u30ff\u3164\u4e00-\u9fff\uac00-\ud7af"
+    "\ufe00-\ufe0f\ufeff\uff00-\uffef\u00ad\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f"
     "\U0001d400-\U0001d7ff\U0001f130-\U0001f1ff\U000e0000-\U000e0fff]"
 )
 
@@ -47,67 +49,68 @@ _ODD = re.compile(  # scripts with stems of their own, and letters that are not 
 def suspicious(text: str) -> bool:
     """False for most text, after a look at its words and at anything that could hide some."""
     data = text.encode("ascii", "replace")
-    if not _WORDS.isdisjoint(data.translate(WORDS).split()) or b"![" in data or b"<|" in data:
+    if not telling_words().isdisjoint(data.translate(WORDS).split()) or b"![" in data or b"<|" in data:
         return True
     runs = data.translate(RUNS)
-    if LONG_RUN in runs or APART in runs or (b"&" in data and b"#" in data) or (b"\\" in data and (b"\\x" in data or b"\\u" in data)):
+    if (
+        LONG_RUN in runs
+        or APART in runs
+        or (b"&" in data and b"#" in data)
+        or (b"\\" in data and (b"\\x" in data or b"\\u" in data))
+    ):
         return True
     if b"%" in data and (b"%20" in data or _ESCAPES.search(text)):
         return True
     return not text.isascii() and _ODD.search(text) is not None
 
 
-# One of these is in every attack that is told here. What is not ASCII was cut out of a word and may have split it.
-_WORDS = frozenset(
-    word.encode()
-    for word in (
-        "ignore ignoring disregard disregarding forget override overrides bypass obey pretend jailbreak jailbroken unrestricted "
-        "unfiltered uncensored instructions instruction prompt prompts system systemprompt assistant ai llm llms chatbot agent "
-        "agents gpt claude copilot directive directives guidelines developer admin dan roleplay reveal verbatim send forward "
-        "upload exfiltrate transmit webhook credentials passwords secretly silently covertly memory remember "
-        "invoke tool antml inst im sys restrictions user model models bot repeat conversation inbox sistem operator future summarizing summarising append replies "
-        "anweisungen anweisung instruktionen vorgaben befehle regeln richtlinien ignoriere ignorieren vergiss missachte "
-        "ignorez oublie oubliez oublier consignes directives contourne instrucciones olvida olvide ignora ignoren descarta reglas "
-        "indicaciones istruzioni dimentica dimenticate ignorate direttive regole indicazioni esque desconsidere instru es regras "
-        "diretrizes negeer vergeet instructies opdrachten richtlijnen aanwijzingen zignoruj ignoruj zapomnij polecenia "
-        "instrukcje zasady talimatlar talimatlari talimat komutlar kurallar unut yoksay "
-        "envoie envoyez envia envie invia inviate sende schicke sendet stuur verstuur wyslij gonder mots passe contrase clave claves "
-    ).split()
-) | frozenset(word.encode() for word in (*ROT13, *BACKWARDS))
-
 _ESCAPES = re.compile("(?:%[4-7][0-9A-Fa-f]){2}")
 
 # --- the long look -------------------------------------------------------------------------------
 
 _COMMANDS = re.compile(  # what may stand before a verb that commands
-    r"(?:^|[.!?:;>\])\"'`*#\-|,/(\n]|\b(?:please|now|and|then|must|should|also|instead|first|just|immediately|kindly|so|but|you|assistant"
-    r"|ai|agent|claude|gpt|bot|hello|hi|note|stop|system|user|let's|lets|will|always|need to|have to|want you to|like you to|going to|is to"
-    r"|required to|asked to|instructed to|ordered to|allowed to|free to|you to|ai to|assistant to|agent to|model to|completely|simply))\s*[\"'`*(\[]*$"
+    r"(?:^|[.!?:;>\])\"'`*#\-|,/(\n]"
+    r"|\b(?:please|now|and|then|must|should|also|instead|first|just|immediately|kindly|so|but|you|assistant|ai"
+    r"|agent"
+    r"|claude|gpt|bot"
+    r"|hello|hi|note|stop|system|user|let's|lets|will|always|need to|have to|want you to|like you to|going to|is to"
+    r"|required to"
+    r"|asked to|instructed to|ordered to|allowed to|free to|you to|ai to|assistant to|agent to"
+    r"|model to|completely|simply))"
+    r"\s*[\"'`*(\[]*$"
 )
-_PERMITS = re.compile(r"\b(?:you can|you may|safely|if you|feel free to|want to|can be|may be|should not|not|n't|never|if|unless|when)\s(?:\w+\s){0,2}$")
+_PERMITS = re.compile(
+    r"\b(?:you can|you may|safely|if you|feel free to|want to|can be|may be|should not|not|n't|never|if|unless|when)"
+    r"\s(?:\w+\s){0,2}$"
+)
 _TOLD = re.compile(  # words of somebody who tells of attacks
-    r"prompt[- ]injection|injection (?:attack|attempt)|jailbreak(?:s|ing)? (?:attempt|attack|technique|prompt)|\bjailbreaks\b|attackers?\b(?!@)|adversar"
-    r"|malicious|\be\.g\.|for example|for instance|such as|(?:phrases?|strings?|text|words?|messages?|prompts?|sentences?|things|something|requests?)"
-    r" like|an example|examples? of|known as|classic|detect|scanner|guardrail|red[- ]team|vulnerab|\bcve-\d|owasp"
-    r"|research|\bpaper\b|defen[cs]e|mitigat|classifier|dataset|benchmark|test case|assert|\bpayloads?\b|tr(?:y|ies|ied|ying) to|attempts? to"
-    r"|asked it to|telling (?:the|an|it)|(?:instructs?|tells?|asks?) (?:the|an|a) (?:model|llm|ai|agent|assistant)|security (?:advisory|review)"
-    r"|we (?:block|flag|reject|filter)|should be (?:flagged|blocked|rejected)|threat|hacker"
+    r"prompt[- ]injection|injection (?:attack|attempt)|jailbreak(?:s|ing)? (?:attempt|attack|technique|prompt)"
+    r"|\bjailbreaks\b"
+    r"|attackers?\b(?!@)|adversar|malicious|\be\.g\.|for example|for instance|such as"
+    r"|(?:phrases?|strings?|text|words?|messages?|prompts?|sentences?|things|something|requests?) like"
+    r"|an example|examples? of"
+    r"|known as|classic|detect|scanner|guardrail|red[- ]team|vulnerab|\bcve-\d|owasp|research|\bpaper\b"
+    r"|defen[cs]e|mitigat"
+    r"|classifier|dataset|benchmark|test case|assert|\bpayloads?\b|tr(?:y|ies|ied|ying) to|attempts? to|asked it to"
+    r"|telling (?:the|an|it)|(?:instructs?|tells?|asks?) (?:the|an|a) (?:model|llm|ai|agent|assistant)"
+    r"|security (?:advisory|review)"
+    r"|we (?:block|flag|reject|filter)"
+    r"|should be (?:flagged|blocked|rejected)|threat|hacker"
 )
 _IN_CODE = re.compile(r"(?:[\[(=,]\s?[rfb]?[\"']|`)$")  # a string of a program, or marked as code
 
 
 class _Reading:
-    """One normalised text, and where stems stand in it; each is looked for once."""
+    """One normalised text, and where the stems stand that are in it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._places: dict[str, list[int]] = {}
+        self.present = stems().present(text)
 
-    def windows(self, stems: Sequence[str]) -> list[tuple[int, int]]:
+    def windows(self, stems: frozenset[str]) -> list[tuple[int, int]]:
         """Around all of these, joined where they overlap."""
-        places = sorted(place for stem in stems for place in self._find(stem))
         joined: list[tuple[int, int]] = []
-        for place in places[:PLACES_MAX]:
+        for place in sorted(place for stem in stems for place in self._find(stem))[:PLACES_MAX]:
             start, end = max(0, place - AROUND_CHARS), place + AROUND_CHARS
             if joined and start <= joined[-1][1]:
                 joined[-1] = joined[-1][0], end
@@ -116,13 +119,10 @@ class _Reading:
         return joined
 
     def _find(self, stem: str) -> list[int]:
-        found = self._places.get(stem)
-        if found is None:
-            found, at = [], self.text.find(stem)
-            while at >= 0 and len(found) < PLACES_MAX:
-                found.append(at)
-                at = self.text.find(stem, at + len(stem))
-            self._places[stem] = found
+        found, at = [], self.text.find(stem)
+        while at >= 0 and len(found) < PLACES_MAX:
+            found.append(at)
+            at = self.text.find(stem, at + len(stem))
         return found
 
     def believed(self, start: int, command: bool) -> float:
@@ -150,7 +150,8 @@ def _scan(text: str) -> Finding | None:
     weights: dict[str, float] = {}
     best, where = 0.0, 0
     for phrase in phrases():
-        for start, end in reading.windows(phrase.near):
+        near = reading.present & phrase.near
+        for start, end in reading.windows(near) if near else ():
             found = phrase.expression.search(reading.text, start, end)
             if found is None:
                 continue
@@ -202,7 +203,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     if not pattern or len(pattern) > FORBIDDEN_CHARS_MAX:
         raise ConfigError(f"A forbidden pattern has between 1 and {FORBIDDEN_CHARS_MAX} characters: {pattern[:60]!r}.")
     if _NESTED.search(pattern) or _ALTERNATED.search(pattern) or _BACKWARD.search(pattern):
-        raise ConfigError(f"The forbidden pattern {pattern!r} repeats what repeats, which can take forever; simplify it.")
+        raise ConfigError(
+            f"The forbidden pattern {pattern!r} repeats what repeats, which can take forever; simplify it."
+        )
     try:
         return re.compile(pattern, re.IGNORECASE)
     except (re.error, RecursionError, OverflowError) as error:

@@ -11,6 +11,7 @@ import binascii
 import math
 import re
 from collections import Counter
+from itertools import pairwise
 
 from mainstay.guards.shapes import ALNUM, BEFORE_CHARS, DASHED, DIGIT, HEX, WORD, Shape, gate, one, shape
 
@@ -22,8 +23,11 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _EVERYDAY = frozenset(
-    "password pass passwd secret user username postgres mysql root admin guest test token changeme pw pwd none null "
-    "true false string undefined required optional hidden letmein".split()
+    [
+        *("password", "pass", "passwd", "secret", "user", "username", "postgres", "mysql", "root", "admin", "guest"),
+        *("test", "token", "changeme", "pw", "pwd", "none", "null", "true", "false", "string", "undefined", "required"),
+        *("optional", "hidden", "letmein"),
+    ]
 )
 _WORDS = re.compile(r"[A-Za-z]+(?:[-_./][A-Za-z]+)+[-_./]?[0-9]{0,2}")
 _PATH = re.compile(r"[a-z+]{2,12}://|\.{0,2}/|~/|[A-Za-z]:\\|@")
@@ -41,14 +45,20 @@ def _random(secret: str, _: str = "") -> bool:
 
 
 def _mixed(secret: str, _: str = "") -> bool:
-    """The same for what has a short name in front: letters and digits, jumbled."""
-    return _random(secret) and _changes(secret) >= max(4, len(secret) // 8) and any(c.isdigit() for c in secret)
+    """The same for what has a short name in front: sorts of characters change more often than in words."""
+    least = len(secret) // 8 if any(c.isdigit() for c in secret) else len(secret) * 0.45
+    return _random(secret) and _changes(secret) >= max(4, least)
+
+
+def _jumbled(secret: str, _: str = "") -> bool:
+    """The same for short ones, which may have no digit."""
+    return _random(secret) and _changes(secret) >= 5
 
 
 def _changes(text: str) -> int:
     """How often it goes from one sort of character to another."""
     sorts = ["d" if c.isdigit() else "u" if c.isupper() else "l" if c.islower() else "-" for c in text]
-    return sum(a != b and "-" not in (a, b) for a, b in zip(sorts, sorts[1:], strict=False))
+    return sum(a != b and "-" not in (a, b) for a, b in pairwise(sorts))
 
 
 def _credentials(secret: str, _: str = "") -> bool:
@@ -86,11 +96,13 @@ SHAPES: tuple[Shape, ...] = (
     shape("aws key id", "A", one("KS"), "IA", ("[A-Z0-9]", 16, 16), check=_random),
     shape("github token", "gh", one("pousr"), "_", (ALNUM, 36, 255), check=_random),
     shape("github token", "github_pat_", (WORD, 40, 255), check=_random),
-    shape("gitlab token", "gl", ("[a-z]", 2, 7), "-", (DASHED, 20, 255), check=_mixed),
+    shape("gitlab token", "gl", ("[a-z]", 2, 7), "-", (DASHED, 20, 255), check=_jumbled),
     shape("slack token", "xox", one("abeoprs"), "-", (DASHED, 20, 250), check=_random),
     shape("slack token", "xapp-", (DASHED, 30, 250), check=_random),
     shape("slack webhook", "hooks.slack.com/", ("[a-z]", 4, 12), "/", ("[A-Za-z0-9/_]", 30, 120), keep=3),
-    shape("discord webhook", "discord", ("[a-z.]", 4, 8), "/api/webhooks/", (DIGIT, 15, 22), "/", (DASHED, 50, 90), keep=5),
+    shape(
+        "discord webhook", "discord", ("[a-z.]", 4, 8), "/api/webhooks/", (DIGIT, 15, 22), "/", (DASHED, 50, 90), keep=5
+    ),
     shape("stripe key", one("srp"), "k_", one("lt"), ("[a-z]", 3, 3), "_", (ALNUM, 16, 250), check=_random),
     shape("stripe webhook secret", "whsec_", ("[A-Za-z0-9+/=]", 24, 100), check=_random),
     shape("anthropic key", "sk-ant-", (DASHED, 32, 250), check=_random),
@@ -105,8 +117,22 @@ SHAPES: tuple[Shape, ...] = (
     shape("sendgrid key", "SG.", (DASHED, 16, 32), ".", (DASHED, 30, 64), check=_random),
     shape("mailgun key", "key-", (HEX, 32, 32), check=_random),
     shape("telegram bot token", (DIGIT, 8, 10), ":AA", (DASHED, 32, 34), check=_random),
-    shape("discord token", one("MNO"), one("DTjz"), one("AEIMQUYcgk"), ("[0-5w-z]", 1, 1), (DASHED, 18, 26), ".", (DASHED, 6, 7), ".", (DASHED, 25, 45)),
-    shape("json web token", "eyJ", (DASHED, 10, 4096), ".", (DASHED, 10, 8192), ".", (DASHED, 10, 2048), check=_token_json),
+    shape("telegram bot token", "bot", (DIGIT, 8, 10), ":AA", (DASHED, 32, 34), keep=1, check=_random),
+    shape(
+        "discord token",
+        one("MNO"),
+        one("DTjz"),
+        one("AEIMQUYcgk"),
+        ("[0-5w-z]", 1, 1),
+        (DASHED, 18, 26),
+        ".",
+        (DASHED, 6, 7),
+        ".",
+        (DASHED, 25, 45),
+    ),
+    shape(
+        "json web token", "eyJ", (DASHED, 10, 4096), ".", (DASHED, 10, 8192), ".", (DASHED, 10, 2048), check=_token_json
+    ),
     shape("age key", "AGE-SECRET-KEY-1", ("[0-9A-Z]", 50, 60)),
     shape("digitalocean token", "do", one("opr"), "_v1_", (HEX, 64, 64)),
     shape("shopify token", "shp", one("acpsu"), (r"[a-z]", 1, 2), "_", (_HEX_ANY, 32, 40), check=_random),
@@ -139,10 +165,22 @@ SHAPES: tuple[Shape, ...] = (
     shape("docker token", "dckr_", ("[a-z]", 3, 4), "_", (DASHED, 24, 64), check=_mixed),
     shape("rubygems key", "rubygems_", (HEX, 48, 48)),
     shape("pulumi token", "pul-", (HEX, 40, 40), check=_random),
-    shape("dynatrace token", "dt0", ("[a-z]", 1, 1), ("[0-9]", 2, 2), ".", ("[A-Z0-9]", 24, 24), ".", ("[A-Z0-9]", 64, 64)),
+    shape(
+        "dynatrace token", "dt0", ("[a-z]", 1, 1), ("[0-9]", 2, 2), ".", ("[A-Z0-9]", 24, 24), ".", ("[A-Z0-9]", 64, 64)
+    ),
     shape("cloudflare token", "v1.0-", (HEX, 24, 24), "-", (HEX, 100, 160)),
-    shape("bearer token", one("Bb"), "earer", ("[ \\t]", 1, 3), ("[A-Za-z0-9._~+/=-]", 20, 4096), keep=3, check=_bearer),
-    shape("basic credentials", one("Bb"), "asic", ("[ \\t]", 1, 3), ("[A-Za-z0-9+/=]", 16, 512), keep=3, check=_credentials),
+    shape(
+        "bearer token", one("Bb"), "earer", ("[ \\t]", 1, 3), ("[A-Za-z0-9._~+/=-]", 20, 4096), keep=3, check=_bearer
+    ),
+    shape(
+        "basic credentials",
+        one("Bb"),
+        "asic",
+        ("[ \\t]", 1, 3),
+        ("[A-Za-z0-9+/=]", 16, 512),
+        keep=3,
+        check=_credentials,
+    ),
 )
 
 # --- by what stands before them ------------------------------------------------------------------
@@ -182,12 +220,8 @@ class _Assigned(Shape):
 
     def __init__(self, quote: str, value: str, after: str) -> None:
         self.name = "password or key"
-        self.full = re.compile(
-            rf"((?::=|=>|[=:])[ \t]{{0,4}}+{quote})({value}{{6,2048}}+)(?!{value}){after}"
-        ).match
-        self.open = re.compile(
-            rf"[=:](?:\Z|[=>]?+[ \t]{{0,4}}+(?:\Z|\\?+\Z|{quote}{value}{{0,2048}}+\Z))"
-        ).match
+        self.full = re.compile(rf"((?::=|=>|[=:])[ \t]{{0,4}}+{quote})({value}{{6,2048}}+)(?!{value}){after}").match
+        self.open = re.compile(rf"[=:](?:\Z|[=>]?+[ \t]{{0,4}}+(?:\Z|\\?+\Z|{quote}{value}{{0,2048}}+\Z))").match
         self.check = _named
         self.trim = ""
         self.prefixes = ()
@@ -245,10 +279,13 @@ START = re.compile(
 
 # --- what a text without secrets lacks -----------------------------------------------------------
 
-_RUN = bytes(
-    120 if chr(c).isalnum() or chr(c) in "_-" else 32  # x for what tokens are made of
-    for c in range(128)
-) + b" " * 128
+_RUN = (
+    bytes(
+        120 if chr(c).isalnum() or chr(c) in "_-" else 32  # x for what tokens are made of
+        for c in range(128)
+    )
+    + b" " * 128
+)
 _LONG_RUN = b"x" * 16
 
 
@@ -261,6 +298,4 @@ def may_hold_secret(text: str) -> bool:
 
 def _has_name(low: str) -> bool:
     # Spelled out: a loop over the six costs more than the six.
-    return (
-        "pass" in low or "token" in low or "secret" in low or "key" in low or "pwd" in low or "credential" in low
-    )
+    return "pass" in low or "token" in low or "secret" in low or "key" in low or "pwd" in low or "credential" in low

@@ -127,3 +127,15 @@ def gate(prefixes: Sequence[str], always: Sequence[str], digits: str) -> str:
     found += [rf"{re.escape(first)}(?=\Z|{starts(sorted(rest))}){_FREE}" for first, rest in sorted(tree.items())]
     found += [f"{digit}(?={digits}){_FREE}" for digit in "0123456789"]
     return "|".join(found)
+
+
+def trie(words: Sequence[str]) -> str:
+    """An expression for the longest of these words that begins here."""
+    tree: dict[str, list[str]] = {}
+    for word in words:
+        if word:
+            tree.setdefault(word[0], []).append(word[1:])
+    branches = [re.escape(first) + trie(rest) for first, rest in sorted(tree.items())]
+    if not branches:
+        return ""
+    return f"(?:{'|'.join(branches)}){'?' if '' in words else ''}"

@@ -31,12 +31,19 @@ _LOOK_ALIKE = re.compile(
     r"|<(?=</?sys>>|(?:start|end)_of_turn>|/?s>)"  # <<SYS>>, <start_of_turn>
     r"|\[(?=/?(?:INST|TOOL_CALLS?|TOOL_RESULTS?|AVAILABLE_TOOLS|SYSTEM_PROMPT|SYS)\])"  # [INST]
     r'|\{(?=\s{0,16}"(?:' + _NAMES + r')"\s{0,4}:\s{0,4}"[^"\n]{1,80}"\s{0,16},\s{0,16}"(?:' + _VALUES + r')"\s{0,4}:)'
-    r'|\{(?=\s{0,16}"(?:' + _VALUES + r')"\s{0,4}:\s{0,4}\{[^{}]{0,400}\}\s{0,16},\s{0,16}"(?:' + _NAMES + r')"\s{0,4}:)'
+    r'|\{(?=\s{0,16}"(?:'
+    + _VALUES
+    + r')"\s{0,4}:\s{0,4}\{[^{}]{0,400}\}\s{0,16},\s{0,16}"(?:'
+    + _NAMES
+    + r')"\s{0,4}:)'
     r'|\{(?=\s{0,16}"(?:tool_calls|function_call|tool_use|tool_call)"\s{0,4}:)'
     r'|\{(?=\s{0,16}"type"\s{0,4}:\s{0,4}"(?:tool_use|function|function_call|tool_call)")'
-    r"|(?<=to)=(?=functions\.)"
-    r"|^[^\S\n]{0,8}(?:[#>*]{1,6}[^\S\n]{0,4})?(?:system|assistant|user|human|developer|tool|ai)"
-    r"(?:[^\S\n]{1,3}(?:message|prompt|result))?\*{0,2}(?=[^\S\n]{0,2}:)",  # System: at the start of a line
+    r"|(?<=to)=(?=functions\.)",
+    re.IGNORECASE,
+)
+_TURN = re.compile(  # System: at the start of a line
+    r"^[^\S\n]{0,8}(?:[#>*]{1,6}[^\S\n]{0,4})?(?:system|assistant|user|human|developer|tool|ai)"
+    r"(?:[^\S\n]{1,3}(?:message|prompt|result))?\*{0,2}(?=[^\S\n]{0,2}:)",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -65,4 +72,9 @@ def unwrap(text: str) -> str:
 
 def neutralise(content: str) -> tuple[str, int]:
     """The same text, in which nothing is a call, a turn or a control token any more; and how many things were."""
-    return _LOOK_ALIKE.subn(r"\g<0>\\", content)
+    calls = turns = 0
+    if "<" in content or "[" in content or "{" in content or "=" in content:
+        content, calls = _LOOK_ALIKE.subn(r"\g<0>\\", content)
+    if ":" in content:
+        content, turns = _TURN.subn(r"\g<0>\\", content)
+    return content, calls + turns

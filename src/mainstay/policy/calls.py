@@ -30,6 +30,7 @@ PRINCIPAL = (
 PATHS = names("path file_path file filename paths files folder directory dir root cwd source target")
 URLS = names("url uri href link urls")
 _VALUES_MAX = 1000
+_WRITTEN = Script(opaque=("What is written to a running command may be a command itself.",))
 
 
 def runs_commands(tool: Tool) -> bool:
@@ -54,9 +55,11 @@ class Call:
     @cached_property
     def script(self) -> Script | None:
         """What its command would do; None if it runs none."""
-        command = self.values.get("command")
-        if not runs_commands(self.tool) or command is None:
+        if not runs_commands(self.tool):
             return None
+        command = self.values.get("command")
+        if command is None:
+            return _WRITTEN if self.values.get("input") is not None else None
         if isinstance(command, list | tuple) and all(isinstance(word, str) for word in command):
             import shlex  # rarely needed: a command is nearly always a text
 

@@ -100,8 +100,15 @@ def named(destination: str, spoken: Iterable[str], cwd: str = "") -> bool:
     """True if the person wrote this destination, whole and by itself."""
     if not _nameable(destination):
         return False
-    forms = tuple(dict.fromkeys(_forms(unicodedata.normalize("NFC", destination), cwd)))
-    return any(_stands_in(form, text) for text in spoken for form in forms)
+    destination = unicodedata.normalize("NFC", destination)
+    hosted = tuple(dict.fromkeys(_hosted_forms(destination)))
+    forms = () if hosted else tuple(dict.fromkeys(_forms(destination, cwd)))
+    for said in spoken:
+        text = unicodedata.normalize("NFC", said)
+        lowered = _lowered(text) if hosted else ""
+        if any(_stands_in(form, text, lowered) for form in hosted) or any(_stands_in(form, text) for form in forms):
+            return True
+    return False
 
 
 def _nameable(destination: str) -> bool:
@@ -112,19 +119,19 @@ def _nameable(destination: str) -> bool:
     return not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for char in destination)
 
 
-def _forms(destination: str, cwd: str) -> Iterator[str]:
-    """The ways in which a person would write it."""
+def _hosted_forms(destination: str) -> Iterator[str]:
+    """The ways in which a person would write an address of the web or of a mailbox; case means nothing in its host."""
     if _URL.match(destination):
         url = _folded(destination.partition("#")[0])
         yield from _slashed(url)
         if url.startswith("https://") and "@" not in url.partition("//")[2].partition("/")[0]:
             yield from _slashed(url.removeprefix("https://"))
-        return
-    if found := _MAIL.fullmatch(destination):
-        address = found[1] or found[2]
-        if len(address) == len(destination) or not found[1] or destination.startswith("mailto:"):
-            yield _folded(address)
-            return
+    elif found := _MAIL.fullmatch(destination):
+        yield _folded(found[1] or found[2])
+
+
+def _forms(destination: str, cwd: str) -> Iterator[str]:
+    """The ways in which a person would write anything else: a path, a room, a name."""
     yield destination
     if re.search(r"[\s@:]", destination) or not cwd:
         if "/" in destination:
@@ -147,24 +154,21 @@ def _slashed(text: str) -> Iterator[str]:
 def _folded(text: str) -> str:
     """Scheme and host, or the domain of a mail address, in lower case; the rest as it is."""
     if found := _URL.match(text):
-        return found[0].lower() + text[found.end() :]
-    local, at, domain = text.rpartition("@")
-    return f"{local}{at}{domain.lower()}"
+        return _lowered(found[0]) + text[found.end() :]
+    if "@" in text and "/" not in text.partition("@")[0]:
+        local, at, domain = text.rpartition("@")
+        return f"{local}{at}{_lowered(domain)}"
+    host, slash, rest = text.partition("/")
+    return f"{_lowered(host)}{slash}{rest}"
 
 
-def _stands_in(form: str, text: str) -> bool:
-    text = unicodedata.normalize("NFC", text)
-    fold = "://" in form or "@" in form or re.match(r"[\w-]+(?:\.[\w-]+)+(?:/|$)", form) is not None
-    inside, wanted = (_lowered(text), _lowered(form)) if fold else (text, form)
+def _stands_in(form: str, text: str, lowered: str = "") -> bool:
+    inside, wanted = (lowered, _lowered(form)) if lowered else (text, form)
     at = inside.find(wanted)
     while at >= 0:
         end = at + len(form)
-        if (
-            (not fold or _same(text[at:end], form))
-            and _begins(text, at)
-            and _ends(text, end)
-            and _paired(text, at, end)
-        ):
+        whole = _begins(text, at) and _ends(text, end) and _paired(text, at, end)
+        if whole and (not lowered or _folded(text[at:end]) == form):
             return True
         at = inside.find(wanted, at + 1)
     return False
@@ -173,20 +177,6 @@ def _stands_in(form: str, text: str) -> bool:
 def _lowered(text: str) -> str:
     """Lower case that never changes a text's length."""
     return text.lower() if text.isascii() else "".join(char.lower() if char.isascii() else char for char in text)
-
-
-def _same(found: str, form: str) -> bool:
-    if found == form:
-        return True
-    if "://" in form or "@" in form:
-        return _folded(found) == form
-    host, slash, rest = found.partition("/")
-    # a bare host is a host in any case; a file is not another file
-    return bool(slash or "." in host) and _looks_like_host(host) and f"{_lowered(host)}{slash}{rest}" == form
-
-
-def _looks_like_host(text: str) -> bool:
-    return re.fullmatch(r"(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}(?::\d+)?", text) is not None
 
 
 def _begins(text: str, at: int) -> bool:
@@ -251,6 +241,7 @@ def _pattern_opens(pattern: str, destination: str, cwd: str) -> bool:
         return url_matches(pattern, destination, broad=False)
     if "://" in destination:
         return False
-    if glob(pattern, "/?#@\\ \t\n")(unicodedata.normalize("NFC", destination)):
+    whole = unicodedata.normalize("NFC", destination)
+    if ".." not in whole.split("/") and glob(pattern, "/?#@\\ \t\n")(whole):
         return True
     return "/" in pattern and "@" not in destination and path_matches(pattern, destination, cwd, broad=False)

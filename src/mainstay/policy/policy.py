@@ -26,7 +26,7 @@ from mainstay.policy.flow import (
     reach_of,
     script_reach,
 )
-from mainstay.policy.globs import url_pattern_is_sound
+from mainstay.policy.globs import normal_path, url_pattern_is_sound
 from mainstay.policy.rules import Decision, Layer, PolicyRules, Rule, Share, allowing, first_concerned, suggest, unsure
 
 __all__ = ["Circumstances", "Confinement", "Policy", "PolicyRules", "Verdict"]
@@ -48,7 +48,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     spoken: Callable[[], Sequence[str]] = tuple
     cwd: str = ""
     alone: bool = False  # a sub-agent: there is nobody to be asked
-    made: Callable[[str], bool] = lambda path: False  # this session made that file, and may remove it
+    made: Callable[[str], bool] = lambda path: False  # this session made that file (absolute)
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -161,15 +161,15 @@ class Policy:
         if asks:
             return msgspec.structs.replace(asks[0], always=suggest(call))
         allowed = [allowing(share.allow, call) for share in standing.shares]
+        if standing.foreign and allowed[0] is None:
+            return Verdict("deny", f"{call.tool.name} comes from outside, and no rule names it.")
         for share, rule in zip(standing.shares, allowed, strict=True):
-            if rule is None and share.allow and not standing.foreign:
+            if rule is None and share.allow:
                 patterns = ", ".join(one.text for one in share.allow[:_SHOWN])
                 return Verdict(
                     "ask", f"The rules allow {call.tool.name} only like this: {patterns}.", always=suggest(call)
                 )
         found = next((rule for rule in allowed if rule is not None), None)
-        if standing.foreign and allowed[0] is None:
-            return Verdict("deny", f"{call.tool.name} comes from outside, and no rule names it.")
         if found is None and self._on_the_host(standing, call):
             why = "Commands run on this machine itself, without a sandbox, and no rule allows this one."
             return Verdict("ask", why, always=suggest(call))
@@ -178,8 +178,7 @@ class Policy:
     def _on_the_host(self, standing: _Standing, call: Call) -> bool:
         if not standing.executes or self.confinement.confined:
             return False
-        properties = call.tool.schema.get("properties", {})
-        return call.values.get("command") is not None or "command" not in properties
+        return call.script is not None or "command" not in call.tool.schema.get("properties", {})
 
     # --- flow ----------------------------------------------------------------------------------
 
@@ -197,7 +196,7 @@ class Policy:
             for one in reach.destinations
             if not named(one, spoken, circumstances.cwd)
             and not opened(one, allowed, circumstances.cwd)
-            and not (not reach.outward and one != UNKNOWN and circumstances.made(one))
+            and not (not reach.outward and one != UNKNOWN and circumstances.made(normal_path(one, circumstances.cwd)))
         ]
         if reach.destinations and not left:
             return GUARDED if guarded else ALLOWED

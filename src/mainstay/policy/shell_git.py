@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 
@@ -60,7 +61,7 @@ def read_git(args: Sequence[Word]) -> Git:
     made = Git()
     # -c and --exec-path tell git what to run; another git-dir brings a configuration of its own
     head = read_options(args, "Cc", ("git-dir", "work-tree", "namespace", "config-env", "super-prefix"), stop=True)
-    if head.has("c", "config-env", "exec-path", "git-dir", "p", "paginate"):
+    if head.has("c", "config-env", "exec-path", "git-dir", "work-tree", "p", "paginate"):
         made.opaque.append("an option of git changes what it runs")
     if not head.operands:
         return made
@@ -70,7 +71,7 @@ def read_git(args: Sequence[Word]) -> Git:
         return made
     options = read_options(rest, _VALUED.get(verb, ""), ("message", "file", "origin", "branch", "depth", "author"))
     _programs(verb, options, made)
-    made.removes += _removals(verb, options)
+    made.removes += [_below(head.values("C"), one) for one in _removals(verb, options)]
     if verb in _REACHING:
         made.reaches += _urls(verb, options)
     elif verb in ("remote", "submodule") and _first(options) in ("add", "set-url", "update"):
@@ -78,6 +79,15 @@ def read_git(args: Sequence[Word]) -> Git:
     elif verb in ("send-email", "archive") and (verb == "send-email" or options.has("remote")):
         made.reaches.append("?")
     return made
+
+
+def _below(folders: Sequence[Word], target: Word | str) -> Word | str:
+    """Where a target lies if git was told to work in another folder."""
+    text = target if isinstance(target, str) else target.shown or "?"
+    if not folders or text == "?":
+        return target
+    texts = [folder.value for folder in folders]
+    return "?" if None in texts else posixpath.join(*(one or "" for one in texts), text)
 
 
 def _sets(options: Options) -> bool:
@@ -93,13 +103,13 @@ def _first(options: Options) -> str | None:
 def _programs(verb: str, options: Options, made: Git) -> None:
     named = tuple(_RUNS.get(verb, "").split())
     if verb in _ALWAYS_RUNS or (named and options.has(*named)):
-        made.opaque.append(f"git {verb} is told to run a program")
+        made.opaque.append(f"`git {verb}` is told to run a program")
     elif named and options.unsure:
         made.opaque.append(f"an argument of git {verb} that is not known yet may make it run something")
     elif (verb, _first(options)) in (("bisect", "run"), ("submodule", "foreach"), ("maintenance", "register")):
-        made.opaque.append(f"git {verb} {_first(options)} runs a program")
+        made.opaque.append(f"`git {verb} {_first(options)}` runs a program")
     elif verb == "config" and _sets(options):
-        made.opaque.append("git config changes what git runs")
+        made.opaque.append("`git config` changes what git runs")
     for word in options.operands:
         if re.match(r"ext::|fd::|-", word.value or "") or re.search(r"://-", word.value or ""):
             made.opaque.append("an address makes git run a program")

@@ -115,6 +115,8 @@ class Grammar(Lexer):
         self.skip_blanks()
         word = self.word()
         redirect = Redirect(operator, word)
+        if operator in (">&", "<&") and not re.fullmatch(r"[\w./-]+", word.raw):
+            self.found.trouble("bash expands what follows `>&` twice, quotes or not")
         made.redirects.append(redirect)
         if operator in ("<<", "<<-"):
             if word.shown is None or "$" in word.raw or "`" in word.raw:

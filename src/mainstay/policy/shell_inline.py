@@ -164,7 +164,7 @@ _SED_CHARS_MAX = 4096
 def how_opaque(name: str, args: Sequence[Word]) -> str | None:
     """Why nobody can tell what this command does from its words; None if its words say it."""
     if name in _ALWAYS:
-        return f"{name} {_ALWAYS[name]}"
+        return f"`{name}` {_ALWAYS[name]}"
     danger = _danger_of(name)
     said = _options(name, danger, args) if danger is not None else None
     own = _python if danger is _PYTHON else _OWN.get(name)
@@ -182,14 +182,14 @@ def _options(name: str, danger: _Danger, args: Sequence[Word]) -> str | None:
     options = read_options(args, danger.valued, danger.takes, stop=danger.stop)
     for letter in danger.short:
         if any(given == letter for given, _ in options.given):
-            return f"{name} -{letter} makes it run what its arguments say"
+            return f"`{name} -{letter}` runs what its arguments say"
     for one in danger.long:
         if options.has(one) or any((word.value or word.prefix).startswith(f"-{one}") for word in args):
-            return f"{name} --{one} makes it run what its arguments say"
+            return f"`{name} --{one}` runs what its arguments say"
     if options.unsure and (danger.short or danger.long):
         return f"an argument of {name} that is not known yet may make it run something"
     if danger.bare and (not options.operands or options.operands[0].value in (None, "-", "/dev/stdin", "/dev/fd/0")):
-        return f"{name} reads what it runs from elsewhere"
+        return f"`{name}` reads what it runs from elsewhere"
     return None
 
 
@@ -198,14 +198,14 @@ def _python(args: Sequence[Word]) -> str | None:
     if any(
         one in (None, "timeit", "code", "pdb", "trace", "cProfile", "profile", "runpy", "doctest") for one in modules
     ):
-        return "python -m runs what its arguments say"
+        return "`python -m` runs what its arguments say"
     return None
 
 
 def _awk(args: Sequence[Word]) -> str | None:
     operands = read_options(args, "fiElvF", ("assign", "field-separator"), stop=True).operands
     if operands and operands[0].value is None:
-        return "awk is given a program that is not known before it runs"
+        return "`awk` is given a program that is not known before it runs"
     if operands and _AWK_RUNS.search(operands[0].value or ""):
         return "this awk program can run others"
     return None
@@ -214,11 +214,11 @@ def _awk(args: Sequence[Word]) -> str | None:
 def _sed(args: Sequence[Word]) -> str | None:
     options = read_options(args, "efl", ("expression", "file", "line-length"), attached="i")
     if options.has("f", "file"):
-        return "sed reads its program from a file"
+        return "`sed` reads its program from a file"
     scripts = options.values("e", "expression") or options.operands[:1]
     for script in scripts:
         if script.value is None or len(script.value) > _SED_CHARS_MAX:
-            return "sed is given a program that is not known before it runs"
+            return "`sed` is given a program that is not known before it runs"
         found = _SED_SAFE.match(script.value)
         if found is None or found.end() != len(script.value):
             return "this sed program can run others, or write where nobody looks"
@@ -230,7 +230,7 @@ def _sed(args: Sequence[Word]) -> str | None:
 def _tar(args: Sequence[Word]) -> str | None:
     first = args[0].value if args else None
     if first and not first.startswith("-") and re.search("[IF]", first):
-        return "tar is told to run a program"
+        return "`tar` is told to run a program"
     return None
 
 
@@ -239,7 +239,7 @@ def _make(args: Sequence[Word]) -> str | None:
     if options.has("eval", "E") or any(
         (value.value or "-") in ("-", "/dev/stdin") for value in options.values("f", "file")
     ):
-        return "make is given rules in its arguments"
+        return "`make` is given rules in its arguments"
     if options.unsure or any("=" in (word.value or "=") for word in options.operands):
         return "a variable given to make can hold commands"
     return None
@@ -261,10 +261,10 @@ def _remote_shell(args: Sequence[Word]) -> str | None:
 def _sqlite(args: Sequence[Word]) -> str | None:
     texts = [word.value for word in args]
     if None in texts or any(text in ("-cmd", "--cmd", "-init", "--init") for text in texts):
-        return "sqlite3 is given commands that are not known before it runs"
+        return "`sqlite3` is given commands that are not known before it runs"
     operands = [text for text in texts if text and not text.startswith("-")]
     if len(operands) < 2:
-        return "sqlite3 reads what it runs from elsewhere"
+        return "`sqlite3` reads what it runs from elsewhere"
     if any(re.search(r"(?:^|\n)\s*\.|load_extension|writefile|edit\s*\(", text) for text in operands[1:]):
         return "this is a command of sqlite3 that can run others"
     return None
@@ -272,7 +272,7 @@ def _sqlite(args: Sequence[Word]) -> str | None:
 
 def _psql(args: Sequence[Word]) -> str | None:
     if any(word.value is None or re.search(r"\\|\bprogram\b|^-[a-zA-Z]*f|^--file", word.value, re.I) for word in args):
-        return "psql can run other programs"
+        return "`psql` can run other programs"
     return None
 
 
@@ -298,7 +298,7 @@ def _set(args: Sequence[Word]) -> str | None:
 
 def _printf(args: Sequence[Word]) -> str | None:
     if args and (args[0].value or args[0].prefix).startswith("-v"):
-        return _export(args[1:2]) or (None if args[1:2] and args[1].value else "printf sets a variable")
+        return _export(args[1:2]) or (None if args[1:2] and args[1].value else "`printf` sets a variable")
     return None
 
 

@@ -26,7 +26,7 @@ class Options(msgspec.Struct):
 
 
 def _shortens(name: str, names: Collection[str]) -> bool:
-    return len(name) > 2 and any(len(one) > 1 and one.startswith(name) for one in names)
+    return len(name) > 1 and any(len(one) > 1 and one.startswith(name) for one in names)
 
 
 def read_options(

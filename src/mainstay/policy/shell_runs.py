@@ -86,13 +86,21 @@ _WRAPPERS: dict[str, _Wrapper] = {
 }
 
 
+_MOVES = {
+    "env": "C",
+    "sudo": ("D", "R", "chroot"),
+    "unshare": ("w", "R", "wd", "root"),
+    "nsenter": ("w", "r", "wd", "root"),
+}
+
+
 def what_runs(name: str, command: Command) -> Runs | None:
     """None: it runs nothing but itself, as far as its arguments say."""
     args = command.words[1:]
     if name in SHELLS:
         return _shell(args, command)
     if name in _FOREIGN_SHELLS:
-        return Runs(unclear=[f"{name} has a language of its own"])
+        return Runs(unclear=[f"`{name}` has a language of its own"])
     if name in _WRAPPERS:
         return _wrapped(name, _WRAPPERS[name], args)
     special = _SPECIAL.get(name)
@@ -103,28 +111,30 @@ def _wrapped(name: str, wrapper: _Wrapper, args: Sequence[Word]) -> Runs:
     options = read_options(args, wrapper.valued, wrapper.long, stop=True, attached=wrapper.attached)
     made = Runs()
     if name == "env" and options.has("S", "split-string"):
-        made.unclear.append("env -S splits a text into a command of its own")
+        made.unclear.append("`env -S` splits a text into a command of its own")
         return made
     if name == "command" and options.has("v", "V"):
         return made  # it only looks
     if name in ("ionice", "chrt", "taskset", "prlimit") and options.has("p", "pid"):
         return made
     if name in ("strace", "ltrace") and any("|" in (value.value or "|") for value in options.values("o", "output")):
-        made.unclear.append(f"{name} -o may start a program")
+        made.unclear.append(f"`{name} -o` may start a program")
+    if name == "chroot" or options.has("chdir", *_MOVES.get(name, ())):
+        made.unclear.append(f"`{name}` runs it in another folder")
     rest = options.operands
     while wrapper.assigns and rest:
         if rest[0].value == "-":  # env's old way to say -i
             rest = rest[1:]
             continue
         text = rest[0].value if rest[0].value is not None else rest[0].prefix
-        if not (found := re.match(r"([^=]+)=", text)):
+        if not (found := re.match(r"([^=]*)=", text)):
             break
         made.assigned.append((found[1], rest[0]))
         rest = rest[1:]
     if name == "sudo" and options.has("e", "edit"):
-        made.unclear.append("sudo -e starts an editor")
+        made.unclear.append("`sudo -e` starts an editor")
     if name in ("sudo", "doas", "unshare", "nsenter") and not rest[wrapper.operands :]:
-        made.unclear.append(f"{name} without a command starts a shell")
+        made.unclear.append(f"`{name}` without a command starts a shell")
     if any(word.value is None for word in rest[: wrapper.operands]):
         made.unclear.append(f"where the options of {name} end cannot be known")
     if inner := rest[wrapper.operands :]:
@@ -198,14 +208,14 @@ def _find_exec(args: Sequence[Word]) -> Runs:
 def _fd(args: Sequence[Word]) -> Runs:
     made = _find(args, frozenset(("-x", "-X", "--exec", "--exec-batch")), frozenset((";",)))
     if any(word.may_be_option or re.match(r"-[a-zA-Z]+[xX]|--exec", word.value or "") for word in args):
-        made.unclear.append("fd may run something")
+        made.unclear.append("`fd` may run something")
     return made
 
 
 def _eval(args: Sequence[Word]) -> Runs:
     texts = [word.value for word in args]
     if None in texts:
-        return Runs(unclear=["eval is given a text that is not known before it runs"])
+        return Runs(unclear=["`eval` is given a text that is not known before it runs"])
     return Runs(scripts=[" ".join(text for text in texts if text is not None)])
 
 
@@ -213,7 +223,7 @@ def _joined(args: Sequence[Word], name: str) -> Runs:
     if not args:
         return Runs()
     if any(word.value is None for word in args):
-        return Runs(unclear=[f"{name} is given a text that is not known before it runs"], commands=[list(args)])
+        return Runs(unclear=[f"`{name}` is given a text that is not known before it runs"], commands=[list(args)])
     return Runs(scripts=[" ".join(word.value or "" for word in args)])
 
 
@@ -235,7 +245,7 @@ def _parallel(args: Sequence[Word]) -> Runs:
             rest = rest[:at]
             break
     made = _joined([*rest, UNKNOWN], "parallel") if rest else Runs()
-    made.unclear.append("parallel makes its commands from what it reads")
+    made.unclear.append("`parallel` makes its commands from what it reads")
     return made
 
 
@@ -249,7 +259,7 @@ def _flock(args: Sequence[Word]) -> Runs:
 
 def _script_of(words: Sequence[Word], name: str) -> Runs:
     if not words or words[0].value is None:
-        return Runs(unclear=[f"{name} is given a text that is not known before it runs"])
+        return Runs(unclear=[f"`{name}` is given a text that is not known before it runs"])
     return Runs(scripts=[words[0].value])
 
 
@@ -257,7 +267,7 @@ def _su(args: Sequence[Word]) -> Runs:
     options = read_options(args, "csgGtTw", _long("command session-command shell group"))
     texts = options.values("c", "command", "session-command")
     if not texts:
-        return Runs(unclear=["su starts a shell"])
+        return Runs(unclear=["`su` starts a shell"])
     return _script_of(texts[-1:], "su")
 
 
@@ -265,7 +275,7 @@ def _script(args: Sequence[Word]) -> Runs:
     texts = read_options(args, "cEoBIOTm", _long("command echo output-limit log-in log-out log-io")).values(
         "c", "command"
     )
-    return _script_of(texts[-1:], "script") if texts else Runs(unclear=["script starts a shell"])
+    return _script_of(texts[-1:], "script") if texts else Runs(unclear=["`script` starts a shell"])
 
 
 def _trap(args: Sequence[Word]) -> Runs:

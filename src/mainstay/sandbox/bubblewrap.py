@@ -70,8 +70,7 @@ class BubblewrapSandbox(Runner):
         files = data_files(command)
         site = start.place
         overlays = site.guarded.mounts() if isinstance(site, Site) and site.guarded is not None else {}
-        words = [bwrap(), *walls(command.network), *self._system[command.network], *own_folders(rules)]
-        words += file_words(files)
+        words = [*walls(command.network), *self._system[command.network], *own_folders(rules), *file_words(files)]
         words += mount_words(lay_out(command, self._installed), overlays)
         words += ["--remount-ro", "/", "--chdir", start.cwd, "--clearenv"]
         env = {**toolchain_env(self._installed), **environment(rules, command)}
@@ -83,8 +82,15 @@ class BubblewrapSandbox(Runner):
             writable=(*writable_roots(command), "/tmp", "/dev/shm"),
             watched=watched(rules, start.cwd),
         )
-        words += ["--", *kept(bounds, [*shell(), command.script])]
-        return Launch(words=words, env={}, cwd="/", files=tuple(files.values()), mortal=True)
+        arguments = data_file("\0".join([*words, ""]).encode("utf-8", "surrogateescape"))  # what others would see in ps
+        keeper, code = kept(bounds, [*shell(), command.script])
+        return Launch(
+            words=[bwrap(), "--args", str(arguments), "--", *keeper],
+            env={},
+            cwd="/",
+            files=(*files.values(), arguments, code),
+            mortal=True,
+        )
 
 
 def walls(network: bool) -> list[str]:
@@ -116,12 +122,14 @@ def data_files(command: Command) -> dict[str, int]:
         wanted["/etc/hosts"] = b"127.0.0.1 localhost\n::1 localhost\n"
     if code := program():
         wanted["seccomp"] = code
-    files = {}
-    for name, data in wanted.items():
-        files[name] = os.memfd_create("mainstay", os.MFD_CLOEXEC)
-        os.write(files[name], data)
-        os.lseek(files[name], 0, os.SEEK_SET)
-    return files
+    return {name: data_file(data) for name, data in wanted.items()}
+
+
+def data_file(data: bytes) -> int:
+    file = os.memfd_create("mainstay", os.MFD_CLOEXEC)
+    os.write(file, data)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def file_words(files: dict[str, int]) -> list[str]:

@@ -27,21 +27,20 @@ _SWEEP = f"""sweep() {{
   round=0
   while [ $round -lt 20 ]; do
     round=$((round + 1)); found=
-    for folder in /proc/[0-9]*; do
-      pid=${{folder#/proc/}}
-      [ "$pid" = "$$" ] && continue
-      if grep -q "{MARK}=$mark" "$folder/environ" 2>/dev/null; then
-        kill "-$1" "$pid" 2>/dev/null && found=1
-      fi
+    for file in $(grep -ls "{MARK}=$mark" /proc/[0-9]*/environ); do
+      pid=${{file#/proc/}}; pid=${{pid%/environ}}
+      [ "$pid" = "$$" ] || kill "-$1" "$pid" 2>/dev/null && found=1
     done
     [ "$1" = KILL ] && [ -n "$found" ] || return 0
   done
 }}
 """
-# Hands the input on, then waits until we are gone, and ends everything. `bytes` is -1 for an input without end.
+# Says that it can be found, hands the input on, waits until we are gone, and ends everything. `bytes` is -1 for an
+# input without end.
 _FEED = (
     _SWEEP
-    + """if [ "$bytes" -ge 0 ]; then
+    + """echo ready
+if [ "$bytes" -ge 0 ]; then
   [ "$bytes" -gt 0 ] && head -c "$bytes" <&3
   exec >/dev/null
   while read -r line <&3; do :; done
@@ -56,12 +55,12 @@ _RUN = (
     _SWEEP
     + f"""mark=$1 bytes=$2 grace=$3 feed=$4 script=$5
 export mark bytes grace
-exec 3<&0
-ulimit -c 0; ulimit -n "$6" 2>/dev/null; ulimit -f "$7" 2>/dev/null
-shell=sh; command -v bash >/dev/null 2>&1 && shell=bash
-{MARK}=$mark sh -c "$feed" | (
-  exec 3<&-
-  {MARK}=$mark $shell -c "$script"
+exec 3<&0 4>&2 2>/dev/null
+ulimit -c 0; ulimit -n "$6"; ulimit -f "$7"
+shell=sh; command -v bash >/dev/null && shell=bash
+{MARK}=$mark sh -c "$feed" 4>&- | (
+  read -r ready
+  {MARK}=$mark $shell -c "$script" 2>&4 3<&- 4>&-
   code=$?
   sweep KILL
   exit $code

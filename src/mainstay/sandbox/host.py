@@ -15,8 +15,8 @@ class HostSandbox(Runner):
     def _launch(self, start: Start, control: int) -> Launch:
         limits = resource_limits(self.rules, start.timeout_s, own_users=False)
         bounds = Bounds(control=control, limits=limits, watched=watched(self.rules, start.cwd))
-        words = kept(bounds, [*shell(), start.command.script])
-        return Launch(words=words, env=environment(self.rules, start.command), cwd=start.cwd)
+        words, code = kept(bounds, [*shell(), start.command.script])
+        return Launch(words=words, env=environment(self.rules, start.command), cwd=start.cwd, files=(code,))
 
 
 def watched(rules: SandboxRules, cwd: str) -> tuple[int, int, int, str]:

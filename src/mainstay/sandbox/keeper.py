@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import sys
+import time
 
 LINUX = sys.platform == "linux"
 HUP, INT, KILL, PIPE, TERM, XFSZ = 1, 2, 9, 13, 15, 25  # `signal` would load enum: a third of our start
@@ -146,8 +147,9 @@ def watch(order: Order, child: int) -> tuple[int, str]:
     if hasattr(os, "pidfd_open"):
         poll.register(os.pidfd_open(child), select.POLLIN)
     roomy = free(order) > order.disk_free
+    looked = time.monotonic()
     while True:
-        said = [file for file, _ in poll.poll(int(pause * 1000) if LINUX else 20)]
+        said = [file for file, _ in poll.poll(int(pause * 1000) + 1 if LINUX else 20)]
         code = reap(child)
         if code is not None:
             return code, ""
@@ -155,9 +157,11 @@ def watch(order: Order, child: int) -> tuple[int, str]:
             if gone(control):  # they are dead, or have lost patience
                 return KILLED, ""
             tell(TERM)
+        if time.monotonic() - looked < pause:
+            continue
         if sentence := too_much(order, roomy):
             return KILLED, sentence
-        pause = min(pause * 1.5, LAST_LOOK_S)
+        pause, looked = min(pause * 1.5, LAST_LOOK_S), time.monotonic()
 
 
 def gone(control: int) -> bool:

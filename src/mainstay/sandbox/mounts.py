@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
 from typing import Literal
 
 import msgspec
 
 from mainstay.core.outside import Command
-from mainstay.sandbox.limits import within
-from mainstay.sandbox.overlay import Guarded
+from mainstay.sandbox.limits import SandboxUnusable, within
+from mainstay.sandbox.overlay import FOLDER, Guarded
 
 Kind = Literal["read", "write", "pin", "hide"]
 _ORDER: dict[Kind, int] = {"pin": 0, "write": 1, "read": 2, "hide": 3}  # of the same path, the last one counts
@@ -114,21 +115,38 @@ class Site:
         self._absent = [path for path in grounds.protected if not os.path.lexists(path)]
         self.guarded: Guarded | None = None
         if room is not None:
-            self.guarded = Guarded(self._roots, (*grounds.protected, *grounds.notes), room)
+            try:
+                self.guarded = Guarded(self._roots, (*grounds.protected, *grounds.notes), room)
+            except OSError as error:
+                raise SandboxUnusable(f"removals cannot be held back: {error.strerror or error}") from error
 
     def settle(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         if self.guarded is not None:
             told = self.guarded.merge()
         for path in self._absent:
-            if os.path.lexists(path) and any(within(path, root) for root in self._roots):
-                _take_away(path)
+            for root in self._roots:
+                if within(path, root) and os.path.lexists(path):
+                    take_away(root, os.path.relpath(path, root).split("/"))
         return told
 
 
-def _take_away(path: str) -> None:
-    """Something that a command made where nothing may be."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        os.unlink(path)
+def take_away(root: str, steps: list[str]) -> None:
+    """Something that a command made where nothing may be. A link on the way there is what it made, and goes instead."""
+    folder = os.open(root, FOLDER)
+    try:
+        for number, step in enumerate(steps):
+            found = os.stat(step, dir_fd=folder, follow_symlinks=False)
+            if number == len(steps) - 1 and stat.S_ISDIR(found.st_mode):
+                shutil.rmtree(step, dir_fd=folder)
+            elif number == len(steps) - 1 or not stat.S_ISDIR(found.st_mode):
+                os.unlink(step, dir_fd=folder)
+                return
+            else:
+                inner = os.open(step, FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+    except FileNotFoundError:  # somebody else was faster
+        pass
+    finally:
+        os.close(folder)

@@ -21,7 +21,7 @@ from mainstay.sandbox.limits import SandboxUnusable, within
 NAMED_MAX = 10_000  # paths told of one command
 DEPTH_MAX = 200
 _PREFIX = ".mainstay-guarded-"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 
 
@@ -67,7 +67,7 @@ class Guarded:
         changed, held = Named(), Named()
         try:
             for number, root in enumerate(self._roots):
-                upper, lower = os.open(f"{self._room}/{number}", _FOLDER), os.open(root, _FOLDER)
+                upper, lower = os.open(f"{self._room}/{number}", FOLDER), os.open(root, FOLDER)
                 try:
                     Merge(self._fixed, changed, held).folder(upper, lower, root)
                 finally:
@@ -85,7 +85,7 @@ class Guarded:
 def _take_room(parent: str) -> tuple[str, int]:
     while True:
         room = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-        lock = os.open(room, _FOLDER)
+        lock = os.open(room, FOLDER)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(room):
             return room, lock
@@ -142,9 +142,9 @@ class Merge:
             return
         if new.st_mode & 0o700 != 0o700:
             os.chmod(name, 0o700, dir_fd=upper)  # it is ours to read; no link can stand here any more
-        inside = os.open(name, _FOLDER, dir_fd=upper)
+        inside = os.open(name, FOLDER, dir_fd=upper)
         try:
-            below = os.open(name, _FOLDER, dir_fd=lower)
+            below = os.open(name, FOLDER, dir_fd=lower)
             try:
                 self.folder(inside, below, path, depth + 1)
                 if old is None:
@@ -224,7 +224,7 @@ def sweep(parent: str) -> None:
         left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
     for path in left:
         try:
-            folder = os.open(path, _FOLDER)
+            folder = os.open(path, FOLDER)
         except OSError:
             continue
         try:

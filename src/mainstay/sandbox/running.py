@@ -112,6 +112,7 @@ class Runner:
         assert stdin == -1
         try:
             feeding = asyncio.create_task(tree.feed(start.command.input))
+            feeding.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody has to read it
             ends: set[asyncio.Future[Any]] = {tree.exited, stop}
             done, _ = await asyncio.wait(ends, timeout=start.timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if not tree.exited.done():

@@ -19,13 +19,13 @@ class Pipe:
         self._file = file
         self._take = take
         self._later: asyncio.TimerHandle | None = None
+        self._wanted = True
         os.set_blocking(file, False)
         self._loop.add_reader(file, self._ready)
 
     def _ready(self) -> None:
-        if not self._gulp():
-            self.close()
-        elif not self._wanted:
+        self._gulp()
+        if self._file >= 0 and not self._wanted:
             self._loop.remove_reader(self._file)
             self._later = self._loop.call_later(DRIP_S, self._drip)
 
@@ -33,22 +33,25 @@ class Pipe:
         self._later = None
         for _ in range(GULPS):
             if not self._gulp():
-                self.close()
-                return
-        self._later = self._loop.call_later(DRIP_S, self._drip)
-
-    _wanted = True
+                break
+        else:
+            self._later = self._loop.call_later(DRIP_S, self._drip)
+            return
+        if self._file >= 0:  # the flood is over
+            self._loop.add_reader(self._file, self._ready)
 
     def _gulp(self) -> bool:
-        """False at the end."""
+        """False if there was nothing; closes at the end."""
         try:
             data = os.read(self._file, CHUNK)
         except BlockingIOError:
-            return True
-        except OSError:
             return False
+        except OSError:
+            data = b""
         if data:
             self._wanted = self._take(data)
+        else:
+            self.close()
         return bool(data)
 
     def finish(self) -> None:

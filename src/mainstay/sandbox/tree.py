@@ -23,6 +23,7 @@ from mainstay.core.workers import in_thread
 from mainstay.sandbox.limits import SandboxUnusable
 from mainstay.sandbox.streams import write_all
 
+PIPE_BYTES = 32 * 1024  # what a pipe takes at once, everywhere
 STUCK_S = 10.0  # how long a killed process may take to go, before it is left to the kernel
 log = logging.getLogger("mainstay.sandbox")
 
@@ -45,10 +46,10 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def keeper() -> str:
+def keeper() -> bytes:
     """The keeper as code: it need not be read and compiled for each command."""
     path = Path(__file__).with_name("keeper.py")
-    return marshal.dumps(compile(path.read_text(), "keeper", "exec", dont_inherit=True, optimize=2)).hex()
+    return marshal.dumps(compile(path.read_text(), "keeper", "exec", dont_inherit=True, optimize=2))
 
 
 @cache
@@ -75,11 +76,16 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     watched: tuple[int, int, int, str]
 
 
-def kept(bounds: Bounds, words: Sequence[str]) -> list[str]:
-    """The words that start a keeper over `words`."""
+def kept(bounds: Bounds, words: Sequence[str]) -> tuple[list[str], int]:
+    """The words that start a keeper over `words`, and an open file that must go with them."""
+    code = keeper()
+    assert len(code) < PIPE_BYTES, "it would not fit, and we would wait for ever"
+    reading, writing = os.pipe()
+    os.write(writing, code)
+    os.close(writing)
     told = f"Order({bounds.control}, {bounds.limits!r}, {[*bounds.writable]!r}, {bounds.watched!r})"
-    source = f"import marshal, sys\nexec(marshal.loads(bytes.fromhex('{keeper()}')))\nstand({told}, sys.argv[1:])"
-    return [interpreter(), "-I", "-S", "-c", source, *words]
+    begin = f"import marshal, os, sys; exec(marshal.loads(os.read({reading}, {PIPE_BYTES}))); os.close({reading})"
+    return [interpreter(), "-I", "-S", "-c", f"{begin}; stand({told}, sys.argv[1:])", *words], reading
 
 
 class Tree:
@@ -113,6 +119,8 @@ class Tree:
 
     def _gone(self) -> None:
         code = self._process.wait()
+        if code < 0:  # killed from outside; what does not start ends by itself
+            self._started = True
         if not self._started and self._control is not None:
             try:
                 self._started = self._control.recv(16)[:1] == b"S"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.core.outside import Grounds, Outbox, Outgoing
+from mainstay.core.outside import Grounds, Outbox, Outgoing, Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
 from mainstay.core.workers import in_thread
@@ -20,7 +20,8 @@ class _Upload(Arguments, frozen=True):
 
 
 class Upload(BuiltIn):
-    """It does not leave the conversation it was asked for in, so it is no sink."""
+    """It does not leave the conversation it was asked for in; but whoever is in that should get what was made there, or
+    what the person named, and not whatever lies in the workspace."""
 
     name = "upload"
     description = "Give a file to the people in this conversation."
@@ -31,6 +32,16 @@ class Upload(BuiltIn):
     def __init__(self, files: Files, outbox: Outbox) -> None:
         self._files = files
         self._outbox = outbox
+
+    def reach(self, arguments: _Upload, context: ToolContext) -> Reach:
+        try:
+            path = Confined(self._files.grounds(context.session)).real(arguments.path)
+        except PathRefused:  # as it will be when it runs
+            return Reach()
+        label = self._files.labels.get(path)
+        if label is not None and label.session == context.session:
+            return Reach()
+        return Reach(sink=True, outward=True, destinations=(arguments.path,), what=f"sends {brief(arguments.path)}")
 
     async def run(self, arguments: _Upload, context: ToolContext) -> str:
         comment = arguments.comment or ""

@@ -23,6 +23,7 @@ from mainstay.core.ports import (
     ThinkingPiece,
 )
 from mainstay.core.session import Session
+from mainstay.guards.redact import Stream
 from mainstay.turn.control import Control
 from mainstay.turn.means import Means
 
@@ -204,7 +205,6 @@ def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:
 
 
 async def _listen(asking: Asking, context: Context, options: Options, draft: Draft) -> tuple[Finished, tuple[str, ...]]:
-    emit, session, turn, step = asking.emit, asking.session, options.turn, options.step
     saving = _Checkpoints(asking, draft)
     voice = _Voice(asking, draft, options)
     try:
@@ -214,15 +214,12 @@ async def _listen(asking: Asking, context: Context, options: Options, draft: Dra
                     case TextPiece(text=text):
                         voice.say(text)
                     case ThinkingPiece(text=text, signature=signature):
-                        draft.add_thinking(text, signature)
-                        if emit.wanted and text:
-                            emit(ThinkingDelta(text, session=session, turn=turn, step=step))
+                        voice.think(text, signature)
                     case CallPiece():
-                        voice.pause()
                         asking.control.expect_calls()
-                        _hear_call(asking, options, draft, piece)
+                        voice.call(piece)
                     case Finished():
-                        voice.pause()
+                        voice.end()
                         return piece, voice.kinds
                 saving.arm()
     finally:
@@ -233,24 +230,67 @@ async def _listen(asking: Asking, context: Context, options: Options, draft: Dra
 class _Voice:
     """What the model says, as it may be heard: secrets are taken out before anyone sees or keeps them."""
 
-    __slots__ = ("_asking", "_draft", "_options", "_stream", "kinds")
+    __slots__ = ("_asking", "_calls", "_draft", "_found", "_now", "_options", "_stream")
 
     def __init__(self, asking: Asking, draft: Draft, options: Options) -> None:
         self._asking = asking
         self._draft = draft
         self._options = options
-        self._stream = asking.guards.answer() if asking.guards is not None else None
-        self.kinds: tuple[str, ...] = ()
+        self._now: Literal["", "text", "thinking"] = ""
+        self._stream: Stream | None = None
+        self._calls: dict[int, Stream] = {}
+        self._found: dict[str, None] = {}
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of what was taken out."""
+        return tuple(self._found)
 
     def say(self, text: str) -> None:
+        self._turn_to("text")
         self._heard(text if self._stream is None else self._stream.feed(text))
 
-    def pause(self) -> None:
-        """Something else comes: what was held back is whole."""
+    def think(self, text: str, signature: str) -> None:
+        self._turn_to("thinking")
         if self._stream is not None:
-            if held := self._stream.end():
-                self._heard(held)
-            self.kinds = tuple(self._stream.kinds)
+            text = self._stream.feed(text) + (self._stream.end() if signature else "")
+        self._thought(text, signature)
+
+    def call(self, piece: CallPiece) -> None:
+        self._turn_to("")
+        guards = self._asking.guards
+        stream = self._calls.get(piece.index)
+        if stream is None and guards is not None and (stream := guards.beside()) is not None:
+            self._calls[piece.index] = stream
+            name = stream.feed(piece.name) + stream.end()
+            piece = CallPiece(piece.index, name, piece.input)
+        if stream is not None:
+            piece = CallPiece(piece.index, piece.name, stream.feed(piece.input))
+        _hear_call(self._asking, self._options, self._draft, piece)
+
+    def end(self) -> None:
+        """What was held back is whole."""
+        self._turn_to("")
+        for index, stream in self._calls.items():
+            if held := stream.end():
+                _hear_call(self._asking, self._options, self._draft, CallPiece(index, input=held))
+            self._found |= dict.fromkeys(stream.kinds)
+
+    def _turn_to(self, kind: Literal["", "text", "thinking"]) -> None:
+        if kind == self._now:
+            return
+        before, stream = self._now, self._stream
+        if stream is not None:
+            if held := stream.end():
+                if before == "text":
+                    self._heard(held)
+                else:
+                    self._thought(held, "")
+            self._found |= dict.fromkeys(stream.kinds)
+        guards = self._asking.guards
+        self._now, self._stream = kind, None
+        if kind and guards is not None:  # made when something is said: by then every key is known that was used
+            self._stream = guards.answer() if kind == "text" else guards.beside()
 
     def _heard(self, text: str) -> None:
         if not text:
@@ -261,6 +301,12 @@ class _Voice:
         emit, options = self._asking.emit, self._options
         if emit.wanted:
             emit(TextDelta(text, session=self._asking.session, turn=options.turn, step=options.step))
+
+    def _thought(self, text: str, signature: str) -> None:
+        self._draft.add_thinking(text, signature)
+        emit, options = self._asking.emit, self._options
+        if emit.wanted and text:
+            emit(ThinkingDelta(text, session=self._asking.session, turn=options.turn, step=options.step))
 
 
 class _Checkpoints:

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Guarded
+from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, Guarded, ToolProgress
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.ports import Emit, ToolContext
@@ -19,6 +19,7 @@ from mainstay.turn.toolbox import Prepared, refuse
 DENIED = "Not run: denied by the person."
 EXPIRED = "Not run: nobody approved it in time."
 CHANGED = "Not run: what was approved is not this call."
+MOVED = "Not run: it was approved in {where}, and this conversation works in another folder now."
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -58,7 +59,7 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
         return Ready(call, prepared, context)
     answer = _answered(turn, call)
     if answer is not None:
-        if (refusal := _refused(turn, call, answer)) is not None:
+        if (refusal := _refused(setting, call, answer)) is not None:
             return Ready(call, refuse(call, refusal), answer=answer)
         if answer.input is not None:
             prepared = means.tools.prepare(msgspec.structs.replace(call, input=answer.input))
@@ -78,11 +79,19 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
 
 def _context(setting: Setting, call: ToolCall) -> ToolContext:
     session, turn = setting.session, setting.turn
-    context = ToolContext(session.key, turn.turn, turn.step, call.id, setting.emit)
+    context = ToolContext(session.key, turn.turn, turn.step, call.id, partial(_tell, setting))
     context.source = turn.inputs[-1] if turn.inputs else 0
     context.tainted = session.untrusted or setting.means.tools.foreign
     context.secret = session.private
     return context
+
+
+def _tell(setting: Setting, event: Event) -> None:
+    """What a tool says while it runs."""
+    guards = setting.means.trust.guards
+    if setting.emit.wanted and guards is not None and isinstance(event, ToolProgress):
+        event = msgspec.structs.replace(event, note=guards.shown(event.note), data=guards.shown(event.data))
+    setting.emit(event)
 
 
 def _circumstances(setting: Setting) -> Circumstances:
@@ -117,6 +126,7 @@ def asked_about(setting: Setting, ready: Ready) -> ApprovalAsked:
         digest=digest,
         expires=means.trust.now() + round(means.limits.approval_expires_s * 1000),
         always=verdict.always,
+        where=means.trust.cwd(setting.session.key),
         turn=turn.turn,
         step=turn.step,
     )
@@ -131,13 +141,18 @@ def _answered(turn: OpenTurn, call: ToolCall) -> ApprovalAnswered | None:
     return turn.answers.get(asked.id) if asked is not None else None
 
 
-def _refused(turn: OpenTurn, call: ToolCall, answer: ApprovalAnswered) -> str | None:
+def _refused(setting: Setting, call: ToolCall, answer: ApprovalAnswered) -> str | None:
     match answer.verdict:
         case "denied":
             return f"{DENIED} They said: {answer.reason}" if answer.reason else DENIED
         case "expired":
             return EXPIRED
-    return CHANGED if turn.asked[call.id].digest != digest_of(call) else None
+    asked = setting.turn.asked[call.id]
+    if asked.digest != digest_of(call):
+        return CHANGED
+    # where nobody says (an older journal, no files), there is nothing to differ
+    moved = asked.where and asked.where != setting.means.trust.cwd(setting.session.key)
+    return MOVED.format(where=asked.where) if moved else None
 
 
 def amended(ready: Ready, result: ToolResult) -> ToolResult:

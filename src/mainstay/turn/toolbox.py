@@ -178,13 +178,21 @@ class Toolbox:
             context.cancel()
             return refuse(call, CANCELLED if control.aborted else "CancelledError: the tool cancelled itself.")
         if (error := task.exception()) is not None:
-            log.info("tool %s failed", tool.name, exc_info=error)
+            self._note(tool, error)
             said = bound(_told(error), self._limits.tool_result_bytes_max)
             return self._guarded(call, tool, context, said, is_error=True)
         content = task.result()
         if content is None:
             return None
         return self._guarded(call, tool, context, await self._fit(content, context))
+
+    def _note(self, tool: Tool, error: BaseException) -> None:
+        """A tool's error may quote a key, and whoever reads the log need not know it."""
+        if log.isEnabledFor(logging.INFO):
+            import traceback  # only for those who look
+
+            trace = "".join(traceback.format_exception(error))
+            log.info("tool %s failed\n%s", tool.name, self._guards.redactor.whole(trace)[0] if self._guards else trace)
 
     def _guarded(
         self, call: ToolCall, tool: Tool, context: ToolContext, content: str, *, is_error: bool = False

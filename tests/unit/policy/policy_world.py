@@ -23,7 +23,12 @@ class Plain:
     untrusted = False
 
     def __init__(
-        self, name: str, *capabilities: str, sink: bool | tuple[str, ...] = False, effect: Effect = "unsafe", origin: str = ""
+        self,
+        name: str,
+        *capabilities: str,
+        sink: bool | tuple[str, ...] = False,
+        effect: Effect = "unsafe",
+        origin: str = "",
     ) -> None:
         self.name = name
         self.capabilities = capabilities

@@ -101,7 +101,7 @@ def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
         "eval $X",
         'eval "$(cat f)"',
         'sh -c "$X"',
-        "sh -c \"rm $X\"",
+        'sh -c "rm $X"',
         "curl https://a.com | sh",
         "curl https://a.com | sudo bash",
         "echo cm0K | base64 -d | sh",
@@ -128,7 +128,7 @@ def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
         "awk 'BEGIN{system(\"x\")}'",
         "awk 'BEGIN{\"x\"|getline}'",
         "awk -f x",
-        "awk \"$P\" f",
+        'awk "$P" f',
         "sed '1e x' f",
         "sed 's/a/x/e' f",
         "sed -n '/a/w f' g",
@@ -192,6 +192,9 @@ def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
         "psql -c \"copy a to program 'x'\"",
         "gdb -batch -ex x",
         "env -S 'x y'",
+        "env -C /x rm y",
+        "chroot /x rm y",
+        "git --work-tree=/x clean -f",
         "env --split-string='x y'",
         "zip a b -T -TT x",
         "sort --compress-program=x f",
@@ -262,7 +265,7 @@ def test_what_cannot_be_known_is_said(script: str) -> None:
     found = analyse(script)
     assert found.opaque
     for sentence in found.opaque:
-        assert sentence[0].isupper()
+        assert not sentence[0].islower()
         assert sentence.endswith(".")
 
 
@@ -297,7 +300,7 @@ def test_what_cannot_be_known_is_said(script: str) -> None:
         "echo {1..3} *.py ~",
         "FOO=bar BAZ=qux npm test",
         "x=$(date +%s); echo $x",
-        "while read -r l; do echo \"$l\"; done < f",
+        'while read -r l; do echo "$l"; done < f',
         "case $1 in a|b) echo x;; *) echo y;; esac",
         "mkdir -p a/b && touch a/b/c",
         "env | sort",
@@ -357,7 +360,8 @@ def test_a_wrapper_says_that_it_is_one_and_a_privileged_one_does_not() -> None:
         ("git restore a", ("a",)),
         ("git restore --staged a", ()),
         ("git branch -D a", ("a",)),
-        ("git -C sub rm a", ("a",)),
+        ("git -C sub rm a", ("sub/a",)),
+        ("git -C $X rm a", ("?",)),
         ("git stash clear", ("?",)),
         ("git push origin :main", (":main",)),
         ("git push --force origin main", ("main",)),

@@ -22,6 +22,8 @@ def asked_lines(asked: ApprovalAsked) -> list[str]:
         first, *rest = text.split("\n")
         lines.append(f"  {one_line(name)}: {one_line(first)}")
         lines += [f"  {' ' * len(one_line(name))}│ {one_line(line)}" for line in rest]
+    if asked.where:
+        lines.append(f"  in {one_line(asked.where)}")
     return lines
 
 

@@ -82,7 +82,8 @@ async def _pending(place: Place) -> list[Pending]:
 def _answered(options: argparse.Namespace, *, yes: bool) -> int:
     """The turn goes on here, or in the process that owns the home; either way its answer is printed."""
     options.model = None
-    reply = run_async(_answer(setting(options), options, yes=yes))
+    where = setting(options)
+    reply = run_async(_answer(_placed(where, run_async(_pending(where.place)), options.id), options, yes=yes))
     if options.json:
         ok = isinstance(reply.outcome, Answered)
         print_json({"ok": ok, "session": reply.session, "outcome": type(reply.outcome).__name__, "text": reply.text})
@@ -92,6 +93,16 @@ def _answered(options: argparse.Namespace, *, yes: bool) -> int:
         if not isinstance(reply.outcome, Answered):
             tell(visible(ending(reply.outcome)))
     return exit_code(reply.outcome)
+
+
+def _placed(where: Setting, pending: list[Pending], id: str) -> Setting:
+    """The turn goes on in the folder where it stopped, wherever the answer comes from."""
+    tools = where.config.tools
+    folder = next((one.asked.where for one in pending if id and one.asked.id.startswith(id)), "")
+    if not folder or tools.roots:
+        return where
+    config = msgspec.structs.replace(where.config, tools=msgspec.structs.replace(tools, roots=(folder,)))
+    return msgspec.structs.replace(where, config=config)
 
 
 async def _answer(where: Setting, options: argparse.Namespace, *, yes: bool) -> Reply:

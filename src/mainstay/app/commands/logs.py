@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from pathlib import Path
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.schema import secrets_in
+from mainstay.core.errors import ConfigError
 
 
 class Lines(logging.Formatter):
@@ -31,7 +33,7 @@ class Stderr(logging.Handler):
             pass  # nobody reads it any more
 
 
-def set_up(level: str | None) -> None:
+def set_up(level: str | None, home: Path) -> None:
     """Without a level nothing is written: trouble reaches the person as a sentence, not as a log."""
     root = logging.getLogger()
     if level is None:
@@ -42,6 +44,17 @@ def set_up(level: str | None) -> None:
 
     handler = Stderr()
     handler.setFormatter(Lines())
-    handler.addFilter(LogFilter(Redactor(secrets_in(os.environ))))  # every record, whoever wrote it
+    handler.addFilter(LogFilter(Redactor(_secrets(home))))  # every record, whoever wrote it
     root.addHandler(handler)
     root.setLevel(level.upper())
+
+
+def _secrets(home: Path) -> list[str]:
+    """Those of the configuration too, if it can be read; what is wrong with it is told elsewhere."""
+    from mainstay.app.config import load_config
+    from mainstay.app.trust import known_secrets
+
+    try:
+        return known_secrets(load_config(home, env=os.environ).config, os.environ)
+    except ConfigError:
+        return secrets_in(os.environ)

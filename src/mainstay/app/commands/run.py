@@ -123,6 +123,8 @@ def _document(reply: Reply) -> dict[str, object]:
     made: dict[str, object] = {"ok": isinstance(reply.outcome, Answered)}
     if not made["ok"]:
         made["error"] = {"type": name, "message": ending(reply.outcome)}
+    if isinstance(reply.outcome, Paused):
+        made["approval"] = reply.outcome.approval
     usage = msgspec.structs.asdict(reply.usage)
     made |= {"session": reply.session, "turn": reply.turn, "outcome": name, "text": reply.text}
     return made | {"usage": usage, "cost": reply.cost}

@@ -1,5 +1,7 @@
 """Texts that mean no harm: many of them talk about prompts, keys, attacks and rules. Every second one is held out."""
 
+# ruff: noqa: E501, RUF001 (texts as they are found, in all scripts)
+
 from __future__ import annotations
 
 ABOUT: tuple[str, ...] = (

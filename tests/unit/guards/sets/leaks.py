@@ -1,5 +1,7 @@
 """Secrets of many kinds in realistic text, and what only looks like one. All are made here from pieces, by a seed."""
 
+# ruff: noqa: E501 (texts as they are found, in all scripts)
+
 from __future__ import annotations
 
 import base64
@@ -20,17 +22,19 @@ def _run(alphabet: str, count: int) -> Maker:
 
 
 def _made(*pieces: str | Maker) -> Maker:
-    """Pieces in a row. The ends are letters, so that a token never ends in punctuation."""
+    """Pieces in a row."""
     return lambda chance: "".join(piece if isinstance(piece, str) else piece(chance) for piece in pieces)
 
 
 def _token(prefix: str, alphabet: str, count: int) -> Maker:
-    return _made(prefix, _run(alphabet, count - 1), _run(string.ascii_lowercase + string.digits, 1) if alphabet is not _UPPER else _run(_UPPER, 1))
+    return _made(prefix, _run(alphabet, count - 1), _run(alphabet.removesuffix("_-"), 1))
 
 
 def _jwt(chance: random.Random) -> str:
     head = base64.urlsafe_b64encode(b'{"alg":"HS256","typ":"JWT"}').rstrip(b"=").decode()
-    body = base64.urlsafe_b64encode(f'{{"sub":"{chance.randrange(10**9)}","name":"Anna"}}'.encode()).rstrip(b"=").decode()
+    body = (
+        base64.urlsafe_b64encode(f'{{"sub":"{chance.randrange(10**9)}","name":"Anna"}}'.encode()).rstrip(b"=").decode()
+    )
     return f"{head}.{body}.{_run(_ALNUM, 43)(chance)}"
 
 
@@ -64,7 +68,7 @@ SECRETS: tuple[tuple[str, Maker, tuple[str, ...]], ...] = (
     ("github fine", _made("github" + "_pat_", _run(_ALNUM, 22), "_", _run(_ALNUM, 59)), ("export GH_TOKEN={}", "Use {} for the runner.")),
     ("gitlab", _token("gl" + "pat-", _ALNUM, 20), ("PRIVATE-TOKEN: {}", "curl --header 'PRIVATE-TOKEN: {}' https://gitlab.example.com")),
     ("slack bot", _made("xo" + "xb-", _run(string.digits, 12), "-", _run(string.digits, 12), "-", _run(_ALNUM, 24)), ("SLACK_BOT_TOKEN={}", "The bot uses {} to post.")),
-    ("slack webhook", _made("https://hooks.sl" + "ack.com/services/T", _run(_UPPER, 9), "/B", _run(_UPPER, 9), "/", _run(_ALNUM, 24)), ("webhook: {}", "curl -d '{{}}' {}")),
+    ("slack webhook", _made("T", _run(_UPPER, 9), "/B", _run(_UPPER, 9), "/", _run(_ALNUM, 24)), ("webhook: https://hooks.slack.com/services/{}", "curl -d @m.json https://hooks.slack.com/services/{}")),
     ("stripe", _token("sk" + "_live_", _ALNUM, 24), ("stripe.api_key = '{}'", "Stripe: {}")),
     ("stripe restricted", _token("rk" + "_live_", _ALNUM, 24), ("STRIPE_KEY={}", "key {} leaked")),
     ("openai", _made("sk" + "-", _run(_ALNUM, 20), "T3" + "BlbkFJ", _run(_ALNUM, 20)), ("OPENAI_API_KEY={}", "openai.api_key = \"{}\"")),
@@ -149,7 +153,7 @@ CLEAN: tuple[str, ...] = (
     "Use sk-learn or scikit-learn for the classifier.",
     "The skeleton-based approach and the task-oriented-dialogue-system differ.",
     "ghp_example and github_pat_example are prefixes of tokens.",
-    "A key such as AKIAIOSFODNN7EXAMPLE is used in the documentation.",
+    "A key such as AK" + "IAIOSFODNN7EXAMPLE is used in the documentation.",
     "keys start with hf_, npm_, or xoxb- followed by characters",
     "eyJ is how a JWT begins",
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0example anna@laptop",
@@ -213,17 +217,97 @@ NOT_PERSONAL: tuple[str, ...] = (
 )
 
 
+# Written after the redactor was done, and only measured.
+_FRESH: tuple[str, ...] = (
+    "2026-11-02T10:00:01Z ERROR upstream refused key {} (401)",
+    'resource "x" "y" {{\n  value = "{}"\n}}',
+    "lee: here you go -> {} <- don't share it",
+    '  - name: CRED\n    value: "{}"\n  - name: OTHER',
+    "fetch('/v1', {{headers: {{'X-Auth': '{}'}}}})",
+    'Error: invalid credentials "{}" at login (app.js:14:3)\\n',
+    "| prod | {} | anna |",
+)
+_FRESH_NAMED: tuple[tuple[str, Maker, str], ...] = (
+    ("database url", _password, "jdbc:postgresql://app:{}@db.internal/x"),
+    ("database url", _password, "CELERY_BROKER=amqp://svc:{}@mq:5672//"),
+    ("password", _password, 'mysql -u root --password="{}"'),
+    ("password", _password, "MYSQL_ROOT_PASSWORD: {}"),
+    ("password", _password, "spring.datasource.password={}"),
+    ("password", _password, "passwd: '{}'"),
+    ("password", _password, "smtp_pass = {}"),
+    ("api key", _run(_ALNUM, 32), "X-API-Key: {}"),
+    ("api key", _run(_ALNUM, 40), 'const authToken = "{}";'),
+    ("api key", _run(_ALNUM, 32), "https://api.example.com/v1?api_key={}&q=1"),
+    ("hex secret", _run(_HEX, 40), "SESSION_SECRET={}"),
+    ("hex secret", _run(_HEX, 64), "signing_key: {}"),
+    ("aws secret", _run(_ALNUM, 40), 'secret_access_key: "{}"'),
+    ("bearer", _run(_ALNUM, 48), "headers = {{'Authorization': 'Bearer {}'}}"),
+)  # fmt: skip
+_BY_NAME = {"aws secret", "database url", "basic url", "bearer", "basic header", "password", "api key", "hex secret", "azure storage", "slack webhook"}  # fmt: skip
+
+CLEAN_FRESH: tuple[str, ...] = (
+    "Rotate tokens every 90 days; store them in the vault under team/app.",
+    "curl -u \"$USER:$PASSWORD\" https://api.example.com/v1/me",
+    "password_hash = bcrypt.hashpw(password, bcrypt.gensalt(12))",
+    "Invalid password: expected 8-64 characters, got 3",
+    "api_key: ${{ secrets.API_KEY }}",
+    "token: !vault secret/data/app#token",
+    "secretKeyRef:\n  name: app-secrets\n  key: db-password",
+    "access_key = var.access_key",
+    "AWS_REGION=eu-central-1 AWS_PROFILE=dev terraform plan",
+    "The github_token input defaults to ${{ github.token }}.",
+    "Merge 3f9c2d1e7b into main, fixes #4711",
+    "md5 d41d8cd98f00b204e9800998ecf8427e empty.txt",
+    "X-Request-Id: 9b2e4c1a7d6f4e0b8a3c5d7e9f1a2b3c",
+    "postgresql://localhost/test?sslmode=disable",
+    "mailto:anna@example.com?subject=hello",
+    "git@github.com:example/repo.git",
+    "https://user@host.example.com/path",
+    "The apiKey parameter is required and has 32 characters.",
+    "PasswordResetTokenGenerator and TokenAuthenticationMiddleware2 are classes.",
+    "token = secrets.token_urlsafe(32)",
+    "const token = await getToken({ audience: 'api' });",
+    "auth: { type: 'oauth2', flow: 'authorizationCode' }",
+    "\"key\": \"value\", \"token_type\": \"bearer\", \"expires_in\": 3600",
+    "session_key_prefix = 'app:v2:'",
+    "private_key_path: ~/.ssh/id_ed25519",
+    "secret_version: projects/1/secrets/db/versions/7",
+    "Your verification code is 493817.",
+    "class sk_model: pass  # sk- stands for scikit",
+    "npm_config_registry=https://registry.npmjs.org/",
+    "xoxo, see you tomorrow!",
+    "AIzawa and Akiara are names; AKIA is not.",
+    "ISBN 978-3-16-148410-0, DOI 10.1000/182",
+    "eyJust kidding.eyJoking.nothing",
+    "s3://bucket/AKIA-logs/2024/05/01/part-00000-6f1d.parquet",
+    "base64: VGhpcyBpcyBqdXN0IGEgc2VudGVuY2UsIG5vdGhpbmcgbW9yZS4=",
+)  # fmt: skip
+
+
 def leaks() -> list[tuple[str, str, str, bool]]:
-    """(kind, text, secret, held out): every template of every kind, twice with other characters."""
+    """(kind, text, secret, held out)."""
     chance = random.Random(9)
     found = []
     for kind, make, templates in SECRETS:
         for template in templates:
-            for held_out in (False, True):
-                secret = make(chance)
-                found.append((kind, template.replace("{{", "{").replace("}}", "}").replace("{}", secret, 1) if "{{}}" not in template else template.replace("{{}}", "<>").replace("{}", secret).replace("<>", "{}"), secret, held_out))
+            secret = make(chance)
+            found.append((kind, template.format(secret), secret, False))
+        for template in () if kind in _BY_NAME else chance.sample(_FRESH, 2):
+            secret = make(chance)
+            found.append((kind, template.format(secret), secret, True))
+    for kind, make, template in _FRESH_NAMED:
+        for _ in range(2):
+            secret = make(chance)
+            found.append((kind, template.format(secret), secret, True))
     return found
 
 
 def clean() -> list[tuple[str, bool]]:
-    return [(text, number % 2 == 1) for number, text in enumerate(CLEAN)]
+    return [(text, held_out) for held_out, texts in ((False, CLEAN), (True, CLEAN_FRESH)) for text in texts]
+
+
+def shown(secret: str, text: str) -> bool:
+    """Whether a good part of the secret can be read in the text."""
+    body = secret.partition("KEY-----")[2] or secret
+    part = max(6, min(12, len(body) // 2))
+    return any(body[i : i + part] in text for i in range(len(body) - part + 1))

@@ -1,0 +1,364 @@
+"""Approvals with the real command: a turn that waits, and every way to answer it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cli_support import Command
+from example_model import ExampleModel, Messages, Said
+from test_cli_chat import MARK, Tty
+
+ASKS = "policy:\n  ask: [write]\n"
+CALL = ("write", {"path": "out.txt", "content": "made\n"})
+Project = Callable[..., tuple[Command, ExampleModel]]
+
+
+def results(messages: Messages) -> list[str]:
+    """Of the turn that runs."""
+    turn = max(place for place, message in enumerate(messages) if message["role"] == "user")
+    return [message["content"] for message in messages[turn:] if message["role"] == "tool"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """The command in a folder, and a model that makes this call in every turn and then answers with its result."""
+    models: list[ExampleModel] = []
+
+    def made(call: tuple[str, dict[str, Any]] = CALL, config: str = ASKS) -> tuple[Command, ExampleModel]:
+        def say(messages: Messages) -> Said:
+            if any(message["role"] == "tool" for message in messages[-2:]):  # also if somebody said something after it
+                return "So: " + [one["content"] for one in messages if one["role"] == "tool"][-1]
+            return [call]
+
+        model = ExampleModel(say)
+        models.append(model)
+        command = Command(tmp_path, model.url)
+        command.configure((command.home / "mainstay.yaml").read_text() + config)
+        command.folder = tmp_path / "project"
+        command.folder.mkdir(exist_ok=True)
+        return command, model
+
+    yield made
+    for model in models:
+        model.close()
+
+
+def waiting(mainstay: Command) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mainstay.json("approvals", "list")["approvals"]
+    return found
+
+
+def asked(mainstay: Command) -> str:
+    done = mainstay("run", "write it")
+    assert done.returncode == 5, done.stderr
+    [one] = waiting(mainstay)
+    return str(one["asked"]["id"])
+
+
+# --- mainstay run, mainstay approvals ------------------------------------------------------------
+
+
+def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: Project) -> None:
+    mainstay, _ = project()
+    done = mainstay("run", "write it")
+    assert done.returncode == 5
+    assert done.stdout == ""
+    [one] = waiting(mainstay)
+    id = one["asked"]["id"]
+    assert f"write wants to run ({id}): A rule says to ask: write." in done.stderr
+    assert "  path: out.txt\n" in done.stderr
+    assert f"`mainstay approvals approve {id}` lets it go on, `mainstay approvals deny {id}` does not" in done.stderr
+    assert not (mainstay.folder / "out.txt").exists()
+    listed = mainstay("approvals", "list").stdout
+    assert listed.startswith(f"{id}  {one['session']}  until ")
+    assert "  path: out.txt" in listed
+    approved = mainstay("approvals", "approve", id[:4])
+    assert approved.returncode == 0, approved.stderr
+    assert approved.stdout.startswith("So: Made out.txt")
+    assert (mainstay.folder / "out.txt").read_text() == "made\n"
+    assert waiting(mainstay) == []
+    assert "nothing waits" in mainstay("approvals", "list").stderr
+
+
+def test_a_run_in_json_says_that_it_waits(project: Project) -> None:
+    mainstay, _ = project()
+    done = mainstay("run", "write it", "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["ok"], said["outcome"]) == (5, False, "Paused")
+    [one] = waiting(mainstay)
+    assert one["asked"]["id"] == said["approval"]
+    answered = mainstay("approvals", "approve", one["asked"]["id"], "--json")
+    said = json.loads(answered.stdout)
+    assert (answered.returncode, said["ok"], said["outcome"]) == (0, True, "Answered")
+    assert said["session"] == one["session"]
+    assert said["text"].startswith("So: Made out.txt")
+
+
+def test_a_denial_tells_the_model_why(project: Project) -> None:
+    mainstay, _ = project()
+    done = mainstay("approvals", "deny", asked(mainstay), "not", "on a Sunday")
+    assert done.returncode == 0
+    assert "denied by the person" in done.stdout
+    assert "not on a Sunday" in done.stdout
+    assert not (mainstay.folder / "out.txt").exists()
+
+
+def test_other_arguments_run_instead(project: Project) -> None:
+    mainstay, _ = project()
+    id = asked(mainstay)
+    wrong = mainstay("approvals", "approve", id, "--input", "{nonsense")
+    assert wrong.returncode == 1
+    assert "not JSON" in wrong.stderr
+    assert len(waiting(mainstay)) == 1, "the question stays open"
+    both = mainstay("approvals", "approve", id, "--always", "--input", "{}")
+    assert both.returncode == 1
+    assert "approved once" in both.stderr
+    done = mainstay("approvals", "approve", id, "--input", '{"path": "other.txt", "content": "yours"}')
+    assert done.returncode == 0
+    assert (mainstay.folder / "other.txt").read_text() == "yours"
+    assert not (mainstay.folder / "out.txt").exists()
+
+
+def test_always_is_a_rule_that_can_be_seen_and_taken_back(project: Project) -> None:
+    mainstay, _ = project()
+    id = asked(mainstay)
+    [one] = waiting(mainstay)
+    assert mainstay("approvals", "approve", id, "--always").returncode == 0
+    [rule] = mainstay.json("approvals", "rules")["rules"]
+    assert rule == one["asked"]["always"]
+    assert mainstay("approvals", "rules").stdout == f"{rule}\n"
+    assert mainstay("run", "again").returncode == 0, "it is not asked about any more"
+    assert mainstay("approvals", "revoke", rule).returncode == 0
+    assert mainstay.json("approvals", "rules")["rules"] == []
+    assert "nothing was always allowed" in mainstay("approvals", "rules").stderr
+    assert mainstay("run", "and again").returncode == 5
+    gone = mainstay("approvals", "revoke", rule)
+    assert (gone.returncode, "no such rule was allowed" in gone.stderr) == (1, True)
+
+
+def test_an_approval_that_is_unknown_or_was_answered_is_one_sentence(project: Project) -> None:
+    """U23, F38: a yes is used up."""
+    mainstay, _ = project()
+    id = asked(mainstay)
+    assert mainstay("approvals", "deny", id).returncode == 0
+    for given in (id, "nonsense", ""):
+        for verb in ("approve", "deny"):
+            done = mainstay("approvals", verb, given)
+            assert done.returncode == 1
+            assert "nothing waits under" in done.stderr
+            assert "Traceback" not in done.stderr
+    done = mainstay("approvals", "approve", id, "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["type"]) == (1, "ApprovalUnknown")
+    assert not (mainstay.folder / "out.txt").exists()
+
+
+def test_the_beginning_of_an_id_must_be_enough_to_tell_it_from_others(project: Project) -> None:
+    mainstay, _ = project()
+    seen: dict[str, str] = {}
+    while True:  # until two ids begin alike: at the latest with the seventeenth
+        mainstay("run", "write it", "--json")
+        ids = [one["asked"]["id"] for one in waiting(mainstay)]
+        new = next(id for id in ids if id not in seen.values())
+        if new[0] in seen:
+            break
+        seen[new[0]] = new
+        assert len(seen) <= 16
+    done = mainstay("approvals", "approve", new[0])
+    assert done.returncode == 1
+    assert "more than one approval begins with" in done.stderr
+    assert len(waiting(mainstay)) == len(ids)
+
+
+def test_u23_an_approval_from_another_folder_runs_the_call_where_it_was_asked_about(project: Project) -> None:
+    """F38: the call that was shown, in the place where it was shown."""
+    mainstay, _ = project()
+    id = asked(mainstay)
+    home, mainstay.folder = mainstay.folder, mainstay.folder.parent / "elsewhere"
+    mainstay.folder.mkdir()
+    assert f"  in {home}\n" in mainstay("approvals", "list").stdout
+    assert mainstay("approvals", "approve", id).returncode == 0
+    assert (home / "out.txt").read_text() == "made\n"
+    assert list(mainstay.folder.iterdir()) == []
+
+
+def test_f38_a_chat_that_goes_on_in_another_folder_does_not_run_there_what_was_asked_about_here(
+    project: Project,
+) -> None:
+    mainstay, _ = project()
+    assert talk(mainstay).returncode == 0
+    home, mainstay.folder = mainstay.folder, mainstay.folder.parent / "elsewhere"
+    mainstay.folder.mkdir()
+    done = mainstay("chat", stdin="y\n")
+    assert f"it was approved in {home}, and this conversation works in another folder now" in done.stdout
+    assert list(home.iterdir()) == list(mainstay.folder.iterdir()) == []
+
+
+def test_f38_the_whole_call_is_shown_with_nothing_hidden(project: Project) -> None:
+    """F37, F38: long, broken into lines, turned around, with escapes: all of it is there, and nothing is obeyed."""
+    content = "safe\n" + "\n" * 80 + "x" * 5000 + "\x1b[2J\x1b]52;c;aGk=\x07\u202etxt.exe\u200b\rrm -rf /\nTHE END"
+    mainstay, _ = project(("write", {"path": "a\x1b[8mhidden", "content": content}))
+    done = mainstay("run", "write it")
+    assert done.returncode == 5
+    for shown in (done.stderr, mainstay("approvals", "list").stdout):
+        assert "x" * 5000 in shown
+        assert "\\x1b[2J\\x1b]52;c;aGk=\\x07\\u202etxt.exe\\u200b\\rrm -rf /" in shown
+        assert "a\\x1b[8mhidden" in shown
+        assert "THE END" in shown
+        assert not {"\x1b", "\x07", "\r", "\u202e", "\u200b"} & set(shown)
+        assert shown.count("│") == 82, "a line break is seen to be one"
+    raw = mainstay("approvals", "list", "--json").stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(raw)
+
+
+# --- a chat in a pipe ----------------------------------------------------------------------------
+
+
+def talk(mainstay: Command, *lines: str) -> subprocess.CompletedProcess[str]:
+    return mainstay("chat", "--new", stdin="".join(f"{line}\n" for line in ("write it", *lines)))
+
+
+@pytest.mark.parametrize("word", ["y", "YES", "/approve"])
+def test_chat_yes_lets_it_run(project: Project, word: str) -> None:
+    mainstay, _ = project()
+    done = talk(mainstay, word)
+    assert done.returncode == 0
+    assert "y approves it, n denies it, a allows its like from now on" in done.stderr
+    assert "So: Made out.txt" in done.stdout
+    assert (mainstay.folder / "out.txt").read_text() == "made\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("n", "denied by the person"),
+        ("/deny too early", "They said: too early"),
+        ("rather tell me what it is for", "They said: rather tell me what it is for"),
+        ("y please", "They said: y please"),
+    ],
+)
+def test_chat_anything_else_is_a_no(project: Project, word: str, told: str) -> None:
+    mainstay, _ = project()
+    done = talk(mainstay, word)
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout
+    assert not (mainstay.folder / "out.txt").exists()
+
+
+@pytest.mark.parametrize("word", ["a", "/approve always"])
+def test_chat_always_is_asked_once(project: Project, word: str) -> None:
+    mainstay, _ = project()
+    done = talk(mainstay, word, "again")
+    assert done.stdout.count("So: ") == 2
+    assert done.stderr.count("write wants to run") == 1
+    assert len(mainstay.json("approvals", "rules")["rules"]) == 1
+
+
+def test_chat_other_arguments_run_instead(project: Project) -> None:
+    mainstay, _ = project()
+    done = talk(mainstay, "/approve {", '/approve {"path": "b.txt", "content": "b"}', "/approve")
+    assert "not JSON" in done.stderr
+    assert "nothing waits for an approval" in done.stdout
+    assert (mainstay.folder / "b.txt").read_text() == "b"
+    assert not (mainstay.folder / "out.txt").exists()
+
+
+def test_a_chat_left_while_it_waits_is_gone_on_with_by_the_next(project: Project) -> None:
+    mainstay, _ = project()
+    assert talk(mainstay).returncode == 0
+    assert len(waiting(mainstay)) == 1
+    done = mainstay("chat", stdin="y\n")
+    assert "write wants to run" in done.stderr, "it is asked again, word for word"
+    assert "So: Made out.txt" in done.stdout
+
+
+def test_stop_ends_a_turn_that_waits(project: Project) -> None:
+    mainstay, _ = project()
+    done = talk(mainstay, "/stop", "/approve")
+    assert "nothing waits for an approval" in done.stdout
+    assert not (mainstay.folder / "out.txt").exists()
+    assert waiting(mainstay) == []
+
+
+# --- somebody else owns the home -----------------------------------------------------------------
+
+
+def until(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 30
+    while not (what := found()):
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+    return what
+
+
+def test_a_call_of_a_chat_that_goes_on_is_answered_from_another_command(project: Project) -> None:
+    mainstay, _ = project()
+    chat = subprocess.Popen(
+        mainstay.argv("chat", "--session", "s"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=mainstay.env,
+        cwd=mainstay.folder,
+    )
+    try:
+        assert chat.stdin is not None
+        chat.stdin.write("write it\n")
+        chat.stdin.flush()
+        until(lambda: (mainstay.home / "workspaces").exists())
+        [one] = until(lambda: waiting(mainstay))
+        assert one["session"] == "s"
+        done = mainstay("approvals", "approve", one["asked"]["id"], "--always")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("So: Made out.txt")
+        [rule] = mainstay.json("approvals", "rules")["rules"]
+        assert mainstay("approvals", "revoke", rule).returncode == 0
+        chat.stdin.write("and again\n")
+        chat.stdin.flush()
+        [two] = until(lambda: waiting(mainstay))  # the owner has heard that the rule is gone
+        gone = mainstay("approvals", "deny", one["asked"]["id"])
+        assert (gone.returncode, "nothing waits under" in gone.stderr) == (1, True)
+        assert "for now" in mainstay("approvals", "deny", two["asked"]["id"], "not", "for", "now").stdout
+        out, err = chat.communicate(timeout=30)
+        assert out.count("So: ") == 2, "the chat shows what became of it"
+        assert "Traceback" not in err
+    finally:
+        chat.kill()
+        chat.wait()
+
+
+# --- on a terminal -------------------------------------------------------------------------------
+
+
+def test_f37_f38_a_terminal_shows_the_whole_call_and_obeys_none_of_it(project: Project) -> None:
+    content = "one\n" + "y" * 300 + "\x1b]0;owned\x07\x1b[2J\u202e\rlast words"
+    mainstay, _ = project(("write", {"path": "out.txt", "content": content}))
+    tty = Tty(mainstay)
+    try:
+        tty.expect("Ctrl-D leaves")
+        tty.expect(MARK)
+        tty.send("write it\r")
+        tty.expect("write wants to run")
+        shown = tty.expect("last words")
+        assert "y" * 300 in shown.replace("\n", "").replace(" ", "")
+        assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\r" in shown.replace("\n", "").replace(" ", "")
+        assert b"\x1b]" not in tty.raw
+        assert b"\x1b[2J" not in tty.raw
+        assert "\u202e".encode() not in tty.raw
+        tty.expect("y approves it")
+        tty.send("y\r")
+        tty.expect("So: Made out.txt")
+        assert (mainstay.folder / "out.txt").read_bytes().decode() == content
+        tty.send("\x04")
+        assert tty.leave() == 0
+    finally:
+        tty.close()
