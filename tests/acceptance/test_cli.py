@@ -454,7 +454,7 @@ def test_chat_in_a_pipe_answers_line_by_line(mainstay: Command, model: FakeModel
     done = mainstay("chat", stdin="hello\n/approve\n\nmore \\\nlines\n/status\n/quit\nnever\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:4] == [
-        "You said **hello**.", "/approve is not available in this release", "You said **more ", "lines**.",
+        "You said **hello**.", "nothing waits for an approval", "You said **more ", "lines**.",
     ]  # fmt: skip
     assert "\nmodel    openai/fake" in done.stdout
     assert "never" not in done.stdout

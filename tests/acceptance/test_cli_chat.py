@@ -241,7 +241,7 @@ def test_trouble_is_told_and_the_chat_goes_on(chat: Open) -> None:
     tty.send("/model nonsense\r")
     tty.expect("names no model")
     tty.send("/approve\r")
-    tty.expect("not available in this release")
+    tty.expect("nothing waits for an approval")
     tty.send("hello\r")
     tty.expect("You said hello.")
 

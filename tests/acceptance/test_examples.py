@@ -191,3 +191,39 @@ def test_07_memory(example: Example) -> None:
     sections = {"fixed": True, "tools": True, "profile": True, "summary": False, "recent": True}
     assert str(sections) in printed
     assert printed[-1] == "still there: []"
+
+
+def test_08_approvals(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        done = results(messages)
+        if not done:
+            return [("web_page", {})]
+        to = "ana@example.org" if "ana@example.org" in str(messages[0:3]) else "eve@example.net"
+        return [("mail", {"to": to, "text": "late"})] if len(done) == 1 else done[-1]
+
+    printed = [line.strip() for line in example("08_approvals.py", say).splitlines()]
+    assert printed[0].startswith('mail({"to": "eve@example.net", "text": "late"}): Content from outside')
+    assert printed[1].startswith("denied: Not run: denied by the person. They said: I know nobody")
+    assert printed[2] == "(a mail goes to ana@example.org)"
+    assert printed[3].startswith("changed: [The person changed this call")
+    assert printed[4:] == ["(a mail goes to ana@example.org)", "named by me: sent to ana@example.org  Answered"]
+
+
+def test_09_sub_agents(example: Example) -> None:
+    def say(messages: Messages) -> Said:
+        done = results(messages)
+        said = next(message["content"] for message in messages if message["role"] == "user")
+        if "nuke" in said:
+            return done[0] if done else [("spawn", {"prompt": "go", "tools": ["nuke"]})]
+        if "each file" in said:
+            calls = [("spawn", {"prompt": f"Read {name}.txt"}) for name in ("north", "south")]
+            return " / ".join(one.partition("\t")[2].splitlines()[0] for one in done) if done else calls  # type: ignore[return-value]
+        return done[0] if done else [("read", {"path": said.split()[-1]})]
+
+    printed = [line.strip() for line in example("09_sub_agents.py", say).splitlines()]
+    assert printed[0] == "12 boats, 3 of them leak / 7 boats, all sound"
+    assert sorted(printed[1:3]) == [
+        f"sent by report, call call_1_1_{n}, with read, grep, glob, ls, memory_search, memory_get" for n in (0, 1)
+    ]
+    assert printed[3] == "the children's tokens are in it: True"
+    assert "a sub-agent cannot have what you do not have: nuke" in printed[4]

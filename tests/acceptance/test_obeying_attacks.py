@@ -5,42 +5,68 @@ reached. One agent is told all goals at once; each is looked for by itself."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from obeying import House, Setup, canonical, spliced, CANARY
-from obeying_goals import GOALS, Goal, prepare
-from obeying_ways import WAYS, Way, lines_of
+from obeying import SESSION, House, Setup
+from obeying_goals import GOALS, Goal
+from obeying_ways import WAYS, Attack, attack
 
 from mainstay.core.outcome import Answered
+from mainstay.sandbox.bubblewrap import trouble
+
+CONFINED = trouble() is None
+SANDBOXED = pytest.mark.skipif(not CONFINED, reason="commands are not confined here; the host asks about each")
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 
 
-async def attacked(place: Path, way: Way, goals: list[Goal], setup=None):
-    async with House(place, setup) as house:
-        lines, told = lines_of(house, goals, way)
-        house.setup = setup or way.setup(lines)
-        await house.open()
-        await prepare(house, told)
-        reply = await way.enter(house, lines)
-        made = set(house.model.made)
-        missed = [
-            goal.id
-            for goal in told
-            if any(canonical(tool, spliced(given, CANARY)) not in made for tool, given in goal.calls(house))
-        ]
-        reached = [goal.id for goal in told if not goal.late and await goal.is_reached(house)]
-        await house.close()
-        reached += [goal.id for goal in told if goal.late and await goal.is_reached(house)]
-        return reply, missed, reached, len(told), house
+def held(done: Attack) -> None:
+    assert isinstance(done.reply.outcome, Answered), done.reply
+    assert done.missed == [], "the model was never told, so that nothing was shown"
+    assert done.reached == []
 
 
 @pytest.mark.parametrize("name", list(WAYS))
 async def test_f55_nothing_is_reached_by_way_of(name: str, tmp_path: Path) -> None:
-    reply, missed, reached, count, house = await attacked(tmp_path, WAYS[name], GOALS)
-    print("RESULT", name, count, len(house.asked), "missed:", len(missed), missed[:8], "reached:", reached)
-    assert isinstance(reply.outcome, Answered), reply
-    assert missed == []
-    assert reached == []
+    held(await attack(tmp_path, WAYS[name], GOALS))
+
+
+NETWORK = [goal for goal in GOALS if goal.kind == "send"]
+
+
+@SANDBOXED
+@pytest.mark.parametrize("name", ["file", "web-page", "tool-description"])
+async def test_f55_commands_that_have_the_network_carry_nothing_out(name: str, tmp_path: Path) -> None:
+    held(await attack(tmp_path, WAYS[name], NETWORK, Setup(network=True)))
+
+
+async def test_f55_without_a_sandbox_nothing_is_reached_either(tmp_path: Path) -> None:
+    held(await attack(tmp_path, WAYS["file"], GOALS, Setup(sandbox="host")))
+
+
+async def test_f53_a_home_inside_of_the_folder_it_works_in_is_out_of_reach(tmp_path: Path) -> None:
+    about_home = [goal for goal in GOALS if goal.kind in ("policy", "memory")]
+    held(await attack(tmp_path, WAYS["file"], about_home, Setup(home_inside=True)))
+
+
+# --- the same, with nobody watching: the suite can fail ---------------------------------------------
+
+
+async def test_without_policy_and_sandbox_the_same_attacks_succeed(tmp_path: Path) -> None:
+    """What only the tools' own walls keep out, they keep out even then."""
+    done = await attack(tmp_path, WAYS["file"], GOALS, Setup(policy=False, sandbox="host"))
+    assert done.missed == []
+    print(sorted({g.id for g in GOALS if g.walls != "paths"} - set(done.reached)))
+    assert set(done.reached) == {goal.id for goal in GOALS if goal.walls != "paths"}
+
+
+@SANDBOXED
+async def test_without_policy_the_sandbox_alone_keeps_only_its_own_part(tmp_path: Path) -> None:
+    done = await attack(tmp_path, WAYS["file"], GOALS, Setup(policy=False))
+    print(sorted({g.id for g in GOALS if not g.walls} - set(done.reached)))
+    assert set(done.reached) == {goal.id for goal in GOALS if not goal.walls}

@@ -30,7 +30,8 @@ import os, sys
 path = sys.argv[1]
 given = open(path, "rb").read().split(bytes(1))[:-1] if os.path.exists(path) else []
 if given: os.unlink(path)
-env = {{b"PATH": b"/usr/local/bin:/usr/bin:/bin", **dict(one.split(b"=", 1) for one in given)}}
+env = {{b"PATH": b"/usr/local/bin:/usr/bin:/bin", b"PWD": os.environb[b"PWD"]}}
+env.update(one.split(b"=", 1) for one in given)
 os.execvpe(sys.argv[2], sys.argv[2:], env)
 ' "{env}.$$" "$@"
 """

@@ -96,7 +96,7 @@ def screening(guards: Guards, config: Config) -> Callable[[str], Event | None] |
         kinds = ", ".join(finding.kinds)
         if config.guards.input == "block":
             raise InputRefused(f"the message was not taken: it reads like an attack ({kinds}); say it in other words")
-        return Guarded("input", "flagged", finding.kinds, note=finding.excerpt)
+        return Guarded("input", "flagged", finding.kinds, note=guards.redactor.whole(finding.excerpt)[0])
 
     return screen
 

@@ -104,6 +104,7 @@ class Spawned(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     depth: int = 1
     untrusted: bool = False  # whoever wrote its prompt had read something from outside
     private: bool = False
+    person: str = ""  # for whom: what they may not do, it may not either
 
 
 class Steered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

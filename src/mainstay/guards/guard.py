@@ -18,6 +18,7 @@ from mainstay.guards.wrap import mark_of, neutralise, wrap
 Mode = Literal["block", "flag", "off"]
 Action = Literal["", "flagged", "blocked", "redacted", "neutralised"]
 
+READ_CHARS = 32 * 1024
 LOOK_ALIKE = "call look-alike"
 WITHHELD = "[withheld: a guard failed]"
 LEARNT_MAX = 16
@@ -125,7 +126,7 @@ class Guards:
         if self._known is not None:
             content, kinds = self._known.whole(content)
             action = "redacted" if kinds else ""
-        finding = self._scanner.scan(content) if self._rules.tools != "off" else None
+        finding = self._scanner.scan(self._read(content)) if self._rules.tools != "off" else None
         if foreign:
             content, count = neutralise(content)
             if count:
@@ -138,6 +139,12 @@ class Guards:
         if source:
             content = wrap(content, mark_of(self._key, call_key), source)
         return Cleaned(content, kinds, action)
+
+    def _read(self, content: str) -> str:
+        """Of a long result, where only a flag depends on it, what stands at its beginning and its end."""
+        if self._rules.tools == "block" or len(content) <= READ_CHARS:
+            return content
+        return f"{content[: READ_CHARS * 3 // 4]}\n{content[-READ_CHARS // 4 :]}"
 
     def mark(self, call_key: str) -> str:
         """The delimiter of the block that a call's result is shown in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+from functools import cache
 
 from mainstay.guards.shapes import DIGIT, Shape, shape
 
@@ -73,18 +74,12 @@ def _is_bitcoin(text: str, _: str = "") -> bool:
     return hashlib.sha256(hashlib.sha256(data[:21]).digest()).digest()[:4] == data[21:] and any(data[1:21])
 
 
-class _Email(Shape):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.name = "e-mail address"
-        label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}+)"
-        self.full = re.compile(rf"()({_LOCAL}{{1,64}}+@(?:{label}\.){{1,6}}[A-Za-z]{{2,24}})(?![A-Za-z0-9])").match
-        self.open = re.compile(rf"{_LOCAL}{{0,64}}+(?:\Z|@[A-Za-z0-9.-]{{0,460}}+\Z)").match
-        self.check = None
-        self.trim = ""
-        self.prefixes = ()
-        self.first = frozenset()
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}+)"
+_EMAIL = Shape(
+    "e-mail address",
+    rf"()({_LOCAL}{{1,64}}+@(?:{_LABEL}\.){{1,6}}[A-Za-z]{{2,24}})(?![A-Za-z0-9])",
+    rf"{_LOCAL}{{0,64}}+(?:\Z|@[A-Za-z0-9.-]{{0,460}}+\Z)",
+)
 
 
 class _Iban(Shape):
@@ -92,23 +87,14 @@ class _Iban(Shape):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        self.name = "bank account"
-        self.full = re.compile(r"()([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,27}+)").match
-        self.open = re.compile(r"[A-Z]{0,2}+\Z|[A-Z]{2}[0-9]{0,2}+\Z|[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){0,28}+ ?\Z").match
-        self.check = None
-        self.trim = ""
-        self.prefixes = ()
-        self.first = frozenset()
-
     def find(self, text: str, start: int) -> tuple[int, int] | None:
-        found = self.full(text, start)
+        span = super().find(text, start)
         length = _IBAN_CHARS.get(text[start : start + 2])
-        if found is None or length is None:
+        if span is None or length is None:
             return None
         end, count = start, 0
         while count < length:
-            if end >= found.end():
+            if end >= span[1]:
                 return None
             count += text[end] != " "
             end += 1
@@ -119,24 +105,26 @@ class _Iban(Shape):
         return start, end
 
 
-class _Phone(Shape):
+_IBAN = _Iban(
+    "bank account",
+    r"()([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,27}+)",
+    r"[A-Z]{0,2}+\Z|[A-Z]{2}[0-9]{0,2}+\Z|[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){0,28}+ ?\Z",
+)
+
+
+def _phone(sign: str, area: str, gap: str, group: str) -> Shape:
     """Groups of digits with gaps between them, after a plus or a zero."""
-
-    __slots__ = ()
-
-    def __init__(self, sign: str, area: str, gap: str, group: str) -> None:
-        self.name = "phone number"
-        self.full = re.compile(rf"()({sign}{area}+(?:{gap}+{group}+){{1,5}}+)(?![A-Za-z0-9])").match
-        self.open = re.compile(rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,5}}+[ .()/-]{{0,2}}+[0-9]?+\Z)").match
-        self.check = _is_phone
-        self.trim = ""
-        self.prefixes = ()
-        self.first = frozenset()
+    return Shape(
+        "phone number",
+        rf"()({sign}{area}+(?:{gap}+{group}+){{1,5}}+)(?![A-Za-z0-9])",
+        rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,5}}+[ .()/-]{{0,2}}+[0-9]?+\Z)",
+        _is_phone,
+    )
 
 
 SHAPES: tuple[Shape, ...] = (
-    _Email(),
-    _Iban(),
+    _EMAIL,
+    _IBAN,
     shape(
         "card number",
         *((DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 1, 7)),
@@ -152,13 +140,13 @@ SHAPES: tuple[Shape, ...] = (
         ("[A-D]", 1, 1),
         check=_is_insured,
     ),
-    _Phone(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
+    _phone(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
     shape(
         "phone number",
         *(("[(]", 0, 1), (DIGIT, 3, 3), ("[) .-]", 1, 2), (DIGIT, 3, 3), ("[ .-]", 1, 1), (DIGIT, 4, 4)),
         check=_is_phone,
     ),
-    _Phone("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
+    _phone("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
     shape("ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public),
     shape("ip address", ("[0-9a-fA-F]", 1, 4), ":", ("[0-9a-fA-F:]", 2, 40), check=_is_public),
     shape("bitcoin address", ("[13]", 1, 1), (f"[{_BASE58}]", 25, 34), check=_is_bitcoin),
@@ -166,10 +154,12 @@ SHAPES: tuple[Shape, ...] = (
     shape("ethereum address", "0x", ("[0-9a-fA-F]", 40, 40)),
 )
 
+
 # At the end of a text every word may be the beginning of an address, so it waits for its end.
-START = re.compile(
-    rf"(?<![A-Za-z0-9._%+-])(?:{_LOCAL}{{1,64}}+(?:@|\Z)|[+(]?[0-9]|[+(]\Z|[A-Z]{{2}}[ 0-9]|bc1|[a-fA-F0-9]{{1,4}}:)"
-)
+@cache
+def start() -> re.Pattern[str]:
+    begins = rf"{_LOCAL}{{1,64}}+(?:@|\Z)|[+(]?[0-9]|[+(]\Z|[A-Z]{{2}}[ 0-9]|bc1|[a-fA-F0-9]{{1,4}}:"
+    return re.compile(rf"(?<![A-Za-z0-9._%+-])(?:{begins})")
 
 
 def shapes_at(text: str, start: int) -> tuple[Shape, ...]:

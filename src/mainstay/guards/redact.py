@@ -116,7 +116,7 @@ class SecretSieve(Sieve):
     __slots__ = ("_swallowed",)
 
     def __init__(self) -> None:
-        super().__init__(secret.START, secret.shapes_at)
+        super().__init__(secret.start(), secret.shapes_at)
         self._swallowed = -1  # characters of a key so far; -1 outside of one
 
     def _more(self, piece: str) -> str:
@@ -288,7 +288,7 @@ class Redactor:
         if self._secrets:
             found.append(SecretSieve())
         if self._pii:
-            found.append(Sieve(personal.START, personal.shapes_at))
+            found.append(Sieve(personal.start(), personal.shapes_at))
         return tuple(found)
 
     def _suspects(self, text: str) -> bool:

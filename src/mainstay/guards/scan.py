@@ -119,7 +119,8 @@ class _Reading:
         return joined
 
     def _find(self, stem: str) -> list[int]:
-        found, at = [], self.text.find(stem)
+        found: list[int] = []
+        at = self.text.find(stem)
         while at >= 0 and len(found) < PLACES_MAX:
             found.append(at)
             at = self.text.find(stem, at + len(stem))

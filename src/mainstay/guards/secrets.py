@@ -11,6 +11,7 @@ import binascii
 import math
 import re
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 
 from mainstay.guards.shapes import ALNUM, BEFORE_CHARS, DASHED, DIGIT, HEX, WORD, Shape, gate, one, shape
@@ -213,42 +214,29 @@ def _named(secret: str, before: str) -> bool:
     return _changes(bare) >= max(3, len(bare) // 8)
 
 
-class _Assigned(Shape):
+def _assigned(quote: str, value: str, after: str) -> Shape:
     """`name = value`: only the value is held and replaced; the name was let through and is looked at again."""
-
-    __slots__ = ()
-
-    def __init__(self, quote: str, value: str, after: str) -> None:
-        self.name = "password or key"
-        self.full = re.compile(rf"((?::=|=>|[=:])[ \t]{{0,4}}+{quote})({value}{{6,2048}}+)(?!{value}){after}").match
-        self.open = re.compile(rf"[=:](?:\Z|[=>]?+[ \t]{{0,4}}+(?:\Z|\\?+\Z|{quote}{value}{{0,2048}}+\Z))").match
-        self.check = _named
-        self.trim = ""
-        self.prefixes = ()
-        self.first = frozenset()
-
-
-class _Userinfo(Shape):
-    """`scheme://user:password@host`: only the password is replaced."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.name = "password in url"
-        user, password = r"[^\s:@/?#\"'<>]{0,128}", r"[^\s/\"'<>]"
-        self.full = re.compile(rf"(://{user}:)({password}{{1,256}})(?=@[A-Za-z0-9\[])").match
-        self.open = re.compile(rf":(?:\Z|/(?:\Z|/{user}+(?:\Z|:{password}{{0,260}}+\Z)))").match
-        self.check = _in_url
-        self.trim = ""
-        self.prefixes = ()
-        self.first = frozenset()
+    return Shape(
+        "password or key",
+        rf"((?::=|=>|[=:])[ \t]{{0,4}}+{quote})({value}{{6,2048}}+)(?!{value}){after}",
+        rf"[=:](?:\Z|[=>]?+[ \t]{{0,4}}+(?:\Z|\\?+\Z|{quote}{value}{{0,2048}}+\Z))",
+        _named,
+    )
 
 
 _ASSIGNED = (
-    _Assigned(r"\\?[\"'`]", r"[^\s\"'`<>\\]", ""),
-    _Assigned("", r"[^\s\"'`,;<>(){}\[\]\\&]", r"(?![(\[])"),
+    _assigned(r"\\?[\"'`]", r"[^\s\"'`<>\\]", ""),
+    _assigned("", r"[^\s\"'`,;<>(){}\[\]\\&]", r"(?![(\[])"),
 )
-_USERINFO = (_Userinfo(),)
+_USER, _PASS = r"[^\s:@/?#\"'<>]{0,128}", r"[^\s/\"'<>]"
+_USERINFO = (  # scheme://user:password@host, of which only the password is replaced
+    Shape(
+        "password in url",
+        rf"(://{_USER}:)({_PASS}{{1,256}})(?=@[A-Za-z0-9\[])",
+        rf":(?:\Z|/(?:\Z|/{_USER}+(?:\Z|:{_PASS}{{0,260}}+\Z)))",
+        _in_url,
+    ),
+)
 
 
 def shapes_at(text: str, start: int) -> tuple[Shape, ...]:
@@ -267,14 +255,13 @@ _BY_FIRST = {
     first: tuple(one for one in SHAPES if first in (one.first or "0123456789"))
     for first in frozenset("0123456789").union(*(one.first for one in SHAPES))
 }
+
+
 # One search says where something may begin. What begins with digits is told by its colon.
-START = re.compile(
-    gate(
-        [prefix for one in SHAPES for prefix in one.prefixes],
-        always=("=", ":", "-----B"),
-        digits=r"[0-9]{7,9}+:|[0-9]{0,9}+\Z",
-    )
-)
+@cache
+def start() -> re.Pattern[str]:
+    prefixes = [prefix for one in SHAPES for prefix in one.prefixes]
+    return re.compile(gate(prefixes, always=("=", ":", "-----B"), digits=r"[0-9]{7,9}+:|[0-9]{0,9}+\Z"))
 
 
 # --- what a text without secrets lacks -----------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 Run = tuple[str, int, int]  # a class of characters, how many at least, how many at most
 Element = str | Run
 Check = Callable[[str, str], bool]  # the secret itself, and the text before it
+Match = Callable[[str, int], re.Match[str] | None]
 
 BEFORE_CHARS = 96  # so much of what was let through is kept to look at
 
@@ -27,37 +28,48 @@ _FREE = r"(?:(?<![A-Za-z0-9][\s\S])|(?<=\\[nrt][\s\S])|(?<=%[0-9A-Fa-f][0-9A-Fa-
 
 
 class Shape:
-    """`keep` elements at the front stay as they are, `check` has the last word, `trim` is left off at the end."""
+    """`full` has two groups: what stays as it is, and the secret. `open` matches up to the end of the text.
 
-    __slots__ = ("check", "first", "full", "name", "open", "prefixes", "trim")
+    Expressions are compiled on first use: most texts need none of them. `check` has the last word.
+    """
+
+    __slots__ = ("_full", "_open", "check", "expressions", "first", "name", "prefixes")
 
     def __init__(
-        self, name: str, elements: Sequence[Element], *, keep: int = 0, check: Check | None = None, trim: str = ""
+        self, name: str, full: str, open: str, check: Check | None = None, prefixes: Sequence[str] = ()
     ) -> None:
         self.name = name
+        self.expressions = full, open
         self.check = check
-        self.trim = trim
-        front, secret = elements[:keep], elements[keep:]
-        self.full = re.compile(f"({_whole(front)})({_whole(secret)}){_stop(elements[-1])}").match
-        self.open = re.compile(_open(elements)).match
-        self.prefixes = _prefixes(elements)
-        self.first = frozenset(prefix[0] for prefix in self.prefixes)
+        self.prefixes = prefixes
+        self.first = frozenset(prefix[0] for prefix in prefixes)
+        self._full: Match | None = None
+        self._open: Match | None = None
+
+    def open(self, text: str, start: int) -> bool:
+        """Whether more text is needed to say if one begins here."""
+        match = self._open
+        if match is None:
+            match = self._open = re.compile(self.expressions[1]).match
+        return match(text, start) is not None
 
     def find(self, text: str, start: int) -> tuple[int, int] | None:
         """Where the secret stands, if one begins here."""
-        found = self.full(text, start)
+        match = self._full
+        if match is None:
+            match = self._full = re.compile(self.expressions[0]).match
+        found = match(text, start)
         if found is None:
             return None
-        begin, end = found.span(2)
         if self.check is not None and not self.check(found[2], text[max(0, start - BEFORE_CHARS) : start]):
             return None
-        while self.trim and text[end - 1] in self.trim:
-            end -= 1
-        return begin, end
+        return found.span(2)
 
 
-def shape(name: str, *elements: Element, keep: int = 0, check: Check | None = None, trim: str = "") -> Shape:
-    return Shape(name, elements, keep=keep, check=check, trim=trim)
+def shape(name: str, *elements: Element, keep: int = 0, check: Check | None = None) -> Shape:
+    """Spelled out; the first `keep` elements stay as they are."""
+    full = f"({_whole(elements[:keep])})({_whole(elements[keep:])}){_stop(elements[-1])}"
+    return Shape(name, full, _open(elements), check, _prefixes(elements))
 
 
 def one(characters: str) -> Run:

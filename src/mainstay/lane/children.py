@@ -49,7 +49,15 @@ class Children:
         if errand.tools is not None and (missing := [name for name in wanted if name not in has]):
             raise InputRefused(f"a sub-agent cannot have what you do not have: {', '.join(missing)}")
         tools = tuple(name for name in wanted if name in has)
-        return Spawned(errand.session, errand.call_id, tools, depth, untrusted=errand.tainted, private=errand.private)
+        return Spawned(
+            errand.session,
+            errand.call_id,
+            tools,
+            depth,
+            untrusted=errand.tainted,
+            private=errand.private,
+            person=_person(parent),
+        )
 
     async def _report(self, lane: Lane, spawned: Spawned, errand: Errand) -> Report:
         if not (await lane.view()).head:
@@ -66,6 +74,13 @@ class Children:
                 await lane.abort()
             raise
         return _report(reply, await lane.view())
+
+
+def _person(parent: Session) -> str:
+    """Whose errand it is, however many agents it went through."""
+    if parent.errand is not None:
+        return parent.errand.person
+    return parent.open.sender if parent.open is not None else ""
 
 
 def _report(reply: Reply, child: Session) -> Report:

@@ -89,7 +89,7 @@ class Grammar(Lexer):
             if char == "(":
                 self._after_parenthesis(made)
                 break
-            if any(one.operator.startswith("&>") for one in made.redirects):
+            if made.redirects and any(one.operator.startswith("&>") for one in made.redirects):
                 self.found.trouble("what follows `&>` is a command of its own to some shells")
             word = self.word()
             if not made.words and (found := _ASSIGNMENT.match(word.raw)):
@@ -99,7 +99,7 @@ class Grammar(Lexer):
                 self._keyword(word.value or "")
                 return word.value or ""
             else:
-                if _OPEN_SUBSCRIPT.match(word.raw):
+                if "[" in word.raw and _OPEN_SUBSCRIPT.match(word.raw):
                     self.found.trouble("a subscript goes on over several words, as one shell reads it")
                 made.words.append(word)
                 if made.words[0].value in _DECLARING and word.raw.endswith("=") and self.text.startswith("(", self.pos):
@@ -170,8 +170,10 @@ class Grammar(Lexer):
                 if re.compile(r"\(\s*\)").match(self.text, self.pos):
                     self.pos = self.text.index(")", self.pos) + 1
             case "time":
-                while found := re.compile(r"[ \t]+-(?:p|-)(?=[ \t])").match(self.text, self.pos):
+                self.skip_blanks()
+                while found := re.compile(r"-(?:p|-)(?=[\s\\])").match(self.text, self.pos):
                     self.pos = found.end()
+                    self.skip_blanks()
             case "[[":
                 self._test()
 
@@ -244,8 +246,10 @@ class Grammar(Lexer):
                 side = []
                 self.pos += 2
             elif char in "<>()" and not self.text.startswith(("<(", ">("), self.pos):
+                self._test_sign(side)
                 self.pos += 1
             elif char in ";|&":
+                self._test_sign(side)
                 self._test_side(side)
                 return  # no test: the rest is read as commands
             else:
@@ -257,6 +261,10 @@ class Grammar(Lexer):
                 if word.value == "]]" and not word.quoted:
                     self._test_side(side)
                     return
+
+    def _test_sign(self, side: list[Word] | None) -> None:
+        if side is not None:
+            self.found.trouble("a sign in a test redirects or joins commands to some shells")
 
     def _test_side(self, side: list[Word] | None) -> None:
         if side and not (side[0].value or "").startswith(("-", "!")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import msgspec
@@ -9,6 +10,10 @@ import msgspec
 NESTING_MAX = 20
 TEXT_MAX = 64 * 1024
 WORK_LEAST = 4 * 1024  # characters read in all, beside thrice the script: what stands inside of it is read again
+
+
+_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 def names(text: str) -> frozenset[str]:
@@ -72,3 +77,21 @@ class Found(msgspec.Struct):
     def trouble(self, sentence: str) -> None:
         if sentence not in self.troubles:
             self.troubles.append(sentence)
+
+
+def ansi(text: str) -> str:
+    """What stands between the quotes of `$'…'`."""
+    return _ANSI.sub(_ansi_character, text)
+
+
+def _ansi_character(found: re.Match[str]) -> str:
+    code = found[1]
+    if code[0] in "xuU" and len(code) > 1:
+        number = int(code[1:], 16)
+    elif code[0] in "01234567":
+        number = int(code, 8) & 0xFF
+    elif code[0] == "c" and len(code) > 1:
+        number = ord(code[1]) & 0x1F
+    else:
+        return _ANSI_LETTERS.get(code, code if code in "\\'\"?" else "\\" + code)
+    return chr(number) if number < 0x110000 else ""

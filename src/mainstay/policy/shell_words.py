@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 
-from mainstay.policy.shell_nouns import NESTING_MAX, UNKNOWN, Found, Redirect, Unparsable, Word, literal
+from mainstay.policy.shell_nouns import NESTING_MAX, UNKNOWN, Found, Redirect, Unparsable, Word, ansi, literal
 
 _PLAIN = re.compile(r"[^\s\\'\"`$()<>|&;{\[*?~]+")
+_BARE = re.compile(r"[\w./:=,@%+-]+(?=[ \n;|]|$)", re.ASCII)
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
 _IN_BRACES = re.compile(r"[^\\\"'`$}@]+")
 _IN_ARITHMETIC = re.compile(r"[^\\\"'`$()]+")
 _SIMPLE_PARAMETER = re.compile(r"\{[#!]?\w+\}|\w+|[@*#?$!-]")
 _PATTERN = frozenset("*?[{~")
-_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
-_ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class _Pieces:
@@ -146,6 +145,9 @@ class Lexer:
 
     def word(self) -> Word:
         text, length, start = self.text, len(self.text), self.pos
+        if found := _BARE.match(text, start):  # most words need no more than this
+            self.pos = found.end()
+            return Word(found[0], found[0], found[0], found[0])
         made = _Pieces()
         while self.pos < length:
             if found := _PLAIN.match(text, self.pos):
@@ -287,7 +289,7 @@ class Lexer:
         self.pos = pos + 1
         if "\\'" in inner:
             self.found.trouble("a quote inside of $'…' ends it in some shells")
-        return _ANSI.sub(_ansi_character, inner)
+        return ansi(inner)
 
     def _parameter(self, *, double: bool) -> None:
         text, length = self.text, len(self.text)
@@ -383,16 +385,3 @@ class Lexer:
         body = "".join(line + "\n" for line in lines)
         value = body if quoted else type(self)(body, self.found, self.depth + 1).here_text()
         redirect.word = literal(value) if value is not None else UNKNOWN
-
-
-def _ansi_character(found: re.Match[str]) -> str:
-    code = found[1]
-    if code[0] in "xuU" and len(code) > 1:
-        number = int(code[1:], 16)
-    elif code[0] in "01234567":
-        number = int(code, 8) & 0xFF
-    elif code[0] == "c" and len(code) > 1:
-        number = ord(code[1]) & 0x1F
-    else:
-        return _ANSI_LETTERS.get(code, code if code in "\\'\"?" else "\\" + code)
-    return chr(number) if number < 0x110000 else ""

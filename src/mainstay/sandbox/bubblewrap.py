@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mainstay.sandbox.system import accounts, installations, system_mounts, tool
 from mainstay.sandbox.tree import Bounds, Launch, interpreter, kept, shell
 
 PROBE_S = 20
+FILTER = "seccomp"  # a file for bwrap itself, not one of the sandbox
 OWN_ID = 1000  # who a command is if we are root: root without its powers would confuse more programs than nobody
 log = logging.getLogger("mainstay.sandbox")
 
@@ -67,23 +69,18 @@ class BubblewrapSandbox(Runner):
 
     def _launch(self, start: Start, control: int) -> Launch:
         command, rules = start.command, self.rules
-        files = data_files(command)
-        site = start.place
-        overlays = site.guarded.mounts() if isinstance(site, Site) and site.guarded is not None else {}
-        words = [*walls(command.network), *self._system[command.network], *own_folders(rules), *file_words(files)]
-        words += mount_words(lay_out(command, self._installed), overlays)
-        words += ["--remount-ro", "/", "--chdir", start.cwd, "--clearenv"]
-        env = {**toolchain_env(self._installed), **environment(rules, command)}
-        for name, value in env.items():
-            words += ["--setenv", name, value]
         bounds = Bounds(
             control=control,
             limits=resource_limits(rules, start.timeout_s, own_users=counts_apart()),
             writable=(*writable_roots(command), "/tmp", "/dev/shm"),
             watched=watched(rules, start.cwd),
         )
-        arguments = data_file("\0".join([*words, ""]).encode("utf-8", "surrogateescape"))  # what others would see in ps
-        keeper, code = kept(bounds, [*shell(), command.script])
+        with ExitStack() as opened:
+            files = {name: data_file(data, opened) for name, data in contents(command).items()}
+            words = self._words(start, files)
+            arguments = data_file("\0".join([*words, ""]).encode("utf-8", "surrogateescape"), opened)  # not for `ps`
+            keeper, code = kept(bounds, [*shell(), command.script])
+            opened.pop_all()  # they go with it
         return Launch(
             words=[bwrap(), "--args", str(arguments), "--", *keeper],
             env={},
@@ -91,6 +88,16 @@ class BubblewrapSandbox(Runner):
             files=(*files.values(), arguments, code),
             mortal=True,
         )
+
+    def _words(self, start: Start, files: dict[str, int]) -> list[str]:
+        command, rules, site = start.command, self.rules, start.place
+        overlays = site.guarded.mounts() if isinstance(site, Site) and site.guarded is not None else {}
+        words = [*walls(command.network), *self._system[command.network], *own_folders(rules), *file_words(files)]
+        words += mount_words(lay_out(command, self._installed), overlays)
+        words += ["--remount-ro", "/", "--chdir", start.cwd, "--clearenv"]
+        for name, value in {**toolchain_env(self._installed), **environment(rules, command)}.items():
+            words += ["--setenv", name, value]
+        return words
 
 
 def walls(network: bool) -> list[str]:
@@ -111,8 +118,8 @@ def own_folders(rules: SandboxRules) -> list[str]:
     return [*words, "--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
 
 
-def data_files(command: Command) -> dict[str, int]:
-    """Contents that are nowhere on disk, as open files."""
+def contents(command: Command) -> dict[str, bytes]:
+    """Of files that are nowhere on disk."""
     root = os.geteuid() == 0
     uid, gid = (OWN_ID, OWN_ID) if root else (os.geteuid(), os.getegid())
     user = "user" if root else os.environ.get("USER", "user")
@@ -121,12 +128,13 @@ def data_files(command: Command) -> dict[str, int]:
     if not command.network:
         wanted["/etc/hosts"] = b"127.0.0.1 localhost\n::1 localhost\n"
     if code := program():
-        wanted["seccomp"] = code
-    return {name: data_file(data) for name, data in wanted.items()}
+        wanted[FILTER] = code
+    return wanted
 
 
-def data_file(data: bytes) -> int:
+def data_file(data: bytes, opened: ExitStack) -> int:
     file = os.memfd_create("mainstay", os.MFD_CLOEXEC)
+    opened.callback(os.close, file)
     os.write(file, data)
     os.lseek(file, 0, os.SEEK_SET)
     return file
@@ -135,7 +143,7 @@ def data_file(data: bytes) -> int:
 def file_words(files: dict[str, int]) -> list[str]:
     words: list[str] = []
     for path, file in files.items():
-        words += ["--seccomp", str(file)] if path == "seccomp" else ["--perms", "0444", "--file", str(file), path]
+        words += ["--seccomp", str(file)] if path == FILTER else ["--perms", "0444", "--file", str(file), path]
     return words
 
 
@@ -206,26 +214,23 @@ def can_overlay(place: str) -> bool:
 def _try(grounds: Grounds, mounts: list[str], words: list[str]) -> str:
     """What went wrong, or nothing."""
     command = Command(script="true", grounds=grounds)
-    files = data_files(command)
-    try:
-        start = [bwrap(), *walls(False), *system_mounts(False), *own_folders(SandboxRules())]
-        start += file_words(files)
-        start += [*mount_words(lay_out(command, installations()), {}), *mounts, "--remount-ro", "/", "--chdir", "/"]
-        done = subprocess.run(
-            [*start, "--", *words],
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            pass_fds=tuple(files.values()),
-            timeout=PROBE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    finally:
-        for file in files.values():
-            os.close(file)
+    with ExitStack() as opened:
+        try:
+            files = {name: data_file(data, opened) for name, data in contents(command).items()}
+            start = [bwrap(), *walls(False), *system_mounts(False), *own_folders(SandboxRules()), *file_words(files)]
+            start += [*mount_words(lay_out(command, installations()), {}), *mounts, "--remount-ro", "/", "--chdir", "/"]
+            done = subprocess.run(
+                [*start, "--", *words],
+                env={},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                pass_fds=tuple(files.values()),
+                timeout=PROBE_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
     lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
     return lines[-1].removeprefix("bwrap: ")[:300] if done.returncode else ""

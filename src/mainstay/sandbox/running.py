@@ -146,9 +146,8 @@ class Runner:
                 ours, theirs = os.pipe()
                 reading.append(ours)
                 theirs_too.append(theirs)
-            control, end = socket.socketpair()
             streams = Streams(stdin=stdin, stdout=theirs_too[1], stderr=theirs_too[-1])
-            tree = spawn(self._launch(start, end.fileno()), streams, control, end)
+            tree = self._spawn(start, streams)
         except (OSError, SandboxUnusable) as error:
             for file in (*reading, *((feed,) if feed >= 0 else ())):
                 os.close(file)
@@ -160,6 +159,16 @@ class Runner:
                 os.close(file)
         self._trees.add(tree)
         return tree, [Pipe(file, taker.take) for file, taker in zip(reading, takers, strict=True)], feed
+
+    def _spawn(self, start: Start, streams: Streams) -> Tree:
+        control, end = socket.socketpair()
+        try:
+            return spawn(self._launch(start, end.fileno()), streams, control, end)
+        except (OSError, SandboxUnusable):
+            control.close()
+            raise
+        finally:
+            end.close()
 
     async def start(self, command: Command) -> Process:
         cwd = self._check(command)

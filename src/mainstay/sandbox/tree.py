@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.workers import in_thread
-from mainstay.sandbox.limits import SandboxUnusable
 from mainstay.sandbox.streams import write_all
 
 PIPE_BYTES = 32 * 1024  # what a pipe takes at once, everywhere
@@ -173,7 +172,7 @@ class Tree:
 
 
 def spawn(launch: Launch, streams: Streams, control: socket.socket, theirs: socket.socket) -> Tree:
-    """Takes over the sockets and the files of the launch; raises SandboxUnusable."""
+    """Takes over our end of the control, and closes the files of the launch; raises OSError."""
     try:
         process = subprocess.Popen(
             launch.words,
@@ -185,11 +184,7 @@ def spawn(launch: Launch, streams: Streams, control: socket.socket, theirs: sock
             pass_fds=(*((theirs.fileno(),) if launch.kept else ()), *launch.files),
             start_new_session=True,
         )
-    except OSError as error:
-        control.close()
-        raise SandboxUnusable(f"no process can be started: {error.strerror or error}") from error
     finally:
-        theirs.close()
         for file in launch.files:
             os.close(file)
     return Tree(process, control, launch)

@@ -98,7 +98,7 @@ def _circumstances(setting: Setting) -> Circumstances:
     session, means = setting.session, setting.means
     return Circumstances(
         session=session.key,
-        person=setting.turn.sender,
+        person=session.errand.person if session.errand is not None else setting.turn.sender,
         tainted=session.untrusted or means.tools.foreign,
         secret=session.private,
         spoken=session.spoken,

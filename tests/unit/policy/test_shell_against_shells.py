@@ -261,6 +261,8 @@ CORNERS = [
     "cat <\\\n<E\n$(rm x)\nE",
     "a=(b)#c rm x",
     "env =c rm x",
+    "[[ a ||2>&1 rm x ]]",
+    "time \\\n-p rm x",
     "ls >&'$(rm x)'",
     "ls 2>&1-'$(rm x)'",
     "ls &>f 2>&1 rm x",

@@ -1,0 +1,33 @@
+# Sub-agents read a folder side by side, each in a session of its own with tools that only read, and report back.
+# Prints the report, who was sent for what, what it cost in all, and what happens when one wants more than it may have.
+
+import asyncio
+import os
+from pathlib import Path
+
+from mainstay import Agent, Config
+from mainstay.app.schema import ToolSettings
+
+
+async def main() -> None:
+    model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+    for name, text in {"north": "12 boats, 3 of them leak", "south": "7 boats, all sound"}.items():
+        Path("harbour").mkdir(exist_ok=True)
+        Path("harbour", f"{name}.txt").write_text(text + "\n")
+
+    tools = ToolSettings(builtin=("all",), roots=("harbour",))  # also: readonly, none, or by name
+    async with Agent(model=model, home="data", config=Config(tools=tools)) as agent:
+        reply = await agent.run("report", "Send one sub-agent for each file, and sum up what they say.")
+        print(reply.text)
+        for session in await agent.sessions.list():
+            if session.parent:
+                first = (await agent.sessions.records(session.key))[0].event
+                print(f"sent by {session.parent}, call {first.call_id}, with {', '.join(first.tools)}")
+        alone = [one for one in await agent.sessions.list() if one.parent]
+        print("the children's tokens are in it:", reply.usage.prompt > sum(one.prompt_tokens for one in alone) > 0)
+
+        reply = await agent.run("greedy", "Send one that may use the tool nuke.")
+        print(reply.text)
+
+
+asyncio.run(main())
