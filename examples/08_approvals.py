@@ -1,5 +1,5 @@
 # Content from outside cannot make an agent send anything: whoever owns it is asked first, with the very call.
-# Prints what the turn waits for, what became of a no and of a changed yes, and that a place you named needs no question.
+# Prints what the turn waits for, what became of a no and of a changed yes, and that what you named needs no question.
 
 import asyncio
 import os

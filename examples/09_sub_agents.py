@@ -11,10 +11,6 @@ from mainstay.app.schema import ToolSettings
 
 async def main() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
-    for name, text in {"north": "12 boats, 3 of them leak", "south": "7 boats, all sound"}.items():
-        Path("harbour").mkdir(exist_ok=True)
-        Path("harbour", f"{name}.txt").write_text(text + "\n")
-
     tools = ToolSettings(builtin=("all",), roots=("harbour",))  # also: readonly, none, or by name
     async with Agent(model=model, home="data", config=Config(tools=tools)) as agent:
         reply = await agent.run("report", "Send one sub-agent for each file, and sum up what they say.")
@@ -30,4 +26,7 @@ async def main() -> None:
         print(reply.text)
 
 
+Path("harbour").mkdir(exist_ok=True)
+Path("harbour", "north.txt").write_text("12 boats, 3 of them leak\n")
+Path("harbour", "south.txt").write_text("7 boats, all sound\n")
 asyncio.run(main())

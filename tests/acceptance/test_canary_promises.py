@@ -208,10 +208,11 @@ async def test_f40_u23_a_key_stands_nowhere_whoever_says_it(
     caplog.set_level(logging.DEBUG)
     replies = []
     async with agent_with(slot, tmp_path, server.url, monkeypatch, [echo, leak, fail]) as agent:
-        for number, word in enumerate(("say it", "call", "fail", "wait", "break", "say more")):
+        for number, word in enumerate(("say it", "call", "fail", "wait", "break", "say more", f"keep {key} safe")):
             async for event in agent.stream("s" if number % 2 else "t", word):
                 heard.append(event)
             replies.append(await agent.run("r", word, id=f"{number}"))
+        await agent.import_history("old", [{"role": "user", "content": f"it was {key} once"}])
         replies.append(await agent.memory.search("canary key"))
         for session in ("s", "t", "r"):
             replies.append(await agent.sessions.records(session))
@@ -248,10 +249,9 @@ KEYS = {canary("literal"), canary("other"), canary("loose")}
 
 def test_f40_the_command_shows_and_keeps_no_key_even_in_its_debug_log(mainstay: Command, server: Server) -> None:
     said = ""
-    for word in ("say it", "fail", "call", "work", "break", "wait"):
-        for more in ([], ["--json"]):
-            done = mainstay("run", word, "--session", "s", "--log-level", "debug", *more)
-            said += done.stdout + done.stderr
+    for words in (["say it"], ["fail"], ["call"], ["work", "--json"], ["break"], ["wait"], ["fail", "--json"]):
+        done = mainstay("run", *words, "--session", "s", "--log-level", "debug")
+        said += done.stdout + done.stderr
     said += mainstay("chat", "--log-level", "debug", stdin="say it\nwork\nfail\n/status\n").stdout
     for words in (["session", "show", "s"], ["session", "trace", "s"], ["session", "export", "s"], ["config", "show"]):
         done = mainstay(*words, "--log-level", "debug")

@@ -206,7 +206,8 @@ def test_08_approvals(example: Example) -> None:
     assert printed[1].startswith("denied: Not run: denied by the person. They said: I know nobody")
     assert printed[2] == "(a mail goes to ana@example.org)"
     assert printed[3].startswith("changed: [The person changed this call")
-    assert printed[4:] == ["(a mail goes to ana@example.org)", "named by me: sent to ana@example.org  Answered"]
+    assert printed[4] == "sent to ana@example.org"
+    assert printed[5:] == ["(a mail goes to ana@example.org)", "named by me: sent to ana@example.org  Answered"]
 
 
 def test_09_sub_agents(example: Example) -> None:

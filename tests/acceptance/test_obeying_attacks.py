@@ -9,12 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from obeying import SESSION, House, Setup
-from obeying_goals import GOALS, Goal
+from obeying import Setup
+from obeying_goals import GOALS
 from obeying_ways import WAYS, Attack, attack
 
 from mainstay.core.outcome import Answered
@@ -58,15 +57,13 @@ async def test_f53_a_home_inside_of_the_folder_it_works_in_is_out_of_reach(tmp_p
 
 
 async def test_without_policy_and_sandbox_the_same_attacks_succeed(tmp_path: Path) -> None:
-    """What only the tools' own walls keep out, they keep out even then."""
+    """Except for what the tools themselves hold, with or without either."""
     done = await attack(tmp_path, WAYS["file"], GOALS, Setup(policy=False, sandbox="host"))
     assert done.missed == []
-    print(sorted({g.id for g in GOALS if g.walls != "paths"} - set(done.reached)))
-    assert set(done.reached) == {goal.id for goal in GOALS if goal.walls != "paths"}
+    assert set(done.reached) == {goal.id for goal in GOALS if goal.walls != "always"}
 
 
 @SANDBOXED
 async def test_without_policy_the_sandbox_alone_keeps_only_its_own_part(tmp_path: Path) -> None:
     done = await attack(tmp_path, WAYS["file"], GOALS, Setup(policy=False))
-    print(sorted({g.id for g in GOALS if not g.walls} - set(done.reached)))
     assert set(done.reached) == {goal.id for goal in GOALS if not goal.walls}

@@ -27,6 +27,7 @@ from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.ports import Provider, Tool
 from mainstay.core.tools import FunctionTool
+from mainstay.guards.guard import Guards
 from mainstay.lane.hub import Watcher
 from mainstay.lane.lane import Lane
 from mainstay.lane.tickets import Ticket
@@ -138,7 +139,8 @@ class Agent:
 
     async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}."""
-        events = [_imported(number, message) for number, message in enumerate(messages)]
+        guards = (await self._opened()).services.trust.guards
+        events = [_imported(number, message, guards) for number, message in enumerate(messages)]
         lane, _ = await self._envelope(session, (Text("import"),), "", "")
         if (await lane.view()).unfinished:
             raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
@@ -235,6 +237,7 @@ class Agent:
     async def _envelope(self, session: str, parts: tuple[AnyPart, ...], id: str, sender: str) -> tuple[Lane, Envelope]:
         opened = await self._opened()
         key = opened.key(session, sender)
+        parts = tuple(_unspoken(part, opened.services.trust.guards) for part in parts)
         return opened.lanes.get(key), Envelope(parts=parts, thread=session, sender=sender, id=id)
 
     def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -278,10 +281,18 @@ def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
     return FunctionTool(given)
 
 
-def _imported(number: int, message: Mapping[str, Any]) -> MessageAdded:
+def _unspoken(part: AnyPart, guards: Guards | None) -> AnyPart:
+    """A key of the configuration is no part of a conversation, whoever pastes it."""
+    if guards is None or not isinstance(part, Text):
+        return part
+    text = guards.shown(part.text)
+    return part if text == part.text else msgspec.structs.replace(part, text=text)
+
+
+def _imported(number: int, message: Mapping[str, Any], guards: Guards | None) -> MessageAdded:
     match message:
         case {"role": "user" | "assistant" as role, "content": str(content)}:
-            return MessageAdded(role, (Text(content),))
+            return MessageAdded(role, (_unspoken(Text(content), guards),))
         case _:
             raise InputRefused(
                 f"message {number} of the history is not {{'role': 'user' or 'assistant', 'content': text}}"

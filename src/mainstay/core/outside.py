@@ -76,6 +76,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     input: bytes = b""
     network: bool = False
     guarded: bool = False  # what was there before is not removed: removals are undone, and named in `Ran.held`
+    made: Callable[[str], bool] = lambda path: False  # a guarded one may remove this: the session made it itself
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +88,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     cut: bool = False
     changed: tuple[str, ...] = ()  # of a guarded one: files that it wrote
+    created: tuple[str, ...] = ()  # those of them that were not there before
     held: tuple[str, ...] = ()  # and files that it would have removed
 
 

@@ -17,6 +17,7 @@ from mainstay.policy.globs import glob, normal_path, path_matches, url_matches
 from mainstay.policy.shell import Script
 
 UNKNOWN = "?"
+REMOVES = "removes or changes things"
 DESTINATION = "destination:"  # how a grant of one begins
 _OUTWARD = ("net", "send")
 _DESTINATION_CHARS_MAX = 4000
@@ -62,7 +63,7 @@ def script_reach(script: Script, confinement: Confinement, folder: str) -> Reach
     gone = [target for target in gone if not is_scratch(target)]
     if unclear and not confinement.guards and UNKNOWN not in out:
         gone.append(UNKNOWN)
-    whats = [what for what, said in (("reaches out", out), ("removes or changes things", gone)) if said]
+    whats = [what for what, said in (("reaches out", out), (REMOVES, gone)) if said]
     return Reach(
         sink=bool(out or gone),
         outward=bool(out),

@@ -18,6 +18,7 @@ from mainstay.policy.calls import Call, runs_commands
 from mainstay.policy.commands import escaped
 from mainstay.policy.flow import (
     DESTINATION,
+    REMOVES,
     UNKNOWN,
     Confinement,
     is_scratch,
@@ -28,6 +29,7 @@ from mainstay.policy.flow import (
 )
 from mainstay.policy.globs import normal_path, url_pattern_is_sound
 from mainstay.policy.rules import Decision, Layer, PolicyRules, Rule, Share, allowing, first_concerned, suggest, unsure
+from mainstay.policy.wishes import asks_to_remove
 
 __all__ = ["Circumstances", "Confinement", "Policy", "PolicyRules", "Verdict"]
 
@@ -191,6 +193,8 @@ class Policy:
             return GUARDED if guarded else ALLOWED
         allowed = self._destinations(circumstances.person)
         spoken = circumstances.spoken()
+        if not reach.outward and REMOVES in reach.what:
+            spoken = [text for text in spoken if asks_to_remove(text)]
         left = [
             one
             for one in reach.destinations

@@ -74,20 +74,20 @@ def redirected(redirects: Sequence[Redirect], made: Effects) -> list[str]:
         target = shown(redirect.word)
         if found := re.match(r"/dev/(?:tcp|udp)/([^/]*)/?(.*)", target):
             made.reaches.append(f"{found[1]}:{found[2]}" if found[2] else found[1])
+        elif redirect.word.shown is None and _may_be_address(redirect.word.prefix):
+            made.reaches.append(_WORDLESS)
+            files += [] if redirect.operator in ("<", "<&") else [target]
         elif redirect.operator in ("<", "<&") or (redirect.operator == ">&" and re.fullmatch(r"\d+|-|\d+-", target)):
-            if redirect.word.shown is None and redirect.word.prefix in (
-                "",
-                "/",
-                "/dev",
-                "/dev/",
-                "/dev/tcp",
-                "/dev/tcp/",
-            ):
-                made.reaches += [_WORDLESS] if redirect.word.prefix.startswith("/dev/tcp") else []
+            pass
         elif target not in ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"):
             files.append(target)
     made.writes += files
     return files
+
+
+def _may_be_address(prefix: str) -> bool:
+    """For bash, /dev/tcp and /dev/udp are no files. What follows this prefix may be either."""
+    return any(place.startswith(prefix) or prefix.startswith(place) for place in ("/dev/tcp/", "/dev/udp/"))
 
 
 def _packages(name: str, args: Sequence[Word], made: Effects) -> None:

@@ -14,7 +14,7 @@ from mainstay.policy.shell_words import Lexer
 _OPENING = {"if", "then", "elif", "else", "while", "until", "do", "!", "{", "coproc"}
 _CLOSING = {"fi", "done", "}"}
 _KEYWORDS = _OPENING | _CLOSING | {"for", "select", "case", "esac", "function", "time", "[["}
-_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(&>>|&>)")
+_REDIRECT = re.compile(r"(\d+|\{\w+\})?(<<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(&>>|&>)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?\+?=")
 _OPEN_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^\]]*$")
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;|&(?!>)")
@@ -92,7 +92,7 @@ class Grammar(Lexer):
             if made.redirects and any(one.operator.startswith("&>") for one in made.redirects):
                 self.found.trouble("what follows `&>` is a command of its own to some shells")
             word = self.word()
-            if not made.words and (found := _ASSIGNMENT.match(word.raw)):
+            if not made.words and (found := _ASSIGNMENT.match(_joined(word.raw))):
                 self._assign(made, found, word)
             elif not made.words and not made.assigned and not made.redirects and _is_keyword(word):
                 del self.found.commands[place]
@@ -110,7 +110,9 @@ class Grammar(Lexer):
         found = _REDIRECT.match(self.text, self.pos)
         if found is None:
             return False
-        operator = found[1] or found[2]
+        operator = found[2] or found[3]
+        if len(found[1] or "") > 1:
+            self.found.trouble("a file descriptor of more than one digit is an argument to some shells")
         self.pos = found.end()
         self.skip_blanks()
         word = self.word()
@@ -126,7 +128,7 @@ class Grammar(Lexer):
         return True
 
     def _assign(self, made: Command, found: re.Match[str], word: Word) -> None:
-        if word.raw.endswith("=") and len(word.raw) == found.end() and self.text.startswith("(", self.pos):
+        if len(_joined(word.raw)) == found.end() and self.text.startswith("(", self.pos):
             self._array()
             made.assigned.append((found[1], UNKNOWN))
             return
@@ -279,6 +281,11 @@ class Grammar(Lexer):
                 self.pos += 1
             else:
                 self.word()
+
+
+def _joined(raw: str) -> str:
+    """Without the ends of lines that go on; what stands in quotes does not matter to whoever asks."""
+    return raw.replace("\\\n", "") if "\n" in raw else raw
 
 
 def _is_keyword(word: Word) -> bool:

@@ -13,9 +13,9 @@ LOCAL = names(
     " sha1sum sha224sum sha256sum sha384sum sha512sum shasum cksum sum b2sum base64 base32 tree export set unset read"
     " local shift exit return break continue wait umask ulimit trap let declare typeset readonly getopts getconf"
     " sed gsed awk gawk mawk nawk gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd zstdcat tar zip unzip chmod"
-    " chown chgrp truncate shred dd install mktemp factor expr bc dc shuf split csplit tsort look locale tty stty clear"
+    " chown chgrp truncate shred dd install mktemp factor expr bc shuf split csplit tsort look locale tty stty clear"
     " nice nohup timeout time stdbuf setsid ionice builtin exec eval sh bash dash ash ksh zsh flock watch less more"
-    " logger numfmt pathchk sync jobs fg bg kill disown times history iconv dos2unix unix2dos pr"
+    " numfmt pathchk sync jobs fg bg kill disown times history iconv dos2unix unix2dos pr"
 )
 DELETING = names("rm rmdir unlink shred srm wipe trash trash-put rmtrash wipefs blkdiscard")
 PACKAGES = {

@@ -13,7 +13,7 @@ from mainstay.policy.shell_nouns import NESTING_MAX, UNKNOWN, Found, Redirect, U
 _PLAIN = re.compile(r"[^\s\\'\"`$()<>|&;{\[*?~]+")
 _BARE = re.compile(r"[\w./:=,@%+-]+(?=[ \n;|]|$)", re.ASCII)
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
-_IN_BRACES = re.compile(r"[^\\\"'`$}@]+")
+_IN_BRACES = re.compile(r"[^\\\"'`$}@<>]+")
 _IN_ARITHMETIC = re.compile(r"[^\\\"'`$()]+")
 _SIMPLE_PARAMETER = re.compile(r"\{[#!]?\w+\}|\w+|[@*#?$!-]")
 _PATTERN = frozenset("*?[{~")
@@ -305,9 +305,9 @@ class Lexer:
             if char == "}":
                 self.pos += 1
                 return
-            if char == "@":
-                if text.startswith("@P", self.pos):
-                    self.found.trouble("`@P` runs whatever a variable holds")
+            if char in "@<>":
+                if text.startswith(("@P", "<(", ">("), self.pos):
+                    self.found.trouble("an expansion runs what stands in it")
                 self.pos += 1
             elif char in "'\"" and double:
                 self.found.trouble('quotes inside of "${…}" are read differently by different shells')

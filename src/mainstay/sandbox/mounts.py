@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.core.outside import Command
 from mainstay.sandbox.limits import SandboxUnusable, within
-from mainstay.sandbox.overlay import FOLDER, Guarded
+from mainstay.sandbox.overlay import FOLDER, Guarded, Merged
 
 Kind = Literal["read", "write", "pin", "hide"]
 _ORDER: dict[Kind, int] = {"pin": 0, "write": 1, "read": 2, "hide": 3}  # of the same path, the last one counts
@@ -116,12 +116,12 @@ class Site:
         self.guarded: Guarded | None = None
         if room is not None:
             try:
-                self.guarded = Guarded(self._roots, (*grounds.protected, *grounds.notes), room)
+                self.guarded = Guarded(self._roots, (*grounds.protected, *grounds.notes), room, command.made)
             except OSError as error:
                 raise SandboxUnusable(f"removals cannot be held back: {error.strerror or error}") from error
 
-    def settle(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    def settle(self) -> Merged:
+        told = Merged()
         if self.guarded is not None:
             told = self.guarded.merge()
         for path in self._absent:

@@ -13,7 +13,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from mainstay.core.outside import Grounds
 from mainstay.sandbox.limits import SandboxUnusable, within
@@ -23,6 +24,21 @@ DEPTH_MAX = 200
 _PREFIX = ".mainstay-guarded-"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
+
+
+Made = Callable[[str], bool]
+
+
+def _nothing(path: str) -> bool:
+    return False
+
+
+class Merged(NamedTuple):
+    """Files that were written, those of them that are new, and removals that were held back."""
+
+    changed: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
 
 class Named:
@@ -38,6 +54,10 @@ class Named:
         else:
             self._more += 1
 
+    @property
+    def count(self) -> int:
+        return len(self._paths) + self._more
+
     def told(self) -> tuple[str, ...]:
         return (*self._paths, f"… and {self._more:,} more") if self._more else tuple(self._paths)
 
@@ -45,7 +65,10 @@ class Named:
 class Guarded:
     """Room for what one command writes, one layer for each folder. Locked while it is in use."""
 
-    def __init__(self, roots: Iterable[str], fixed: Iterable[str], parent: str) -> None:
+    def __init__(
+        self, roots: Iterable[str], fixed: Iterable[str], parent: str, made: Made = lambda path: False
+    ) -> None:
+        self._made = made
         self._room, self._lock = _take_room(parent)
         self._roots = list(roots)
         self._fixed = {path.casefold() for path in fixed}
@@ -62,14 +85,14 @@ class Guarded:
             for number, root in enumerate(self._roots)
         }
 
-    def merge(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def merge(self) -> Merged:
         """What was written, and which removals were held back; then the room is gone."""
-        changed, held = Named(), Named()
+        merged = Merge(self._fixed, self._made)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._room}/{number}", FOLDER), os.open(root, FOLDER)
                 try:
-                    Merge(self._fixed, changed, held).folder(upper, lower, root)
+                    merged.folder(upper, lower, root)
                 finally:
                     os.close(upper)
                     os.close(lower)
@@ -79,7 +102,7 @@ class Guarded:
         finally:
             remove(self._room)
             os.close(self._lock)
-        return changed.told(), held.told()
+        return Merged(merged.changed.told(), merged.created.told(), merged.held.told())
 
 
 def _take_room(parent: str) -> tuple[str, int]:
@@ -95,14 +118,14 @@ def _take_room(parent: str) -> tuple[str, int]:
 class Merge:
     """Moves what lies in an upper folder into the lower one."""
 
-    def __init__(self, fixed: set[str], changed: Named, held: Named) -> None:
+    def __init__(self, fixed: set[str], made: Made) -> None:
         self._fixed = fixed
-        self._changed = changed
-        self._held = held
+        self._made = made
+        self.changed, self.created, self.held = Named(), Named(), Named()
 
     def folder(self, upper: int, lower: int, path: str, depth: int = 0) -> None:
         if depth > DEPTH_MAX:
-            self._held.add(path)
+            self.held.add(path)
             return
         with os.scandir(upper) as entries:
             found = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
@@ -112,25 +135,52 @@ class Merge:
             ours = {name for name, _ in found}
             for name in sorted(os.listdir(lower)):
                 if name not in ours:
-                    self._held.add(f"{path}/{name}")
+                    self._remove(name, lower, f"{path}/{name}")
 
     def _entry(self, name: str, new: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
         old = _look(name, folders[1])
         if path.casefold() in self._fixed:
             if not stat.S_ISCHR(new.st_mode) or old is not None:
-                self._held.add(path)
+                self.held.add(path)
         elif stat.S_ISCHR(new.st_mode):  # how an overlay notes a removal
             if old is not None:
-                self._held.add(path)
+                self._remove(name, folders[1], path)
         elif stat.S_ISDIR(new.st_mode):
             self._inner(name, new, folders, path, depth)
         elif not stat.S_ISREG(new.st_mode) and not stat.S_ISLNK(new.st_mode):
             return  # sockets and pipes of processes that are gone
         elif old is not None and stat.S_ISDIR(old.st_mode):
-            self._held.add(path)  # a whole folder would have to go
+            self.held.add(path)  # a whole folder would have to go
         else:
             self._move(name, new, folders)
-            self._changed.add(path)
+            self.changed.add(path)
+            if old is None:
+                self.created.add(path)
+
+    def _remove(self, name: str, folder: int, path: str) -> None:
+        """What the session made itself goes, a folder if all in it does; the rest is held back."""
+        found = _look(name, folder)
+        if found is None:
+            return
+        if not stat.S_ISDIR(found.st_mode):
+            if self._made(path) and path.casefold() not in self._fixed:
+                os.unlink(name, dir_fd=folder)
+            else:
+                self.held.add(path)
+            return
+        inside = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            before = self.held.count
+            for one in sorted(os.listdir(inside)):
+                self._remove(one, inside, f"{path}/{one}")
+            emptied = self.held.count == before
+        finally:
+            os.close(inside)
+        if emptied:
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError:  # somebody has put something there meanwhile
+                self.held.add(path)
 
     def _inner(self, name: str, new: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
         upper, lower = folders
@@ -138,7 +188,7 @@ class Merge:
         if old is None:
             os.mkdir(name, 0o700, dir_fd=lower)
         elif not stat.S_ISDIR(old.st_mode):
-            self._held.add(path)
+            self.held.add(path)
             return
         if new.st_mode & 0o700 != 0o700:
             os.chmod(name, 0o700, dir_fd=upper)  # it is ours to read; no link can stand here any more

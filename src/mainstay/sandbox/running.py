@@ -15,6 +15,7 @@ from mainstay.core.errors import AgentClosed, InputRefused
 from mainstay.core.outside import Command, Output, Process, Ran
 from mainstay.core.workers import in_thread
 from mainstay.sandbox.limits import SandboxRules, SandboxUnusable, check
+from mainstay.sandbox.overlay import Merged
 from mainstay.sandbox.streams import Kept, Pipe, Unread, write_all
 from mainstay.sandbox.tree import Launch, Streams, Tree, spawn
 
@@ -22,7 +23,7 @@ from mainstay.sandbox.tree import Launch, Streams, Tree, spawn
 class Place(Protocol):
     """What was put up for one command, and has to be taken down."""
 
-    def settle(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def settle(self) -> Merged:
         """When all is over: what was written, and which removals were held back. Blocks; called once."""
         ...
 
@@ -89,18 +90,17 @@ class Runner:
 
     async def _run(self, command: Command, cwd: str, output: Output | None, stop: asyncio.Future[None]) -> Ran:
         place = self._put_up(command)
-        changed: tuple[str, ...] = ()
-        held: tuple[str, ...] = ()
+        merged = Merged()
         try:
             ran, trouble = await self._through(
                 Start(command=command, cwd=cwd, timeout_s=command.timeout_s, place=place), output, stop
             )
         finally:
             if place is not None:
-                changed, held = await settled(in_thread(place.settle))
+                merged = await settled(in_thread(place.settle))
         if trouble:
             raise SandboxUnusable(trouble)
-        return msgspec.structs.replace(ran, changed=changed, held=held)
+        return msgspec.structs.replace(ran, changed=merged.changed, created=merged.created, held=merged.held)
 
     async def _through(self, start: Start, output: Output | None, stop: asyncio.Future[None]) -> tuple[Ran, str]:
         """From its start to the last process gone, and the trouble if it never got going."""
@@ -238,7 +238,8 @@ class Background:
                 os.close(self._stdin)
                 self._stdin = -1
         if self._place is not None:
-            self.changed, self.held = await settled(in_thread(self._place.settle))
+            merged: Merged = await settled(in_thread(self._place.settle))
+            self.changed, self.held = merged.changed, merged.held
         if self.held:
             self._unread.take(f"[held back: removing {', '.join(self.held[:20])}]\n".encode())
         self._code = code

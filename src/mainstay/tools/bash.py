@@ -57,6 +57,7 @@ class Bash(BuiltIn):
             timeout_s=timeout_s,
             network=self._network,
             guarded=context.guarded and self._sandbox.guards,
+            made=lambda path: (known := self._labels.get(path)) is not None and known.session == context.session,
         )
         heard = Heard(context)
         try:
@@ -135,10 +136,10 @@ def held_note(held: tuple[str, ...]) -> str:
 
 def _labelled(labels: Labels, ran: Ran, context: ToolContext) -> list[FileLabel]:
     """What a guarded command wrote may be anything that it had read."""
-    origin = origin_of("conversation", untrusted=True, private=context.secret)
+    origin, created = origin_of("conversation", untrusted=True, private=context.secret), frozenset(ran.created)
     return [
-        FileLabel(path, origin, known.session if (known := labels.get(path)) is not None else "")
-        for path in ran.changed
+        FileLabel(path, origin, context.session if path in created else known.session if known is not None else "")
+        for path, known in ((path, labels.get(path)) for path in ran.changed)
     ]
 
 

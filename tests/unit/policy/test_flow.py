@@ -13,6 +13,7 @@ from policy_world import BOXED, DOCKED, HOST, ONLINE, Plain, context
 from mainstay.core.outside import Reach
 from mainstay.core.ports import ToolContext
 from mainstay.policy.flow import Confinement, named, opened, reach_of, script_reach
+from mainstay.policy.policy import Circumstances, Policy, PolicyRules
 from mainstay.policy.shell import analyse
 
 EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
@@ -258,3 +259,28 @@ def test_what_a_command_removes_lies_in_the_folder_that_it_is_run_in() -> None:
 )
 def test_an_owner_opens_destinations_by_pattern(pattern: str, destination: str, open: bool) -> None:
     assert opened(destination, [pattern], "/w") is open
+
+
+# --- to name a file is not to want it gone -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        ("summarise report.txt", "ask"),
+        ("look at report.txt and tell me what it says", "ask"),
+        ("delete report.txt", "allow"),
+        ("Bitte lösche report.txt", "allow"),
+        ("удали report.txt", "allow"),
+        ("删除 report.txt", "allow"),
+        ("please remove other.txt", "ask"),
+    ],
+)
+def test_f55_a_file_that_was_only_named_is_not_removed_for_a_page_that_says_so(said: str, decision: str) -> None:
+    class Bash:
+        name, description, schema = "bash", "", {"properties": {"command": {}}}
+        effect, timeout_s, untrusted, sink, capabilities = "unsafe", None, True, False, ("exec",)
+
+    policy = Policy(PolicyRules(), confinement=Confinement(confined=True, network=False, guards=True))
+    tainted = Circumstances(tainted=True, spoken=lambda: [said], cwd="/work")
+    assert policy.judge(Bash(), {"command": "rm report.txt"}, None, tainted).decision == decision  # type: ignore[arg-type]

@@ -18,15 +18,17 @@ from mainstay.testing.sandbox_suite import grounds_at
 GUARDING = pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel has no overlay for us")
 
 
-def merge(upper: Path, lower: Path, fixed: set[str] | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    changed, held = Named(), Named()
+def merge(
+    upper: Path, lower: Path, fixed: set[str] | None = None, mine: frozenset[str] = frozenset()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    merged = Merge(fixed or set(), lambda path: path in mine)
     files = os.open(upper, os.O_RDONLY), os.open(lower, os.O_RDONLY)
     try:
-        Merge(fixed or set(), changed, held).folder(*files, str(lower))
+        merged.folder(*files, str(lower))
     finally:
         for file in files:
             os.close(file)
-    return changed.told(), held.told()
+    return merged.changed.told(), merged.held.told()
 
 
 @pytest.fixture
@@ -158,3 +160,31 @@ async def test_a_workspace_of_two_folders_is_guarded_in_both(tmp_path: Path) -> 
     assert sorted(ran.changed) == sorted(f"{folder}/new" for folder in grounds.writable)
     assert sorted(ran.held) == sorted(f"{folder}/old" for folder in grounds.writable)
     assert all(Path(path).read_text() == "old" for path in ran.held)
+
+
+@GUARDING
+async def test_what_the_session_made_itself_may_go_and_a_folder_with_anything_else_may_not(
+    tmp_path: Path,
+) -> None:
+    grounds = grounds_at(tmp_path)
+    work = Path(grounds.cwd)
+    for name in ("build/mine.o", "mixed/mine.o", "mixed/theirs.c", "theirs.txt", "mine.txt"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("x")
+    command = Command(
+        script="rm -rf build mixed theirs.txt mine.txt; echo new > new.txt; echo y > kept.txt",
+        grounds=grounds,
+        guarded=True,
+        made=lambda path: "mine" in path.rsplit("/", 1)[-1],
+    )
+    (work / "kept.txt").write_text("old")
+    ran = await BubblewrapSandbox().exec(command)
+    assert sorted(ran.held) == [f"{work}/mixed/theirs.c", f"{work}/theirs.txt"]
+    assert sorted(one.relative_to(work).as_posix() for one in work.rglob("*") if one.is_file()) == [
+        "kept.txt",
+        "mixed/theirs.c",
+        "new.txt",
+        "theirs.txt",
+    ]
+    assert not (work / "build").exists()
+    assert (sorted(ran.changed), ran.created) == ([f"{work}/kept.txt", f"{work}/new.txt"], (f"{work}/new.txt",))

@@ -183,7 +183,7 @@ def test_what_must_not_come_into_being_is_taken_away_and_nothing_else(tmp_path: 
     site = Site(Command(script="true", grounds=replace(grounds, protected=(path,))), None)
     subprocess.run(["sh", "-c", made], cwd=grounds.cwd, check=True)
     assert os.path.lexists(path)
-    assert site.settle() == ((), ())
+    assert site.settle() == ((), (), ())
     assert not os.path.lexists(path)
     assert (tmp_path / "beside/b/key").read_text() == "theirs"
 
