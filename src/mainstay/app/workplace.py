@@ -17,7 +17,8 @@ from mainstay.edges.paths import folder_name
 
 # What others run or obey when the owner works here: to write it is to reach beyond the conversation.
 _OBEYED = (
-    ".git/hooks", ".git/config", ".husky", ".envrc", ".vscode", ".idea", ".mcp.json", "AGENTS.md", "CLAUDE.md", "skills",
+    ".git/hooks", ".git/config", ".husky", ".envrc", ".vscode", ".idea", ".mcp.json", "AGENTS.md", "CLAUDE.md",
+    "skills",
 )  # fmt: skip
 _KNOWN_MAX = 1024
 

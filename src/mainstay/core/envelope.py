@@ -11,9 +11,11 @@ import msgspec
 from mainstay.core.errors import InputRefused
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Binary, Text
+from mainstay.core.recall import UNTRUSTED
 
 KeyPolicy = Literal["thread", "user", "single"]
 SINGLE = "main"
+ATTACHMENT = f"{UNTRUSTED}:attachment"  # of files in an input, unless whoever hands them over says where they are from
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ def check_input(parts: tuple[AnyPart, ...], limits: Limits) -> tuple[AnyPart, ..
         elif isinstance(part, Binary):
             if len(part.data) > limits.attachment_bytes_max:
                 raise InputRefused(f"an attachment is over {limits.attachment_bytes_max} bytes")
-            checked.append(part)
+            checked.append(part if part.origin else msgspec.structs.replace(part, origin=ATTACHMENT))
     if size > limits.input_bytes_max:
         raise InputRefused(f"the message has {size} bytes; at most {limits.input_bytes_max} are accepted")
     if not any(isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip()) for part in checked):

@@ -77,6 +77,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     guarded: bool = False  # what was there before is not removed: removals are undone, and named in `Ran.held`
     made: Callable[[str], bool] = lambda path: False  # a guarded one may remove this: the session made it itself
+    announce: Callable[[Sequence[str]], None] = lambda paths: None  # told of what a guarded one wrote before that is
+    # moved to its place; in a thread, which waits for it
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,8 +77,8 @@ class Opened:
 
 
 def mark_of(found: os.stat_result) -> str:
-    """Another one as soon as the file is replaced or written to."""
-    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+    """Another one as soon as the file is replaced or written to; of its times, one can be set by whoever writes."""
+    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 class Confined:

@@ -9,6 +9,7 @@ import msgspec
 from mainstay.core.errors import ApprovalUnknown, InputRefused
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, Received
 from mainstay.core.messages import text_of
+from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
 
 REASON_CHARS_MAX = 500
@@ -77,7 +78,8 @@ def instead(session: Session, event: Received) -> tuple[Event, ...]:
     pending, turn = session.pending, session.open
     assert pending is not None
     assert turn is not None
-    reason = text_of(event.parts)[:REASON_CHARS_MAX]
+    # it is told in a result, which has no place for where it comes from: what is from outside is only said, below
+    reason = text_of(tuple(part for part in event.parts if not is_untrusted(part.origin)))[:REASON_CHARS_MAX]
     said = msgspec.structs.replace(event, kind="steer")
     denied = ApprovalAnswered(pending.id, "denied", event.sender, reason, turn=turn.turn, step=turn.step)
     return said, denied

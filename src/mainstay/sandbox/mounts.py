@@ -116,7 +116,8 @@ class Site:
         self.guarded: Guarded | None = None
         if room is not None:
             try:
-                self.guarded = Guarded(self._roots, (*grounds.protected, *grounds.notes), room, command.made)
+                fixed = (*grounds.protected, *grounds.notes)
+                self.guarded = Guarded(self._roots, fixed, room, command.made, command.announce)
             except OSError as error:
                 raise SandboxUnusable(f"removals cannot be held back: {error.strerror or error}") from error
 

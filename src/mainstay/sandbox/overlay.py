@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mainstay.core.outside import Grounds
@@ -27,10 +28,17 @@ _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 
 
 Made = Callable[[str], bool]
+Announce = Callable[[Sequence[str]], None]
+# What git acts by, in whichever folder: to write it is to have something run for the owner.
+_OBEYED = re.compile(r".*/\.git(?:/modules/.+)?/(?:config(?:\.worktree)?|hooks)", re.IGNORECASE | re.DOTALL)
 
 
 def _nothing(path: str) -> bool:
     return False
+
+
+def _nobody(paths: Sequence[str]) -> None:
+    """There is nobody to be told."""
 
 
 class Merged(NamedTuple):
@@ -66,9 +74,15 @@ class Guarded:
     """Room for what one command writes, one layer for each folder. Locked while it is in use."""
 
     def __init__(
-        self, roots: Iterable[str], fixed: Iterable[str], parent: str, made: Made = lambda path: False
+        self,
+        roots: Iterable[str],
+        fixed: Iterable[str],
+        parent: str,
+        made: Made = _nothing,
+        announce: Announce = _nobody,
     ) -> None:
         self._made = made
+        self._announce = announce
         self._room, self._lock = _take_room(parent)
         self._roots = list(roots)
         self._fixed = {path.casefold() for path in fixed}
@@ -87,7 +101,7 @@ class Guarded:
 
     def merge(self) -> Merged:
         """What was written, and which removals were held back; then the room is gone."""
-        merged = Merge(self._fixed, self._made)
+        merged = Merge(self._fixed, self._made, self._announce)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._room}/{number}", FOLDER), os.open(root, FOLDER)
@@ -118,9 +132,10 @@ def _take_room(parent: str) -> tuple[str, int]:
 class Merge:
     """Moves what lies in an upper folder into the lower one."""
 
-    def __init__(self, fixed: set[str], made: Made) -> None:
+    def __init__(self, fixed: set[str], made: Made, announce: Announce = _nobody) -> None:
         self._fixed = fixed
         self._made = made
+        self._announce = announce
         self.changed, self.created, self.held = Named(), Named(), Named()
 
     def folder(self, upper: int, lower: int, path: str, depth: int = 0) -> None:
@@ -129,6 +144,8 @@ class Merge:
             return
         with os.scandir(upper) as entries:
             found = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
+        if files := [f"{path}/{name}" for name, new in found if stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode)]:
+            self._announce(files)
         for name, new in found:
             self._entry(name, new, (upper, lower), f"{path}/{name}", depth)
         if _is_opaque(upper):  # it was removed and made again: what it no longer has, it was to lose
@@ -139,7 +156,7 @@ class Merge:
 
     def _entry(self, name: str, new: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
         old = _look(name, folders[1])
-        if path.casefold() in self._fixed:
+        if path.casefold() in self._fixed or _OBEYED.fullmatch(path):
             if not stat.S_ISCHR(new.st_mode) or old is not None:
                 self.held.add(path)
         elif stat.S_ISCHR(new.st_mode):  # how an overlay notes a removal

@@ -38,6 +38,14 @@ class ApplyPatch(BuiltIn):
     def __init__(self, files: Files) -> None:
         self._files = files
 
+    def subjects(self, arguments: _Patch) -> dict[str, list[str]]:
+        """The files that it is about, for rules that name paths."""
+        try:
+            patches = parse(arguments.patch)
+        except PatchRefused:
+            return {}
+        return {"path": [change.path for patch in patches for change in _touched(patch)]}
+
     def reach(self, arguments: _Patch, context: ToolContext) -> Reach:
         try:
             patches = parse(arguments.patch)

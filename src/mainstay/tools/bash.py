@@ -11,6 +11,7 @@ from mainstay.edges.files import Confined
 from mainstay.edges.paths import folder_name
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import Heard, looks_binary, shortened
+from mainstay.tools.work import announcing
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -58,6 +59,7 @@ class Bash(BuiltIn):
             network=self._network,
             guarded=context.guarded and self._sandbox.guards,
             made=lambda path: (known := self._labels.get(path)) is not None and known.session == context.session,
+            announce=announcing(self._files, context),
         )
         heard = Heard(context)
         try:

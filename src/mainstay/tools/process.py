@@ -13,6 +13,7 @@ from mainstay.edges.beneath import brief
 from mainstay.tools.bash import checked_script, working_folder
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import looks_binary, plain, shortened
+from mainstay.tools.work import announcing
 
 RUNNING_MAX = 8  # of a session
 KEPT_MAX = 16  # with those that have ended and may have something left to say
@@ -75,7 +76,8 @@ class Processes:
     def find(self, session: str, id: str | None) -> _Running | None:
         return next((one for one in self.of(session) if one.id == id), None)
 
-    async def start(self, session: str, script: str, cwd: str | None, *, guarded: bool) -> _Running:
+    async def start(self, context: ToolContext, script: str, cwd: str | None, *, guarded: bool) -> _Running:
+        session = context.session
         own = self._sessions.setdefault(session, _Own())
         alive = sum(one.process.code is None for one in own.running.values())
         if alive + own.starting >= RUNNING_MAX:
@@ -90,6 +92,7 @@ class Processes:
                 timeout_s=LIFE_S,
                 network=self.network,
                 guarded=guarded,
+                announce=announcing(self.files, context),
             )
             process = await self.sandbox.start(command)
         finally:
@@ -193,7 +196,7 @@ class ProcessTool(BuiltIn):
     async def _start(self, arguments: _Process, context: ToolContext, wait_s: float) -> str:
         script = checked_script(arguments.command or "")
         guarded = context.guarded and self._processes.sandbox.guards
-        one = await self._processes.start(context.session, script, arguments.cwd, guarded=guarded)
+        one = await self._processes.start(context, script, arguments.cwd, guarded=guarded)
         try:
             said = await _said(one, wait_s)
         except asyncio.CancelledError:  # nobody will ever hear of it

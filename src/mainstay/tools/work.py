@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstay.core.outside import FileLabel, Reach
+from mainstay.core.outside import FileLabel, Labels, Reach
 from mainstay.core.ports import ToolContext
 from mainstay.core.recall import UNTRUSTED, is_private, is_untrusted, origin_of, worst
 from mainstay.core.workers import in_thread
@@ -76,7 +76,7 @@ class Work:
             return worst((said, FILE))
         if said or (label is not None and label.mark in ("", mark)):
             return said
-        return "" if self._is_vouched_for(path) else FILE
+        return "" if self.is_vouched_for(path) else FILE
 
     def bring(self, path: str, mark: str) -> str:
         """The content of a file enters the context; where it is from."""
@@ -92,12 +92,12 @@ class Work:
         for path in paths:
             label = self.files.labels.get(path)
             if label is None or is_untrusted(label.origin):
-                if label is None and self._is_vouched_for(path):
+                if label is None and self.is_vouched_for(path):
                     continue
                 self.context.untrusted = True
                 return
 
-    def _is_vouched_for(self, path: str) -> bool:
+    def is_vouched_for(self, path: str) -> bool:
         grounds = self.confined.grounds
         roots = [root for root in (*grounds.writable, *grounds.readable) if is_inside(path, root)]
         if not roots or not grounds.trusted:
@@ -260,6 +260,29 @@ class Work:
             if not running.cancelled():
                 running.exception()
             raise
+
+
+def announcing(files: Files, context: ToolContext) -> Callable[[Sequence[str]], None]:
+    """For a guarded command: what it wrote may be anything that it had read, and whatever becomes of the call, no such
+    file passes for trusted. Files that nothing speaks for need no label for that."""
+    work, loop = Work(files, context), asyncio.get_running_loop()
+    origin = origin_of("conversation", untrusted=True, private=context.secret)
+
+    def announce(paths: Sequence[str]) -> None:
+        known = [(path, files.labels.get(path)) for path in paths]
+        doubtful = [
+            FileLabel(path, origin, old.session if old is not None else "")
+            for path, old in known
+            if (not is_untrusted(old.origin) if old is not None else work.is_vouched_for(path))
+        ]
+        if doubtful:
+            asyncio.run_coroutine_threadsafe(_put(files.labels, doubtful), loop).result()
+
+    return announce
+
+
+async def _put(labels: Labels, made: Sequence[FileLabel]) -> None:
+    await labels.put(made)
 
 
 def looks_secret(path: str) -> bool:

@@ -100,7 +100,7 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     usage = answer.usage
     return MessageAdded(
         "assistant",
-        _marked(answer.parts, session) if session.untrusted or session.private else answer.parts,
+        _marked(answer.parts, session, foreign=means.tools.foreign),
         model=answer.by.name if answer.by is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
@@ -109,10 +109,14 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     )
 
 
-def _marked(parts: tuple[AnyPart, ...], session: Session) -> tuple[AnyPart, ...]:
-    """What a model says that has read something from outside may be that. Its last part says so for all of them."""
+def _marked(parts: tuple[AnyPart, ...], session: Session, *, foreign: bool) -> tuple[AnyPart, ...]:
+    """What a model says that has read something from outside may be that: also if that was what a foreign tool says of
+    itself. Its last part says so for all of them."""
+    untrusted = session.untrusted or foreign
+    if not untrusted and not session.private:
+        return parts
     *others, last = parts
-    origin = origin_of("conversation", untrusted=session.untrusted, private=session.private)
+    origin = origin_of("conversation", untrusted=untrusted, private=session.private)
     return (*others, last if last.origin else msgspec.structs.replace(last, origin=origin))
 
 

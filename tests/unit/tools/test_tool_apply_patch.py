@@ -5,11 +5,14 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from files_world import World
 
 from mainstay.edges.beneath import PathRefused
 from mainstay.edges.patch import PatchRefused
+from mainstay.policy.policy import Circumstances, Confinement, Policy, PolicyRules
+from mainstay.tools.apply_patch import apply_patch_tool
 from mainstay.tools.common import ToolRefused
 
 
@@ -138,3 +141,22 @@ async def test_a_patch_is_found_done_not_done_or_half_done(world: World) -> None
     half = await world.reconcile("apply_patch", patch=MANY)
     assert half is not None
     assert half.startswith("Outcome unknown")
+
+
+@pytest.mark.parametrize(
+    ("patch", "decision"),
+    [
+        ("*** Begin Patch\n*** Add File: docs/a.md\n+x\n*** End Patch", "allow"),
+        ("*** Begin Patch\n*** Add File: src/a.py\n+x\n*** End Patch", "deny"),
+        ("*** Begin Patch\n*** Add File: docs/a.md\n+x\n*** Add File: src/a.py\n+x\n*** End Patch", "deny"),
+        ("*** Begin Patch\n*** Update File: docs/a.md\n*** Move to: src/a.py\n@@\n-x\n+y\n*** End Patch", "deny"),
+    ],
+)
+def test_rules_that_name_paths_see_every_file_of_a_patch(patch: str, decision: str) -> None:
+    tool = apply_patch_tool(None)  # type: ignore[arg-type]
+    policy = Policy(
+        PolicyRules(deny=("apply_patch(path=src/**)",)),
+        confinement=Confinement(confined=True, network=False, guards=True),
+    )
+    arguments = tool.parse(msgspec.json.encode({"patch": patch}).decode())
+    assert policy.judge(tool, arguments, None, Circumstances(cwd="/work")).decision == decision  # type: ignore[arg-type]
