@@ -22,7 +22,6 @@ from cli_support import Command
 from mainstay import Agent, Config, ToolContext, tool
 from mainstay.app.schema import GuardSettings, ModelEntry, ProviderEntry, ToolSettings
 from mainstay.core.events import Event, Guarded
-from mainstay.core.limits import Limits
 
 CANARY = "zq7canary{}v9k2m4x8w3"  # no vendor's shape, one word, lower case: only whoever knows it can find it
 SLOTS = ("argument", "callable", "provider", "entry", "environment")
@@ -180,7 +179,6 @@ def agent_with(slot: str, home: Path, url: str, monkeypatch: pytest.MonkeyPatch,
         models=models,
         tools=ToolSettings(memory="on"),
         guards=GuardSettings(secrets=slot != "entry"),  # what is configured is hidden even if nothing else is
-        limits=Limits(retry_base_s=0.01),
     )
     return Agent("openai/fake" if slot != "entry" else None, home=home, api_key=given, config=config, tools=tools)
 
@@ -234,7 +232,7 @@ def mainstay(tmp_path: Path, server: Server) -> Command:
     made = Command(tmp_path)
     made.configure(
         f"model: openai/fake\nproviders:\n  openai:\n    base_url: {server.url}\n    api_key: {canary('literal')}\n"
-        "  anthropic:\n    api_key: ${OTHER}\nlimits:\n  retry_base_s: 0.01\npolicy:\n  allow: [bash]\n"
+        "  anthropic:\n    api_key: ${OTHER}\npolicy:\n  allow: [bash]\n"
     )
     (made.home / "mainstay.yaml").chmod(0o600)
     made.env |= {"OTHER": canary("other"), "GITHUB_TOKEN": canary("loose"), "ANTHROPIC_API_KEY": canary("other")}

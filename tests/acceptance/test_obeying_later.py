@@ -162,7 +162,9 @@ async def _refusal(house: House, lines: Lines) -> list[tuple[str, dict[str, obje
     said = await house.agent.run("first", Text("\n".join(lines), origin="untrusted:conversation"), sender="agent:scout")
     await house.refuse_all(said)
     records = await house.agent.sessions.records("first")
-    found = next(one for one in records if "ToolFinished" in str(one.event)[:20] and "denied by the person" in str(one.event))
+    found = next(
+        one for one in records if "ToolFinished" in str(one.event)[:20] and "denied by the person" in str(one.event)
+    )
     assert "DO(" not in str(found.event), "a result does not say where its words are from"
     said_at = next(one.seq for one in records if "agent:scout" in str(one.event))
     return [("memory_get", {"id": f"first#{found.seq}"}), ("memory_get", {"id": f"first#{said_at}"})]

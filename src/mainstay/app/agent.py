@@ -20,7 +20,7 @@ from mainstay.app.output import Shape
 from mainstay.app.profile import Profile
 from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
-from mainstay.core.envelope import Envelope, as_parts
+from mainstay.core.envelope import IMPORTED, Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
 from mainstay.core.events import ApprovalAsked, Event, Lagged, MessageAdded, TurnEnded
 from mainstay.core.messages import AnyPart, Text
@@ -292,7 +292,7 @@ def _unspoken(part: AnyPart, guards: Guards | None) -> AnyPart:
 def _imported(number: int, message: Mapping[str, Any], guards: Guards | None) -> MessageAdded:
     match message:
         case {"role": "user" | "assistant" as role, "content": str(content)}:
-            return MessageAdded(role, (_unspoken(Text(content), guards),))
+            return MessageAdded(role, (_unspoken(Text(content, origin=IMPORTED[role]), guards),))
         case _:
             raise InputRefused(
                 f"message {number} of the history is not {{'role': 'user' or 'assistant', 'content': text}}"

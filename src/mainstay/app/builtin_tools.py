@@ -24,6 +24,7 @@ from mainstay.tools.message import message_tool
 from mainstay.tools.process import Processes, process_tool
 from mainstay.tools.read import read_tool
 from mainstay.tools.spawn import spawn_tool
+from mainstay.tools.work import was_made
 from mainstay.tools.write import write_tool
 
 
@@ -51,8 +52,7 @@ class Builtins:
 
     def made(self, session: str, path: str) -> bool:
         """This session made that file."""
-        label = self.files.labels.get(path)
-        return label is not None and label.session == session
+        return was_made(self.files.labels, session, path)
 
     async def end(self, session: str) -> None:
         """A session is over: what it still runs is ended."""

@@ -17,6 +17,7 @@ from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
 
+_PAGE = 1000
 MOST = 1 << 32  # records of a session, and sessions of a workspace
 
 
@@ -57,6 +58,16 @@ async def export(store: Store, key: str, folder: str | Path, clean: Callable[[st
     from mainstay.observe.export import write_session  # rarely wanted
 
     return write_session(records, Path(folder), clean)
+
+
+async def children_of(store: Store, key: str) -> list[str]:
+    """The sessions of the sub-agents that this one sent."""
+    found: list[str] = []
+    offset = 0
+    while page := await store.sessions(limit=_PAGE, offset=offset):
+        found += [one.key for one in page if one.errand is not None and one.errand.parent == key]
+        offset += len(page)
+    return found
 
 
 def _countable(number: int) -> int:
@@ -114,12 +125,16 @@ class Sessions:
         await self._change(key, SessionChanged(title=title))
 
     async def delete(self, key: str) -> None:
-        """Forget what was said. The running turn is aborted first; the sequence of the journal stays."""
+        """Forget what was said, by its sub-agents too. The running turn is aborted first; the sequence of the journal
+        stays."""
         await self.get(key)
         opened = await self._opened()
+        for child in await children_of(opened.services.store, key):
+            await self.delete(child)
         await opened.lanes.get(key).end(SessionUnknown(f"session {key!r} was deleted"))
         opened.lanes.forget(key)
         await opened.services.store.blank(key, opened.services.clock.now_ms())
+        opened.services.approvals.note(key, None)
         await opened.drop(key)
 
     async def fork(self, key: str, target: str, *, upto: int | None = None) -> Standing:

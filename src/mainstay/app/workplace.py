@@ -13,12 +13,20 @@ from mainstay.app.schema import Config
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Grounds, Sandbox
 from mainstay.core.ports import Tool
+from mainstay.edges.beneath import is_inside
 from mainstay.edges.paths import folder_name
 
 # What others run or obey when the owner works here: to write it is to reach beyond the conversation.
 _OBEYED = (
     ".git/hooks", ".git/config", ".husky", ".envrc", ".vscode", ".idea", ".mcp.json", "AGENTS.md", "CLAUDE.md",
     "skills",
+)  # fmt: skip
+# And what is run or obeyed wherever the owner works: it lies in their home, which may be the folder that this is about.
+_PERSONAL = (
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".zshrc",
+    ".zshenv", ".zprofile", ".zlogin", ".xprofile", ".xinitrc", ".ssh", ".gnupg", ".gitconfig", ".config", ".local/bin",
+    ".local/share/applications", ".vimrc", ".vim", ".emacs", ".emacs.d", ".tmux.conf", ".npmrc", ".pypirc", ".netrc",
+    ".aws", ".kube", ".docker", ".cargo", ".pythonrc.py", "bin", "Library/LaunchAgents",
 )  # fmt: skip
 _KNOWN_MAX = 1024
 
@@ -54,7 +62,10 @@ class Workplace:
         scratch, attachments = os.path.join(thread, "scratch"), os.path.join(thread, "attachments")
         os.makedirs(scratch, mode=0o700, exist_ok=True)
         roots = self._roots or (scratch,)
-        obeyed = (os.path.join(root, name) for root in self._roots for name in _OBEYED)
+        obeyed = [os.path.join(root, name) for root in self._roots for name in _OBEYED]
+        person = os.path.realpath(os.path.expanduser("~"))
+        if any(is_inside(person, root) for root in self._roots):
+            obeyed += [os.path.join(person, name) for name in _PERSONAL]
         return Grounds(
             cwd=roots[0],
             writable=(*self._roots, scratch),

@@ -15,6 +15,8 @@ from mainstay.core.recall import UNTRUSTED
 
 KeyPolicy = Literal["thread", "user", "single"]
 SINGLE = "main"
+# of a conversation that was brought from elsewhere: what its model had read is unknown, and nobody said it here
+IMPORTED = {"assistant": f"{UNTRUSTED}:import", "user": "import"}
 ATTACHMENT = f"{UNTRUSTED}:attachment"  # of files in an input, unless whoever hands them over says where they are from
 
 

@@ -35,6 +35,9 @@
         ├── ModelSilent             nothing came within the bound
         └── CircuitOpen             it failed so often that it is left alone for a while
 
+Rooms that meet trouble of their own have their own: GuardFailed (guards), PathRefused, AddressRefused and FetchFailed
+(edges), SandboxUnusable (sandbox), ToolRefused (tools).
+
 Each carries one sentence for a person. Foreign errors are mapped to these where they enter.
 """
 

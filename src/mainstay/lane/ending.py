@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
+from mainstay.core.messages import ToolCall
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused, Reply
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
+from mainstay.turn.catalogue import CALL, read_call
 from mainstay.turn.toolbox import CANCELLED, UNKNOWN, Tools, refuse
 
 
@@ -58,4 +60,10 @@ def lacks_a_tool(turn: OpenTurn, tools: Tools) -> bool:
     """A call was running when its process died, and its tool is not here. Whoever has it knows what to do; only if
     somebody asks for this session here is the turn ended without it."""
     have = {tool.name for tool in tools.offered}
-    return any(call.id in turn.started and call.name not in have for call in turn.open_calls)
+    return any(call.id in turn.started and _name_of(call) not in have for call in turn.open_calls)
+
+
+def _name_of(call: ToolCall) -> str:
+    """Of the tool that is meant, where it was called through the catalogue."""
+    inner = read_call(call.input) if call.name == CALL else None
+    return inner.name if inner is not None else call.name

@@ -26,7 +26,7 @@ class Approvals:
     """Every question of the agent's sessions that is open. The sessions themselves may sleep."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, Pending] = {}  # by session: each waits for one thing at a time
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -37,15 +37,15 @@ class Approvals:
 
     def note(self, session: str, asked: ApprovalAsked | None) -> None:
         """This is what a session waits for now."""
-        for id in [id for id, one in self._pending.items() if one.session == session]:
-            if asked is None or id != asked.id:
-                del self._pending[id]
+        known = self._pending.get(session)
+        if known is not None and (asked is None or known.asked.id != asked.id):
+            del self._pending[session]
         if asked is not None:
-            self._pending[asked.id] = Pending(session, asked)
+            self._pending[session] = Pending(session, asked)
 
     def find(self, id: str) -> Pending:
         """By its id or the beginning of it. Raises ApprovalUnknown."""
-        found = [one for known, one in self._pending.items() if known.startswith(id)] if id else []
+        found = [one for one in self._pending.values() if one.asked.id.startswith(id)] if id else []
         if len(found) > 1:
             raise ApprovalUnknown(f"more than one approval begins with {id!r}; give more of it")
         if not found:
@@ -56,10 +56,10 @@ class Approvals:
         return [one.session for one in self._pending.values() if one.asked.expires <= now]
 
 
-def check_answer(session: Session, answered: ApprovalAnswered) -> ApprovalAnswered:
-    """As it will be kept. Raises ApprovalUnknown if this is not what the session waits for."""
+def check_answer(session: Session, answered: ApprovalAnswered, now: int) -> ApprovalAnswered:
+    """As it will be kept. Raises ApprovalUnknown if this is not what the session waits for, or not any more."""
     pending = session.pending
-    if pending is None or pending.id != answered.id:
+    if pending is None or pending.id != answered.id or pending.expires <= now:
         raise ApprovalUnknown(f"nothing waits under {answered.id!r}; it was answered, or it expired")
     if answered.input is not None:
         try:

@@ -6,6 +6,7 @@ An allow is read narrowly and a refusal broadly: where a text is odd, or could b
 from __future__ import annotations
 
 import ipaddress
+import os
 import posixpath
 import re
 import unicodedata
@@ -107,6 +108,18 @@ def normal_path(path: str, cwd: str) -> str:
     """Absolute where that can be said; `..` resolved as written."""
     whole = posixpath.normpath(posixpath.join(cwd or "", path or "."))
     return whole[1:] if whole.startswith("//") else whole
+
+
+def led_to(path: str, cwd: str) -> str:
+    """Where a path leads on this disk; the path itself if no link is on its way."""
+    if not cwd or "\0" in path:
+        return path
+    whole = posixpath.join(cwd, path)
+    try:
+        real = os.path.realpath(whole)
+    except (OSError, ValueError):
+        return path
+    return path if real == normal_path(path, cwd) else real
 
 
 def path_matches(pattern: str, path: str, cwd: str, *, broad: bool) -> bool:

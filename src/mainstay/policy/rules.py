@@ -18,7 +18,16 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Tool
 from mainstay.policy.calls import PATHS, URLS, Call, runs_commands
 from mainstay.policy.commands import allows, concerns, escaped, pattern_words, plain_redirects
-from mainstay.policy.globs import PATTERN_MAX, fold, glob, path_matches, split_url, url_matches, url_pattern_is_sound
+from mainstay.policy.globs import (
+    PATTERN_MAX,
+    fold,
+    glob,
+    led_to,
+    path_matches,
+    split_url,
+    url_matches,
+    url_pattern_is_sound,
+)
 from mainstay.policy.shell import Script
 
 RULES_MAX = 1000
@@ -111,7 +120,9 @@ def _text_matches(name: str, pattern: str, text: str, call: Call, broad: bool) -
     if "://" in pattern or name in URLS:
         return url_matches(pattern, text, broad=broad)
     if name in PATHS:
-        return path_matches(pattern, text, call.cwd, broad=broad)
+        led = led_to(text, call.cwd)  # a link is what it leads to: an allow has to be for both, a refusal for either
+        found = path_matches(pattern, text, call.cwd, broad=broad)
+        return found if found is broad or led == text else path_matches(pattern, led, call.cwd, broad=broad)
     if broad:
         return glob(fold(pattern))(fold(text))
     return glob(unicodedata.normalize("NFC", pattern))(unicodedata.normalize("NFC", text))

@@ -30,7 +30,9 @@ _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 Made = Callable[[str], bool]
 Announce = Callable[[Sequence[str]], None]
 # What git acts by, in whichever folder: to write it is to have something run for the owner.
-_OBEYED = re.compile(r".*/\.git(?:/modules/.+)?/(?:config(?:\.worktree)?|hooks)", re.IGNORECASE | re.DOTALL)
+_OBEYED = re.compile(
+    r".*/\.git(?:/(?:modules|worktrees)/.+)?/(?:config(?:\.worktree)?|commondir|hooks)", re.IGNORECASE | re.DOTALL
+)
 
 
 def _nothing(path: str) -> bool:
@@ -156,7 +158,7 @@ class Merge:
 
     def _entry(self, name: str, new: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
         old = _look(name, folders[1])
-        if path.casefold() in self._fixed or _OBEYED.fullmatch(path):
+        if path.casefold() in self._fixed or _is_obeyed(name, path, new):
             if not stat.S_ISCHR(new.st_mode) or old is not None:
                 self.held.add(path)
         elif stat.S_ISCHR(new.st_mode):  # how an overlay notes a removal
@@ -254,6 +256,12 @@ def _copy(name: str, new: os.stat_result, folders: tuple[int, int]) -> None:
         if _look(beside, lower) is not None:
             os.unlink(beside, dir_fd=lower)
         raise
+
+
+def _is_obeyed(name: str, path: str, new: os.stat_result) -> bool:
+    """A `.git` that is no folder says that the real one is elsewhere, where nobody would look for it."""
+    elsewhere = name.casefold() == ".git" and (stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode))
+    return elsewhere or _OBEYED.fullmatch(path) is not None
 
 
 def _look(name: str, folder: int) -> os.stat_result | None:

@@ -11,7 +11,7 @@ from mainstay.edges.files import Confined
 from mainstay.edges.paths import folder_name
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import Heard, looks_binary, shortened
-from mainstay.tools.work import announcing
+from mainstay.tools.work import announcing, was_made
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -58,7 +58,7 @@ class Bash(BuiltIn):
             timeout_s=timeout_s,
             network=self._network,
             guarded=context.guarded and self._sandbox.guards,
-            made=lambda path: (known := self._labels.get(path)) is not None and known.session == context.session,
+            made=lambda path: was_made(self._labels, context.session, path),
             announce=announcing(self._files, context),
         )
         heard = Heard(context)
@@ -152,7 +152,8 @@ async def _kept(grounds: Grounds, context: ToolContext, data: bytes, ending: str
     path = f"{grounds.scratch}/output-{folder_name(context.call_id)}.{ending}"
     confined = Confined(grounds)
     try:
-        written = await in_thread(lambda: confined.write(path, data, cancelled=lambda: context.cancelled))
+        # its name can be foreseen: a link that a command left there must not lead us elsewhere
+        written = await in_thread(lambda: confined.write(path, data, real=path, cancelled=lambda: context.cancelled))
     except PathRefused as error:  # it has run, and that counts more than all it said
         return f"; it could not be kept: {error}"
     return f"; all of it is in {confined.shown(written.path)}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -13,15 +15,17 @@ from mainstay.core.ports import ToolContext
 from mainstay.core.recall import UNTRUSTED, is_private, is_untrusted, origin_of, worst
 from mainstay.core.workers import in_thread
 from mainstay.edges.beneath import PathMissing, PathRefused, folded, is_inside
-from mainstay.edges.files import Confined, Written
+from mainstay.edges.files import Confined, Written, mark_of
 from mainstay.edges.globs import glob
 from mainstay.tools.common import Files, ToolRefused
 
 T = TypeVar("T")
 
 FILE = f"{UNTRUSTED}:file"  # of a file that was there before: anybody may have written it
+FOLDER = "folder"  # the mark of one: a file in its place is something else
 FILE_BYTES_MAX = 10 * 1024 * 1024  # that is changed in memory
 JUDGED_MAX = 1_000
+MADE_MAX = 10_000  # files of a folder that are looked at
 REFUSED = (PathRefused, ToolRefused)
 
 _SECRET = (
@@ -118,8 +122,7 @@ class Work:
             shown = self.confined.shown(path)
             if change.data is not None and (why := self._outlives(path)):
                 whats.append(f"writes {shown}, {why}")
-            label = self.files.labels.get(path)
-            if change.data is None and exists and (label is None or label.session != self.context.session):
+            if change.data is None and exists and not was_made(self.files.labels, self.context.session, path):
                 whats.append(f"removes {shown}, which this conversation did not make")
         return Reach(sink=bool(whats), what="; ".join(dict.fromkeys(whats)))
 
@@ -191,7 +194,7 @@ class Work:
             old = before[one.path]
             maker = session if one.created else old.session if old is not None else ""
             made.append(FileLabel(one.path, origin, maker if change.session is None else change.session, one.mark))
-            made += [FileLabel(folder, origin, session) for folder in one.folders]
+            made += [FileLabel(folder, origin, session, FOLDER) for folder in one.folders]
         if made:
             await self.files.labels.put(made)
         kept = {one.path for one in written if one is not None}
@@ -283,6 +286,26 @@ def announcing(files: Files, context: ToolContext) -> Callable[[Sequence[str]], 
 
 async def _put(labels: Labels, made: Sequence[FileLabel]) -> None:
     await labels.put(made)
+
+
+def was_made(labels: Labels, session: str, path: str) -> bool:
+    """This session made what is there now: a file that nobody has replaced since, or a folder with only such in it."""
+    label = labels.get(path)
+    ours = label is not None and label.session == session
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            return label is not None and ours and label.mark in ("", mark_of(found))
+        files = 0
+        for folder, folders, names in os.walk(path):
+            links = [name for name in folders if os.path.islink(f"{folder}/{name}")]
+            for name in (*names, *links):
+                files += 1
+                if files > MADE_MAX or not was_made(labels, session, f"{folder}/{name}"):
+                    return False
+    except OSError:  # it is gone, or not ours to look at
+        return ours
+    return ours or files > 0
 
 
 def looks_secret(path: str) -> bool:

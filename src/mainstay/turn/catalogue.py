@@ -58,6 +58,11 @@ def read_call(input: str) -> Call | None:
         return None
 
 
+def called(name: str, arguments: str) -> str:
+    """The input of `call_tool` for a call of this tool."""
+    return msgspec.json.encode({"name": name, "arguments": msgspec.Raw(arguments.encode(errors="replace"))}).decode()
+
+
 def _words_of(tool: Tool) -> dict[str, float]:
     """Its name counts most, then what it says it does, then the names of its arguments."""
     made: dict[str, float] = {}

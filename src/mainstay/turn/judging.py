@@ -13,12 +13,14 @@ from mainstay.core.open_turn import OpenTurn
 from mainstay.core.ports import Emit, ToolContext
 from mainstay.core.session import Session
 from mainstay.policy.policy import Circumstances, Verdict
+from mainstay.turn.catalogue import called
 from mainstay.turn.means import Means
 from mainstay.turn.toolbox import Prepared, refuse
 
 DENIED = "Not run: denied by the person."
 EXPIRED = "Not run: nobody approved it in time."
 CHANGED = "Not run: what was approved is not this call."
+OTHERWISE = "Not run: it would not do any more what was shown when it was approved."
 MOVED = "Not run: it was approved in {where}, and this conversation works in another folder now."
 
 
@@ -62,7 +64,8 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
         if (refusal := _refused(setting, call, answer)) is not None:
             return Ready(call, refuse(call, refusal), answer=answer)
         if answer.input is not None:
-            prepared = means.tools.prepare(msgspec.structs.replace(call, input=answer.input))
+            input = called(prepared.tool.name, answer.input) if prepared.input else answer.input
+            prepared = means.tools.prepare(msgspec.structs.replace(call, input=input))
             if isinstance(prepared, ToolResult):
                 return Ready(call, prepared, answer=answer)
     verdict = policy.judge(prepared.tool, prepared.arguments, context, _circumstances(setting))
@@ -73,6 +76,8 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
             return Ready(call, refuse(call, f"Not allowed: {verdict.why}"), context)
         case "ask" if answer is None:
             return Ready(call, prepared, context, asks=verdict)
+        case "ask" if answer is not None and answer.input is None and verdict.why != turn.asked[call.id].why:
+            return Ready(call, refuse(call, OTHERWISE), answer=answer)  # a link leads elsewhere by now, say
     context.guarded = verdict.guarded and answer is None
     return Ready(call, prepared, context, answer=answer)
 

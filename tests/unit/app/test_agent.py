@@ -134,11 +134,13 @@ async def test_parts_may_be_text_and_images() -> None:
         return "A cat."
 
     image = Binary("image/png", b"\x89PNG")
+    mine = Binary("image/png", b"\x89PNG", origin="person")
     async with agent_of(look) as agent:
         await agent.run("s", ["what is this?", image])
-        await agent.run("s", image)
+        await agent.run("s", mine)
         await agent.run("s", Text("and in words"))
-        assert seen == [(Text("what is this?"), image), (image,), (Text("and in words"),)]
+        attached = Binary("image/png", b"\x89PNG", origin="untrusted:attachment")
+        assert seen == [(Text("what is this?"), attached), (mine,), (Text("and in words"),)]
         with pytest.raises(InputRefused, match="not int"):
             await agent.run("s", [1])  # type: ignore[list-item]
 

@@ -150,7 +150,7 @@ async def test_within_coalesce_window_s_quick_messages_of_one_sender_become_one(
         replies = [await ticket.reply for ticket in (first, second, third)]
         assert {reply.turn for reply in replies} == {1}
         (message, _) = await world.history()
-        assert message.parts == (Text("one\ntwo\nthree"), Binary("image/png", b"x"))
+        assert message.parts == (Text("one\ntwo\nthree"), Binary("image/png", b"x", origin="untrusted:attachment"))
         assert message.at == world.clock._start_ms + 3000, "the last one's time is kept"
         assert [event.inputs for event in await world.journal() if isinstance(event, TurnStarted)] == [(1, 2, 3)]
         await world.check_replay()

@@ -142,7 +142,7 @@ async def test_a_message_keeps_its_thinking_text_calls_and_finish_in_order() -> 
 
 @virtual
 async def test_an_image_reaches_the_model_and_the_journal() -> None:
-    image = Binary("image/png", b"\x89PNG", path="cat.png")
+    image = Binary("image/png", b"\x89PNG", path="cat.png", origin="person")
     seen: list[tuple[object, ...]] = []
 
     def look(context: object, options: object) -> str:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
@@ -15,9 +15,9 @@ from mainstay.app.commands.homes import Place, change, place_of, reading, run_as
 from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import owner_of
 from mainstay.app.commands.tree import UsageError
-from mainstay.app.sessions import fork
+from mainstay.app.sessions import children_of, fork
 from mainstay.app.world import SystemClock
-from mainstay.core.envelope import check_session_name
+from mainstay.core.envelope import IMPORTED, check_session_name
 from mainstay.core.errors import InputRefused, SessionArchived
 from mainstay.core.events import MessageAdded, SessionChanged
 from mainstay.core.limits import Limits
@@ -82,12 +82,13 @@ def _json_line(line: str, number: int, source: str) -> Any:
 def _message(given: Any, number: int, source: str) -> MessageAdded:
     match given:
         case {"role": "user" | "assistant" as role, "content": str(text)}:
-            return MessageAdded(role, (Text(text),))
+            return MessageAdded(role, (Text(text, origin=IMPORTED[role]),))
         case {"role": "user" | "assistant" as role, "content": list(parts)}:
             texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
-            return MessageAdded(role, (Text("\n".join(texts)),))
+            return MessageAdded(role, (Text("\n".join(texts), origin=IMPORTED[role]),))
         case {"isBot": bool(is_bot), "text": str(text)}:
-            return MessageAdded("assistant" if is_bot else "user", (Text(text),))
+            speaker: Literal["assistant", "user"] = "assistant" if is_bot else "user"
+            return MessageAdded(speaker, (Text(text, origin=IMPORTED[speaker]),))
     wanted = '{"role": "user" or "assistant", "content": text}'
     raise InputRefused(f"message {number} of {source} is not {wanted}")
 
@@ -172,7 +173,9 @@ async def _delete(place: Place, names: Sequence[str]) -> None:
     async with writing(place) as store:
         for name in names:
             await standing_of(store, name)
-        for name in names:
+        wanted = list(names)
+        for name in wanted:  # which grows by the sub-agents of each
+            wanted += await children_of(store, name)
             await store.blank(name, SystemClock().now_ms())
 
 
