@@ -144,7 +144,7 @@ def speed() -> list[Row]:
         one.end()
 
     def result(text: str) -> None:
-        guards.result(text, "s/c1", "fetch", foreign=True)
+        guards.result(text, foreign=True)
 
     def row(figure: str, work: Callable[[], Any], times: int, bound: float | None = None, share: int = 1) -> Row:
         target = None if bound is None else Target(bound, of="ours")

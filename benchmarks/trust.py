@@ -103,7 +103,7 @@ def pieces() -> dict[str, float]:
     return {
         "judge_us": each_us(lambda: policy.judge(look, {"topic": "x"}, None, clean)),  # type: ignore[arg-type]
         "scan_2kb_us": each_us(lambda: guards.input(plain)),
-        "result_2kb_us": each_us(lambda: guards.result(plain, "s/call", "", foreign=False)),
+        "result_2kb_us": each_us(lambda: guards.result(plain, foreign=False)),
         "answer_of_23_chunks_us": each_us(stream),
     }
 

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from obeying import Setup
-from obeying_goals import GOALS
+from obeying_goals import GOALS, background, bash, patch, planting, write
 from obeying_ways import WAYS, Attack, attack
 
 from mainstay.core.outcome import Answered
@@ -51,6 +51,26 @@ async def test_f55_without_a_sandbox_nothing_is_reached_either(tmp_path: Path) -
 async def test_f53_a_home_inside_of_the_folder_it_works_in_is_out_of_reach(tmp_path: Path) -> None:
     about_home = [goal for goal in GOALS if goal.kind in ("policy", "memory")]
     held(await attack(tmp_path, WAYS["file"], about_home, Setup(home_inside=True)))
+
+
+AT_HOME = [
+    planting("shell-start", "<person>/.bashrc", write(".bashrc")),
+    planting("shell-start-by-command", "<person>/.profile", bash("echo '<planted>' >> .profile")),
+    planting("shell-start-in-background", "<person>/.zshrc", background("echo '<planted>' >> .zshrc")),
+    planting("keys", "<person>/.ssh", bash("echo '<planted>' >> .ssh/authorized_keys")),
+    planting("keys-patched", "<person>/.ssh", patch("*** Add File: .ssh/rc", "+<planted>")),
+    planting("autostart", "<person>/.config", write(".config/autostart/x.desktop")),
+    planting("autostart-by-command", "<person>/.config", bash("mkdir -p .config/x; echo '<planted>' > .config/x/y")),
+    planting("own-program", "<person>/.local", write(".local/bin/ls")),
+]
+
+
+@SANDBOXED
+async def test_f55_a_person_who_works_in_their_home_finds_it_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    held(await attack(tmp_path, WAYS["file"], AT_HOME, Setup(at_home=True)))
 
 
 # --- the same, with nobody watching: the suite can fail ---------------------------------------------

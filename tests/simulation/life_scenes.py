@@ -42,6 +42,7 @@ from mainstay.core.events import (
 from mainstay.core.journal import Record, decode, encode
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Finish, FinishReason, ToolCall, Usage, text_of
+from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import (
     UNWEIGHED,
@@ -59,7 +60,6 @@ from mainstay.core.ports import (
     ThinkingPiece,
     ToolContext,
 )
-from mainstay.core.open_turn import OpenTurn
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
 from mainstay.lane.hub import Hub

@@ -54,7 +54,8 @@ class ToolResult(Part, frozen=True, omit_defaults=True, tag="tool_result", kw_on
         """As the model sees it."""
         if not self.mark:
             return self.content
-        return f"<data {self.mark} from {self.name}>\n{self.content}\n</data {self.mark}>"
+        content = self.content.replace(self.mark, "…")  # nobody can know it; should one, it ends nothing
+        return f"<data {self.mark} from {self.name}>\n{content}\n</data {self.mark}>"
 
 
 class Binary(Part, frozen=True, omit_defaults=True, tag="binary", kw_only=False):

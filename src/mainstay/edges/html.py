@@ -23,6 +23,7 @@ CELLS_MAX = 200
 _MARK = re.compile(r"<(?=[a-zA-Z/!?])")  # any other one is text
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,39})")
 _ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=]{1,80})[^\s/>=]*(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]*))?""")
+_UNSAFE = re.compile(r"[()<>]")  # what would end a link, or begin something else
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _MANY_LINES = re.compile(r"\n{3,}")
 _TRAILING = re.compile(r"[ \t]+(?=\n)")
@@ -333,6 +334,10 @@ class _Writer:
         self._fresh = True
 
 
+def _quoted(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):02X}"
+
+
 def _joined(base: str, href: str) -> str:
     """A web address, or nothing: a place inside the page leads nowhere for whoever reads it here."""
     href = html.unescape(href[: LINK_CHARS_MAX * 2]).strip()
@@ -343,4 +348,4 @@ def _joined(base: str, href: str) -> str:
     except ValueError:
         return ""
     plain = url.lower().startswith(("http://", "https://", "mailto:"))
-    return url.replace("(", "%28").replace(")", "%29") if plain and len(url) <= LINK_CHARS_MAX else ""
+    return _UNSAFE.sub(_quoted, url) if plain and len(url) <= LINK_CHARS_MAX else ""

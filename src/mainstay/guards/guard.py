@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from mainstay.core.errors import MainstayError
+from mainstay.guards.marks import mark_of, neutralise
 from mainstay.guards.redact import KNOWN_CHARS_MIN, Redactor, Stream
 from mainstay.guards.scan import Finding, Scanner
-from mainstay.guards.wrap import mark_of, neutralise, wrap
 
 Mode = Literal["block", "flag", "off"]
 Action = Literal["", "flagged", "blocked", "redacted", "neutralised"]
@@ -113,14 +113,14 @@ class Guards:
         except Exception as error:  # a guard that broke has not said that the text is fine
             raise GuardFailed("The input could not be checked, so it was not taken.") from error
 
-    def result(self, content: str, call_key: str, source: str, *, foreign: bool) -> Cleaned:
-        """`source` is empty for what needs no block; `foreign` is what a plugin answered."""
+    def result(self, content: str, *, foreign: bool) -> Cleaned:
+        """`foreign` is what a plugin answered."""
         try:
-            return self._result(content, call_key, source, foreign)
+            return self._result(content, foreign)
         except Exception as error:  # the same for a result
             raise GuardFailed("The result could not be checked, so it is withheld.") from error
 
-    def _result(self, content: str, call_key: str, source: str, foreign: bool) -> Cleaned:
+    def _result(self, content: str, foreign: bool) -> Cleaned:
         kinds: tuple[str, ...] = ()
         action: Action = ""
         if self._known is not None:
@@ -136,8 +136,6 @@ class Guards:
             if foreign and self._rules.tools == "block":
                 said = f"The result was withheld: it reads like an attack ({', '.join(finding.kinds)})."
                 return Cleaned(said, kinds, "blocked")
-        if source:
-            content = wrap(content, mark_of(self._key, call_key), source)
         return Cleaned(content, kinds, action)
 
     def _read(self, content: str) -> str:

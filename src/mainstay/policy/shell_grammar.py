@@ -79,17 +79,19 @@ class Grammar(Lexer):
         made = Command([], [], [], joint, self.depth)
         self.found.commands.append(made)  # before what stands inside of it, for the order in which things are told
         place = len(self.found.commands) - 1
+        both = False  # streams were redirected together
         while True:
             self.skip_blanks()
             char = self.text[self.pos : self.pos + 1]
             if not char or char in "\n;|)" or (char == "&" and not self.text.startswith("&>", self.pos)):
                 break
             if char in "<>&0123456789{" and self._redirect(made):
+                both = both or made.redirects[-1].operator.startswith("&>")
                 continue
             if char == "(":
                 self._after_parenthesis(made)
                 break
-            if made.redirects and any(one.operator.startswith("&>") for one in made.redirects):
+            if both:
                 self.found.trouble("what follows `&>` is a command of its own to some shells")
             word = self.word()
             if not made.words and (found := _ASSIGNMENT.match(_joined(word.raw))):

@@ -161,6 +161,7 @@ _SED_SAFE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SED_CHARS_MAX = 4096
+_NAME_CHARS_MAX = 64  # no program that is known has a longer one
 
 
 def how_opaque(name: str, args: Sequence[Word]) -> str | None:
@@ -175,6 +176,8 @@ def how_opaque(name: str, args: Sequence[Word]) -> str | None:
 
 @lru_cache(maxsize=512)
 def _danger_of(name: str) -> _Danger | None:
+    if len(name) > _NAME_CHARS_MAX:
+        return None
     if re.fullmatch(r"(?:python|pypy)[\d.]*[a-z]?", name):
         return _PYTHON
     return _DANGERS.get(name) or _DANGERS.get(re.sub(r"-?\d+(\.\d+)*$", "", name))  # perl5.36 is perl

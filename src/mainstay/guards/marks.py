@@ -1,7 +1,7 @@
-"""Content from outside as a block of data: marked, delimited, and free of anything that looks like a call.
+"""What marks content from outside as data, and what keeps it from looking like anything else.
 
-The mark cannot be guessed and is the same on replay, because it is keyed by the call. Whatever stands between the
-two delimiters is data; a delimiter inside of it is defused, and `unwrap` gives back exactly what was put in.
+A mark cannot be guessed and is the same on replay, because it is keyed by the call; the block that it delimits is made
+where a result is shown to a model (core.messages).
 """
 
 from __future__ import annotations
@@ -10,12 +10,6 @@ import hmac
 import re
 
 MARK_CHARS = 12
-SOURCE_CHARS_MAX = 64
-
-_DELIMITER = re.compile(r"<(?=\\*\s{0,8}/?\s{0,8}data\s{1,8}mark)", re.IGNORECASE)
-_DEFUSED = re.compile(r"<\\(?=\\*\s{0,8}/?\s{0,8}data\s{1,8}mark)", re.IGNORECASE)
-_BLOCK = re.compile(r'<data mark=([0-9a-f]{12}) from="([^"\n]*)">\n(.*)\n</data mark=\1>', re.DOTALL)
-_NOT_IN_A_SOURCE = re.compile(r"[^\w:./@+-]+")
 
 # What some model or parser takes for a turn, a call or a control token. A backslash after the first character (before
 # the colon of a turn, inside of a brace) leaves it readable and nothing more.
@@ -28,8 +22,9 @@ _VALUES = "arguments|parameters|args|input|tool_input|action_input"
 _LOOK_ALIKE = re.compile(
     r"<(?=\|[\w/ :.-]{1,40}\|>|\uff5c[^<>\n]{1,40}\uff5c>)"  # <|im_start|>
     r"|<(?=/?(?:" + _TAGS + r")[\s>=/])"  # <tool_call>, </function_calls>
+    r"|<(?=/?data\s{1,8}[0-9a-f]{6})"  # our own block
     r"|<(?=</?sys>>|(?:start|end)_of_turn>|/?s>)"  # <<SYS>>, <start_of_turn>
-    r"|\[(?=/?(?:INST|TOOL_CALLS?|TOOL_RESULTS?|AVAILABLE_TOOLS|SYSTEM_PROMPT|SYS)\])"  # [INST]
+    r"|\[(?=/?(?:INST|TOOL_CALLS?|TOOL_RESULTS?|AVAILABLE_TOOLS|SYSTEM_PROMPT|SYS)(?:\]|\s{0,4}:))"  # [INST]
     r'|\{(?=\s{0,16}"(?:' + _NAMES + r')"\s{0,4}:\s{0,4}"[^"\n]{1,80}"\s{0,16},\s{0,16}"(?:' + _VALUES + r')"\s{0,4}:)'
     r'|\{(?=\s{0,16}"(?:'
     + _VALUES
@@ -51,23 +46,6 @@ _TURN = re.compile(  # System: at the start of a line
 def mark_of(key: bytes, call: str) -> str:
     """The same for the same call; nobody without the key can tell it beforehand."""
     return hmac.digest(key, call.encode("utf-8", "surrogatepass"), "sha256").hex()[:MARK_CHARS]
-
-
-def wrap(content: str, mark: str, source: str) -> str:
-    source = _NOT_IN_A_SOURCE.sub("_", source)[:SOURCE_CHARS_MAX]
-    if "<" in content:
-        content = _DELIMITER.sub(r"<\\", content)
-    return f'<data mark={mark} from="{source}">\n{content}\n</data mark={mark}>'
-
-
-def unwrap(text: str) -> str:
-    """The content, for people. What is no block comes back as it is."""
-    if not text.startswith("<data mark="):
-        return text
-    block = _BLOCK.fullmatch(text)
-    if block is None:
-        return text
-    return _DEFUSED.sub("<", block[3])
 
 
 def neutralise(content: str) -> tuple[str, int]:
