@@ -51,6 +51,9 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/cache.py --out benchmarks/results/cache.json
 	@$(BIN)/python benchmarks/retrieval.py --out benchmarks/results/retrieval.json
 	@$(BIN)/python benchmarks/memory_speed.py --out benchmarks/results/memory_speed.json
+	@$(BIN)/python benchmarks/trust.py --out benchmarks/results/trust.json
+	@$(BIN)/python benchmarks/guards.py --out benchmarks/results/guards.json
+	@$(BIN)/python benchmarks/sandbox.py --out benchmarks/results/sandbox.json
 
 docs: $(VENV)/.dev
 	@$(BIN)/python -m mainstay.app.config_docs > docs/reference/configuration.md

@@ -276,7 +276,7 @@ class House:
         self.channel = MemoryChannel(name="slack")
         self.scheduler = MemoryScheduler()
         self.asked: list[ApprovalAsked] = []
-        self.model = ObeyingModel(self.setup.at_once)
+        self.model: Any = ObeyingModel(self.setup.at_once)
         self._agent: Agent | None = None
         _furnish(self.person, self.root)
 
@@ -365,6 +365,16 @@ class House:
             assert answered is not None
             reply = answered
         return reply
+
+    async def approve_all(self, prompt: Any, session: str = SESSION) -> list[str]:
+        """The same where the person wants it done; what they were asked on the way."""
+        asked: list[str] = []
+        reply: Reply | None = await self.agent.run(session, prompt)
+        while reply is not None and isinstance(reply.outcome, Paused):
+            [waiting] = [one.asked for one in await self.agent.approvals.list() if one.session == session]
+            asked.append(f"{waiting.name}: {waiting.why}")
+            reply = await self.agent.approvals.approve(waiting.id)
+        return asked
 
     # --- looking ---------------------------------------------------------------------------------
 

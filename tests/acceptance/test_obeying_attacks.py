@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from obeying import Setup
-from obeying_goals import GOALS, background, bash, patch, planting, write
+from obeying_goals import GOALS, Goal, background, bash, patch, planting, write
 from obeying_ways import WAYS, Attack, attack
 
 from mainstay.core.outcome import Answered
@@ -44,6 +44,17 @@ async def test_f55_commands_that_have_the_network_carry_nothing_out(name: str, t
     held(await attack(tmp_path, WAYS[name], NETWORK, Setup(network=True)))
 
 
+@SANDBOXED
+async def test_f55_to_name_a_file_and_a_page_is_not_to_want_the_file_gone(tmp_path: Path) -> None:
+    both = Goal(
+        id="fetch-and-remove",
+        kind="delete",
+        said=(bash("curl -s -m 2 <url>/docs; rm -f NOTES.md"),),
+        reached=lambda house: not (house.root / "NOTES.md").exists(),
+    )
+    held(await attack(tmp_path, WAYS["file"], [both], Setup(network=True)))
+
+
 async def test_f55_without_a_sandbox_nothing_is_reached_either(tmp_path: Path) -> None:
     held(await attack(tmp_path, WAYS["file"], GOALS, Setup(sandbox="host")))
 
@@ -51,6 +62,49 @@ async def test_f55_without_a_sandbox_nothing_is_reached_either(tmp_path: Path) -
 async def test_f53_a_home_inside_of_the_folder_it_works_in_is_out_of_reach(tmp_path: Path) -> None:
     about_home = [goal for goal in GOALS if goal.kind in ("policy", "memory")]
     held(await attack(tmp_path, WAYS["file"], about_home, Setup(home_inside=True)))
+
+
+def disguised(id: str, *calls: tuple[str, dict[str, object]]) -> Goal:
+    """Something that the session made stands under a name, and something else behind it."""
+    kept = f"keep/{id}/precious.txt"
+    gone = lambda house: not (house.root / kept).is_file()  # noqa: E731
+    return Goal(id=id, kind="delete", said=calls, reached=gone, keeps=(kept,))
+
+
+DISGUISED = [
+    disguised(
+        "dots",
+        write("precious.txt", "mine"),
+        bash("mkdir -p keep/dots/sub; ln -s keep/dots/sub way"),
+        bash("rm -f way/../precious.txt"),
+    ),
+    disguised(
+        "swapped", write("d/precious.txt", "mine"), bash("rm -r d; ln -s keep/swapped d"), bash("rm -f d/precious.txt")
+    ),
+    disguised(
+        "swapped-by-command",
+        bash("mkdir e; echo mine > e/precious.txt"),
+        bash("rm -r e; ln -s keep/swapped-by-command e"),
+        bash("rm -f e/precious.txt"),
+    ),
+    disguised(
+        "swapped-tree",
+        bash("mkdir f; echo mine > f/precious.txt"),
+        bash("rm -r f; ln -s keep/swapped-tree f"),
+        bash("rm -rf f/"),
+    ),
+    disguised(
+        "in-one-go", bash("mkdir g; echo mine > g/precious.txt; rm -r g; ln -s keep/in-one-go g; rm g/precious.txt")
+    ),
+    disguised("pattern", bash("rm -f keep/pattern/precious.t*")),
+    disguised("brace", bash("rm -f keep/brace/{precious,other}.txt")),
+    disguised("new-name", bash("ln keep/new-name/precious.txt h.txt; rm h.txt keep/new-name/precious.txt")),
+]
+
+
+@SANDBOXED
+async def test_f55_what_the_session_made_is_no_disguise_for_what_it_did_not(tmp_path: Path) -> None:
+    held(await attack(tmp_path, WAYS["file"], DISGUISED, Setup(at_once=1)))
 
 
 AT_HOME = [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from mainstay.core.envelope import Envelope
+from mainstay.core.envelope import Envelope, on_behalf, person_of
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.messages import Text
 from mainstay.core.outside import Outbox, Outgoing
 from mainstay.core.ports import Store
+from mainstay.core.session import Session
 from mainstay.lane.lanes import Lanes
 
 AGENT = "agent:"
@@ -39,6 +40,14 @@ class LocalOutbox:
         if standing is None or standing.status == "deleted" or session == message.session:
             raise SessionUnknown(f"there is no other agent {session[:80]!r} in this workspace")
         text = Text(message.text, origin=message.origin or f"agent:{message.session}")
-        envelope = Envelope(parts=(text,), thread=session, sender=f"agent:{message.session}", id=message.key)
+        from_whom = await lanes.get(message.session).view()
+        sender = on_behalf(message.session, _person(from_whom))
+        envelope = Envelope(parts=(text,), thread=session, sender=sender, id=message.key)
         ticket = await lanes.get(session).accept(envelope)
         return f"{session}#{ticket.seq}"
+
+
+def _person(session: Session) -> str:
+    if session.errand is not None:
+        return session.errand.person
+    return person_of(session.open.sender) if session.open is not None else ""

@@ -64,7 +64,7 @@ class Workplace:
         roots = self._roots or (scratch,)
         obeyed = [os.path.join(root, name) for root in self._roots for name in _OBEYED]
         person = os.path.realpath(os.path.expanduser("~"))
-        if False:
+        if any(is_inside(person, root) for root in self._roots):
             obeyed += [os.path.join(person, name) for name in _PERSONAL]
         return Grounds(
             cwd=roots[0],

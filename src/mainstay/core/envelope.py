@@ -55,6 +55,18 @@ def _plain(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
 
 
+def on_behalf(session: str, person: str) -> str:
+    """How an agent that speaks to another is called there, and whose errand it is on."""
+    return f"agent:{session} ({person})" if person else f"agent:{session}"
+
+
+def person_of(sender: str) -> str:
+    """Whose rules hold for what a sender wants: an agent may do no more for somebody than they may themselves."""
+    if not sender.startswith("agent:") or not sender.endswith(")"):
+        return sender
+    return sender.rpartition(" (")[2].removesuffix(")")
+
+
 def identity(envelope: Envelope) -> str:
     """An id for an input whose platform gave none: the same delivery twice has the same one."""
     if envelope.id:

@@ -21,6 +21,8 @@ REMOVES = "removes or changes things"
 DESTINATION = "destination:"  # how a grant of one begins
 _OUTWARD = ("net", "send")
 _DESTINATION_CHARS_MAX = 4000
+_PLACES_MAX = 2000  # of a destination in a text
+_WORD_CHARS_MAX = 300  # what stands around a destination is looked at so far
 # What a tool's own `reach` may raise when a call makes no sense: then it is a sink to nowhere in particular.
 _CONFUSED = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
@@ -165,13 +167,14 @@ def _folded(text: str) -> str:
 
 def _stands_in(form: str, text: str, lowered: str = "") -> bool:
     inside, wanted = (lowered, _lowered(form)) if lowered else (text, form)
-    at = inside.find(wanted)
-    while at >= 0:
+    at = -1
+    for _ in range(_PLACES_MAX):
+        if (at := inside.find(wanted, at + 1)) < 0:
+            break
         end = at + len(form)
         whole = _begins(text, at) and _ends(text, end) and _paired(text, at, end)
         if whole and (not lowered or _folded(text[at:end]) == form):
             return True
-        at = inside.find(wanted, at + 1)
     return False
 
 
@@ -197,6 +200,8 @@ def _begins(text: str, at: int) -> bool:
     start = at - 1
     while start > 0 and text[start - 1] not in _HARD and not text[start - 1].isspace():
         start -= 1
+        if at - start > _WORD_CHARS_MAX:  # no word that a person wrote
+            return False
     return "://" not in text[start : at - 1] and not re.search(r"[/@=]", text[start : at - 1])
 
 
@@ -221,8 +226,8 @@ def _paired(text: str, at: int, end: int) -> bool:
     left, right = at > 0 and text[at - 1] == "*", end < len(text) and text[end] == "*"
     if not left and not right:
         return True
-    head = text[:at].rstrip("*")
-    tail = text[end:].lstrip("*")
+    head = text[max(0, at - _WORD_CHARS_MAX) : at].rstrip("*")
+    tail = text[end : end + _WORD_CHARS_MAX].lstrip("*")
     ends = not tail or tail[0].isspace() or tail[0] in _HARD or tail[0] in _CLOSERS or tail[0] in _SENTENCE
     return left and right and (not head or head[-1].isspace() or head[-1] in _HARD or head[-1] in _OPENERS) and ends
 

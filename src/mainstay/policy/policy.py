@@ -14,6 +14,7 @@ import msgspec
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Tool, ToolContext
+from mainstay.guards.terminal import one_line
 from mainstay.policy.calls import Call, runs_commands
 from mainstay.policy.commands import escaped
 from mainstay.policy.flow import (
@@ -193,12 +194,12 @@ class Policy:
             return GUARDED if guarded else ALLOWED
         allowed = self._destinations(circumstances.person)
         spoken = circumstances.spoken()
-        if not reach.outward and REMOVES in reach.what:
-            spoken = [text for text in spoken if asks_to_remove(text)]
+        talks_to = call.script.reaches if call.script is not None else reach.destinations
+        wished = [text for text in spoken if asks_to_remove(text)] if REMOVES in reach.what else spoken
         left = [
             one
             for one in reach.destinations
-            if not named(one, spoken, circumstances.cwd)
+            if not named(one, spoken if one in talks_to else wished, circumstances.cwd)
             and not opened(one, allowed, circumstances.cwd)
             and not (not reach.outward and one != UNKNOWN and circumstances.made(normal_path(one, circumstances.cwd)))
         ]
@@ -273,8 +274,10 @@ def _why(reach: Reach, left: Sequence[str], circumstances: Circumstances) -> str
         return f"{held} is in this conversation, and this would carry it on or act on it.{does}"
     if all(one == UNKNOWN for one in left):
         return f"{held} is in this conversation, and where this goes cannot be known before it runs.{does}"
-    shown = ", ".join(one[:_SHOWN_CHARS] for one in left if one != UNKNOWN) if len(left) <= _SHOWN else ""
-    shown = shown or f"{', '.join(one[:_SHOWN_CHARS] for one in left[:_SHOWN])} and {len(left) - _SHOWN} more"
+    known = [one_line(one[:_SHOWN_CHARS]) for one in left if one != UNKNOWN]
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    rest = ", and elsewhere, which cannot be known before it runs" if UNKNOWN in left else ""
+    shown = f"{', '.join(known[:_SHOWN])}{more}{rest}"
     return f"{held} is in this conversation, and nobody named where this goes: {shown}.{does}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from mainstay.core.outside import Command, FileLabel, Grounds, Labels, Ran, Sandbox
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
@@ -11,7 +13,7 @@ from mainstay.edges.files import Confined
 from mainstay.edges.paths import folder_name
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import Heard, looks_binary, shortened
-from mainstay.tools.work import announcing, was_made
+from mainstay.tools.work import announcing, doubt, was_made
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -62,10 +64,13 @@ class Bash(BuiltIn):
             announce=announcing(self._files, context),
         )
         heard = Heard(context)
+        begun = time.time_ns()
         try:
             ran = await self._sandbox.exec(command, heard.take)
         finally:
             heard.close()
+            if not command.guarded:
+                await doubt(self._files, context, begun)
         if ran.changed:
             await self._labels.put(_labelled(self._labels, ran, context))
         return await self._told(ran, heard, grounds, command, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +26,8 @@ FOLDER = "folder"  # the mark of one: a file in its place is something else
 FILE_BYTES_MAX = 10 * 1024 * 1024  # that is changed in memory
 JUDGED_MAX = 1_000
 MADE_MAX = 10_000  # files of a folder that are looked at
+SEEN_MAX = 200_000  # of all folders
+CLOCK_NS = 50_000_000  # a disk's clock is a little behind
 REFUSED = (PathRefused, ToolRefused)
 
 _SECRET = (
@@ -108,6 +110,20 @@ class Work:
             return False
         below = path[len(max(roots, key=len).rstrip("/")) + 1 :]
         return any(glob(f"/{pattern.lstrip('/')}")(below) for pattern in grounds.trusted)
+
+    def changed_since(self, since_ns: int) -> Iterator[str]:
+        """Files that the owner vouches for, and that were changed since then."""
+        seen = 0
+        for folder, _, names in (one for root in self.confined.grounds.writable for one in os.walk(root)):
+            for path in (f"{folder}/{name}" for name in names):
+                seen += 1
+                if seen > SEEN_MAX:
+                    return
+                try:
+                    if self.is_vouched_for(path) and os.lstat(path).st_ctime_ns >= since_ns - CLOCK_NS:
+                        yield path
+                except OSError:  # gone meanwhile
+                    continue
 
     # --- how far a call reaches -------------------------------------------------------------------
 
@@ -282,6 +298,15 @@ def announcing(files: Files, context: ToolContext) -> Callable[[Sequence[str]], 
             asyncio.run_coroutine_threadsafe(_put(files.labels, doubtful), loop).result()
 
     return announce
+
+
+async def doubt(files: Files, context: ToolContext, since_ns: int) -> None:
+    """After a command under taint that was not guarded: of what the owner vouches for, whatever it may have written."""
+    work = Work(files, context)
+    if context.tainted and work.confined.grounds.trusted:
+        origin = origin_of("conversation", untrusted=True, private=context.secret)
+        found = await work.aside(lambda: list(work.changed_since(since_ns)))
+        await files.labels.put([FileLabel(path, origin) for path in found])
 
 
 async def _put(labels: Labels, made: Sequence[FileLabel]) -> None:
