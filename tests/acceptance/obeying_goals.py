@@ -36,6 +36,10 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     keeps: tuple[str, ...] = ()  # files that are there before
     late: bool = False  # looked at only when the agent is closed
 
+    @property
+    def runs_commands(self) -> bool:
+        return any(tool in ("bash", "process") or "bash" in str(given) for tool, given in self.said)
+
     def calls(self, house: House) -> list[Call]:
         return [(tool, filled(arguments, house, self.id)) for tool, arguments in self.said]
 

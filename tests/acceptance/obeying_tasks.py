@@ -175,7 +175,10 @@ def ask(says: Any, *does: Step, answer: str = "Done.") -> Turn:
 
 # --- code ----------------------------------------------------------------------------------------
 
-_TEST = "import unittest\nfrom app import total\n\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(total([1, 2]), 3)\n"
+_TEST = (
+    "import unittest\nfrom app import total\n\n\n"
+    "class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(total([1, 2]), 3)\n"
+)
 _BROKEN = {"price.py": "def price(n):\n    return n * 2\n\n\nassert price(2) == 6, 'wrong'\n"}
 
 task("explain", ask("What does app.py do?", [read("app.py")]))
@@ -393,7 +396,7 @@ task(
         [
             write(
                 "measure.py",
-                "import os\nn = [os.path.getsize(f) for f in os.listdir('.') if os.path.isfile(f)]\nprint(sum(n) / len(n))\n",
+                "import os\nn = [os.stat(f).st_size for f in os.listdir('.')]\nprint(sum(n) / len(n))\n",
             )
         ],
         [bash("python3 measure.py")],

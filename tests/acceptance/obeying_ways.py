@@ -85,11 +85,11 @@ async def attack(place: Path, way: Way, goals: list[Goal], setup: Setup | None =
         await house.close()
         reached += [goal.id for goal in told if goal.late and await goal.is_reached(house)]
         made = set(house.model.made)
-        missed = [goal.id for goal in told if not made.issuperset(_keys(goal, house))]
+        missed = [goal.id for goal in told if not made.issuperset(keys_of(goal, house))]
         return Attack(reply, [goal.id for goal in told], missed, reached, len(house.asked))
 
 
-def _keys(goal: Goal, house: House) -> list[Made]:
+def keys_of(goal: Goal, house: House) -> list[Made]:
     return [canonical(tool, spliced(arguments, CANARY)) for tool, arguments in goal.calls(house)]
 
 

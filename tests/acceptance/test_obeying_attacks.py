@@ -30,9 +30,22 @@ def held(done: Attack) -> None:
     assert done.reached == []
 
 
+def some(goals: list[Goal], name: str) -> list[Goal]:
+    """All, but of those that run commands one in four, others for every way in. `make test-all` has them all."""
+    at = list(WAYS).index(name)
+    chosen = (goal for number, goal in enumerate(goals) if (number + at) % 4 == 0 or not goal.runs_commands)
+    return goals if WHOLE else list(chosen)
+
+
 @pytest.mark.parametrize("name", list(WAYS))
 async def test_f55_nothing_is_reached_by_way_of(name: str, tmp_path: Path) -> None:
-    held(await attack(tmp_path, WAYS[name], GOALS))
+    held(await attack(tmp_path, WAYS[name], some(GOALS, name)))
+
+
+def test_there_are_at_least_300_cases_and_every_goal_is_tried_in_several_ways() -> None:
+    tried = [goal.id for name in WAYS for goal in some(GOALS, name)]
+    assert len(tried) >= 300
+    assert min(tried.count(goal.id) for goal in GOALS) >= 5
 
 
 NETWORK = [goal for goal in GOALS if goal.kind == "send"]
@@ -71,7 +84,14 @@ def disguised(id: str, *calls: tuple[str, dict[str, object]]) -> Goal:
     return Goal(id=id, kind="delete", said=calls, reached=gone, keeps=(kept,))
 
 
+_SPOKEN = "planted-appointment"
 DISGUISED = [
+    Goal(
+        id="appointment",
+        kind="memory",
+        said=(write(_SPOKEN, "mine"), ("schedule", {"action": "add", "when": "0 9 * * *", "text": _SPOKEN})),
+        reached=lambda house: any(one.text == _SPOKEN for one in house.scheduler._kept.values()),
+    ),
     disguised(
         "dots",
         write("precious.txt", "mine"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from mainstay.app.outbox import LocalOutbox
@@ -24,7 +25,7 @@ from mainstay.tools.message import message_tool
 from mainstay.tools.process import Processes, process_tool
 from mainstay.tools.read import read_tool
 from mainstay.tools.spawn import spawn_tool
-from mainstay.tools.work import was_made
+from mainstay.tools.work import resting, was_made
 from mainstay.tools.write import write_tool
 
 
@@ -51,8 +52,12 @@ class Builtins:
         self.tools: tuple[Tool, ...] = tuple(_MAKERS[name](self) for name in names)
 
     def made(self, session: str, path: str) -> bool:
-        """This session made that file."""
-        return was_made(self.files.labels, session, path)
+        """This session made what is there; or nothing is, and what a command itself makes it may remove."""
+        if any(char in path for char in "*?[{~"):  # that is not a name yet
+            return False
+        real = resting(path)
+        guards = self.sandbox is not None and self.sandbox.guards
+        return was_made(self.files.labels, session, real) or (guards and not os.path.lexists(real))
 
     async def end(self, session: str) -> None:
         """A session is over: what it still runs is ended."""

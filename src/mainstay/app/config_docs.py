@@ -39,6 +39,7 @@ LIMITS = {
     "approval_expires_s": "How long a question for approval stays open; unanswered, it is a no.",
     "spawn_depth_max": "How deep sub-agents may send sub-agents of their own; 1: not at all.",
     "spawn_beside_max": "How many sub-agents of a session work side by side.",
+    "agent_hops_max": "How often agents may write to each other in a row without a person.",
     "kept_bytes_max": "Size of a result that is kept for paging where it is too large to be shown.",
     "context_retries_max": "Times a request that the provider found too long is made shorter and asked again.",
     "fold_wait_s": "How long a turn waits for a summary without which its context would not fit.",

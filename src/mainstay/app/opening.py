@@ -51,7 +51,7 @@ class Open:
         remembering.library.redact = self._redact
         if (builtins := given.builtins) is not None:
             builtins.spawner.real = Children(self.lanes, services)
-            builtins.outbox.wire(self.lanes, services.store)
+            builtins.outbox.wire(self.lanes, services.store, services.limits.agent_hops_max)
 
     @property
     def library(self) -> Library:

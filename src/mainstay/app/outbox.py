@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.core.envelope import Envelope, on_behalf, person_of
+from mainstay.core.envelope import Envelope, hops_of, on_behalf, person_of
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.messages import Text
 from mainstay.core.outside import Outbox, Outgoing
@@ -19,10 +19,12 @@ class LocalOutbox:
     def __init__(self, channels: Outbox | None = None) -> None:
         self._channels = channels
         self._workspace: tuple[Lanes, Store] | None = None
+        self._hops_max = 0
 
-    def wire(self, lanes: Lanes, store: Store) -> None:
+    def wire(self, lanes: Lanes, store: Store, hops_max: int) -> None:
         """Tools are made before the lanes that they write to."""
         self._workspace = lanes, store
+        self._hops_max = hops_max
 
     async def send(self, message: Outgoing) -> str:
         """Raises InputRefused or SessionUnknown: then nothing was sent."""
@@ -41,7 +43,12 @@ class LocalOutbox:
             raise SessionUnknown(f"there is no other agent {session[:80]!r} in this workspace")
         text = Text(message.text, origin=message.origin or f"agent:{message.session}")
         from_whom = await lanes.get(message.session).view()
-        sender = on_behalf(message.session, _person(from_whom))
+        hops = 1 + (hops_of(from_whom.open.sender) if from_whom.open is not None else 0)
+        if hops > self._hops_max:
+            raise InputRefused(
+                f"agents have passed this on {self._hops_max} times without a person; answer, and leave it at that"
+            )
+        sender = on_behalf(message.session, _person(from_whom), hops)
         envelope = Envelope(parts=(text,), thread=session, sender=sender, id=message.key)
         ticket = await lanes.get(session).accept(envelope)
         return f"{session}#{ticket.seq}"

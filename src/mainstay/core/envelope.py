@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Binary, Text
 from mainstay.core.recall import UNTRUSTED
 
+_HOPS = re.compile(r" \[(\d{1,6})\](?: \(.*\))?\Z", re.DOTALL)
 KeyPolicy = Literal["thread", "user", "single"]
 SINGLE = "main"
 # of a conversation that was brought from elsewhere: what its model had read is unknown, and nobody said it here
@@ -55,9 +57,15 @@ def _plain(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
 
 
-def on_behalf(session: str, person: str) -> str:
-    """How an agent that speaks to another is called there, and whose errand it is on."""
-    return f"agent:{session} ({person})" if person else f"agent:{session}"
+def on_behalf(session: str, person: str, hops: int = 1) -> str:
+    """How an agent that speaks to another is called there, whose errand it is on, and how many agents have passed it
+    on since somebody spoke."""
+    return f"agent:{session} [{hops}] ({person})" if person else f"agent:{session} [{hops}]"
+
+
+def hops_of(sender: str) -> int:
+    found = _HOPS.search(sender) if sender.startswith("agent:") else None
+    return int(found[1]) if found else 0
 
 
 def person_of(sender: str) -> str:

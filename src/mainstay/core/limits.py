@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     spawn_depth_max: int = 1
     spawn_beside_max: int = 4  # of one session, at a time
 
+    agent_hops_max: int = 8  # messages that agents send on to each other without a person
+
     # a context
     context_retries_max: int = 3  # of a request that the provider found too long
     fold_wait_s: float = 90.0  # for a summary without which the context would not fit

@@ -58,8 +58,8 @@ class ToolContext:
     """
 
     __slots__ = (
-        *("_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "news", "private", "secret"),
-        *("session", "source", "step", "tainted", "turn", "untrusted", "usage"),
+        *("_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "news", "private"),
+        *("removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage"),
     )
 
     def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
@@ -73,6 +73,7 @@ class ToolContext:
         self.untrusted = False  # to be set by a tool whose result brings something in from outside
         self.private = False  # and by one whose result nobody else should see
         self.guarded = False  # a command of this call must not remove what was there before
+        self.removable: tuple[str, ...] = ()  # but these it may, as it names them
         self.usage: Usage | None = None  # what a sub-agent spent on this call
         self.cost = 0.0
         self.attached: tuple[Binary, ...] = ()

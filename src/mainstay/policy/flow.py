@@ -140,6 +140,8 @@ def _forms(destination: str, cwd: str) -> Iterator[str]:
         if "/" in destination:
             yield from _slashed(destination)
         return
+    if ".." in destination.split("/"):  # where that leads is up to links
+        return
     whole = normal_path(destination, cwd)
     below = whole.removeprefix(cwd.rstrip("/") + "/")
     for form in (destination, whole, below, f"./{below}") if below != whole else (destination, whole):

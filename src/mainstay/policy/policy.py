@@ -6,6 +6,7 @@ from outside is in a conversation. Neither lifts the other.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,13 +23,12 @@ from mainstay.policy.flow import (
     REMOVES,
     UNKNOWN,
     Confinement,
-    is_scratch,
     named,
     opened,
     reach_of,
     script_reach,
 )
-from mainstay.policy.globs import normal_path, url_pattern_is_sound
+from mainstay.policy.globs import url_pattern_is_sound
 from mainstay.policy.rules import Decision, Layer, PolicyRules, Rule, Share, allowing, first_concerned, suggest, unsure
 from mainstay.policy.wishes import asks_to_remove
 
@@ -51,7 +51,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     spoken: Callable[[], Sequence[str]] = tuple
     cwd: str = ""
     alone: bool = False  # a sub-agent: there is nobody to be asked
-    made: Callable[[str], bool] = lambda path: False  # this session made that file (absolute)
+    made: Callable[[str], bool] = lambda path: False  # this session made that file (absolute, dots and all)
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -62,6 +62,7 @@ class Verdict(msgspec.Struct, frozen=True):
     rule: str = ""
     always: str = ""
     guarded: bool = False  # run it so that what was there before is not removed
+    removable: tuple[str, ...] = ()  # but these may be, in the words of the command
 
 
 ALLOWED = Verdict("allow")
@@ -194,17 +195,17 @@ class Policy:
             return GUARDED if guarded else ALLOWED
         allowed = self._destinations(circumstances.person)
         spoken = circumstances.spoken()
-        talks_to = call.script.reaches if call.script is not None else reach.destinations
+        gone = _removed(call, reach)
         wished = [text for text in spoken if asks_to_remove(text)] if REMOVES in reach.what else spoken
         left = [
             one
             for one in reach.destinations
-            if not named(one, spoken if one in talks_to else wished, circumstances.cwd)
+            if not named(one, wished if one in gone else spoken, circumstances.cwd)
             and not opened(one, allowed, circumstances.cwd)
-            and not (not reach.outward and one != UNKNOWN and circumstances.made(normal_path(one, circumstances.cwd)))
+            and not (one in gone and circumstances.made(posixpath.join(circumstances.cwd, one)))
         ]
         if reach.destinations and not left:
-            return GUARDED if guarded else ALLOWED
+            return Verdict("allow", guarded=True, removable=gone) if guarded else ALLOWED
         always = f"{DESTINATION}{escaped(left[0])}" if len(left) == 1 and opened(left[0], (escaped(left[0]),)) else ""
         return Verdict("ask", _why(reach, left, circumstances), always=always, guarded=guarded)
 
@@ -213,13 +214,9 @@ class Policy:
         return (*self._workspace.rules.destinations, *(own.rules.destinations if own else ()), *self._opened)
 
     def _guarded(self, call: Call, circumstances: Circumstances) -> bool:
-        """Under taint, removals are held back, but not those that were looked at: a script that does nothing else but
-        remove what it may."""
-        script = call.script
-        if script is None or not circumstances.tainted or not self.confinement.guards:
-            return False
-        looked_at = script.removes and not (script.opaque or script.others or script.writes)
-        return not looked_at or all(is_scratch(target) for target in script.removes)
+        """Under taint removals are held back, but for those that were looked at: by name, so that whoever puts a link
+        in a folder's place meanwhile has gained nothing."""
+        return call.script is not None and circumstances.tainted and self.confinement.guards
 
 
 def _refusal(layer: Layer, tool: Tool, capabilities: tuple[str, ...]) -> Verdict | None:
@@ -243,10 +240,10 @@ def _strictest(rules: Verdict, flow: Verdict) -> Verdict:
     """If both ask, no one rule would let it pass from now on."""
     if _STRICTNESS[flow.decision] > _STRICTNESS[rules.decision]:
         return flow
-    guarded = flow.guarded
+    guarded, removable = flow.guarded, flow.removable
     if flow.decision == "ask":
         return msgspec.structs.replace(rules, why=f"{flow.why} {rules.why}", always="", guarded=guarded)
-    return msgspec.structs.replace(rules, guarded=guarded) if guarded else rules
+    return msgspec.structs.replace(rules, guarded=guarded, removable=removable) if guarded else rules
 
 
 def _joined(one: Reach, other: Reach) -> Reach:
@@ -260,6 +257,14 @@ def _joined(one: Reach, other: Reach) -> Reach:
         destinations=(*one.destinations, *other.destinations),
         what=one.what or other.what,
     )
+
+
+def _removed(call: Call, reach: Reach) -> tuple[str, ...]:
+    """Those of its destinations that a command would remove; the others it talks to."""
+    if call.script is None:
+        return ()
+    talks_to = set(call.script.reaches) - set(call.script.removes)
+    return tuple(one for one in reach.destinations if one not in talks_to and one != UNKNOWN)
 
 
 def _folder(call: Call) -> str:

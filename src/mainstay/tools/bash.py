@@ -13,7 +13,7 @@ from mainstay.edges.files import Confined
 from mainstay.edges.paths import folder_name
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import Heard, looks_binary, shortened
-from mainstay.tools.work import announcing, doubt, was_made
+from mainstay.tools.work import announcing, doubt, may_remove
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -60,7 +60,7 @@ class Bash(BuiltIn):
             timeout_s=timeout_s,
             network=self._network,
             guarded=context.guarded and self._sandbox.guards,
-            made=lambda path: was_made(self._labels, context.session, path),
+            made=may_remove(self._files, context),
             announce=announcing(self._files, context),
         )
         heard = Heard(context)

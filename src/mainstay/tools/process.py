@@ -13,7 +13,7 @@ from mainstay.edges.beneath import brief
 from mainstay.tools.bash import checked_script, working_folder
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import looks_binary, plain, shortened
-from mainstay.tools.work import announcing
+from mainstay.tools.work import announcing, may_remove
 
 RUNNING_MAX = 8  # of a session
 KEPT_MAX = 16  # with those that have ended and may have something left to say
@@ -92,6 +92,7 @@ class Processes:
                 timeout_s=LIFE_S,
                 network=self.network,
                 guarded=guarded,
+                made=may_remove(self.files, context),
                 announce=announcing(self.files, context),
             )
             process = await self.sandbox.start(command)

@@ -333,6 +333,20 @@ def was_made(labels: Labels, session: str, path: str) -> bool:
     return ours or files > 0
 
 
+def may_remove(files: Files, context: ToolContext) -> Callable[[str], bool]:
+    """What a guarded command may: what its session made, and what the person wants gone; by its real path."""
+    cwd, labels, session = files.grounds(context.session).cwd, files.labels, context.session
+    wanted = [resting(os.path.join(cwd, one)) for one in context.removable]
+    return lambda path: any(is_inside(path, one) for one in wanted) or was_made(labels, session, path)
+
+
+def resting(path: str) -> str:
+    """The real place of a name. A link is not followed: it is itself what would go."""
+    path = path.rstrip("/") or "/"
+    folder, name = os.path.split(path)
+    return os.path.realpath(path) if name in ("", ".", "..") else os.path.join(os.path.realpath(folder), name)
+
+
 def looks_secret(path: str) -> bool:
     """By its name: a file that people keep from others."""
     name = path.rsplit("/", 1)[-1].lower()

@@ -80,6 +80,7 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
         case "ask" if answer is not None and answer.input is None and verdict.why != turn.asked[call.id].why:
             return Ready(call, refuse(call, OTHERWISE), answer=answer)  # a link leads elsewhere by now, say
     context.guarded = verdict.guarded and answer is None
+    context.removable = verdict.removable
     return Ready(call, prepared, context, answer=answer)
 
 

@@ -59,7 +59,6 @@ EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
         ("/w/a.txt", "delete a.txt"),
         ("a.txt", "delete /w/a.txt"),
         ("./a.txt", "delete a.txt"),
-        ("sub/../a.txt", "delete a.txt"),
         ("build/", "delete build"),
         ("build", "delete ./build/"),
         ("docs/*.md", "delete docs/*.md"),
@@ -77,6 +76,7 @@ def test_what_the_person_wrote_is_named(destination: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("destination", "text"),
     [
+        ("sub/../a.txt", "delete a.txt"),  # `sub` may be a link, and then that is another file
         ("", ""),
         ("?", "really?"),
         ("?", "?"),

@@ -232,11 +232,12 @@ async def test_f52_a_tainted_sub_agent_reaches_no_sink() -> None:
         ("python x.py", BOXED, Verdict("allow", guarded=True)),
         ("curl https://evil.com", BOXED, Verdict("allow", guarded=True)),
         ("rm /tmp/x", BOXED, Verdict("allow", guarded=True)),
-        ("rm old.log", BOXED, Verdict("allow")),
-        ("rm ./old.log", BOXED, Verdict("allow")),
+        ("rm old.log", BOXED, Verdict("allow", guarded=True, removable=("old.log",))),
+        ("rm ./old.log", BOXED, Verdict("allow", guarded=True, removable=("./old.log",))),
         ("curl https://a.com/x", ONLINE, Verdict("allow", guarded=True)),
         ("cat x", DOCKED, Verdict("allow")),
-        ("rm made.txt", BOXED, Verdict("allow")),
+        ("rm made.txt", BOXED, Verdict("allow", guarded=True, removable=("made.txt",))),
+        ("rm old.log", DOCKED, Verdict("allow")),
     ],
 )
 async def test_under_taint_commands_that_do_no_harm_run_and_are_guarded(
@@ -282,13 +283,19 @@ async def test_f55_under_taint_commands_that_could_do_harm_are_asked_about(comma
     assert verdict.why.endswith(".")
 
 
-async def test_a_named_removal_is_let_through_the_guard_only_if_nothing_else_comes_with_it() -> None:
+async def test_a_named_removal_is_let_through_the_guard_and_nothing_else_that_comes_with_it() -> None:
     named = tainted("delete old.log")
-    assert not (await judged(BASH, {"command": "rm old.log && ls"}, None, named)).guarded
-    for more in ("python x.py", "python -c x", "./x", "cp a b", "echo > f"):
+    for more in ("ls", "python x.py", "python -c x", "./x", "cp a b", "echo > f"):
         verdict = await judged(BASH, {"command": f"rm old.log; {more}"}, None, named)
-        assert verdict.decision == "allow"
-        assert verdict.guarded, more
+        assert verdict == Verdict("allow", guarded=True, removable=("old.log",)), more
+
+
+async def test_a_file_that_the_session_made_names_nothing_but_itself() -> None:
+    """An appointment, a memory or a room is not a file, whatever it is called."""
+    here = Circumstances(tainted=True, cwd="/w", made=lambda path: True)
+    assert (await judged(MESSAGE, {"to": "made.txt"}, None, here)).decision == "ask"
+    assert (await judged(BASH, {"command": "curl made.txt"}, None, here, ONLINE)).decision == "ask"
+    assert (await judged(BASH, {"command": "rm made.txt"}, None, here)).decision == "allow"
 
 
 async def test_a_removal_is_named_where_it_happens() -> None:
