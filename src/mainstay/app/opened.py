@@ -45,6 +45,10 @@ class Opened(Protocol):
         """What came of a session goes from every tier."""
         ...
 
+    async def work_in(self, session: str, folder: str) -> str:
+        """Where a session works from now on, unless it is in the middle of a turn; where it does work."""
+        ...
+
     async def end(self, session: str) -> None:
         """Background commands of a session stop."""
         ...

@@ -62,6 +62,13 @@ class Open:
         await self.end(session)
         self._given.workplace.drop(session)
 
+    async def work_in(self, session: str, folder: str) -> str:
+        if self._given.builtins is None:
+            return ""
+        if (await self.lanes.get(session).view()).open is None:
+            self._given.workplace.work_in(session, folder)
+        return self._given.workplace.cwd(session)
+
     async def end(self, session: str) -> None:
         if self._given.builtins is not None:
             await self._given.builtins.end(session)

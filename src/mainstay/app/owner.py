@@ -63,7 +63,7 @@ _line = msgspec.json.Decoder(Line).decode
 _STANDINGS = list[Standing]
 
 SESSION_VERBS = (
-    "get", "archive", "activate", "pause", "rename", "delete", "fork", "set_model", "context", "compact",
+    "get", "archive", "activate", "pause", "rename", "delete", "fork", "set_model", "context", "compact", "work_in",
 )  # fmt: skip
 MEMORY = "memory."
 APPROVALS = "approvals."
@@ -294,6 +294,9 @@ class RemoteSessions:
 
     async def set_model(self, key: str, model: str) -> None:
         await self._ask(Request("set_model", key, arguments={"model": model}), Any)
+
+    async def work_in(self, key: str, folder: str | Path) -> str:
+        return str(await self._ask(Request("work_in", key, arguments={"folder": str(folder)}), str))
 
     async def context(self, key: str) -> Shown:
         shown: Shown = await self._ask(Request("context", key), Shown)

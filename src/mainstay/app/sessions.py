@@ -173,6 +173,12 @@ class Sessions:
         await self.get(key)
         return await (await (await self._opened()).lanes.get(key).contexts()).compact(focus)
 
+    async def work_in(self, key: str, folder: str | Path) -> str:
+        """Let the session's files and commands be in this folder, from its next turn on; returns where they are."""
+        opened = await self._opened()
+        check_session_name(key, opened.config.limits)
+        return await opened.work_in(key, str(folder))
+
     async def set_model(self, key: str, model: str) -> None:
         """The session's own model from its next turn on; "" for the agent's."""
         await (await self._opened()).lanes.get(key).change(SessionChanged(model=model))

@@ -28,6 +28,7 @@ _PERSONAL = (
     ".local/share/applications", ".vimrc", ".vim", ".emacs", ".emacs.d", ".tmux.conf", ".npmrc", ".pypirc", ".netrc",
     ".aws", ".kube", ".docker", ".cargo", ".pythonrc.py", "bin", "Library/LaunchAgents",
 )  # fmt: skip
+CHOSEN = "folder"  # beside a session's scratch folder: where it works
 _KNOWN_MAX = 1024
 
 ABOUT = "## Where you work\n\nYou work in {cwd}; paths are relative to it. {commands}{data}"
@@ -61,14 +62,16 @@ class Workplace:
         thread = self._thread(session)
         scratch, attachments = os.path.join(thread, "scratch"), os.path.join(thread, "attachments")
         os.makedirs(scratch, mode=0o700, exist_ok=True)
-        roots = self._roots or (scratch,)
-        obeyed = [os.path.join(root, name) for root in self._roots for name in _OBEYED]
+        chosen = self._chosen(session)
+        own = (chosen,) if chosen is not None else self._roots
+        roots = own or (scratch,)
+        obeyed = [os.path.join(root, name) for root in own for name in _OBEYED]
         person = os.path.realpath(os.path.expanduser("~"))
-        if any(is_inside(person, root) for root in self._roots):
+        if any(is_inside(person, root) for root in own):
             obeyed += [os.path.join(person, name) for name in _PERSONAL]
         return Grounds(
             cwd=roots[0],
-            writable=(*self._roots, scratch),
+            writable=(*own, scratch),
             readable=(*self._readable, *([attachments] if os.path.isdir(attachments) else [])),
             protected=self._protected(),
             notes=(*map(_real, self._notes(session)), *obeyed),
@@ -76,6 +79,29 @@ class Workplace:
             outside=(attachments,),
             trusted=self._trusted,
         )
+
+    def work_in(self, session: str, folder: str) -> None:
+        """From now on this session, and whoever it sends, works there; kept, for whoever takes it up after a crash."""
+        path = _folder(folder, "a session's folder")
+        thread = self._thread(session)
+        os.makedirs(thread, mode=0o700, exist_ok=True)
+        draft = os.path.join(thread, CHOSEN + ".part")
+        with open(draft, "w") as file:
+            file.write(path)
+        os.replace(draft, os.path.join(thread, CHOSEN))
+        self._known = {key: one for key, one in self._known.items() if not f"{key}/".startswith(f"{session}/")}
+
+    def _chosen(self, session: str) -> str | None:
+        """The folder that was chosen for it, or for whoever sent it, if it is still there."""
+        while session:
+            try:
+                with open(os.path.join(self._thread(session), CHOSEN)) as file:
+                    path = file.read()
+            except OSError:
+                session = session.rpartition("/")[0]
+                continue
+            return path if os.path.isdir(path) and os.path.realpath(path) == path else None
+        return None
 
     def _thread(self, session: str) -> str:
         if self._place is None:

@@ -113,14 +113,14 @@ class Guards:
         except Exception as error:  # a guard that broke has not said that the text is fine
             raise GuardFailed("The input could not be checked, so it was not taken.") from error
 
-    def result(self, content: str, *, foreign: bool) -> Cleaned:
-        """`foreign` is what a plugin answered."""
+    def result(self, content: str, *, foreign: bool, outside: bool = True) -> Cleaned:
+        """`foreign` is what a plugin answered; what is not from `outside` is the owner's own and is never withheld."""
         try:
-            return self._result(content, foreign)
+            return self._result(content, foreign, outside)
         except Exception as error:  # the same for a result
             raise GuardFailed("The result could not be checked, so it is withheld.") from error
 
-    def _result(self, content: str, foreign: bool) -> Cleaned:
+    def _result(self, content: str, foreign: bool, outside: bool) -> Cleaned:
         kinds: tuple[str, ...] = ()
         action: Action = ""
         if self._known is not None:
@@ -133,7 +133,7 @@ class Guards:
                 kinds, action = (*kinds, LOOK_ALIKE), "neutralised"
         if finding is not None:
             kinds, action = (*kinds, *finding.kinds), "flagged"
-            if foreign and self._rules.tools == "block":
+            if outside and self._rules.tools == "block":
                 said = f"The result was withheld: it reads like an attack ({', '.join(finding.kinds)})."
                 return Cleaned(said, kinds, "blocked")
         return Cleaned(content, kinds, action)

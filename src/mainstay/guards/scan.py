@@ -69,7 +69,7 @@ _ESCAPES = re.compile("(?:%[4-7][0-9A-Fa-f]){2}")
 # --- the long look -------------------------------------------------------------------------------
 
 _COMMANDS = re.compile(  # what may stand before a verb that commands
-    r"(?:^|[.!?:;>\])\"'`*#\-|,/(\n]"
+    r"(?:^|[.!?:;>\])\"'`*#\-|,/(\n0-9]"  # a number too: files are shown with those of their lines
     r"|\b(?:please|now|and|then|must|should|also|instead|first|just|immediately|kindly|so|but|you|assistant|ai"
     r"|agent"
     r"|claude|gpt|bot"

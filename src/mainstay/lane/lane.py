@@ -127,7 +127,7 @@ class Lane:
     async def answer(self, answered: ApprovalAnswered) -> Ticket:
         """What somebody says to the question that the turn waits for; the ticket's reply is the end of the turn."""
         pen = await self._ready()
-        answered = check_answer(pen.session, answered, self._services.clock.now_ms())
+        answered = check_answer(pen.session, answered, self._services.clock.now_ms(), self._services.tools)
         turn = pen.session.open
         assert turn is not None
         ticket = self._tickets.get(turn.inputs[-1]) or self._ticket(turn.inputs[-1], None)

@@ -8,9 +8,10 @@ import msgspec
 
 from mainstay.core.errors import ApprovalUnknown, InputRefused
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, Received
-from mainstay.core.messages import text_of
+from mainstay.core.messages import ToolCall, ToolResult, text_of
 from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
+from mainstay.turn.toolbox import Tools
 
 REASON_CHARS_MAX = 500
 
@@ -56,8 +57,9 @@ class Approvals:
         return [one.session for one in self._pending.values() if one.asked.expires <= now]
 
 
-def check_answer(session: Session, answered: ApprovalAnswered, now: int) -> ApprovalAnswered:
-    """As it will be kept. Raises ApprovalUnknown if this is not what the session waits for, or not any more."""
+def check_answer(session: Session, answered: ApprovalAnswered, now: int, tools: Tools) -> ApprovalAnswered:
+    """As it will be kept. Raises ApprovalUnknown if this is not what the session waits for, or not any more, and
+    InputRefused if the call cannot be what it was changed to: then the question stays open."""
     pending = session.pending
     if pending is None or pending.id != answered.id or pending.expires <= now:
         raise ApprovalUnknown(f"nothing waits under {answered.id!r}; it was answered, or it expired")
@@ -67,6 +69,9 @@ def check_answer(session: Session, answered: ApprovalAnswered, now: int) -> Appr
                 raise InputRefused("the changed arguments must be a JSON object")
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             raise InputRefused("the changed arguments are not JSON") from None
+        changed = tools.prepare(ToolCall(pending.call_id, pending.name, answered.input))
+        if isinstance(changed, ToolResult):
+            raise InputRefused(changed.content)
     turn = session.open
     assert turn is not None
     return msgspec.structs.replace(answered, turn=turn.turn, step=turn.step)

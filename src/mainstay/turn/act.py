@@ -127,6 +127,10 @@ async def _one(
 ) -> ToolResult | None:
     """None: somebody has to approve it first."""
     call, prepared, context = ready.call, ready.prepared, ready.context
+    session, step, emit = acting.setting.session.key, turn.step, acting.setting.emit
+    if emit.wanted and ready.asks is None:  # whoever watches sees every call, with the arguments that it runs with
+        input = ready.answer.input if ready.answer is not None and ready.answer.input is not None else call.input
+        emit(ToolCallReady(call.id, call.name, input, session=session, turn=turn.turn, step=step))
     if (refusal := _over_bound(acting, turn, call)) is not None:
         return refuse(call, refusal)
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
@@ -136,9 +140,6 @@ async def _one(
     if ready.asks is not None:
         return None
     assert context is not None
-    session, step, emit = acting.setting.session.key, turn.step, acting.setting.emit
-    if emit.wanted:
-        emit(ToolCallReady(call.id, call.name, call.input, session=session, turn=turn.turn, step=step))
     again = call.id in turn.started
     if not again and prepared.effect != "pure":
         await acting.scribe.record(ToolStarted(call.id, turn=turn.turn, step=step))

@@ -203,7 +203,7 @@ class Toolbox:
         if self._guards is None:
             return ToolResult(call.id, call.name, content, is_error=is_error, origin=origin)
         try:
-            cleaned = self._guards.result(content, foreign=bool(getattr(tool, "origin", "")))
+            cleaned = self._guards.result(content, foreign=bool(getattr(tool, "origin", "")), outside=outside)
             mark = self._guards.mark(context.key) if outside else ""
         except GuardFailed as error:
             log.error("a guard failed on %s: %s", context.key, error)

@@ -41,7 +41,7 @@ def test_a_plugins_attack_is_replaced_by_one_sentence_if_so_configured() -> None
     assert cleaned.action == "blocked"
     assert "previous instructions" not in cleaned.content
     assert cleaned.content.endswith(".")
-    own = guards(tools="block").result(ATTACK, foreign=False)
+    own = guards(tools="block").result(ATTACK, foreign=False, outside=False)
     assert own.content == ATTACK
 
 

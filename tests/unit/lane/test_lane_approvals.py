@@ -193,14 +193,11 @@ async def test_an_amendment_that_is_no_json_is_refused_and_the_question_stays_op
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
-        for wrong in ("{", "[1]", '"x"', "\ud800"):
+        for wrong in ("{", "[1]", '"x"', "\ud800", '{"nobody": 1}'):
             with pytest.raises(InputRefused):
                 await answer(world, input=wrong)
         assert asked(world).name == "send"
-        await answer(world, input='{"nobody": 1}')
         assert sent == []
-        [result] = await world.results()
-        assert "do not fit" in result.content
 
 
 @virtual

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mainstay.app.agent import Agent
 from mainstay.app.chat.asking import ALWAYS, NO, YES
-from mainstay.app.commands.talking import Setting, new_session, own_model
+from mainstay.app.commands.talking import Setting, new_session, own_model, settle_in
 from mainstay.app.models import Models
 from mainstay.app.owner import Remote
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
@@ -28,6 +28,7 @@ class Talk:
     def __init__(self, where: Setting, on_event: Callable[[Event], None], on_trouble: Callable[[str], None]) -> None:
         self.where = where
         self.session = ""
+        self.folder = ""  # where it works
         self.known: list[str] = []  # names of sessions, for completion
         self._own = ""  # the session's own model, if it has one
         self._on_event = on_event
@@ -63,6 +64,7 @@ class Talk:
     async def switch(self, session: str) -> Standing | None:
         self._own = await own_model(self.where, self.agent, session)
         standing = await self._standing(session)
+        self.folder = await settle_in(self.where, self.agent, session)
         self.session = session
         _remember(self.where.home, session)
         await self._listen()

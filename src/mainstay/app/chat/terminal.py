@@ -35,7 +35,7 @@ from mainstay.app.chat.screen import Screen
 from mainstay.app.chat.slash import obey
 from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import MARK
-from mainstay.app.commands.talking import Setting, working
+from mainstay.app.commands.talking import Setting
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, TurnEnded
 from mainstay.core.ports import Standing
@@ -267,8 +267,8 @@ class Terminal:
     async def _greet(self, standing: Standing | None) -> None:
         facts = f" · {visible(self._talk.model)} · {visible(self._talk.session)}"
         where = visible(_short(self._talk.where.home))
-        roots = working(self._talk.where.config).tools.roots
-        where += f" · works in {visible(_short(Path(roots[0])))}" if roots else " · works in a folder of its own"
+        folder = self._talk.folder
+        where += f" · works in {visible(_short(Path(folder)))}" if folder else " · works in a folder of its own"
         hints = Text(f"{where} · /help for commands · Ctrl-D leaves", style="dim")
         banner = Group(Text.assemble((f"mainstay {__version__}", "bold"), facts), hints)
         self._write(self._ink.lines(banner, self._columns))

@@ -13,7 +13,7 @@ from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.words import ending
 from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.out import print_json
-from mainstay.app.commands.talking import Setting, new_session, own_model, setting, tell
+from mainstay.app.commands.talking import Setting, new_session, own_model, setting, settle_in, tell
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.owner import Remote
 from mainstay.core.events import ApprovalAsked, TurnEnded
@@ -54,6 +54,7 @@ async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
         outcome: Outcome | None = None
         try:
             await own_model(where, agent, session)
+            await settle_in(where, agent, session)
             async for event in agent.stream(session, prompt):
                 printer.show(event)
                 match event:
@@ -76,6 +77,7 @@ async def _whole(where: Setting, session: str, prompt: str) -> Reply:
     async with where.agent() as agent:
         try:
             await own_model(where, agent, session)
+            await settle_in(where, agent, session)
             reply = await agent.run(session, prompt)
         except asyncio.CancelledError:
             await _abort(agent, session)

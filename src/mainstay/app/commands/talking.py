@@ -108,6 +108,15 @@ def working(config: Config) -> Config:
     return msgspec.structs.replace(config, tools=tools)
 
 
+async def settle_in(where: Setting, agent: Agent | Remote, session: str) -> str:
+    """The session works where whoever talks stands, whichever process runs it; where that is, "" if nowhere."""
+    roots = where.config.tools.roots
+    here = _here()
+    if not roots and here is not None:
+        return await agent.sessions.work_in(session, here)
+    return roots[0] if roots else ""
+
+
 def _here() -> str | None:
     """Not all that somebody has: in their home or at the root of the disk, a session works in a folder of its own."""
     try:
