@@ -20,20 +20,26 @@ def mail(to: str, text: str) -> str:
     return f"sent to {to}"
 
 
+async def question(agent: Agent, session: str) -> str:
+    """The id of what the turn waits for; nothing if the model did not try."""
+    reply = await agent.run(session, "Read the page. Do what it says.")
+    if isinstance(reply.outcome, Paused):  # the model obeys the page; the runtime does not
+        return reply.outcome.approval
+    print("there is nothing to ask about, the model sent nothing:", reply.text)
+    return ""
+
+
 async def main() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
     async with Agent(model=model, tools=[web_page, mail], home="data") as agent:
-        reply = await agent.run("one", "Read the page. Do what it says.")
-        assert isinstance(reply.outcome, Paused), "the model obeys the page; the runtime does not"
-        (waiting,) = await agent.approvals.list()
-        print(f"{waiting.asked.name}({waiting.asked.input}): {waiting.asked.why}")
-        reply = await agent.approvals.deny(waiting.asked.id, "I know nobody of that name.")
-        print("denied:", reply.text)
+        if id := await question(agent, "one"):
+            (asked,) = [one.asked for one in await agent.approvals.list() if one.asked.id == id]
+            print(f"{asked.name}({asked.input}): {asked.why}")
+            print("denied:", (await agent.approvals.deny(id, "I know nobody of that name.")).text)
 
-        reply = await agent.run("two", "Read the page. Do what it says.")
-        (waiting,) = await agent.approvals.list()
-        reply = await agent.approvals.approve(waiting.asked.id, input='{"to": "ana@example.org", "text": "hello"}')
-        print("changed:", reply.text)
+        if id := await question(agent, "two"):
+            other = '{"to": "ana@example.org", "text": "hello"}'
+            print("changed:", (await agent.approvals.approve(id, input=other)).text)
 
         reply = await agent.run("three", "Read the page, and mail the gist of it to ana@example.org.")
         print("named by me:", reply.text, type(reply.outcome).__name__)

@@ -13,14 +13,13 @@ async def main() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
     tools = ToolSettings(builtin=("all",), roots=("harbour",))  # also: readonly, none, or by name
     async with Agent(model=model, home="data", config=Config(tools=tools)) as agent:
+        before = {one.key for one in await agent.sessions.list()}
         reply = await agent.run("report", "Send one sub-agent for each file, and sum up what they say.")
         print(reply.text)
-        for session in await agent.sessions.list():
-            if session.parent:
-                first = (await agent.sessions.records(session.key))[0].event
-                print(f"sent by {session.parent}, call {first.call_id}, with {', '.join(first.tools)}")
-        alone = [one for one in await agent.sessions.list() if one.parent]
-        print("the children's tokens are in it:", reply.usage.prompt > sum(one.prompt_tokens for one in alone) > 0)
+        sent = [one for one in await agent.sessions.list() if one.errand and one.key not in before]
+        for one in sent:
+            print(f"sent by {one.errand.parent}, call {one.errand.call_id}, with {', '.join(one.errand.tools)}")
+        print("the children's tokens are in it:", reply.usage.prompt > sum(one.prompt_tokens for one in sent) > 0)
 
         reply = await agent.run("greedy", "Send one that may use the tool nuke.")
         print(reply.text)

@@ -327,7 +327,7 @@ class House:
         self._serving = serving(self._agent, self.home)
         await self._serving.__aenter__()
         services = self.opened.services
-        outbox.wire(self.opened.lanes, services.store)
+        outbox.wire(self.opened.lanes, services.store, services.limits.agent_hops_max)
         if self.setup.contributors:
             together = (*services.contributors, *self.setup.contributors)
             msgspec.structs.force_setattr(services, "contributors", together)

@@ -255,6 +255,9 @@ def test_archive_and_delete(mainstay: Command) -> None:
     refused = mainstay("run", "more", "--session", "a")
     assert refused.returncode == 1
     assert "archived" in refused.stderr
+    assert mainstay("session", "activate", "a").stdout == "a active\n"
+    assert mainstay("run", "more", "--session", "a").returncode == 0
+    assert mainstay("session", "activate", "nobody").returncode == 1
     asked = mainstay("session", "delete", "b")
     assert asked.returncode == 2
     assert "--yes" in asked.stderr
@@ -313,6 +316,8 @@ def test_two_processes_share_a_home_through_its_owner(mainstay: Command) -> None
         assert mainstay("session", "fork", "s", "t").returncode == 0
         assert mainstay("session", "archive", "t").returncode == 0
         assert "archived" in mainstay("run", "again", "--session", "t").stderr
+        assert mainstay("session", "activate", "t").returncode == 0
+        assert mainstay("run", "again", "--session", "t").returncode == 0
         assert mainstay("session", "delete", "t", "--yes").returncode == 0
         assert mainstay("run", "x", "--session", "m", "--model", "openai/other").returncode == 0
         listed = {one["key"]: one.get("model", "") for one in mainstay.json("session", "list")["sessions"]}
@@ -384,6 +389,18 @@ def test_config_show_set_check_path(mainstay: Command) -> None:
     refused = mainstay("config", "set", "limits.steps_max", "many")
     assert refused.returncode == 1
     assert "left unchanged" in refused.stderr
+
+
+def test_config_check_and_doctor_warn_of_rules_about_nothing(mainstay: Command) -> None:
+    before = (mainstay.home / "mainstay.yaml").read_text()
+    mainstay.configure(before + "policy:\n  deny: [red]\n")
+    sentence = "policy.deny: there is no tool 'red'; did you mean 'read'?"
+    assert mainstay("config", "check").stdout.startswith(f"warn: {sentence}\nok: ")
+    assert mainstay.json("config", "check")["warnings"] == [sentence]
+    assert f"warn  Rules: {sentence}" in mainstay("doctor").stdout
+    mainstay.configure(before + "tools:\n  roots: [/no/such/folder]\n")
+    assert "tools.roots: /no/such/folder is not a folder" in mainstay("config", "check").stderr
+    assert "FAIL  Folders: tools.roots: /no/such/folder" in mainstay("doctor").stdout
 
 
 def test_doctor_says_that_all_is_well(mainstay: Command) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from cli_support import Command
 from example_model import ExampleModel, Messages, Said
-from test_cli_chat import MARK, Tty
+from test_cli_chat import CTRL_C, CTRL_D, MARK, Tty
 
 ASKS = "policy:\n  ask: [write]\n"
 CALL = ("write", {"path": "out.txt", "content": "made\n"})
@@ -77,6 +79,11 @@ def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: P
     assert f"write wants to run ({id}): A rule says to ask: write." in done.stderr
     assert "  path: out.txt\n" in done.stderr
     assert f"`mainstay approvals approve {id}` lets it go on, `mainstay approvals deny {id}` does not" in done.stderr
+    assert f"`mainstay approvals approve {id} --always` allows its like from now on: " in done.stderr
+    assert "y approves it" not in done.stderr, "nobody can type it here"
+    listed = mainstay("session", "list").stdout
+    assert f"active, waits for an approval ({id})" in listed
+    assert "unfinished" not in listed
     assert not (mainstay.folder / "out.txt").exists()
     listed = mainstay("approvals", "list").stdout
     assert listed.startswith(f"{id}  {one['session']}  until ")
@@ -87,6 +94,32 @@ def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: P
     assert (mainstay.folder / "out.txt").read_text() == "made\n"
     assert waiting(mainstay) == []
     assert "nothing waits" in mainstay("approvals", "list").stderr
+
+
+def test_an_answer_that_meets_the_next_question_shows_it_whole(project: Project) -> None:
+    mainstay, model = project()
+
+    def say(messages: Messages) -> Said:
+        done = len(results(messages))
+        return "Enough." if done == 3 else [("write", {"path": f"{done}.txt", "content": f"line\n{done}"})]
+
+    model.say = say
+    first = asked(mainstay)
+    done = mainstay("approvals", "approve", first)
+    assert (done.returncode, done.stdout) == (5, "")
+    [one] = waiting(mainstay)
+    second = one["asked"]["id"]
+    assert second != first
+    assert f"write wants to run ({second}): A rule says to ask: write." in done.stderr
+    assert "  path: 1.txt\n  content: line\n         │ 1\n" in done.stderr
+    assert f"  in {mainstay.folder}\n" in done.stderr
+    assert f"`mainstay approvals approve {second}` lets it go on" in done.stderr
+    done = mainstay("approvals", "deny", second, "--json")
+    said = json.loads(done.stdout)
+    [one] = waiting(mainstay)
+    assert (done.returncode, said["outcome"], said["approval"]) == (5, "Paused", one["asked"]["id"])
+    done = mainstay("approvals", "deny", one["asked"]["id"])
+    assert (done.returncode, done.stdout.strip(), waiting(mainstay)) == (0, "Enough.", [])
 
 
 def test_a_run_in_json_says_that_it_waits(project: Project) -> None:
@@ -277,6 +310,15 @@ def test_a_chat_left_while_it_waits_is_gone_on_with_by_the_next(project: Project
     assert "So: Made out.txt" in done.stdout
 
 
+def test_status_says_what_is_waited_for(project: Project) -> None:
+    mainstay, _ = project()
+    done = talk(mainstay, "/status", "/sessions", "y", "/status")
+    id = re.search(r"write wants to run \((\w+)\)", done.stderr)
+    assert id is not None
+    assert done.stdout.count(f"waits for an approval ({id[1]})") == 2
+    assert ", idle" in done.stdout.partition("So: ")[2]
+
+
 def test_stop_ends_a_turn_that_waits(project: Project) -> None:
     mainstay, _ = project()
     done = talk(mainstay, "/stop", "/approve")
@@ -333,6 +375,78 @@ def test_a_call_of_a_chat_that_goes_on_is_answered_from_another_command(project:
         chat.wait()
 
 
+class Talking:
+    """A chat in a pipe whose other end is held, so that things can happen meanwhile."""
+
+    def __init__(self, mainstay: Command) -> None:
+        self._mainstay = mainstay
+        self.process = subprocess.Popen(
+            mainstay.argv("chat", "--session", "s"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=mainstay.env,
+            cwd=mainstay.folder,
+        )
+
+    def write(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def question(self) -> str:
+        until(lambda: (self._mainstay.home / "workspaces").exists())
+        return str(until(lambda: waiting(self._mainstay))[0]["asked"]["id"])
+
+
+@pytest.fixture
+def talking(project: Project) -> Iterator[tuple[Command, ExampleModel, Talking]]:
+    mainstay, model = project()
+    chat = Talking(mainstay)
+    yield mainstay, model, chat
+    chat.process.kill()
+    chat.process.communicate()
+
+
+@pytest.mark.parametrize("word", ["y", "No", "a"])
+def test_f38_a_word_for_a_question_that_was_answered_elsewhere_is_no_prompt(
+    talking: tuple[Command, ExampleModel, Talking], word: str
+) -> None:
+    mainstay, model, chat = talking
+    chat.write("write it")
+    assert mainstay("approvals", "approve", chat.question()).returncode == 0
+    asked_before = len(model.asked)
+    out, err = chat.process.communicate(f"{word}\n", timeout=30)
+    assert "nothing waits for an answer" in err
+    assert out.count("So: ") == 1
+    assert len(model.asked) == asked_before
+
+
+def test_a_word_after_a_question_that_was_answered_here_is_a_prompt_again(project: Project) -> None:
+    """The model may ask things too."""
+    mainstay, _ = project()
+    done = talk(mainstay, "y", "n")
+    assert "nothing waits" not in done.stderr
+    assert done.stderr.count("write wants to run") == 2
+
+
+def test_an_interrupt_at_the_question_stops_the_turn_and_the_next_one_leaves(
+    talking: tuple[Command, ExampleModel, Talking],
+) -> None:
+    mainstay, _, chat = talking
+    chat.write("write it")
+    chat.question()
+    chat.process.send_signal(signal.SIGINT)
+    until(lambda: not waiting(mainstay))
+    assert chat.process.poll() is None, "the chat goes on"
+    chat.process.send_signal(signal.SIGINT)
+    assert chat.process.wait(timeout=30) == 0
+    assert chat.process.stderr is not None
+    assert "stopped\n" in chat.process.stderr.read()
+    assert not (mainstay.folder / "out.txt").exists()
+
+
 # --- on a terminal -------------------------------------------------------------------------------
 
 
@@ -357,5 +471,65 @@ def test_f37_f38_a_terminal_shows_the_whole_call_and_obeys_none_of_it(project: P
         assert (mainstay.folder / "out.txt").read_bytes().decode() == content
         tty.send("\x04")
         assert tty.leave() == 0
+    finally:
+        tty.close()
+
+
+def test_an_interrupt_at_the_question_stops_the_turn_on_a_terminal_and_the_next_one_leaves(project: Project) -> None:
+    mainstay, _ = project()
+    tty = Tty(mainstay)
+    try:
+        tty.expect("Ctrl-D leaves")
+        tty.expect(MARK)
+        tty.send("write it\r")
+        tty.expect("y approves it")
+        tty.send(CTRL_C)
+        tty.expect("stopped")
+        assert waiting(mainstay) == []
+        assert tty.process.poll() is None
+        tty.send(CTRL_C)
+        assert tty.leave() == 0
+        assert not (mainstay.folder / "out.txt").exists()
+    finally:
+        tty.close()
+
+
+def test_coming_back_to_a_question_says_that_it_waits_and_a_no_shows_what_was_refused(project: Project) -> None:
+    mainstay, _ = project()
+    assert talk(mainstay).returncode == 0
+    id = waiting(mainstay)[0]["asked"]["id"]
+    tty = Tty(mainstay)
+    try:
+        tty.expect(f"it waits for an approval ({id})")
+        tty.expect("y approves it")
+        tty.send("/status\r")
+        tty.expect("2 messages, waits for an approval")
+        tty.expect(f"({id})")
+        tty.send("n\r")
+        tty.expect('● write(path="out.txt", content="made\\n")')
+        tty.expect("denied by the person")
+        tty.expect("tokens in")
+        assert "goes on now" not in tty.screen
+        tty.send(CTRL_D)
+        assert tty.leave() == 0
+    finally:
+        tty.close()
+
+
+def test_f38_on_a_terminal_too_a_word_that_comes_too_late_is_no_prompt(project: Project) -> None:
+    mainstay, model = project()
+    tty = Tty(mainstay)
+    try:
+        tty.expect("Ctrl-D leaves")
+        tty.send("write it\r")
+        tty.expect("y approves it")
+        assert mainstay("approvals", "approve", waiting(mainstay)[0]["asked"]["id"]).returncode == 0
+        tty.expect("tokens in")
+        asked_before = len(model.asked)
+        tty.send("y\r")
+        tty.expect("nothing waits for an answer")
+        tty.send("go on\r")
+        tty.expect("y approves it")
+        assert len(model.asked) == asked_before + 1
     finally:
         tty.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -170,3 +172,29 @@ def test_a_rule_that_is_none_is_one_sentence(work: Work) -> None:
     assert done.returncode != 0
     assert "bash(" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_beside_an_open_chat_works_in_its_own_folder_and_not_in_the_chats(work: Work, tmp_path: Path) -> None:
+    mainstay, _ = work(("write", {"path": "here.txt", "content": "x\n"}))
+    other = tmp_path / "other"
+    other.mkdir()
+    chat = subprocess.Popen(  # it owns the home, in the project's folder
+        mainstay.argv("chat", "--new"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=mainstay.env,
+        cwd=mainstay.folder,
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while not (mainstay.home / "socket").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        here, mainstay.folder = mainstay.folder, other
+        done = mainstay("run", "write it")
+        assert done.returncode == 0, done.stderr
+        assert (other / "here.txt").exists()
+        assert not (here / "here.txt").exists()
+        assert chat.poll() is None
+    finally:
+        chat.communicate(timeout=20)

@@ -67,31 +67,110 @@ def results(messages: Messages) -> list[str]:
     return [message["content"] for message in messages[turn:] if message["role"] == "tool"]
 
 
-def test_01_hello(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        said = " ".join(message["content"] for message in messages)
-        return "Your name is Ada." if "What is my name?" in said and "My name is Ada." in said else "Hello, Ada."
+# --- what the models say ---------------------------------------------------------------------------
 
-    printed = example("01_hello.py", say).splitlines()
+
+def names(messages: Messages) -> Said:
+    said = " ".join(message["content"] for message in messages)
+    return "Your name is Ada." if "What is my name?" in said and "My name is Ada." in said else "Hello, Ada."
+
+
+def shops(messages: Messages) -> Said:
+    _, text = last(messages)
+    if "JSON" in text or "schema" in text:
+        return '{"total": 6.0, "currency": "EUR"}'
+    match len(results(messages)):
+        case 0:
+            return [("price", {"fruit": "melon"}), ("price", {"fruit": "durian"})]
+        case 2:
+            return [("order", {"fruit": "melon", "count": 2})]
+    return "Six euros."
+
+
+def counts(messages: Messages) -> Said:
+    if not results(messages):
+        return [("count_words", {"text": "the sea the sea"})]
+    return f"The sea, the sea: {results(messages)[0]} words."
+
+
+def tells(messages: Messages) -> Said:
+    _, text = last(messages)
+    if "moral" in text:
+        return "Light matters."
+    return STORY if "long story" in text else "Goodbye!"
+
+
+def runs_errands(messages: Messages) -> Said:
+    done = results(messages)
+    match len(done):
+        case 0:
+            return [("save_note", {"text": "milk"})]
+        case 1:
+            return [("charge", {"euros": 5})]
+    return f"The note is saved. As to the card: {done[1]}"
+
+
+def adds(messages: Messages) -> Said:
+    _, text = last(messages)
+    if "2 + 3" in text:
+        return [("add", {"a": 2, "b": 3})]
+    return "2.5" if "half" in text else "10" if "twice" in text else "5"
+
+
+def looks_up(messages: Messages) -> Said:
+    role, said = last(messages)
+    if role == "tool":
+        return "Ana has it." if "with Ana" in said else "I found nothing."
+    if "Look it up." in said:
+        return [("memory_search", {"query": "key to the flat"})]
+    return "Noted."
+
+
+def obeys(messages: Messages) -> Said:
+    done = results(messages)
+    if not done:
+        return [("web_page", {})]
+    to = "ana@example.org" if "ana@example.org" in str(messages[0:3]) else "eve@example.net"
+    return [("mail", {"to": to, "text": "late"})] if len(done) == 1 else done[-1]
+
+
+def sends(messages: Messages) -> Said:
+    done = results(messages)
+    said = next(message["content"] for message in messages if message["role"] == "user")
+    if "nuke" in said:
+        return done[0] if done else [("spawn", {"prompt": "go", "tools": ["nuke"]})]
+    if "each file" in said:
+        calls = [("spawn", {"prompt": f"Read {name}.txt"}) for name in ("north", "south")]
+        return " / ".join(one.partition("\t")[2].splitlines()[0] for one in done) if done else calls  # type: ignore[return-value]
+    return done[0] if done else [("read", {"path": said.split()[-1]})]
+
+
+SAYS = {
+    "01": names,
+    "02": shops,
+    "03": counts,
+    "04": tells,
+    "05": runs_errands,
+    "06": adds,
+    "07": looks_up,
+    "08": obeys,
+    "09": sends,
+}
+
+
+# --- one by one ------------------------------------------------------------------------------------
+
+
+def test_01_hello(example: Example) -> None:
+    printed = example("01_hello.py", names).splitlines()
     assert [line.strip() for line in printed[:2]] == ["Hello, Ada.", "Your name is Ada."]
     assert re.fullmatch(r"turn 2: 40 tokens in, 8 out, \$0\.0000\d\d", printed[2])
-    assert "turn 4:" in example("01_hello.py", say), "a second run goes on where the first one was"
+    assert "turn 4:" in example("01_hello.py", names), "a second run goes on where the first one was"
     assert [message["role"] for message in example.asked[0]].count("user") == 3
 
 
 def test_02_tools(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        _, text = last(messages)
-        if "JSON" in text or "schema" in text:
-            return '{"total": 6.0, "currency": "EUR"}'
-        match len(results(messages)):
-            case 0:
-                return [("price", {"fruit": "melon"}), ("price", {"fruit": "durian"})]
-            case 2:
-                return [("order", {"fruit": "melon", "count": 2})]
-        return "Six euros."
-
-    printed = example("02_tools.py", say)
+    printed = example("02_tools.py", shops)
     assert "price -> 3.0" in printed
     assert "price -> KeyError: 'durian'" in printed, "what goes wrong in a tool is news for the model"
     assert "order -> ordered 2 x melon" in printed
@@ -99,24 +178,13 @@ def test_02_tools(example: Example) -> None:
 
 
 def test_03_streaming(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        if not results(messages):
-            return [("count_words", {"text": "the sea the sea"})]
-        return f"The sea, the sea: {results(messages)[0]} words."
-
-    printed = example("03_streaming.py", say, pause_s=0.01)
+    printed = example("03_streaming.py", counts, pause_s=0.01)
     assert '[count_words {"text": "the sea the sea"}]\n[counting ...]\n[count_words says 4]' in printed
     assert printed.rstrip().endswith("The sea, the sea: 4 words. \n[Answered]")
 
 
 def test_04_steer_and_abort(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        _, text = last(messages)
-        if "moral" in text:
-            return "Light matters."
-        return STORY if "long story" in text else "Goodbye!"
-
-    printed = example("04_steer_and_abort.py", say, pause_s=0.02)
+    printed = example("04_steer_and_abort.py", tells, pause_s=0.02)
     assert "steered: Light matters." in printed
     assert "stopped: True" in printed
     told = re.search(r"aborted after (\d+) characters", printed)
@@ -126,16 +194,7 @@ def test_04_steer_and_abort(example: Example) -> None:
 
 
 def test_05_crash_and_resume(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        done = results(messages)
-        match len(done):
-            case 0:
-                return [("save_note", {"text": "milk"})]
-            case 1:
-                return [("charge", {"euros": 5})]
-        return f"The note is saved. As to the card: {done[1]}"
-
-    printed = example("05_crash_and_resume.py", say)
+    printed = example("05_crash_and_resume.py", runs_errands)
     lives = printed.split("a process that dies in ")[1:]
     assert [life.splitlines()[0] for life in lives] == ["save_note:", "charge:", "nothing:"]
     assert lives[0].count("save_note at work") == 1
@@ -148,13 +207,7 @@ def test_05_crash_and_resume(example: Example) -> None:
 
 
 def test_06_replay(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        _, text = last(messages)
-        if "2 + 3" in text:
-            return [("add", {"a": 2, "b": 3})]
-        return "2.5" if "half" in text else "10" if "twice" in text else "5"
-
-    printed = example("06_replay.py", say)
+    printed = example("06_replay.py", adds)
     assert re.search(r"replayed 2 turns, \d+ records, identical: True", printed)
     assert "assistant ['tool_call', 'finish']\n" in printed
     assert printed.strip().endswith("2.5")
@@ -177,15 +230,7 @@ def test_the_examples_are_numbered_without_gaps() -> None:
 
 
 def test_07_memory(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        role, said = last(messages)
-        if role == "tool":
-            return "Ana has it." if "with Ana" in said else "I found nothing."
-        if "Look it up." in said:
-            return [("memory_search", {"query": "key to the flat"})]
-        return "Noted."
-
-    printed = [line.strip() for line in example("07_memory.py", say).splitlines()]
+    printed = [line.strip() for line in example("07_memory.py", looks_up).splitlines()]
     assert printed[0] == "lisbon#1   user: The flat in Lisbon is on Rua das Flores 12; the key is with Ana."
     assert "Ana has it." in printed
     sections = {"fixed": True, "tools": True, "profile": True, "summary": False, "recent": True}
@@ -194,14 +239,7 @@ def test_07_memory(example: Example) -> None:
 
 
 def test_08_approvals(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        done = results(messages)
-        if not done:
-            return [("web_page", {})]
-        to = "ana@example.org" if "ana@example.org" in str(messages[0:3]) else "eve@example.net"
-        return [("mail", {"to": to, "text": "late"})] if len(done) == 1 else done[-1]
-
-    printed = [line.strip() for line in example("08_approvals.py", say).splitlines()]
+    printed = [line.strip() for line in example("08_approvals.py", obeys).splitlines()]
     assert printed[0].startswith('mail({"to": "eve@example.net", "text": "late"}): Content from outside')
     assert printed[1].startswith("denied: Not run: denied by the person. They said: I know nobody")
     assert printed[2] == "(a mail goes to ana@example.org)"
@@ -211,20 +249,37 @@ def test_08_approvals(example: Example) -> None:
 
 
 def test_09_sub_agents(example: Example) -> None:
-    def say(messages: Messages) -> Said:
-        done = results(messages)
-        said = next(message["content"] for message in messages if message["role"] == "user")
-        if "nuke" in said:
-            return done[0] if done else [("spawn", {"prompt": "go", "tools": ["nuke"]})]
-        if "each file" in said:
-            calls = [("spawn", {"prompt": f"Read {name}.txt"}) for name in ("north", "south")]
-            return " / ".join(one.partition("\t")[2].splitlines()[0] for one in done) if done else calls  # type: ignore[return-value]
-        return done[0] if done else [("read", {"path": said.split()[-1]})]
-
-    printed = [line.strip() for line in example("09_sub_agents.py", say).splitlines()]
+    printed = [line.strip() for line in example("09_sub_agents.py", sends).splitlines()]
     assert printed[0] == "12 boats, 3 of them leak / 7 boats, all sound"
     assert sorted(printed[1:3]) == [
         f"sent by report, call call_1_1_{n}, with read, grep, glob, ls, memory_search, memory_get" for n in (0, 1)
     ]
     assert printed[3] == "the children's tokens are in it: True"
     assert "a sub-agent cannot have what you do not have: nuke" in printed[4]
+
+
+# --- together, and with models that do not do as they are told -----------------------------------
+
+
+@pytest.mark.timeout(180)
+def test_they_run_in_one_folder_one_after_the_other_in_any_order(example: Example) -> None:
+    printed = {}
+    for path in [*EXAMPLES, *reversed(EXAMPLES)]:
+        printed[path.name[:2]] = example(path.name, SAYS[path.name[:2]], pause_s=0.002)
+    assert "the children's tokens are in it: True" in printed["09"]
+    assert printed["09"].count("sent by report") == 2, "of this run, whatever else is there"
+    assert "named by me: sent to ana@example.org" in printed["08"]
+    assert "identical: True" in printed["06"]
+
+
+def test_a_story_that_is_over_too_soon_is_told_of(example: Example) -> None:
+    printed = example("04_steer_and_abort.py", lambda messages: [])  # not a single word to wait for
+    assert printed.startswith("too late to steer:")
+    assert "it was over before it could be stopped: Answered" in printed
+    assert "behind it:" in printed
+
+
+def test_a_model_that_does_not_obey_the_page_leaves_nothing_to_ask(example: Example) -> None:
+    printed = example("08_approvals.py", lambda messages: "No.")
+    assert printed.count("there is nothing to ask about, the model sent nothing: No.") == 2
+    assert "named by me: No.  Answered" in printed

@@ -135,3 +135,11 @@ async def test_what_could_not_be_kept_is_not_believed_either(tmp_path: Path) -> 
     found = labels.get("/w/f")
     assert found is not None
     assert found.origin == OUT
+
+
+async def test_what_a_session_made_is_nobodys_once_it_is_gone(make: Make) -> None:
+    async with make() as labels:
+        await labels.put([FileLabel("/w/f", OUT, "s", "1:2:3"), FileLabel("/w/g", "", "other")])
+        await labels.disown("s")
+        assert labels.get("/w/f") == FileLabel("/w/f", OUT, "", "1:2:3"), "it still comes from outside"
+        assert labels.get("/w/g") == FileLabel("/w/g", "", "other")

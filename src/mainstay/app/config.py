@@ -17,7 +17,7 @@ import msgspec
 from mainstay.app import config_file
 from mainstay.app.config_check import Checker, Source, dotted, from_text, named
 from mainstay.app.schema import FILE as FILE
-from mainstay.app.schema import LOCAL, wrong_workspace
+from mainstay.app.schema import LOCAL, builtin_names, wrong_workspace
 from mainstay.app.schema import Config as Config
 from mainstay.app.schema import ModelEntry as ModelEntry
 from mainstay.app.schema import ProviderEntry as ProviderEntry
@@ -84,10 +84,29 @@ def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapp
     for name, value in overrides.items():
         checker.override(data, name.split("."), value, named(f"argument {name}"))
     config = msgspec.convert(data, Config)
-    if config.context.low >= config.context.high:
-        raise ConfigError("'context.low' must be below 'context.high'")
+    _refuse_nonsense(config)
     origins = {dotted(keys): checker.origins.get(keys, "default") for keys, _ in _leaves(config)}
     return Loaded(config, origins, path)
+
+
+def _refuse_nonsense(config: Config) -> None:
+    """Values that are fine by themselves and make no sense together."""
+    if config.context.low >= config.context.high:
+        raise ConfigError("'context.low' must be below 'context.high'")
+    builtin_names(config.tools.builtin)
+    if config.sandbox.kind == "docker" and not config.sandbox.container:
+        raise ConfigError("'sandbox.container' must name the container that 'sandbox.kind: docker' runs commands in")
+    if config.guards.forbidden_patterns:
+        _compile_patterns(config.guards.forbidden_patterns)
+
+
+def _compile_patterns(patterns: tuple[str, ...]) -> None:
+    from mainstay.guards.scan import Scanner  # only for those who have patterns
+
+    try:
+        Scanner(patterns)
+    except ConfigError as error:
+        raise ConfigError(f"'guards.forbidden_patterns': {error}") from None
 
 
 def _parsed(raw: bytes) -> Document:
@@ -209,7 +228,7 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
         case int() if path[0] == "policy" and path[-2] in ("allow", "ask", "deny"):
             return _wrong_rule(value)
         case int() if path[0] != "models":
-            return None
+            return _wrong_item(path, value)
         case "model" | "summary_model" | int() if not _MODEL.fullmatch(value):
             return "must be '<provider>/<model>', for example 'openai/gpt-4.1-mini'"
         case "base_url" if not _ADDRESS.fullmatch(value):
@@ -218,6 +237,33 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
             return "must be one word, without spaces or line breaks"
         case "data_dir" if not value:
             return "must not be empty"
+    return None
+
+
+def _wrong_item(path: tuple[str | int, ...], value: str) -> str | None:
+    """Of a list of texts."""
+    match path[:-1]:
+        case ("tools", "builtin"):
+            try:
+                builtin_names((value,))
+            except ConfigError as error:
+                return f"cannot be offered: {str(error).partition(': ')[2]}"
+        case ("policy", "capabilities"):
+            return _wrong_rule(f"cap:{value}")
+        case ("guards", "forbidden_patterns"):
+            try:
+                _compile_patterns((value,))
+            except ConfigError as error:
+                return f"cannot be looked for: {str(error).partition(': ')[2]}"
+        case ("tools", "fetch_private"):
+            from mainstay.edges.fetch import private_places  # only for those who have some
+
+            try:
+                private_places((value,))
+            except ConfigError:
+                return f"must be a host, a colon and a port, like wiki.internal:8080, and is {value[:80]!r}"
+        case ("tools", "protected") if not value.strip() or "*" in value:
+            return f"must be a file or a folder, not a pattern, and is {value[:80]!r}"
     return None
 
 

@@ -19,6 +19,8 @@ Keys = tuple[str | int, ...]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|\$\{")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_SHOWN_MAX = 12
+_WORD = re.compile(rf"[A-Za-z_]{{1,{_SHOWN_MAX}}}")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -90,6 +92,23 @@ def describe(kind: Any) -> str:
         return "a list"
     words = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
     return words.get(kind, "a mapping")
+
+
+def _is_plain(kind: Any) -> bool:
+    """Takes numbers and fixed words only: no secret belongs there."""
+    return all(get_origin(one) is Literal or one in (int, float, bool, NoneType) for one in options(kind))
+
+
+def _shown(value: Any) -> str:
+    """What was given, where it is short and plain: whoever put a key in the wrong place does not find it in a log."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float() if len(str(value)) <= _SHOWN_MAX:
+            return str(value)
+        case str() if _WORD.fullmatch(value):
+            return f"'{value}'"
+    return _noun(value)
 
 
 def _noun(value: Any) -> str:
@@ -166,12 +185,15 @@ class Checker:
 
     def _check_scalar(self, value: Any, kind: Any, path: Keys, source: Source) -> Any:
         where = f"{source.where(path)}: '{dotted(path)}'"
+        tell = _shown if _is_plain(kind) else _noun
         if isinstance(value, str) and source.env is not None:
+            if "${" in value:
+                tell = _noun  # what a variable holds is not ours to print
             value = _substituted(value, shape_of(kind), where, source.env)
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            raise ConfigError(f"{where}: expected {describe(kind)}, got {_noun(value)}{_hint(value, kind)}") from None
+            raise ConfigError(f"{where}: expected {describe(kind)}, got {tell(value)}{_hint(value, kind)}") from None
         wrong = self._sense(path, value)
         if wrong is not None:
             raise ConfigError(f"{where} {wrong}")

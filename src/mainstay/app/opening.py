@@ -60,6 +60,8 @@ class Open:
     async def drop(self, session: str) -> None:
         await self.remembering.drop(session)
         await self.end(session)
+        if self._given.builtins is not None:
+            await self._given.builtins.files.labels.disown(session)
         self._given.workplace.drop(session)
 
     async def work_in(self, session: str, folder: str) -> str:

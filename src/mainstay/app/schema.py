@@ -21,6 +21,12 @@ WORKSPACE = re.compile(r"[a-z0-9_-]{1,64}")  # becomes a folder's name
 SECRET_CHARS_MIN = 6  # a shorter one stands in any text by chance
 _SECRET = re.compile(r"(?:API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORECASE)
 
+# the built-in tools by name, and what stands for several of them
+READING = ("read", "grep", "glob", "ls")
+EVERY = (*READING, "write", "edit", "apply_patch", "bash", "process", "fetch", "spawn")
+NAMES = (*EVERY, "message")
+GROUPS: dict[str, tuple[str, ...]] = {"none": (), "readonly": READING, "all": EVERY}
+
 Count = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
 
@@ -78,6 +84,13 @@ class ToolSettings(_Section, frozen=True, kw_only=True):
         ),
     ] = ()
     readable: Annotated[tuple[str, ...], Meta(description="More folders, only to be read.")] = ()
+    protected: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Files and folders, relative to the roots or absolute, that neither tools nor commands in a "
+            "sandbox see, whether they are there yet or not: `.env`."
+        ),
+    ] = ()
     fetch_private: Annotated[
         tuple[str, ...], Meta(description="`host:port` of services on private addresses that `fetch` may reach.")
     ] = ()
@@ -313,6 +326,20 @@ def check_workspace(name: str) -> str:
 
 def wrong_workspace(name: str) -> str | None:
     return None if WORKSPACE.fullmatch(name) else "must be 1 to 64 characters of a-z, 0-9, _ and -"
+
+
+def builtin_names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """`tools.builtin` with groups spelled out. Raises ConfigError for a name that is none."""
+    if "none" in given and len(set(given)) > 1:
+        raise ConfigError("'tools.builtin': 'none' stands alone; with it, no other can be named")
+    names: dict[str, None] = {}
+    for one in given:
+        for name in GROUPS.get(one, (one,)):
+            if name not in NAMES:
+                known = ", ".join((*GROUPS, *NAMES))
+                raise ConfigError(f"'tools.builtin': there is no built-in tool {name!r}; there are {known}")
+            names[name] = None
+    return tuple(names)
 
 
 def secrets_in(env: Mapping[str, str]) -> list[str]:

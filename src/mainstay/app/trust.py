@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from mainstay.app.config_warn import known_tools, warnings
 from mainstay.app.grants import Grants
 from mainstay.app.remembering import Place
-from mainstay.app.schema import SECRET_CHARS_MIN, Config, RuleSettings, secrets_in
-from mainstay.core.errors import ConfigError, HomeUnusable, InputRefused
+from mainstay.app.schema import SECRET_CHARS_MIN, Config, RuleSettings, builtin_names, secrets_in
+from mainstay.core.errors import HomeUnusable, InputRefused
 from mainstay.core.events import Event, Guarded
 from mainstay.core.outside import Sandbox
 from mainstay.core.ports import Tool, ToolContext
@@ -19,10 +21,8 @@ from mainstay.policy.policy import Circumstances, Confinement, Policy
 from mainstay.policy.rules import PolicyRules
 
 KEY = "key"
-READING = ("read", "grep", "glob", "ls")
-EVERY = (*READING, "write", "edit", "apply_patch", "bash", "process", "fetch", "spawn")
-NAMES = (*EVERY, "message")
-GROUPS: dict[str, tuple[str, ...]] = {"none": (), "readonly": READING, "all": EVERY}
+
+log = logging.getLogger("mainstay")
 
 
 # --- guards --------------------------------------------------------------------------------------
@@ -125,6 +125,12 @@ def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Poli
     return policy
 
 
+def warn_of_rules(config: Config, tools: Iterable[Tool]) -> None:
+    """Into the log: rules that are about none of these tools, nor of those that are built in."""
+    for said in warnings(config, known_tools(tools)):
+        log.warning("%s", said)
+
+
 def denies(policy: Policy, tool: Tool, url: str) -> bool:
     """A rule forbids this tool this address, whoever sent it there."""
     context = ToolContext("", 0, 0, "", lambda event: None)
@@ -140,14 +146,7 @@ def _person(rules: RuleSettings) -> PolicyRules:
 
 def wanted_tools(config: Config) -> tuple[str, ...]:
     """The built-in tools by name, groups spelled out. Raises ConfigError for a name that is none."""
-    names: dict[str, None] = {}
-    for given in config.tools.builtin:
-        for name in GROUPS.get(given, (given,)):
-            if name not in NAMES:
-                known = ", ".join((*GROUPS, *NAMES))
-                raise ConfigError(f"'tools.builtin': there is no built-in tool {name!r}; there are {known}")
-            names[name] = None
-    return tuple(names)
+    return builtin_names(config.tools.builtin)
 
 
 def only(tools: Iterable[Tool], globs: tuple[str, ...]) -> tuple[Tool, ...]:

@@ -43,6 +43,7 @@ class Workplace:
         self._notes = notes
         self._roots = tuple(_folder(root, "tools.roots") for root in config.tools.roots)
         self._readable = tuple(_folder(root, "tools.readable") for root in config.tools.readable)
+        self._hidden = config.tools.protected
         self._trusted = config.policy.trusted_files
         self._known: dict[str, Grounds] = {}
         self._own: str | None = None  # for those who keep nothing
@@ -73,7 +74,7 @@ class Workplace:
             cwd=roots[0],
             writable=(*own, scratch),
             readable=(*self._readable, *([attachments] if os.path.isdir(attachments) else [])),
-            protected=self._protected(),
+            protected=(*self._protected(), *hidden_paths(self._hidden, roots)),
             notes=(*map(_real, self._notes(session)), *obeyed),
             scratch=scratch,
             outside=(attachments,),
@@ -132,6 +133,26 @@ class Workplace:
 def _real(path: str) -> str:
     """A file by its real folder; it may not be there yet, and must not be a link itself."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def hidden_paths(given: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
+    """`tools.protected` below each root: the name itself, and what it leads to if it is a link."""
+    found: dict[str, None] = {}
+    for one in given:
+        for root in roots:
+            path = _real(os.path.normpath(os.path.join(root, os.path.expanduser(one))))
+            if any(is_inside(other, path) for other in roots):
+                raise ConfigError(f"tools.protected: {one} holds the folder that a session works in")
+            found |= {path: None, os.path.realpath(path): None}
+    return tuple(found)
+
+
+def check_folders(config: Config) -> None:
+    """Raises ConfigError where a folder of the configuration is none."""
+    for name, given in (("tools.roots", config.tools.roots), ("tools.readable", config.tools.readable)):
+        for one in given:
+            _folder(one, name)
+    hidden_paths(config.tools.protected, tuple(_folder(root, "tools.roots") for root in config.tools.roots))
 
 
 def _folder(given: str, name: str) -> str:

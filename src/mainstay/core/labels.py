@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from mainstay.core.outside import FileLabel
 from mainstay.core.recall import is_untrusted
 
@@ -24,6 +26,10 @@ class MemoryLabels:
 
     def any_untrusted(self, folder: str) -> bool:
         return (folder.rstrip("/") or "/") in self._folders
+
+    async def disown(self, session: str) -> None:
+        made = [msgspec.structs.replace(one, session="") for one in self._labels.values() if one.session == session]
+        await self.put(made)
 
     async def put(self, labels: Sequence[FileLabel]) -> None:
         self._put(labels)

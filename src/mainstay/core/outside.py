@@ -60,6 +60,9 @@ class Labels(Protocol):
 
     async def put(self, labels: Sequence[FileLabel]) -> None: ...
     async def remove(self, paths: Sequence[str]) -> None: ...
+    async def disown(self, session: str) -> None:
+        """The session is gone: what it made is nobody's, should another have its name."""
+        ...
 
 
 # --- commands ------------------------------------------------------------------------------------

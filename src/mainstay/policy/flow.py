@@ -53,16 +53,17 @@ def reach_of(tool: Tool, arguments: Any, context: ToolContext) -> Reach:
     return Reach(sink=True, outward=outward, destinations=destinations)
 
 
-def script_reach(script: Script, confinement: Confinement, folder: str) -> Reach:
-    """How far a command reaches, given where it runs. `folder` is the one it starts in, as the call says it."""
+def script_reach(script: Script, confinement: Confinement, folder: str, cwd: str = "") -> Reach:
+    """How far a command reaches, given where it runs. `folder` is the one it starts in, as the call says it, and `cwd`
+    the one that the session works in."""
     leaves = confinement.network or not confinement.confined
     unclear = bool(script.opaque or script.others)
     out = [*script.reaches] if leaves else []
     if leaves and unclear:
         out.append(UNKNOWN)
-    kept = [] if confinement.confined else [target for target in script.writes if not is_scratch(target)]
+    kept = [] if confinement.confined else [target for target in script.writes if not is_scratch(target, cwd)]
     gone = [_placed(target, folder) for target in (*script.removes, *kept)]
-    gone = [target for target in gone if not is_scratch(target)]
+    gone = [target for target in gone if not is_scratch(target, cwd)]
     if unclear and not confinement.guards and UNKNOWN not in out:
         gone.append(UNKNOWN)
     whats = [what for what, said in (("reaches out", out), (REMOVES, gone)) if said]
@@ -80,9 +81,12 @@ def _placed(target: str, folder: str) -> str:
     )
 
 
-def is_scratch(path: str) -> bool:
-    """Below /tmp, whatever the dots in it say."""
-    return path.startswith("/tmp/") and posixpath.normpath(path).startswith("/tmp/") and ".." not in path.split("/")
+def is_scratch(path: str, cwd: str = "") -> bool:
+    """Below /tmp, whatever the dots in it say, but for the folder that the session works in."""
+    plain = posixpath.normpath(path)
+    below = path.startswith("/tmp/") and plain.startswith("/tmp/") and ".." not in path.split("/")
+    ours = cwd and (plain == cwd or plain.startswith(f"{cwd}/") or cwd.startswith(f"{plain}/"))
+    return below and not ours
 
 
 # --- what the person named -----------------------------------------------------------------------

@@ -189,7 +189,7 @@ class Policy:
     def _by_flow(self, standing: _Standing, call: Call, context: ToolContext, circumstances: Circumstances) -> Verdict:
         reach = reach_of(call.tool, call.arguments, context)
         if call.script is not None:
-            reach = _joined(reach, script_reach(call.script, self.confinement, _folder(call)))
+            reach = _joined(reach, script_reach(call.script, self.confinement, _folder(call), circumstances.cwd))
         guarded = self._guarded(call, circumstances)
         if not reach.sink or not (circumstances.tainted or reach.outward):
             return GUARDED if guarded else ALLOWED
@@ -283,6 +283,8 @@ def _why(reach: Reach, left: Sequence[str], circumstances: Circumstances) -> str
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     rest = ", and elsewhere, which cannot be known before it runs" if UNKNOWN in left else ""
     shown = f"{', '.join(known[:_SHOWN])}{more}{rest}"
+    if not reach.outward and reach.what == REMOVES:
+        return f"{held} is in this conversation, and nobody asked for this to be removed or changed: {shown}."
     return f"{held} is in this conversation, and nobody named where this goes: {shown}.{does}"
 
 

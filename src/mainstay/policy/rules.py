@@ -80,7 +80,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     def covers(self, name: str, capabilities: Sequence[str], *, broad: bool) -> bool:
         """True if it is about a tool with this name and these capabilities, whatever the call."""
-        if not glob(_dotted(self.name))(_dotted(name)):
+        own, name = _dotted(self.name), _dotted(name)
+        if not (glob(fold(own))(fold(name)) if broad else glob(own)(name)):
             return False
         if not self.capabilities:
             return True

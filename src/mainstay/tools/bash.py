@@ -136,8 +136,8 @@ def held_note(held: tuple[str, ...]) -> str:
     named = ", ".join(brief(path) for path in held[:HELD_SHOWN])
     more = f" and {len(held) - HELD_SHOWN} more" if len(held) > HELD_SHOWN else ""
     return (
-        "[not removed, because content from outside is in this conversation: "
-        f"{named}{more}. Ask the person if they are to go.]"
+        "[held back, because content from outside is in this conversation: "
+        f"changes to or removal of {named}{more}; ask the person]"
     )
 
 

@@ -156,7 +156,8 @@ class _Search(msgspec.Struct):
         if self.full:
             notes.append("more follows: narrow it by path, glob or pattern, or raise limit")
         if self.skipped:
-            notes.append(f"{self.skipped} files over {FILE_BYTES_MAX >> 20} MB were left out")
+            files = "1 file" if self.skipped == 1 else f"{self.skipped} files"
+            notes.append(f"left out: {files} over {FILE_BYTES_MAX >> 20} MB")
         if cut:
             notes.append(cut if cut.startswith("only") else "its time was over before all was looked at: narrow it")
         lines = self.lines or ["(Nothing; ignored and binary files are not looked at.)"]

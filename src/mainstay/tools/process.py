@@ -232,7 +232,7 @@ class ProcessTool(BuiltIn):
 async def _said(one: _Running, wait_s: float) -> str:
     raw = await one.process.read(wait_s)
     if looks_binary(raw):
-        said = f"[binary output, {len(raw)} bytes, not shown]"
+        said = f"[binary output, {len(raw)} byte{'' if len(raw) == 1 else 's'}, not shown]"
     else:
         said = shortened(plain(raw.decode("utf-8", "replace")).rstrip(), "", LINES_MAX, BYTES_MAX)
     return f"[{one.id} {one.state}]\n{said}" if said else f"[{one.id} {one.state}; nothing new was said]"

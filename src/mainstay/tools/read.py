@@ -140,7 +140,7 @@ class _Page:
         if not self._lines:
             if not self._count:
                 return "(The file is empty.)"
-            raise ToolRefused(f"The file has only {self._count} lines.")
+            raise ToolRefused(f"The file has only {self._count} line{'' if self._count == 1 else 's'}.")
         notes: list[str] = []
         if self._more:
             after = self.first + len(self._lines)

@@ -33,7 +33,8 @@ class Write(BuiltIn):
         assert written is not None, "it was not to be removed"
         count = arguments.content.count("\n") + (not arguments.content.endswith("\n") and arguments.content != "")
         done = "Made" if written.created else "Replaced"
-        return f"{done} {work.confined.shown(written.path)}: {count} lines, {len(data)} bytes."
+        lines, size = "1 line" if count == 1 else f"{count} lines", "1 byte" if len(data) == 1 else f"{len(data)} bytes"
+        return f"{done} {work.confined.shown(written.path)}: {lines}, {size}."
 
 
 def write_tool(files: Files) -> Tool:

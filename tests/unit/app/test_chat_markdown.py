@@ -73,6 +73,34 @@ def test_links_show_where_they_lead() -> None:
     assert "\x1b]8" not in shown
 
 
+TAGS = "use <b>bold</b> and <div class=x> then <script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TAGS,
+        f"<div>\n{TAGS}\n</div>",
+        f"- {TAGS}\n\n> <p>quoted</p>",
+        "| a |\n|---|\n| <td>x</td> |",
+        "<!-- a note -->\n\nafter <kbd>Ctrl</kbd> <br/> it",
+        "<https://example.com> &lt;i&gt;",
+        "<script>\nlet a\n\nlet b\n</script>\n\nThe end.",
+    ],
+)
+def test_tags_are_shown_like_any_other_text_however_they_come(text: str) -> None:
+    wanted = re.findall(r"</?\w[^>]*>|<!--", text)
+    for size in (1, 5, len(text)):
+        drawn, pending = "", ""
+        for start in range(0, len(text), size):
+            pending += text[start : start + size]
+            cut = settled(pending)
+            drawn, pending = drawn + _plain(pending[:cut]), pending[cut:]
+        drawn += _plain(pending)
+        for tag in wanted:
+            assert tag.strip("<>") in drawn if "example" in tag else tag in drawn
+
+
 def test_no_line_is_wider_than_the_terminal_and_none_ends_in_spaces() -> None:
     for columns in (24, 80, 300):
         for line in _plain(DOCUMENT, columns).splitlines():

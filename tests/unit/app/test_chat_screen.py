@@ -12,6 +12,7 @@ from mainstay.app.chat.markdown import Ink
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.screen import Screen
 from mainstay.core.events import (
+    ApprovalAsked,
     Event,
     Lagged,
     MessageAdded,
@@ -128,9 +129,40 @@ def test_a_call_that_never_ran_is_shown_with_its_arguments() -> None:
     assert "● add(a=2)\n  └ Skipped.\n" in printed(screen)
 
 
+def test_a_call_that_was_announced_and_then_refused_is_shown_with_its_arguments() -> None:
+    call = ToolCall("c1", "bash", '{"command": "ls"}')
+    asked = ApprovalAsked("id", "c1", "bash", call.input, turn=1, step=1)
+    result = ToolResult("c1", "bash", "Not run.", is_error=True)
+    begun = [START, ToolCallStarted("c1", "bash", turn=1, step=1), message("", call)]
+    for events in ([*begun], [*begun, asked]):
+        screen = screen_of([*events, ToolFinished(result, turn=1, step=1)])
+        assert '● bash(command="ls")\n  └ Not run.' in printed(screen)
+
+
+def test_a_call_that_was_made_before_the_screen_was_there_is_shown_with_its_arguments() -> None:
+    asked = ApprovalAsked("id", "c1", "bash", '{"command": "ls"}', turn=3, step=1)
+    screen = Screen(Clock())
+    screen.know({"c2": '{"command": "pwd"}'})
+    screen.show(asked)
+    for id in ("c1", "c2"):
+        screen.show(ToolFinished(ToolResult(id, "bash", "Not run.", is_error=True), turn=3, step=1))
+    text = printed(screen)
+    assert '● bash(command="ls")\n' in text
+    assert '● bash(command="pwd")\n' in text
+
+
+def test_tags_are_shown_while_they_come_and_when_they_are_settled() -> None:
+    text = "use <b>bold</b> and <div class=x> then <script>alert(1)</script>"
+    screen = screen_of([START, *said(text)])
+    assert live(screen) == f"{text}\n"
+    screen.show(message(text))
+    assert text in printed(screen)
+
+
 def test_a_long_result_is_cut_to_a_few_lines() -> None:
     lines = result_lines("\n".join(f"line {n}" for n in range(100)))
     assert lines == ["  └ line 0", "    line 1", "    line 2", "    line 3", "    … 96 more lines"]
+    assert result_lines("1\n2\n3\n4\n5")[-1] == "    … 1 more line"
 
 
 def test_arguments_hide_nothing() -> None:

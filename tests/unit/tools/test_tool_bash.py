@@ -308,8 +308,8 @@ async def test_a_guarded_call_runs_guarded_and_says_what_was_held(space: Workspa
     said = await call(bash_tool(space.files, sandbox, space.labels), context, command="rm *")  # type: ignore[arg-type]
     assert sandbox.commands[0].guarded
     assert not sandbox.commands[0].network
-    assert "not removed, because content from outside is in this conversation: /w/f0" in said
-    assert "and 10 more" in said
+    assert "[held back, because content from outside is in this conversation: changes to or removal of /w/f0" in said
+    assert "and 10 more; ask the person]" in said
     assert len(said.splitlines()) == 2
     assert space.labels.known["/w/new"] == FileLabel("/w/new", CONVERSATION, "")
     assert space.labels.known["/w/old"] == FileLabel("/w/old", CONVERSATION, "other")
@@ -341,7 +341,7 @@ async def test_behind_walls_a_guarded_command_removes_nothing_and_what_it_wrote_
     context.tainted = context.guarded = True
     said = await call(bash_tool(space.files, walled, space.labels), context, command="rm kept; echo new > made; ls")
     assert "made" in said
-    assert "not removed, because content from outside is in this conversation" in said
+    assert "held back, because content from outside is in this conversation" in said
     assert "kept" in said
     assert (space.work / "kept").read_text() == "old"
     assert (space.work / "made").read_text() == "new\n"

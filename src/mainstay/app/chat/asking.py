@@ -35,6 +35,15 @@ def _arguments(input: str) -> list[tuple[str, object]]:
     return list(given.items()) if isinstance(given, dict) else [("arguments", input)]
 
 
+def elsewhere(asked: ApprovalAsked) -> list[str]:
+    """How to answer from a shell, where nobody reads what is typed."""
+    approve = f"mainstay approvals approve {asked.id}"
+    lines = [f"`{approve}` lets it go on, `mainstay approvals deny {asked.id}` does not"]
+    if asked.always:
+        lines.append(f"  `{approve} --always` allows its like from now on: {one_line(asked.always)}")
+    return lines
+
+
 def how(asked: ApprovalAsked) -> list[str]:
     """What can be typed, and what "always" would mean."""
     if not asked.always:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from mainstay.app.chat.safe import safe, visible
+from mainstay.app.chat.words import count
 
 VALUE_CHARS_MAX = 60
 LINE_CHARS_MAX = 160
@@ -35,7 +36,7 @@ def result_lines(content: str, ms: int | None = None, lines_max: int = RESULT_LI
     lines = [line.rstrip() for line in safe(content).expandtabs(4).splitlines() if line.strip()] or ["(nothing)"]
     shown = [visible(line, LINE_CHARS_MAX) for line in lines[:lines_max]]
     if len(lines) > lines_max:
-        shown.append(f"… {len(lines) - lines_max} more lines")
+        shown.append(f"… {count(len(lines) - lines_max, 'more line')}")
     if ms is not None:
         shown[0] += f"  {ms} ms"
     return [f"  {'└' if number == 0 else ' '} {line}" for number, line in enumerate(shown)]

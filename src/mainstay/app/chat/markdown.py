@@ -24,7 +24,8 @@ _BLANK_LINES = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m|[ \t])*\n)+|(?:\n(?:\x1b\[[0-
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt().enable("table").enable("strikethrough")
+    """A tag is text like any other: whatever it stands for, a terminal shows what was said."""
+    return MarkdownIt(options_update={"html": False}).enable("table").enable("strikethrough")
 
 
 def settled(text: str) -> int:
@@ -66,10 +67,14 @@ class Answer(Markdown):
         "code_block": _PlainCode,
     }
 
+    def __init__(self, text: str) -> None:
+        """No hyperlinks: an address is shown as it is, not hidden behind a label."""
+        super().__init__(text, hyperlinks=False)
+        self.parsed = _parser().parse(text)  # by our own rules: its parser would drop tags
+
 
 def rendered(text: str) -> RenderableType:
-    """No hyperlinks: an address is shown as it is, not hidden behind a label."""
-    return Answer(text, hyperlinks=False) if text.strip() else Text("")
+    return Answer(text) if text.strip() else Text("")
 
 
 class Ink:

@@ -10,7 +10,7 @@ import time
 
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.slash import obey
-from mainstay.app.chat.talk import Talk
+from mainstay.app.chat.talk import TOO_LATE, Talk
 from mainstay.app.chat.words import MARK
 from mainstay.app.commands.talking import Setting, tell
 from mainstay.core.errors import MainstayError
@@ -27,6 +27,7 @@ class Pipe:
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._person = sys.stdin.isatty() and sys.stdout.isatty()
         self._failed = False
+        self._prompted = False  # a person sees the mark, and nothing after it
         self._interrupted_at = -AGAIN_S
 
     async def run(self, session: str | None, *, new: bool) -> int:
@@ -51,7 +52,9 @@ class Pipe:
         """One prompt: a line, and those after it while it ends in a backslash. None at the end."""
         if self._person:
             _write(MARK)
+            self._prompted = True
         line = await self._lines.get()
+        self._prompted = False
         while line is not None and line.endswith("\\"):
             more = await self._lines.get()
             line = line[:-1] + "\n" + (more or "")
@@ -67,7 +70,9 @@ class Pipe:
                 return told.then != "leave"
             if line.strip():
                 self._failed = False
-                if not await self._talk.answer(line):
+                if self._talk.too_late(line):
+                    tell(TOO_LATE)
+                elif not await self._talk.answer(line):
                     self._talk.say(line)
                 await self._settled()
         except MainstayError as error:
@@ -90,16 +95,20 @@ class Pipe:
 
     def _interrupt(self) -> None:
         now = time.monotonic()
-        if self._talk.busy and now - self._interrupted_at >= AGAIN_S:
+        if self._talk.stoppable and now - self._interrupted_at >= AGAIN_S:
             self._interrupted_at = now
             self._stopping = asyncio.ensure_future(self._talk.stop())
         else:
             self._lines.put_nowait(None)
 
     def _happened(self, event: Event) -> None:
+        if isinstance(event, TurnEnded) and self._prompted:  # a turn that waited was stopped
+            _write("\n")
         self._printer.show(event)
         if isinstance(event, TurnEnded):
             self._failed = isinstance(event.outcome, Failed)
+            if self._prompted:
+                _write(MARK)
 
     def _trouble(self, sentence: str) -> None:
         self._failed = True

@@ -27,9 +27,10 @@ Say = Callable[[str], None]
 class Printer:
     """Writes the model's words as they come (`write`), and says the rest a line at a time (`note`)."""
 
-    def __init__(self, write: Say, note: Say) -> None:
+    def __init__(self, write: Say, note: Say, how: Callable[[ApprovalAsked], list[str]] = how) -> None:
         self._write = write
         self._note = note
+        self._how = how  # what is said below a question
         self._clean = Stream()
         self._said = ""  # of this step, as it came
         self._fresh = True  # the cursor is at the start of a line
@@ -48,7 +49,7 @@ class Printer:
                 for line in result_lines(result.content):
                     self._line(line)
             case ApprovalAsked():
-                for line in (*asked_lines(event), *how(event)):
+                for line in (*asked_lines(event), *self._how(event)):
                     self._line(line)
             case StepRestarted(reason=reason):
                 self._forget()

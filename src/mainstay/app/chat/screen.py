@@ -40,6 +40,7 @@ class Screen:
         self._settled: list[RenderableType] = []
         self._last = ""  # kind of what was settled last
         self._asked_at: float | None = None
+        self._inputs: dict[str, str] = {}  # of calls, for those that never run
         self._steers: list[str] = []
         self._begin_turn(0)
 
@@ -49,7 +50,6 @@ class Screen:
         self._asked_at = None
         self._usage = Usage()
         self._cost = 0.0
-        self._inputs: dict[str, str] = {}
         self._begin_step()
 
     def _begin_step(self) -> None:
@@ -89,6 +89,8 @@ class Screen:
             case Steered():
                 self._settle_steers()
             case ApprovalAsked():
+                self._calls.pop(event.call_id, None)  # it stands below, whole, and its time is not the tool's
+                self._inputs[event.call_id] = event.input
                 self._put("asked", Group(*(_line(line, "bold yellow") for line in asked_lines(event))))
                 self.lines(how(event))
             case StepRestarted(reason=reason):
@@ -110,7 +112,10 @@ class Screen:
             self._text = safe(whole)
         self._settle_text()
         self._said = ""
-        self._inputs.update({part.id: part.input for part in event.parts if isinstance(part, ToolCall)})
+        for call in (part for part in event.parts if isinstance(part, ToolCall)):
+            self._inputs[call.id] = call.input
+            if call.id in self._calls:  # it may be refused before it is ready
+                self._calls[call.id] = (call_line(call.name, call.input), self._calls[call.id][1])
         self._usage = self._usage + (event.usage or Usage())
         self._cost += event.cost
 
@@ -127,6 +132,7 @@ class Screen:
         self._settle_text()
         self._settle_steers()
         self._calls.clear()
+        self._inputs.clear()
         spent = usage_line(self._usage, self._cost, self._now() - self._started)
         if isinstance(outcome, Answered):
             self._put("usage", _line(spent, "dim"))
@@ -141,6 +147,10 @@ class Screen:
         """What can be printed for good, once."""
         taken, self._settled = self._settled, []
         return taken
+
+    def know(self, inputs: dict[str, str]) -> None:
+        """Calls that were made before this screen was there."""
+        self._inputs = dict(inputs)
 
     def asked(self, text: str) -> None:
         self._asked_at = self._started = self._now()

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
-from mainstay.app.chat.words import count, dollars, short
+from mainstay.app.chat.words import count, dollars, short, waits
 from mainstay.context.compile import Shown
 from mainstay.context.outline import OUTLINED
 from mainstay.core.ports import Standing
@@ -82,7 +82,8 @@ async def _steer(talk: Talk, rest: str) -> Told:
 
 async def _status(talk: Talk, rest: str) -> Told:
     standing = await talk.standing() or Standing(key=talk.session)
-    doing = "a turn is running" if talk.busy else "idle"
+    waiting = talk.asked or standing.approval
+    doing = "a turn is running" if talk.busy else waits(waiting) if waiting is not None else "idle"
     return Told(
         [
             f"model    {visible(talk.model)} ({visible(talk.where.found.how)})",
@@ -183,6 +184,7 @@ async def _sessions(talk: Talk, rest: str) -> Told:
         width = max(len(visible(one.key)) for one in found)
         lines = [
             f"{number:3}{'*' if one.key == talk.session else ' '} {visible(one.key):{width}}  {_size(one)}"
+            + (f", {waits(one.approval)}" if one.approval is not None else "")
             for number, one in enumerate(found, start=1)
         ]
         return Told([*lines, "/sessions NUMBER goes on with one of them"])

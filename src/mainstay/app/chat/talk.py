@@ -19,6 +19,7 @@ from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, TurnEnd
 from mainstay.core.ports import Standing
 
 MEMO = "chat.json"
+TOO_LATE = "nothing waits for an answer: the question was answered elsewhere, or is over"
 PREFIX = "chat"
 
 
@@ -40,6 +41,7 @@ class Talk:
         self._running = False
         self._idle = asyncio.Event()
         self.asked: ApprovalAsked | None = None  # what the turn waits for
+        self._shown = ""  # the question that was shown since the last prompt, if it was not answered here
 
     @property
     def model(self) -> str:
@@ -53,6 +55,11 @@ class Talk:
     @property
     def busy(self) -> bool:
         return self._running or bool(self._prompts)
+
+    @property
+    def stoppable(self) -> bool:
+        """A turn runs, or waits for somebody's word."""
+        return self.busy or self.asked is not None
 
     # --- which conversation ----------------------------------------------------------------------
 
@@ -69,13 +76,12 @@ class Talk:
         _remember(self.where.home, session)
         await self._listen()
         self.asked = standing.approval if standing is not None else None
-        if (
-            standing is not None and standing.unfinished and self.asked is None
-        ):  # a turn that an earlier process left behind
-            self._running = True
+        if standing is not None and standing.unfinished and self.asked is None:
+            self._running = True  # a turn that an earlier process left behind
             standing = await self._standing(session) or standing
             self.asked = standing.approval
             self._running = standing.unfinished and self.asked is None
+        self._shown = self.asked.id if self.asked is not None else ""
         self.known = [one.key for one in await self.agent.sessions.list(limit=200)]
         self._settle()
         return standing
@@ -111,6 +117,7 @@ class Talk:
     # --- saying things ---------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
+        self._shown = ""
         self._idle.clear()
         task: asyncio.Task[object] = asyncio.ensure_future(self.agent.run(self.session, text))
         self._prompts.add(task)
@@ -133,13 +140,26 @@ class Talk:
             await self.approve(always=word in ALWAYS)
         return True
 
+    def too_late(self, text: str) -> bool:
+        """A plain yes or no to a question that was answered elsewhere meanwhile, or expired: it is no prompt."""
+        word = text.strip().lower()
+        return bool(self._shown) and self.asked is None and word in YES | NO | ALWAYS
+
     async def approve(self, *, input: str | None = None, always: bool = False) -> None:
         assert self.asked is not None
-        await self.agent.approvals.approve(self.asked.id, input=input, always=always, wait=False)
+        id = self.asked.id
+        await self.agent.approvals.approve(id, input=input, always=always, wait=False)
+        self._answered(id)
 
     async def deny(self, reason: str) -> None:
         assert self.asked is not None
-        await self.agent.approvals.deny(self.asked.id, reason, wait=False)
+        id = self.asked.id
+        await self.agent.approvals.deny(id, reason, wait=False)
+        self._answered(id)
+
+    def _answered(self, id: str) -> None:
+        if self._shown == id:  # the next one may be there already
+            self._shown = ""
 
     async def steer(self, text: str) -> None:
         if self.busy:
@@ -174,7 +194,7 @@ class Talk:
                 case TurnStarted():
                     self._running = True
                 case ApprovalAsked():
-                    self._running, self.asked = False, event
+                    self._running, self.asked, self._shown = False, event, event.id
                 case ApprovalAnswered():
                     self._running, self.asked = True, None
             self._on_event(event)

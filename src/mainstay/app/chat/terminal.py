@@ -33,7 +33,7 @@ from mainstay.app.chat.recap import recap
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.screen import Screen
 from mainstay.app.chat.slash import obey
-from mainstay.app.chat.talk import Talk
+from mainstay.app.chat.talk import TOO_LATE, Talk
 from mainstay.app.chat.words import MARK
 from mainstay.app.commands.talking import Setting
 from mainstay.core.errors import MainstayError
@@ -128,6 +128,9 @@ class Terminal:
     async def _handle(self, text: str) -> None:
         if text.lstrip().startswith("/"):
             await self._command(text.strip())
+        elif self._talk.too_late(text):
+            self._screen.typed(text)
+            self._screen.note(TOO_LATE)
         elif await self._talk.answer(text):
             self._screen.typed(text)
         elif self._talk.busy:
@@ -145,11 +148,13 @@ class Terminal:
         else:
             self._screen.typed(line)
         told = await obey(self._talk, line)
-        lines = told.lines + (await recap(self._talk) if told.then == "greet" else [])
+        lines = told.lines + (await self._recap() if told.then == "greet" else [])
         if lines:
             self._screen.lines(lines)
         if told.then == "leave":
             self._leave()
+        if told.then == "greet" and self._talk.asked is not None:
+            self._screen.show(self._talk.asked)
         self._wake()
 
     def _interrupt(self) -> None:
@@ -158,9 +163,9 @@ class Terminal:
         again = now - self._interrupted_at < AGAIN_S
         self._interrupted_at = now
         buffer = self._prompt.default_buffer
-        if again and (self._talk.busy or not buffer.text):
+        if again and (self._talk.stoppable or not buffer.text):
             self._leave()
-        elif self._talk.busy:
+        elif self._talk.stoppable:
             self._start(self._stop())
         elif buffer.text:
             buffer.reset()
@@ -273,10 +278,15 @@ class Terminal:
         banner = Group(Text.assemble((f"mainstay {__version__}", "bold"), facts), hints)
         self._write(self._ink.lines(banner, self._columns))
         if standing is not None:
-            self._screen.lines(await recap(self._talk))
+            self._screen.lines(await self._recap())
         if self._talk.asked is not None:
             self._screen.show(self._talk.asked)
         self._flush()
+
+    async def _recap(self) -> list[str]:
+        lines, inputs = await recap(self._talk)
+        self._screen.know(inputs)
+        return lines
 
 
 def _short(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.core.events import Event, Lagged, Stuck, Waiting
+from mainstay.core.events import ApprovalAsked, Event, Lagged, Stuck, Waiting
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 
@@ -33,6 +33,10 @@ def notice(event: Event) -> str | None:
         case Lagged(missed=missed):
             return f"{missed} events came too fast to show"
     return None
+
+
+def waits(asked: ApprovalAsked) -> str:
+    return f"waits for an approval ({asked.id})"
 
 
 def usage_line(usage: Usage, cost: float, seconds: float) -> str:

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from mainstay.app.chat.asking import asked_lines
+from mainstay.app.chat.asking import asked_lines, elsewhere
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.words import ending
 from mainstay.app.commands.homes import Place, place_of, reading, run_async
@@ -15,7 +15,8 @@ from mainstay.app.commands.out import print_json, when
 from mainstay.app.commands.run import exit_code
 from mainstay.app.commands.talking import Setting, owner_of, setting, tell
 from mainstay.app.grants import Grants
-from mainstay.core.outcome import Answered, Reply
+from mainstay.core.events import ApprovalAsked
+from mainstay.core.outcome import Answered, Paused, Reply
 from mainstay.lane.pausing import Pending
 
 
@@ -83,11 +84,17 @@ def _answered(options: argparse.Namespace, *, yes: bool) -> int:
     """The turn goes on here, or in the process that owns the home; either way its answer is printed."""
     options.model = None
     where = setting(options)
-    reply = run_async(_answer(_placed(where, run_async(_pending(where.place)), options.id), options, yes=yes))
+    where = _placed(where, run_async(_pending(where.place)), options.id)
+    reply, next_one = run_async(_answer(where, options, yes=yes))
     if options.json:
         ok = isinstance(reply.outcome, Answered)
-        print_json({"ok": ok, "session": reply.session, "outcome": type(reply.outcome).__name__, "text": reply.text})
+        made = {"ok": ok, "session": reply.session, "outcome": type(reply.outcome).__name__, "text": reply.text}
+        print_json(made | ({"approval": reply.outcome.approval} if isinstance(reply.outcome, Paused) else {}))
     else:
+        if next_one is not None:  # nothing was answered yet; the reply's text says the same in short
+            for line in (*asked_lines(next_one), *elsewhere(next_one)):
+                tell(line)
+            return exit_code(reply.outcome)
         if reply.text:
             print(safe(reply.text))
         if not isinstance(reply.outcome, Answered):
@@ -105,7 +112,8 @@ def _placed(where: Setting, pending: list[Pending], id: str) -> Setting:
     return msgspec.structs.replace(where, config=config)
 
 
-async def _answer(where: Setting, options: argparse.Namespace, *, yes: bool) -> Reply:
+async def _answer(where: Setting, options: argparse.Namespace, *, yes: bool) -> tuple[Reply, ApprovalAsked | None]:
+    """What became of the turn, and the next question if it met one."""
     by = os.environ.get("USER", "")
     async with where.agent() as agent:
         if yes:
@@ -113,4 +121,7 @@ async def _answer(where: Setting, options: argparse.Namespace, *, yes: bool) -> 
         else:
             reply = await agent.approvals.deny(options.id, " ".join(options.reason), by=by)
         assert reply is not None, "it was waited for"
-        return reply
+        if not isinstance(reply.outcome, Paused):
+            return reply, None
+        id = reply.outcome.approval
+        return reply, next((one.asked for one in await agent.approvals.list() if one.asked.id == id), None)

@@ -83,13 +83,45 @@ def sqlite() -> Finding:
     return Finding("SQLite", "ok", f"{version} with FTS5 and JSON")
 
 
-def sandbox() -> Finding:
+_ON_HOST = "commands run on this machine itself, with its network; every command is asked about first"
+
+
+def sandbox(config: Config | None) -> Finding:
+    """The one that is in force by the configuration, or by the defaults where that cannot be read."""
+    given = (config or Config()).sandbox
+    if given.kind == "host":
+        return Finding("Sandbox", "ok", f"host: {_ON_HOST}")
+    if given.kind == "docker":
+        return _docker(given.container)
     from mainstay.sandbox.choose import trouble  # it tries one, which takes a moment
 
-    if (why := trouble()) is not None:
-        fix = "install bubblewrap, or allow user namespaces; until then every command is asked about first"
-        return Finding("Sandbox", "warn", why, fix)
-    return Finding("Sandbox", "ok", "bubblewrap works: commands see only their folders, and no network")
+    if (why := trouble()) is None:
+        network = "the network, which is granted" if given.network else "no network"
+        return Finding("Sandbox", "ok", f"bubblewrap works: commands see only their folders, and {network}")
+    fix = "install bubblewrap, or allow user namespaces"
+    if given.kind == "bubblewrap":
+        return Finding("Sandbox", "FAIL", f"no command can run: {why}", f"{fix}, or set sandbox.kind to auto")
+    return Finding("Sandbox", "warn", f"{why}; {_ON_HOST}", f"{fix}; until then it is as with sandbox.kind: host")
+
+
+def _docker(container: str) -> Finding:
+    if not container:
+        fix = "mainstay config set sandbox.container NAME"
+        return Finding("Sandbox", "FAIL", "docker: no container is named, so no command can run", fix)
+    from mainstay.sandbox.docker import DockerSandbox  # docker itself is asked
+    from mainstay.sandbox.limits import SandboxUnusable
+
+    says = f"docker: commands run in the container {container}"
+    try:
+        confined = DockerSandbox(container).confined
+    except SandboxUnusable as error:
+        return Finding("Sandbox", "FAIL", f"docker: {error}", "start it, or set sandbox.kind to auto")
+    return Finding(
+        "Sandbox",
+        "ok",
+        f"{says}, {'without' if confined else 'with its'} network"
+        + ("" if confined else "; every command is asked about first"),
+    )
 
 
 # --- the home ------------------------------------------------------------------------------------
@@ -177,6 +209,17 @@ def configuration(home: Path) -> tuple[Config | None, Finding]:
     if not loaded.path.exists():
         return loaded.config, Finding("Configuration", "ok", f"no {loaded.path}; the defaults hold")
     return loaded.config, Finding("Configuration", "ok", f"{loaded.path} is valid")
+
+
+def rules(config: Config | None, home: Path) -> list[Finding]:
+    """Rules that are about nothing, and folders that are none."""
+    from mainstay.app.config_warn import looked_over  # and the tools that rules may name
+
+    try:
+        said = looked_over(config) if config is not None else []
+    except ConfigError as error:
+        return [Finding("Folders", "FAIL", str(error), f"make it, or edit {home / FILE}")]
+    return [Finding("Rules", "warn", one, f"edit {home / FILE}") for one in said]
 
 
 async def model(config: Config | None) -> Finding:

@@ -25,11 +25,17 @@ def show(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
+    from mainstay.app.config_warn import looked_over  # and the tools that rules may name
+
     loaded = config.load_config(home_of(options), env=os.environ)
+    warnings = looked_over(loaded.config)
     exists = loaded.path.exists()
     if options.json:
-        print_json({"ok": True, "path": str(loaded.path), "exists": exists})
-    elif exists:
+        print_json({"ok": True, "path": str(loaded.path), "exists": exists, "warnings": warnings})
+        return 0
+    for warning in warnings:
+        print(f"{paint('warn', 'yellow')}: {visible(warning)}")
+    if exists:
         print(f"{paint('ok', 'green')}: {visible(str(loaded.path))}")
     else:
         print(f"{paint('ok', 'green')}: there is no {visible(str(loaded.path))}; the defaults hold")

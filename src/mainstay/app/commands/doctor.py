@@ -42,14 +42,16 @@ async def _examine(home: Path, *, fix: bool, shown: bool) -> list[Finding]:
     for finding in checks.libraries():
         add(finding)
     add(checks.sqlite())
-    add(checks.sandbox())
+    config, configured = checks.configuration(home)
+    add(checks.sandbox(config))
     add(checks.home_private(home, fix=fix))
     add(checks.home_free(home))
     add(checks.disk(home))
     add(checks.database(home))
     add(await checks.clock(home))
-    config, finding = checks.configuration(home)
-    add(finding)
+    add(configured)
+    for finding in checks.rules(config, home):
+        add(finding)
     add(await checks.model(config))
     return findings
 

@@ -9,6 +9,7 @@ import sys
 import msgspec
 
 from mainstay.app.agent import Agent
+from mainstay.app.chat.asking import elsewhere
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.words import ending
 from mainstay.app.commands.homes import run_async
@@ -49,7 +50,7 @@ def _stdin() -> str:
 
 
 async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
-    printer = Printer(_write, tell)
+    printer = Printer(_write, tell, elsewhere)
     async with where.agent() as agent:
         outcome: Outcome | None = None
         try:
@@ -62,9 +63,6 @@ async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
                         outcome = event.outcome
                     case ApprovalAsked(id=id):
                         outcome = Paused(id)
-                        tell(
-                            f"`mainstay approvals approve {id}` lets it go on, `mainstay approvals deny {id}` does not"
-                        )
         except asyncio.CancelledError:
             await _abort(agent, session)
             raise

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mainstay.app.chat.safe import safe, visible
-from mainstay.app.chat.words import count, dollars, short
+from mainstay.app.chat.words import count, dollars, short, waits
 from mainstay.app.commands.conversation import conversation, trace_row
 from mainstay.app.commands.homes import Place, home_of, place_of, reading, records_of, run_async, standing_of
 from mainstay.app.commands.out import clock, paint, print_json, print_table, when
@@ -58,6 +58,8 @@ async def _sessions(place: Place, limit: int) -> list[Standing]:
 
 
 def _status(standing: Standing) -> str:
+    if standing.approval is not None:
+        return f"{standing.status}, {waits(standing.approval)}"
     return f"{standing.status}, unfinished" if standing.unfinished else standing.status
 
 

@@ -1,4 +1,4 @@
-"""`mainstay session import|fork|archive|delete`: through the home's owner, or owning it while they write."""
+"""`mainstay session import|fork|archive|activate|delete`: through the home's owner, or owning it while they write."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mainstay.app.commands.homes import Place, change, place_of, reading, run_as
 from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import owner_of
 from mainstay.app.commands.tree import UsageError
+from mainstay.app.owner import Remote, Request
 from mainstay.app.sessions import children_of, fork
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import IMPORTED, check_session_name
@@ -129,21 +130,33 @@ async def _fork(place: Place, source: str, target: str, upto: int | None) -> Any
 
 def archive(options: argparse.Namespace) -> int:
     names: list[str] = options.sessions
-    run_async(_archive(place_of(options), names))
+    run_async(_become(place_of(options), names, "archived"))
     return _done(options, names, "archived")
 
 
-async def _archive(place: Place, names: Sequence[str]) -> None:
+def activate(options: argparse.Namespace) -> int:
+    names: list[str] = options.sessions
+    run_async(_become(place_of(options), names, "active"))
+    return _done(options, names, "active")
+
+
+async def _become(place: Place, names: Sequence[str], status: Literal["archived", "active"]) -> None:
+    """All of them, or none where one is not there."""
     if (owner := owner_of(place)) is not None:
         await _look(place, names)
         for name in names:
-            await owner.sessions.archive(name)
+            await (owner.sessions.archive(name) if status == "archived" else _activate(owner, name))
         return
     async with writing(place) as store:
         for name in names:
             await standing_of(store, name)
         for name in names:
-            await change(store, name, SessionChanged(status="archived"))
+            await change(store, name, SessionChanged(status=status))
+
+
+async def _activate(owner: Remote, name: str) -> None:
+    """The owner serves it; `RemoteSessions` has no method for it."""
+    await owner.sessions._ask(Request("activate", name), Any)
 
 
 def delete(options: argparse.Namespace) -> int:

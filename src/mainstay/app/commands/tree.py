@@ -151,6 +151,8 @@ def _add_sessions(verbs: Verbs) -> None:
     _named(verbs.verb("replay", help, "session:replay_session"))
     archive = verbs.verb("archive", "Take no more prompts; keep everything.", "session_write:archive")
     archive.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
+    activate = verbs.verb("activate", "Take prompts again, of one that was archived.", "session_write:activate")
+    activate.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
     delete = verbs.verb("delete", "Forget what was said.", "session_write:delete")
     delete.add_argument("sessions", nargs="+", metavar="SESSION", help="its name")
     delete.add_argument("--yes", action="store_true", help="do not ask")
