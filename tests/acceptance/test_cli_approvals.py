@@ -228,8 +228,10 @@ def test_f38_a_chat_that_goes_on_in_another_folder_does_not_run_there_what_was_a
     home, mainstay.folder = mainstay.folder, mainstay.folder.parent / "elsewhere"
     mainstay.folder.mkdir()
     done = mainstay("chat", stdin="y\n")
-    assert f"it was approved in {home}, and this conversation works in another folder now" in done.stdout
-    assert list(home.iterdir()) == list(mainstay.folder.iterdir()) == []
+    assert f"  in {home}\n" in done.stderr
+    assert "So: Made out.txt" in done.stdout
+    assert (home / "out.txt").read_text() == "made\n"
+    assert list(mainstay.folder.iterdir()) == []
 
 
 def test_f38_the_whole_call_is_shown_with_nothing_hidden(project: Project) -> None:
@@ -262,7 +264,7 @@ def test_chat_yes_lets_it_run(project: Project, word: str) -> None:
     done = talk(mainstay, word)
     assert done.returncode == 0
     assert "y approves it, n denies it, a allows its like from now on" in done.stderr
-    assert "So: Made out.txt" in done.stdout
+    assert "So: Made out.txt: 1 line, 5 bytes." in done.stdout
     assert (mainstay.folder / "out.txt").read_text() == "made\n"
 
 
@@ -297,6 +299,8 @@ def test_chat_other_arguments_run_instead(project: Project) -> None:
     done = talk(mainstay, "/approve {", '/approve {"path": "b.txt", "content": "b"}', "/approve")
     assert "not JSON" in done.stderr
     assert "nothing waits for an approval" in done.stdout
+    assert '● write(path="b.txt", content="b")' in done.stderr, "the call that ran"
+    assert '● write(path="out.txt"' not in done.stderr
     assert (mainstay.folder / "b.txt").read_text() == "b"
     assert not (mainstay.folder / "out.txt").exists()
 
@@ -490,6 +494,24 @@ def test_an_interrupt_at_the_question_stops_the_turn_on_a_terminal_and_the_next_
         tty.send(CTRL_C)
         assert tty.leave() == 0
         assert not (mainstay.folder / "out.txt").exists()
+    finally:
+        tty.close()
+
+
+def test_on_a_dumb_terminal_too_an_interrupt_at_the_question_stops_the_turn(project: Project) -> None:
+    mainstay, _ = project()
+    mainstay.env["TERM"] = "dumb"
+    tty = Tty(mainstay)
+    try:
+        tty.expect(MARK)
+        tty.send("write it\n")
+        tty.expect("y approves it")
+        tty.expect(MARK)
+        tty.send(CTRL_C)
+        tty.expect("\nstopped\n" + MARK)
+        assert waiting(mainstay) == []
+        tty.send(CTRL_C)
+        assert tty.leave() == 0
     finally:
         tty.close()
 

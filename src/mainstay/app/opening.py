@@ -17,7 +17,7 @@ from mainstay.app.opened import Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config
-from mainstay.app.trust import MadeKey, denies, make_guards, make_policy, only, screening, wanted_tools
+from mainstay.app.trust import MadeKey, denies, make_guards, make_policy, only, screening, wanted_tools, warn_of_rules
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
@@ -137,6 +137,7 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     if any(tool.untrusted for tool in own) or given.builtins is not None:
         contributors += (given.notes(sandbox, config),)
     policy = make_policy(config, given.grants, sandbox)
+    warn_of_rules(config, (*own, *remembering.tools))
     if given.builtins is not None:
         given.builtins.denies = partial(denies, policy)
     services = Services(

@@ -282,6 +282,9 @@ class RemoteSessions:
     async def archive(self, key: str) -> None:
         await self._ask(Request("archive", key), Any)
 
+    async def activate(self, key: str) -> None:
+        await self._ask(Request("activate", key), Any)
+
     async def delete(self, key: str) -> None:
         await self._ask(Request("delete", key), Any)
 

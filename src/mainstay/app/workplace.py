@@ -19,7 +19,7 @@ from mainstay.edges.paths import folder_name
 # What others run or obey when the owner works here: to write it is to reach beyond the conversation.
 _OBEYED = (
     ".git/hooks", ".git/config", ".husky", ".envrc", ".vscode", ".idea", ".mcp.json", "AGENTS.md", "CLAUDE.md",
-    "skills",
+    "skills", ".claude", ".cursor", ".github", ".gitlab-ci.yml", ".pre-commit-config.yaml",
 )  # fmt: skip
 # And what is run or obeyed wherever the owner works: it lies in their home, which may be the folder that this is about.
 _PERSONAL = (

@@ -588,7 +588,7 @@ async def test_loom_036_a_message_to_another_agent_waits_in_its_lane() -> None:
         await agent.settled()
         events = await journal(agent, "clerk")
         received = [event for event in events if isinstance(event, Received)]
-        assert (received[1].sender, received[1].parts[0].text) == ("agent:boss", "the order is in")  # type: ignore[union-attr]
+        assert (received[1].sender, received[1].parts[0].text) == ("agent:boss [1]", "the order is in")  # type: ignore[union-attr]
         assert (await agent.sessions.get("clerk")).turns == 2
 
 

@@ -15,7 +15,6 @@ from mainstay.app.commands.homes import Place, change, place_of, reading, run_as
 from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import owner_of
 from mainstay.app.commands.tree import UsageError
-from mainstay.app.owner import Remote, Request
 from mainstay.app.sessions import children_of, fork
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import IMPORTED, check_session_name
@@ -145,18 +144,13 @@ async def _become(place: Place, names: Sequence[str], status: Literal["archived"
     if (owner := owner_of(place)) is not None:
         await _look(place, names)
         for name in names:
-            await (owner.sessions.archive(name) if status == "archived" else _activate(owner, name))
+            await (owner.sessions.archive(name) if status == "archived" else owner.sessions.activate(name))
         return
     async with writing(place) as store:
         for name in names:
             await standing_of(store, name)
         for name in names:
             await change(store, name, SessionChanged(status=status))
-
-
-async def _activate(owner: Remote, name: str) -> None:
-    """The owner serves it; `RemoteSessions` has no method for it."""
-    await owner.sessions._ask(Request("activate", name), Any)
 
 
 def delete(options: argparse.Namespace) -> int:
