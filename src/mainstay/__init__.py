@@ -23,6 +23,7 @@ _WHERE = {
     "mainstay.core.ports": ("ModelInfo", "Provider", "ToolContext"),
     "mainstay.core.errors": ("MainstayError",),
     "mainstay.core.events": (
+        "ApprovalAsked",
         "Event",
         "Folded",
         "Lagged",

@@ -1,6 +1,7 @@
 from mainstay.app.agent import Agent as Agent
 from mainstay.app.schema import Config as Config
 from mainstay.core.errors import MainstayError as MainstayError
+from mainstay.core.events import ApprovalAsked as ApprovalAsked
 from mainstay.core.events import Event as Event
 from mainstay.core.events import Folded as Folded
 from mainstay.core.events import Lagged as Lagged

@@ -120,7 +120,8 @@ class _Draft:
             data = form.encode(patched(form.text, patch))
         if not patch.to:
             file.data, file.touched = data, True
-            self.told.append(f"Changed {patch.path}: {len(patch.hunks)} places.")
+            places = "1 place" if len(patch.hunks) == 1 else f"{len(patch.hunks)} places"
+            self.told.append(f"Changed {patch.path}: {places}.")
             return
         target = self._file(patch.to)
         if target.data is not None:

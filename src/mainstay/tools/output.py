@@ -68,7 +68,11 @@ def shortened(text: str, where: str, lines_max: int = LINES_MAX, bytes_max: int 
     if "\n" in tail:
         tail = "\n".join(tail.split("\n")[1:][-(lines_max - lines_max // 5) :])
     left = max(count - head.count("\n") - tail.count("\n") - 2, 0)
-    lines = f"{left} lines" if left else f"{len(encoded) - len(head.encode()) - len(tail.encode())} bytes"
+    lines = (
+        f"{left} line{'' if left == 1 else 's'}"
+        if left
+        else f"{len(encoded) - len(head.encode()) - len(tail.encode())} bytes"
+    )
     return f"{head}\n[… {lines} left out{where}]\n{tail}"
 
 

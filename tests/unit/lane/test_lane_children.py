@@ -301,5 +301,3 @@ async def test_an_errand_of_an_unknown_kind_changes_nothing() -> None:
         with pytest.raises(InputRefused):
             await children.run(Errand(prompt="x", tools=("nuke",), session="s", call_id="call_1_1_0"))
         assert await made.store.sessions() == []
-
-

@@ -46,7 +46,7 @@ def tree(world: World) -> dict[str, bytes]:
 async def test_files_are_added_changed_moved_and_removed(world: World) -> None:
     lay(world)
     told = await world.run("apply_patch", patch=MANY)
-    assert told == "Made new/n.txt.\nChanged a.txt: 1 places.\nMoved b.txt to moved/b.txt.\nRemoved c.bin."
+    assert told == "Made new/n.txt.\nChanged a.txt: 1 place.\nMoved b.txt to moved/b.txt.\nRemoved c.bin."
     assert tree(world) == {"new/n.txt": b"n\n", "a.txt": b"A\r\n", "moved/b.txt": b"\xef\xbb\xbfB\n"}
     assert stat.S_IMODE((world.root / "moved" / "b.txt").stat().st_mode) == 0o700
 
