@@ -59,7 +59,9 @@ class Answer(Stream):
         if self._broken:
             return ""
         try:
-            return super().feed(piece)
+            for sieve in self._sieves:
+                piece = sieve.feed(piece)
+            return piece
         except Exception:  # nothing may leave unseen
             self._broken = True
             return WITHHELD

@@ -247,7 +247,8 @@ class _Voice:
         return tuple(self._found)
 
     def say(self, text: str) -> None:
-        self._turn_to("text")
+        if self._now != "text":
+            self._turn_to("text")
         self._heard(text if self._stream is None else self._stream.feed(text))
 
     def think(self, text: str, signature: str) -> None:
