@@ -1,0 +1,105 @@
+"""Abort during the tools that reach others, before, while and after: each call has exactly one result."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay import Agent
+from mainstay.core.events import ToolFinished
+from mainstay.core.labels import MemoryLabels
+from mainstay.core.outcome import Aborted, Answered
+from mainstay.core.outside import Appointment, Grounds, Outgoing, Said
+from mainstay.testing import Call, ScriptedProvider
+from mainstay.tools.common import Files
+from mainstay.tools.message import message_tool
+from mainstay.tools.schedule import schedule_tool
+from mainstay.tools.search_channel import search_channel_tool
+from mainstay.tools.upload import upload_tool
+
+
+class Slow:
+    """Somebody else, who takes their time: an outbox, a channel and a scheduler in one. Each piece of work is done or
+    not, and never twice."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.go = asyncio.Event()
+        self.done: list[str] = []
+
+    async def _work(self, key: str) -> None:
+        self.began.set()
+        await self.go.wait()
+        self.done.append(key)
+
+    async def send(self, message: Outgoing) -> str:
+        await self._work(message.key)
+        return "r1"
+
+    async def search(self, session: str, query: str, limit: int) -> list[Said]:
+        await self._work(session)
+        return [Said(author="ana", at=0, text="hi")]
+
+    async def add(self, appointment: Appointment) -> str:
+        await self._work(appointment.key)
+        return "a1"
+
+    async def list(self, session: str) -> list[Appointment]:
+        return []
+
+    async def remove(self, session: str, id: str) -> bool:
+        return False
+
+
+CALLS = {
+    "message": Call("message", {"to": "slow:room", "text": "x"}),
+    "upload": Call("upload", {"path": "file.txt"}),
+    "search_channel": Call("search_channel", {"query": "x"}),
+    "schedule": Call("schedule", {"action": "add", "when": "2099-01-01T09:00", "text": "x"}),
+}
+
+
+def tool_of(name: str, other: Slow, work: Path) -> Any:
+    grounds = Grounds(cwd=str(work), writable=(str(work),))
+    files = Files(lambda session: grounds, MemoryLabels())
+    return {
+        "message": lambda: message_tool(other),
+        "upload": lambda: upload_tool(files, other),
+        "search_channel": lambda: search_channel_tool(lambda session: other),
+        "schedule": lambda: schedule_tool(other),
+    }[name]()
+
+
+@pytest.mark.parametrize("stage", ["before", "while", "after"])
+@pytest.mark.parametrize("name", CALLS)
+async def test_abort_during_a_tool_that_reaches_others_leaves_exactly_one_result(
+    name: str, stage: str, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "file.txt").write_text("x")
+    other = Slow()
+    script = [CALLS[name], "done"]
+    async with Agent(ScriptedProvider(script), tools=[tool_of(name, other, work)], home=tmp_path / "home") as agent:
+        running = asyncio.ensure_future(agent.run("s", "go"))
+        if stage != "before":
+            await asyncio.wait_for(other.began.wait(), 10)
+        if stage == "after":
+            other.go.set()
+            await asyncio.wait_for(running, 10)
+        await asyncio.sleep(0)
+        await agent.abort("s")
+        reply = await asyncio.wait_for(running, 10)
+        assert isinstance(reply.outcome, Answered if stage == "after" else Aborted)
+        events = [record.event for record in await agent.sessions.records("s")]
+        finished = [event.result for event in events if isinstance(event, ToolFinished)]
+        calls = sum(1 for event in events for part in getattr(event, "parts", ()) if type(part).__name__ == "ToolCall")
+        assert len(finished) == calls <= 1
+        assert len(other.done) == (1 if stage == "after" else 0)
+        if finished:
+            assert finished[0].is_error == (stage != "after")
