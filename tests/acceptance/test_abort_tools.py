@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.app.schema import ToolSettings
+from mainstay.app.schema import PolicySettings, ToolSettings
 from mainstay.core.events import ToolFinished, ToolProgress, ToolStarted
 from mainstay.core.messages import ToolCall
 from mainstay.core.outcome import Aborted, Answered
@@ -103,6 +103,7 @@ class Stage:
                         return
 
 
+ALLOWED = PolicySettings(allow=("bash", "process"))  # also where no sandbox works and each would be asked about
 STAGES = ["after 0 rounds", "after 12 rounds", "after 40 rounds", "after 5 ms", "after 60 ms", "started"]
 WHOLE = [f"after {n} rounds" for n in range(0, 120, 3)] if os.environ.get("MAINSTAY_TEST_ALL") else []
 
@@ -121,7 +122,9 @@ async def test_abort_during_a_tool_leaves_no_process_no_half_written_file_and_ex
         call = Call("fetch", {"url": f"http://127.0.0.1:{slow_server}/slow"})
     answer.call = call  # type: ignore[attr-defined]
     tools = ToolSettings(builtin=("all",), roots=(str(work),), fetch_private=(f"127.0.0.1:{slow_server}",))
-    async with Agent(ScriptedProvider(answer), home=tmp_path / "home", config=Config(tools=tools)) as agent:
+    async with Agent(
+        ScriptedProvider(answer), home=tmp_path / "home", config=Config(tools=tools, policy=ALLOWED)
+    ) as agent:
         running = asyncio.ensure_future(agent.run("s", "go"))
         waiting = asyncio.ensure_future(Stage(stage).wait(agent))
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED, timeout=10)

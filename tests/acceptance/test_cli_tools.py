@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cli_support import Command
 from example_model import ExampleModel, Messages, Said
 
-from mainstay.core.errors import ConfigError
+from mainstay.core.errors import MainstayError
 from mainstay.sandbox.choose import choose
 from mainstay.sandbox.limits import SandboxRules
 
@@ -25,7 +25,7 @@ Work = Callable[..., tuple[Command, ExampleModel]]
 def confined() -> bool:
     try:
         return choose("bubblewrap", SandboxRules()).confined
-    except ConfigError:
+    except MainstayError:
         return False
 
 

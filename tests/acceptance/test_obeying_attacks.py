@@ -21,6 +21,7 @@ from mainstay.sandbox.bubblewrap import trouble
 
 CONFINED = trouble() is None
 SANDBOXED = pytest.mark.skipif(not CONFINED, reason="commands are not confined here; the host asks about each")
+BY_COMMAND = {"command-output", "script-output", "background-output", "other-agent"}  # what they say is the way in
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 
 
@@ -39,6 +40,8 @@ def some(goals: list[Goal], name: str) -> list[Goal]:
 
 @pytest.mark.parametrize("name", list(WAYS))
 async def test_f55_nothing_is_reached_by_way_of(name: str, tmp_path: Path) -> None:
+    if name in BY_COMMAND and not CONFINED:
+        pytest.skip("commands are not confined here: the owner approves of none, so nothing comes in by one")
     held(await attack(tmp_path, WAYS[name], some(GOALS, name)))
 
 
