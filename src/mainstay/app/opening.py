@@ -16,8 +16,8 @@ from mainstay.app.models import Models
 from mainstay.app.opened import Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
-from mainstay.app.schema import Config
-from mainstay.app.trust import MadeKey, denies, make_guards, make_policy, only, screening, wanted_tools, warn_of_rules
+from mainstay.app.schema import Config, builtin_names
+from mainstay.app.trust import MadeKey, denies, make_guards, make_policy, only, screening, warn_of_rules
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
@@ -179,7 +179,7 @@ class Given(msgspec.Struct, frozen=True):
 async def _given(config: Config, store: Store, place: Place | None, remembering: Remembering) -> Given:
     workplace = Workplace(config, place, remembering.notes)
     grants = Grants(place.workspace if place is not None else None)
-    wanted = wanted_tools(config)
+    wanted = builtin_names(config.tools.builtin)
     if not wanted:
         return Given(workplace, grants)
     from mainstay.app.builtin_tools import Builtins  # and all that they work with, only for those who have some

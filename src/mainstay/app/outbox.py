@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from mainstay.core.envelope import Envelope, hops_of, on_behalf, person_of
+from mainstay.core.envelope import Envelope, hops_of, on_behalf
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.messages import Text
 from mainstay.core.outside import Outbox, Outgoing
 from mainstay.core.ports import Store
-from mainstay.core.session import Session
 from mainstay.lane.lanes import Lanes
 
 AGENT = "agent:"
@@ -48,13 +47,7 @@ class LocalOutbox:
             raise InputRefused(
                 f"agents have passed this on {self._hops_max} times without a person; answer, and leave it at that"
             )
-        sender = on_behalf(message.session, _person(from_whom), hops)
+        sender = on_behalf(message.session, from_whom.person, hops)
         envelope = Envelope(parts=(text,), thread=session, sender=sender, id=message.key)
         ticket = await lanes.get(session).accept(envelope)
         return f"{session}#{ticket.seq}"
-
-
-def _person(session: Session) -> str:
-    if session.errand is not None:
-        return session.errand.person
-    return person_of(session.open.sender) if session.open is not None else ""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from mainstay.app.config_warn import known_tools, warnings
 from mainstay.app.grants import Grants
 from mainstay.app.remembering import Place
-from mainstay.app.schema import SECRET_CHARS_MIN, Config, RuleSettings, builtin_names, secrets_in
+from mainstay.app.schema import SECRET_CHARS_MIN, Config, RuleSettings, secrets_in
 from mainstay.core.errors import HomeUnusable, InputRefused
 from mainstay.core.events import Event, Guarded
 from mainstay.core.outside import Sandbox
@@ -142,11 +142,6 @@ def _person(rules: RuleSettings) -> PolicyRules:
 
 
 # --- which tools ---------------------------------------------------------------------------------
-
-
-def wanted_tools(config: Config) -> tuple[str, ...]:
-    """The built-in tools by name, groups spelled out. Raises ConfigError for a name that is none."""
-    return builtin_names(config.tools.builtin)
 
 
 def only(tools: Iterable[Tool], globs: tuple[str, ...]) -> tuple[Tool, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mainstay.core.envelope import person_of
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -183,6 +184,13 @@ class Session:
     @property
     def pending(self) -> ApprovalAsked | None:
         return self.open.pending if self.open is not None and self.open.asked else None
+
+    @property
+    def person(self) -> str:
+        """Whose rules hold now: whoever spoke last, or for whom it was sent, however many agents that went through."""
+        if self.errand is not None:
+            return self.errand.person
+        return person_of(self.open.sender) if self.open is not None else ""
 
     def spoken(self) -> list[str]:
         """What the person said here, word for word; nothing that was only shown to the model."""

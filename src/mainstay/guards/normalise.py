@@ -13,15 +13,12 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
+from mainstay.guards.lines import INVISIBLE_CLASS
+
 CHARS_MAX = 256 * 1024  # of a longer text the beginning and the end are looked at
 DECODED_MAX = 32  # runs that are decoded
 DECODED_CHARS_MAX = 8 * 1024  # of each
 
-# Takes no room on the screen and has no place inside of words.
-INVISIBLE_CLASS = (
-    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0"
-    "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
-)
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _BIDI = "\u202a-\u202e\u2066-\u2069"
 _MARKS = "\u200e\u200f\u061c"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
-from mainstay.core.envelope import Envelope, check_session_name, person_of
+from mainstay.core.envelope import Envelope, check_session_name
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Spawned
 from mainstay.core.messages import Text
@@ -56,7 +56,7 @@ class Children:
             depth,
             untrusted=errand.tainted,
             private=errand.private,
-            person=_person(parent),
+            person=parent.person,
         )
 
     async def _report(self, lane: Lane, spawned: Spawned, errand: Errand) -> Report:
@@ -74,13 +74,6 @@ class Children:
                 await lane.abort()
             raise
         return _report(reply, await lane.view())
-
-
-def _person(parent: Session) -> str:
-    """Whose errand it is, however many agents it went through."""
-    if parent.errand is not None:
-        return parent.errand.person
-    return person_of(parent.open.sender) if parent.open is not None else ""
 
 
 def _report(reply: Reply, child: Session) -> Report:

@@ -6,13 +6,13 @@ What they answer is lines that name their source. Whatever came from outside is 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
+from mainstay.core.arguments import read_arguments, schema_of
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import Hit, Summary, is_private, is_untrusted, message_id, origin_of, split_id
-from mainstay.core.tools import BadArguments
 from mainstay.memory.excerpt import excerpt
 from mainstay.memory.library import Library
 from mainstay.memory.pages import PAGE_CHARS, Page
@@ -47,19 +47,15 @@ class MemoryTool:
         writes = sink is not None
         self.name = name
         self.description = description
-        self.schema = _schema(arguments)
+        self.schema = schema_of(arguments)
         self.effect: Effect = "idempotent" if writes else "pure"
         self.sink: bool | tuple[str, ...] = (sink,) if sink else False
         self.capabilities: tuple[str, ...] = ("memory.write" if writes else "memory.read",)
-        self._decode = msgspec.json.Decoder(arguments, strict=False).decode  # "5" for 5 is no reason to refuse
+        self._arguments = arguments
         self._act = act
 
     def parse(self, input: str) -> Any:
-        try:
-            return self._decode(input or "{}")
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            names = ", ".join(self.schema["properties"])
-            raise BadArguments(f"The arguments do not fit: {error}. Expected parameters: {names}.") from None
+        return read_arguments(input, self._arguments, self.schema)
 
     def run(self, arguments: Any, context: ToolContext) -> Awaitable[str]:
         return self._act(arguments, context)
@@ -191,25 +187,6 @@ def _earlier(hits: Sequence[Hit], context: ToolContext) -> list[Hit]:
 def _of_this_turn(hit: Hit, context: ToolContext) -> bool:
     spot = split_id(hit.message_id)
     return spot is not None and spot[0] == context.session and 0 < context.source <= spot[1]
-
-
-def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    fields = msgspec.structs.fields(arguments)
-    properties = {one.encode_name: _kind(one.type) for one in fields}
-    required = [one.encode_name for one in fields if one.required]
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
-
-
-def _kind(kind: Any) -> dict[str, Any]:
-    """An argument that may be left out is simply not required: nobody needs to be told that it may be null."""
-    known: dict[Any, dict[str, Any]] = {
-        str: {"type": "string"},
-        int: {"type": "integer"},
-        bool: {"type": "boolean"},
-        list[str]: {"type": "array", "items": {"type": "string"}},
-    }
-    options = [one for one in (get_args(kind) if kind not in known else (kind,)) if one is not type(None)]
-    return known[options[0]]
 
 
 def _count(k: int | None) -> int:

@@ -15,7 +15,7 @@ import msgspec
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.guards.terminal import one_line
+from mainstay.guards.lines import one_line
 from mainstay.policy.calls import Call, runs_commands
 from mainstay.policy.commands import escaped
 from mainstay.policy.flow import (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
+from typing import Any, ClassVar
 
 import msgspec
 
+from mainstay.core.arguments import read_arguments, schema_of
 from mainstay.core.errors import MainstayError
 from mainstay.core.outside import Grounds, Labels
 from mainstay.core.ports import Effect, ToolContext
-from mainstay.core.tools import BadArguments
 
 
 class ToolRefused(MainstayError):
@@ -43,13 +43,7 @@ class BuiltIn:
             cls.schema = schema_of(cls.arguments)
 
     def parse(self, input: str) -> Any:
-        try:  # "5" for 5 is no reason to refuse
-            return msgspec.json.decode(input or "{}", type=self.arguments, strict=False)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            names = ", ".join(self.schema["properties"]) or "none"
-            raise BadArguments(
-                f"The arguments do not fit: {error}. Expected parameters: {names}. Nothing was run."
-            ) from None
+        return read_arguments(input, self.arguments, self.schema)
 
     async def run(self, arguments: Any, context: ToolContext) -> str:
         raise NotImplementedError
@@ -67,38 +61,3 @@ class Files:
         self.grounds = grounds  # by session key
         self.labels = labels
         self.judged: dict[str, bool] = {}  # by call: whether it was a sink when it was asked about
-
-
-# --- schemas -------------------------------------------------------------------------------------
-
-_KINDS: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    list[str]: {"type": "array", "items": {"type": "string"}},
-    tuple[str, ...]: {"type": "array", "items": {"type": "string"}},
-    dict[str, str]: {"type": "object", "additionalProperties": {"type": "string"}},
-}
-
-
-def schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of a struct, without what costs tokens and tells a model nothing."""
-    fields = msgspec.structs.fields(arguments)
-    properties = {one.encode_name: _kind(one.type) for one in fields}
-    required = [one.encode_name for one in fields if one.required]
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
-
-
-def _kind(kind: Any) -> dict[str, Any]:
-    """An argument that may be left out is simply not required: nobody needs to be told that it may be null."""
-    if kind in _KINDS:
-        return _KINDS[kind]
-    if get_origin(kind) is Annotated:
-        inner, *notes = get_args(kind)
-        said = next((one.description for one in notes if isinstance(one, msgspec.Meta) and one.description), None)
-        return {**_kind(inner), **({"description": said} if said else {})}
-    if get_origin(kind) is Literal:
-        return {"type": "string", "enum": list(get_args(kind))}
-    options = [one for one in get_args(kind) if one is not type(None)]
-    return _kind(options[0])

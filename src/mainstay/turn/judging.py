@@ -7,7 +7,6 @@ from functools import partial
 
 import msgspec
 
-from mainstay.core.envelope import person_of
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, Guarded, ToolProgress
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
@@ -105,7 +104,7 @@ def _circumstances(setting: Setting) -> Circumstances:
     session, means = setting.session, setting.means
     return Circumstances(
         session=session.key,
-        person=session.errand.person if session.errand is not None else person_of(setting.turn.sender),
+        person=session.person,
         tainted=session.untrusted or means.tools.foreign,
         secret=session.private,
         spoken=session.spoken,

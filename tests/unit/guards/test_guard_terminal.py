@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sets.leaks import SECRETS
 
+from mainstay.guards.lines import one_line
 from mainstay.guards.redact import Redactor
-from mainstay.guards.terminal import LOG_CHARS_MAX, WITHHELD, LogFilter, one_line
+from mainstay.guards.terminal import LOG_CHARS_MAX, WITHHELD, LogFilter
 
 SECRET = {kind: make for kind, make, _ in SECRETS}["github"](random.Random(3))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mainstay.core.events import ApprovalAsked
-from mainstay.guards.terminal import one_line
+from mainstay.guards.lines import one_line
 
 HOW = "y approves it, n denies it, a allows its like from now on; anything else is a no, with your reason"
 HOW_ONCE = "y approves it, n denies it; anything else is a no, with your reason"

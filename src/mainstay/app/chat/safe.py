@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from mainstay.guards.lines import one_line
+
 _SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor, screen
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
@@ -15,7 +17,6 @@ _SEQUENCE = (
 )
 _SEQUENCES = re.compile(_SEQUENCE)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _OPEN = re.compile(  # a sequence at the very end that may still go on
     r"(?:(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}"
@@ -35,18 +36,13 @@ def safe(text: str) -> str:
 
 def visible(text: str, width: int = 0) -> str:
     """One line that hides nothing: control characters are written out (`\\x1b`, `\\n`), what is too long is cut."""
-    shown = text if text.isprintable() else _NOT_ON_A_LINE.sub(_written, text)
+    shown = one_line(text)
     return shown if not width or len(shown) <= width else shown[: max(width - 1, 0)] + "…"
 
 
 def safe_json(document: str) -> str:
     """The same JSON document; what JSON may leave as it is and a terminal obeys is escaped."""
     return _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
-
-
-def _written(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 class Stream:
