@@ -555,3 +555,10 @@ def test_f38_on_a_terminal_too_a_word_that_comes_too_late_is_no_prompt(project: 
         assert len(model.asked) == asked_before + 1
     finally:
         tty.close()
+
+
+def test_an_answer_to_nothing_is_told_so_even_where_there_is_no_model(tmp_path: Path) -> None:
+    mainstay = Command(tmp_path)
+    done = mainstay("approvals", "approve", "nosuch")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing waits under 'nosuch'" in done.stderr

@@ -17,7 +17,7 @@ from mainstay.app.commands.talking import Setting, owner_of, setting, tell
 from mainstay.app.grants import Grants
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.outcome import Answered, Paused, Reply
-from mainstay.lane.pausing import Pending
+from mainstay.lane.pausing import Approvals, Pending
 
 
 def list_approvals(options: argparse.Namespace) -> int:
@@ -82,10 +82,12 @@ async def _pending(place: Place) -> list[Pending]:
 
 def _answered(options: argparse.Namespace, *, yes: bool) -> int:
     """The turn goes on here, or in the process that owns the home; either way its answer is printed."""
+    waiting = Approvals()
+    for one in run_async(_pending(place_of(options))):
+        waiting.note(one.session, one.asked)
+    waiting.find(options.id)  # what does not wait needs no model to be told so
     options.model = None
-    where = setting(options)
-    where = _placed(where, run_async(_pending(where.place)), options.id)
-    reply, next_one = run_async(_answer(where, options, yes=yes))
+    reply, next_one = run_async(_answer(setting(options), options, yes=yes))
     if options.json:
         ok = isinstance(reply.outcome, Answered)
         made = {"ok": ok, "session": reply.session, "outcome": type(reply.outcome).__name__, "text": reply.text}
@@ -100,16 +102,6 @@ def _answered(options: argparse.Namespace, *, yes: bool) -> int:
         if not isinstance(reply.outcome, Answered):
             tell(visible(ending(reply.outcome)))
     return exit_code(reply.outcome)
-
-
-def _placed(where: Setting, pending: list[Pending], id: str) -> Setting:
-    """The turn goes on in the folder where it stopped, wherever the answer comes from."""
-    tools = where.config.tools
-    folder = next((one.asked.where for one in pending if id and one.asked.id.startswith(id)), "")
-    if not folder or tools.roots:
-        return where
-    config = msgspec.structs.replace(where.config, tools=msgspec.structs.replace(tools, roots=(folder,)))
-    return msgspec.structs.replace(where, config=config)
 
 
 async def _answer(where: Setting, options: argparse.Namespace, *, yes: bool) -> tuple[Reply, ApprovalAsked | None]:
