@@ -5,6 +5,7 @@ Run as `python tests/requirements/check.py`, or with `--left ISSUE` to list what
 
 import argparse
 import ast
+import gc
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -160,10 +161,15 @@ def fault_of_node(node: str, root: Path) -> str | None:
         return "it is not of the form tests/file.py::test_name"
     if not path.is_relative_to(root.resolve()) or not path.is_file():
         return f"there is no file {file}"
+    collecting = gc.isenabled()
+    gc.disable()  # on Python 3.11 a collection in the midst of a parse can make it fail
     try:
         body: list[ast.stmt] = ast.parse(path.read_text(encoding="utf-8")).body
     except (SyntaxError, ValueError) as error:
         return f"{file} cannot be parsed ({error})"
+    finally:
+        if collecting:
+            gc.enable()
     *classes, function = names
     for name in classes:
         found = [stmt for stmt in body if isinstance(stmt, ast.ClassDef) and stmt.name == name]
