@@ -22,7 +22,7 @@ from mainstay.app.schema import Config as Config
 from mainstay.app.schema import ModelEntry as ModelEntry
 from mainstay.app.schema import ProviderEntry as ProviderEntry
 from mainstay.app.schema import default_home as default_home
-from mainstay.app.schema import masked as masked
+from mainstay.app.schema_base import masked_at
 from mainstay.core.errors import ConfigError
 from mainstay.edges.yaml import Document, YamlRefused, load
 
@@ -31,7 +31,7 @@ PREFIX = "MAINSTAY__"
 # Sections of later releases: known names, not typing mistakes.
 UNAVAILABLE = frozenset(
     {
-        "plugins", "mcpServers", "backends", "skills", "patterns",
+        "skills", "patterns",
         "triggers", "channels", "workspaces", "people", "judges", "budgets", "audit", "telemetry", "server", "engine",
     }
 )  # fmt: skip
@@ -133,7 +133,7 @@ def show(loaded: Loaded) -> list[tuple[str, str, str]]:
     rows = []
     for keys, value in _leaves(loaded.config):
         name = dotted(keys)
-        rows.append((name, _printable(masked(str(keys[-1]), value)), loaded.origins.get(name, "default")))
+        rows.append((name, _printable(masked_at(keys, value)), loaded.origins.get(name, "default")))
     return rows
 
 

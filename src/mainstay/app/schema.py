@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
+from mainstay.app.schema_base import Count, Section
+from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 
 FILE = "mainstay.yaml"
-HIDDEN = "set (hidden)"
 LOCAL = "local"  # the model for vectors that is installed beside us
 WORKSPACE = re.compile(r"[a-z0-9_-]{1,64}")  # becomes a folder's name
 
@@ -27,21 +27,10 @@ EVERY = (*READING, "write", "edit", "apply_patch", "bash", "process", "fetch", "
 NAMES = (*EVERY, "message")
 GROUPS: dict[str, tuple[str, ...]] = {"none": (), "readonly": READING, "all": EVERY}
 
-Count = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Prints without its secrets: a configuration ends up in logs and tracebacks."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [(name, masked(name, getattr(self, name))) for name in self.__struct_fields__]
-
-
-class ModelEntry(_Section, frozen=True, kw_only=True):
+class ModelEntry(Section, frozen=True, kw_only=True):
     model: Annotated[str, Meta(description="`<provider>/<model>`.")]
     base_url: Annotated[str | None, Meta(description="Where to reach it; default: the provider's.")] = None
     api_key: Annotated[str | None, Meta(description="Its key; default: the provider's.")] = None
@@ -51,14 +40,14 @@ class ModelEntry(_Section, frozen=True, kw_only=True):
     price_completion: Annotated[Price | None, Meta(description="Dollars per million completion tokens.")] = None
 
 
-class ProviderEntry(_Section, frozen=True, kw_only=True):
+class ProviderEntry(Section, frozen=True, kw_only=True):
     base_url: Annotated[str | None, Meta(description="Where to reach it; default: its usual address.")] = None
     api_key: Annotated[
         str | None, Meta(description="Its key, best given as `${VAR}`; default: its usual environment variable.")
     ] = None
 
 
-class ToolSettings(_Section, frozen=True, kw_only=True):
+class ToolSettings(Section, frozen=True, kw_only=True):
     parallel: Annotated[
         bool, Meta(description="Run calls of one response side by side where all of them are `pure`.")
     ] = True
@@ -96,7 +85,7 @@ class ToolSettings(_Section, frozen=True, kw_only=True):
     ] = ()
 
 
-class RuleSettings(_Section, frozen=True, kw_only=True):
+class RuleSettings(Section, frozen=True, kw_only=True):
     """Rules of one person."""
 
     allow: Annotated[tuple[str, ...], Meta(description="Calls that may run, as `tool` or `tool(pattern)`.")] = ()
@@ -105,7 +94,7 @@ class RuleSettings(_Section, frozen=True, kw_only=True):
     read_only: Annotated[bool, Meta(description="Only tools that change nothing.")] = False
 
 
-class PolicySettings(_Section, frozen=True, kw_only=True):
+class PolicySettings(Section, frozen=True, kw_only=True):
     allow: Annotated[
         tuple[str, ...], Meta(description="Calls that may run, as `tool` or `tool(pattern)`: `bash(git *)`.")
     ] = ()
@@ -131,7 +120,7 @@ class PolicySettings(_Section, frozen=True, kw_only=True):
     ] = {}
 
 
-class GuardSettings(_Section, frozen=True, kw_only=True):
+class GuardSettings(Section, frozen=True, kw_only=True):
     input: Annotated[
         Literal["block", "flag", "off"], Meta(description="What is done about a message that looks like an attack.")
     ] = "flag"
@@ -145,7 +134,7 @@ class GuardSettings(_Section, frozen=True, kw_only=True):
     ] = ()
 
 
-class SandboxSettings(_Section, frozen=True, kw_only=True):
+class SandboxSettings(Section, frozen=True, kw_only=True):
     kind: Annotated[
         Literal["auto", "bubblewrap", "host", "docker"],
         Meta(description="Where commands run; auto: bubblewrap where it works, else the host, which asks first."),
@@ -157,18 +146,18 @@ class SandboxSettings(_Section, frozen=True, kw_only=True):
     file_mb: Annotated[Count, Meta(description="The largest file that a command may write.")] = 1024
 
 
-class LaneSettings(_Section, frozen=True, kw_only=True):
+class LaneSettings(Section, frozen=True, kw_only=True):
     key: Annotated[
         Literal["thread", "user", "single"],
         Meta(description="What has a lane of its own: a conversation, a person, or one agent that hears everything."),
     ] = "thread"
 
 
-class StateSettings(_Section, frozen=True, kw_only=True):
+class StateSettings(Section, frozen=True, kw_only=True):
     data_dir: Annotated[str | None, Meta(description="Where state is kept; default: the home.")] = None
 
 
-class CompactionSettings(_Section, frozen=True, kw_only=True):
+class CompactionSettings(Section, frozen=True, kw_only=True):
     strategy: Annotated[Literal["summarize"], Meta(description="What becomes of messages that leave the window.")] = (
         "summarize"
     )
@@ -178,23 +167,23 @@ class CompactionSettings(_Section, frozen=True, kw_only=True):
     batch_size: Annotated[Count, Meta(description="How many messages are summarised at once.")] = 50
 
 
-class RecentStoreSettings(_Section, frozen=True, kw_only=True):
+class RecentStoreSettings(Section, frozen=True, kw_only=True):
     max_messages: Annotated[
         Count | None, Meta(description="Only so many of the newest messages can be searched; null: all.")
     ] = None
 
 
-class SummarySettings(_Section, frozen=True, kw_only=True):
+class SummarySettings(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Keep summaries of what left the window.")] = True
     extract_facts: Annotated[bool, Meta(description="Take facts out of what is summarised.")] = True
 
 
-class KnowledgeSettings(_Section, frozen=True, kw_only=True):
+class KnowledgeSettings(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Keep facts.")] = True
     scope: Annotated[Literal["workspace"], Meta(description="Who shares facts.")] = "workspace"
 
 
-class EmbeddingSettings(_Section, frozen=True, kw_only=True):
+class EmbeddingSettings(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Search by meaning.")] = True
     model: Annotated[
         str,
@@ -205,7 +194,7 @@ class EmbeddingSettings(_Section, frozen=True, kw_only=True):
     ] = LOCAL
 
 
-class MemorySettings(_Section, frozen=True, kw_only=True):
+class MemorySettings(Section, frozen=True, kw_only=True):
     active_window: Annotated[
         Count | None, Meta(description="Show the model this many messages; null: as many as fit, by tokens.")
     ] = None
@@ -218,32 +207,32 @@ class MemorySettings(_Section, frozen=True, kw_only=True):
     embeddings: Annotated[EmbeddingSettings, Meta(description="Vectors.")] = EmbeddingSettings()
 
 
-class SessionSettings(_Section, frozen=True, kw_only=True):
+class SessionSettings(Section, frozen=True, kw_only=True):
     memory: Annotated[MemorySettings, Meta(description="What is remembered, and how much of it is shown.")] = (
         MemorySettings()
     )
 
 
-class KnowledgeStorageSettings(_Section, frozen=True, kw_only=True):
+class KnowledgeStorageSettings(Section, frozen=True, kw_only=True):
     backend: Annotated[
         Literal["sqlite", "oxigraph"],
         Meta(description="Which database keeps facts; oxigraph is a graph database of its own, an extra."),
     ] = "sqlite"
 
 
-class VectorSettings(_Section, frozen=True, kw_only=True):
+class VectorSettings(Section, frozen=True, kw_only=True):
     backend: Annotated[
         Literal["sqlite_vec", "none"], Meta(description="Which database keeps vectors; none: search by words only.")
     ] = "sqlite_vec"
 
 
-class MemoryStorageSettings(_Section, frozen=True, kw_only=True):
+class MemoryStorageSettings(Section, frozen=True, kw_only=True):
     knowledge: Annotated[KnowledgeStorageSettings, Meta(description="Where facts are kept.")] = (
         KnowledgeStorageSettings()
     )
 
 
-class StorageSettings(_Section, frozen=True, kw_only=True):
+class StorageSettings(Section, frozen=True, kw_only=True):
     backend: Annotated[Literal["sqlite"], Meta(description="Which database keeps everything not named below.")] = (
         "sqlite"
     )
@@ -251,7 +240,7 @@ class StorageSettings(_Section, frozen=True, kw_only=True):
     vector: Annotated[VectorSettings, Meta(description="Where vectors are kept.")] = VectorSettings()
 
 
-class ContextSettings(_Section, frozen=True, kw_only=True):
+class ContextSettings(Section, frozen=True, kw_only=True):
     window: Annotated[
         Annotated[int, Meta(ge=1024)] | None,
         Meta(description="How many tokens the model is shown and answers in; null: what is known of the model."),
@@ -275,7 +264,7 @@ class ContextSettings(_Section, frozen=True, kw_only=True):
     low: Annotated[float, Meta(description="Share of the budget down to which room is made.")] = 0.6
 
 
-class Config(_Section, frozen=True, kw_only=True):
+class Config(Section, frozen=True, kw_only=True):
     """Everything that can be configured; `Config()` is the defaults."""
 
     model: Annotated[str | None, Meta(description="The model to ask: `<provider>/<model>`.")] = None
@@ -296,6 +285,9 @@ class Config(_Section, frozen=True, kw_only=True):
         GuardSettings()
     )
     sandbox: Annotated[SandboxSettings, Meta(description="Where commands run.")] = SandboxSettings()
+    plugins: Annotated[dict[str, PluginEntry], Meta(description="What is special about a plugin, by its name.")] = {}
+    mcpServers: Annotated[dict[str, McpEntry], Meta(description="MCP servers whose tools are offered, by name.")] = {}
+    backends: Annotated[dict[str, BackendEntry], Meta(description="Domain data offered as tools, by name.")] = {}
     lanes: Annotated[LaneSettings, Meta(description="How conversations are kept apart.")] = LaneSettings()
     state: Annotated[StateSettings, Meta(description="Where things are kept.")] = StateSettings()
     sessions: Annotated[SessionSettings, Meta(description="What a session remembers.")] = SessionSettings()
@@ -345,12 +337,3 @@ def builtin_names(given: tuple[str, ...]) -> tuple[str, ...]:
 def secrets_in(env: Mapping[str, str]) -> list[str]:
     """Values of variables that are named like secrets, so that nothing shows them."""
     return sorted({value for name, value in env.items() if _SECRET.search(name) and len(value) >= SECRET_CHARS_MIN})
-
-
-def masked(name: str, value: Any) -> Any:
-    """A value as it may be seen: keys are hidden, and so is what a URL may carry beside its address."""
-    if name == "api_key" and value is not None:
-        return HIDDEN
-    if name == "base_url" and isinstance(value, str):
-        return re.sub(r"\?.*", "?(hidden)", re.sub(r"://[^/?#]*@", "://(hidden)@", value), flags=re.DOTALL)
-    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import os
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
@@ -21,6 +22,7 @@ from mainstay.policy.policy import Circumstances, Confinement, Policy
 from mainstay.policy.rules import PolicyRules
 
 KEY = "key"
+_PASSWORD = re.compile(r"://[^/?#@:]*:([^/?#@]+)@")
 
 log = logging.getLogger("mainstay")
 
@@ -63,6 +65,12 @@ def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
     """Every key of the configuration, and whatever of the environment is named like one."""
     keys = [one.api_key for one in config.providers.values()]
     keys += [one.api_key for one in config.models if not isinstance(one, str)]
+    plugins, servers, backends = config.plugins.values(), config.mcpServers.values(), config.backends.values()
+    for env in [*(one.env for one in plugins), *(one.env for one in servers)]:
+        keys += secrets_in(env)
+    for headers in [*(one.headers for one in servers), *(one.headers for one in backends)]:
+        keys += [word for value in headers.values() for word in value.split()]
+    keys += [found[1] for one in backends if (found := _PASSWORD.search(one.url))]
     return sorted({*secrets_in(env), *(key for key in keys if key and len(key) >= SECRET_CHARS_MIN)})
 
 

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from mainstay.core.messages import Usage
+from mainstay.core.ports import Tool
 
 # --- what a call would do ------------------------------------------------------------------------
 
@@ -68,6 +69,14 @@ class Labels(Protocol):
 # --- commands ------------------------------------------------------------------------------------
 
 
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What one command with all its descendants may take, where it is not what the sandbox gives everyone."""
+
+    memory_mb: int | None = None
+    processes: int | None = None
+    cpu_s: float | None = None  # of a single process, over its whole life
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Something to run. Paths are the host's."""
 
@@ -78,6 +87,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}  # added to the short list a sandbox passes on; nothing else is inherited
     input: bytes = b""
     network: bool = False
+    share: Share = Share()
     guarded: bool = False  # what was there before is not removed: removals are undone, and named in `Ran.held`
     made: Callable[[str], bool] = lambda path: False  # a guarded one may remove this: the session made it itself
     announce: Callable[[Sequence[str]], None] = lambda paths: None  # told of what a guarded one wrote before that is
@@ -97,7 +107,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[str, ...] = ()  # and files that it would have removed
 
 
-Output = Callable[[Literal["stdout", "stderr"], bytes], None]
+Output = Callable[[Literal["stdout", "stderr"], bytes], bool | None]  # False, of one that goes on: slower, please
 
 
 class Process(Protocol):
@@ -113,6 +123,10 @@ class Process(Protocol):
         ...
 
     async def write(self, data: bytes) -> None: ...
+    async def wait(self) -> int:
+        """Its code, once it and all its descendants are gone."""
+        ...
+
     async def stop(self, grace_s: float = 2.0) -> None:
         """Politely, then firmly, with all its descendants."""
         ...
@@ -134,7 +148,10 @@ class Sandbox(Protocol):
         ...
 
     async def exec(self, command: Command, output: Output | None = None) -> Ran: ...
-    async def start(self, command: Command) -> Process: ...
+    async def start(self, command: Command, output: Output | None = None) -> Process:
+        """`output` is told what it says, each stream by itself and as it comes; `read` then has nothing to tell."""
+        ...
+
     def inside(self, path: str) -> str:
         """How commands call a file of the host."""
         ...
@@ -146,6 +163,48 @@ class Sandbox(Protocol):
     async def close(self) -> None:
         """Ends whatever still runs."""
         ...
+
+
+# --- tools from elsewhere ------------------------------------------------------------------------
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a program from elsewhere may touch of the machine. Nothing, unless it is said."""
+
+    network: tuple[str, ...] = ()  # hosts, "api.example.com", "*.example.com:8443"; "*": everywhere
+    read: tuple[str, ...] = ()  # folders
+    write: tuple[str, ...] = ()
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one plugin may keep."""
+
+    keys_max: int = 1000
+    value_bytes_max: int = 64 * 1024
+    bytes_max: int = 4 * 1024 * 1024  # of all its keys and values together
+
+
+class PluginState(Protocol):
+    """What plugins keep, each under its own name: whoever asks says for whom, and that is never the plugin itself."""
+
+    async def get(self, plugin: str, key: str) -> str | None: ...
+    async def set(self, plugin: str, key: str, value: str, quota: Quota) -> None:
+        """On disk when it returns; raises InputRefused beyond the quota, and changes nothing."""
+        ...
+
+    async def delete(self, plugin: str, key: str) -> bool: ...
+    async def keys(self, plugin: str, prefix: str = "") -> list[str]: ...
+    async def clear(self, plugin: str) -> None:
+        """It was removed, and all that it kept goes with it."""
+        ...
+
+
+class ToolSource(Protocol):
+    """Something that brings tools from elsewhere and has to be ended."""
+
+    @property
+    def tools(self) -> Sequence[Tool]: ...
+    async def close(self) -> None: ...
 
 
 # --- messages to others, and later ---------------------------------------------------------------

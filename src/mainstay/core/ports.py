@@ -35,7 +35,10 @@ Effect = Literal["pure", "idempotent", "reconcile", "unsafe"]
 
 
 class Tool(Protocol):
-    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything."""
+    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything.
+
+    One that is not the owner's own has an `origin` (see `origin_of_tool`).
+    """
 
     name: str
     description: str
@@ -51,6 +54,20 @@ class Tool(Protocol):
     def reconcile(self, arguments: Any, context: ToolContext) -> Awaitable[str | None]: ...
 
 
+def origin_of_tool(tool: Tool) -> str:
+    """Where it comes from: `plugin:NAME`, `mcp:NAME`, `backend:NAME`; empty: it is the owner's own.
+
+    What has an origin is denied until a rule names it, and what it answers is cleaned of look-alikes.
+    """
+    return getattr(tool, "origin", "")
+
+
+def told_by_others(tool: Tool) -> bool:
+    """Its name and description are somebody else's words, which the model reads. A backend's are ours."""
+    origin = origin_of_tool(tool)
+    return bool(origin) and not origin.startswith("backend:")
+
+
 class ToolContext:
     """What a running call may know: who it is, whether it is still wanted, and how to report progress.
 
@@ -58,7 +75,7 @@ class ToolContext:
     """
 
     __slots__ = (
-        *("_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "news", "private"),
+        *("_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "messages", "news", "private"),
         *("removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage"),
     )
 
@@ -76,6 +93,7 @@ class ToolContext:
         self.removable: tuple[str, ...] = ()  # but these it may, as it names them
         self.usage: Usage | None = None  # what a sub-agent spent on this call
         self.cost = 0.0
+        self.messages: Sequence[Message] = ()  # the conversation as the model sees it; for looking, not for changing
         self.attached: tuple[Binary, ...] = ()
         self.news: tuple[Event, ...] = ()  # what guards did about its result, for the journal
         self._emit = emit

@@ -14,7 +14,7 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Reach
-from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.ports import Tool, ToolContext, origin_of_tool
 from mainstay.guards.lines import one_line
 from mainstay.policy.calls import Call, runs_commands
 from mainstay.policy.commands import escaped
@@ -144,7 +144,7 @@ class Policy:
         shares = tuple(layer.about(tool, capabilities) for layer in layers)
         grants = tuple(rule for rule in self._grants if rule.covers(tool.name, capabilities, broad=False))
         refused = next((said for layer in layers if (said := _refusal(layer, tool, capabilities)) is not None), None)
-        foreign = bool(getattr(tool, "origin", ""))
+        foreign = bool(origin_of_tool(tool))
         executes = runs_commands(tool)
         ruled = any(share.deny or share.ask or share.allow for share in shares)
         free = not (ruled or foreign or refused) and not (executes and not self.confinement.confined)

@@ -68,7 +68,7 @@ class BubblewrapSandbox(Runner):
         raise SandboxUnusable("there is no disk here on which removals could be held back")
 
     def _launch(self, start: Start, control: int) -> Launch:
-        command, rules = start.command, self.rules
+        command, rules = start.command, self._rules(start.command)
         bounds = Bounds(
             control=control,
             limits=resource_limits(rules, start.timeout_s, own_users=counts_apart()),

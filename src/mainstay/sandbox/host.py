@@ -13,8 +13,9 @@ class HostSandbox(Runner):
     name = "host"
 
     def _launch(self, start: Start, control: int) -> Launch:
-        limits = resource_limits(self.rules, start.timeout_s, own_users=False)
-        bounds = Bounds(control=control, limits=limits, watched=watched(self.rules, start.cwd))
+        rules = self._rules(start.command)
+        limits = resource_limits(rules, start.timeout_s, own_users=False)
+        bounds = Bounds(control=control, limits=limits, watched=watched(rules, start.cwd))
         words, code = kept(bounds, [*shell(), start.command.script])
         return Launch(words=words, env=environment(self.rules, start.command), cwd=start.cwd, files=(code,))
 

@@ -16,7 +16,7 @@ from mainstay.core.outside import Command, Output, Process, Ran
 from mainstay.core.workers import in_thread
 from mainstay.sandbox.limits import SandboxRules, SandboxUnusable, check
 from mainstay.sandbox.overlay import Merged
-from mainstay.sandbox.streams import Kept, Pipe, Unread, write_all
+from mainstay.sandbox.streams import Kept, Pipe, Told, Unread, write_all
 from mainstay.sandbox.tree import Launch, Streams, Tree, spawn
 
 
@@ -65,6 +65,11 @@ class Runner:
 
     def _launch(self, start: Start, control: int) -> Launch:
         raise NotImplementedError
+
+    def _rules(self, command: Command) -> SandboxRules:
+        """What holds for this one."""
+        given = {name: value for name, value in msgspec.structs.asdict(command.share).items() if value is not None}
+        return msgspec.structs.replace(self.rules, **given) if given else self.rules
 
     def _put_up(self, command: Command) -> Place | None:
         return None
@@ -170,21 +175,24 @@ class Runner:
         finally:
             end.close()
 
-    async def start(self, command: Command) -> Process:
+    async def start(self, command: Command, output: Output | None = None) -> Process:
         cwd = self._check(command)
         if len(self._beside) >= self.rules.background:
             raise InputRefused(f"{self.rules.background} processes run already; stop one of them first")
         place = self._put_up(command)
         unread = Unread(self.rules.unread_bytes)
+        takers: list[Any] = [unread]
+        if output is not None:
+            takers = [Told(partial(output, stream)) for stream in ("stdout", "stderr")]
         try:
             tree, pipes, stdin = self._begin(
-                Start(command=command, cwd=cwd, timeout_s=None, place=place), [unread], take_input=True
+                Start(command=command, cwd=cwd, timeout_s=None, place=place), takers, take_input=True
             )
         except SandboxUnusable:
             if place is not None:
                 await settled(in_thread(place.settle))
             raise
-        process = Background(tree, pipes[0], unread, stdin, place)
+        process = Background(tree, pipes, unread, stdin, place)
         self._beside.add(process)
         process.over.add_done_callback(lambda _: self._left(process, tree))
         if command.input:
@@ -213,9 +221,9 @@ class Runner:
 class Background:
     """A command that goes on beside the turn. Once it has ended, `changed` and `held` are as in `Ran`."""
 
-    def __init__(self, tree: Tree, pipe: Pipe, unread: Unread, stdin: int, place: Place | None) -> None:
+    def __init__(self, tree: Tree, pipes: list[Pipe], unread: Unread, stdin: int, place: Place | None) -> None:
         self._tree = tree
-        self._pipe = pipe
+        self._pipes = pipes
         self._unread = unread
         self._stdin = stdin
         self._place = place
@@ -233,7 +241,8 @@ class Background:
             code = await self._tree.exited
         finally:
             self._tree.end()
-            self._pipe.finish()
+            for pipe in self._pipes:
+                pipe.finish()
             if self._stdin >= 0:
                 os.close(self._stdin)
                 self._stdin = -1
@@ -263,6 +272,11 @@ class Background:
                 await write_all(self._stdin, data)
         except (BrokenPipeError, ConnectionError) as error:
             raise InputRefused("the process does not read its input any more") from error
+
+    async def wait(self) -> int:
+        await asyncio.shield(self.over)
+        assert self._code is not None, "it is over"
+        return self._code
 
     async def stop(self, grace_s: float = 2.0) -> None:
         await settled(asyncio.create_task(self._stop(grace_s)))

@@ -81,7 +81,7 @@ class Pipe:
 class Kept:
     """The beginning of a stream."""
 
-    def __init__(self, bytes_max: int, heard: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, bytes_max: int, heard: Callable[[bytes], object] | None = None) -> None:
         self._left = bytes_max
         self._heard = heard
         self._data = bytearray()
@@ -98,6 +98,16 @@ class Kept:
 
     def bytes(self) -> bytes:
         return bytes(self._data)
+
+
+class Told:
+    """A stream that somebody else keeps."""
+
+    def __init__(self, heard: Callable[[bytes], bool | None]) -> None:
+        self._heard = heard
+
+    def take(self, data: bytes) -> bool:
+        return self._heard(data) is not False
 
 
 class Unread:

@@ -89,6 +89,7 @@ def _context(setting: Setting, call: ToolCall) -> ToolContext:
     context.source = turn.inputs[-1] if turn.inputs else 0
     context.tainted = session.untrusted or setting.means.tools.foreign
     context.secret = session.private
+    context.messages = session.messages
     return context
 
 

@@ -14,7 +14,7 @@ from mainstay.core.errors import StoreError
 from mainstay.core.events import Guarded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
-from mainstay.core.ports import Effect, Tool, ToolContext
+from mainstay.core.ports import Effect, Tool, ToolContext, origin_of_tool, told_by_others
 from mainstay.core.recall import origin_of
 from mainstay.core.tools import BadArguments
 from mainstay.guards.guard import GuardFailed, Guards
@@ -79,7 +79,7 @@ class Toolbox:
         guards: Guards | None = None,
     ) -> None:
         self.own = tuple(tools)
-        self.foreign = any(getattr(tool, "origin", "") for tool in tools)
+        self.foreign = any(told_by_others(tool) for tool in tools)
         names = {tool.name for tool in tools}
         self._memory = tuple(tool for tool in memory if tool.name not in names)
         self._by_name = {tool.name: tool for tool in (*self.own, *self._memory)}
@@ -203,7 +203,7 @@ class Toolbox:
         if self._guards is None:
             return ToolResult(call.id, call.name, content, is_error=is_error, origin=origin)
         try:
-            cleaned = self._guards.result(content, foreign=bool(getattr(tool, "origin", "")), outside=outside)
+            cleaned = self._guards.result(content, foreign=bool(origin_of_tool(tool)), outside=outside)
             mark = self._guards.mark(context.key) if outside else ""
         except GuardFailed as error:
             log.error("a guard failed on %s: %s", context.key, error)
