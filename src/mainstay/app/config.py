@@ -98,6 +98,10 @@ def _refuse_nonsense(config: Config) -> None:
         raise ConfigError("'sandbox.container' must name the container that 'sandbox.kind: docker' runs commands in")
     if config.guards.forbidden_patterns:
         _compile_patterns(config.guards.forbidden_patterns)
+    if config.plugins or config.mcpServers or config.backends:
+        from mainstay.app.config_elsewhere import check_elsewhere  # only for those who have some
+
+        check_elsewhere(config.plugins, config.mcpServers, config.backends)
 
 
 def _compile_patterns(patterns: tuple[str, ...]) -> None:

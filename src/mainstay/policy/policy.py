@@ -116,6 +116,17 @@ class Policy:
         if rule not in self._granted:
             self.regrant((*self._granted, rule))
 
+    def names(self, tool: Tool) -> bool:
+        """A rule is about it. What comes from elsewhere and no rule names is not even offered."""
+        share = self._workspace.about(tool, tool.capabilities)
+        granted = any(rule.covers(tool.name, tool.capabilities, broad=False) for rule in self._grants)
+        return bool(share.allow or share.ask or granted)
+
+    def may_name(self, prefix: str, capability: str) -> bool:
+        """A rule could be about a tool whose name begins like this, as far as can be told without knowing it."""
+        rules = (*self._workspace.allow, *self._workspace.ask, *self._grants)
+        return any(rule.may_cover(prefix, capability) for rule in rules)
+
     def judge(self, tool: Tool, arguments: Any, context: ToolContext, circumstances: Circumstances) -> Verdict:
         needs = getattr(tool, "needs", None)
         capabilities = tool.capabilities if needs is None else tuple(needs(arguments))

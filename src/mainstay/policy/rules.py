@@ -88,6 +88,10 @@ class Rule(msgspec.Struct, frozen=True):
         given = [any(_granted(pattern, one, broad=broad) for pattern in self.capabilities) for one in capabilities]
         return bool(given) and (any(given) if broad else all(given))
 
+    def may_cover(self, prefix: str, capability: str) -> bool:
+        """True if it may be about some tool whose name begins like this."""
+        return _dotted(self.name).startswith(_dotted(prefix)) or self.covers(f"{prefix}x", (capability,), broad=False)
+
     def matches(self, call: Call, *, broad: bool) -> bool:
         """All of its patterns, on this call; those over a command are left to `command_patterns`."""
         commands = self.command_patterns(call)
