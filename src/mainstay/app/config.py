@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,23 +164,39 @@ def set_value(home: Path, name: str, value: Any, *, env: Mapping[str, str] | Non
 
     The file is left as it was if the result would not load (`env`: what `${VAR}` may name).
     """
-    env = os.environ if env is None else env
-    path = home / FILE
-    text = _decoded(config_file.read(path) or b"")
-    document = _parsed(text.encode())
+    text, document = read_document(home)
     source = named("config set")
     keys, kind = Checker(Config, UNAVAILABLE, _wrong).locate(name.split("."), document.data, source, fold=False)
     if isinstance(value, str) and "${" not in value:
         value = from_text(value, kind, f"config set: '{dotted(keys)}'")
-    try:
+    with leaving_unchanged():
         new = config_file.edited(text, document, keys, value)
-        if _parsed(new.encode()).data != config_file.with_value(document.data, keys, value):
+    save(home, new, config_file.with_value(document.data, keys, value), env=env)
+
+
+def read_document(home: Path) -> tuple[str, Document]:
+    """The file as it is written, and what it says."""
+    text = _decoded(config_file.read(home / FILE) or b"")
+    return text, _parsed(text.encode())
+
+
+def save(home: Path, text: str, meant: Any, *, env: Mapping[str, str] | None = None) -> None:
+    """Replace the file by a changed one; it is left as it was if that does not say what is meant, or would not load."""
+    path = home / FILE
+    own = {key: one for key, one in (os.environ if env is None else env).items() if not key.upper().startswith(PREFIX)}
+    with leaving_unchanged():
+        if _parsed(text.encode()).data != meant:
             raise ConfigError("its layout is too unusual to change by itself; use an editor")
-        own = {key: one for key, one in env.items() if not key.upper().startswith(PREFIX)}
-        _load(path, new.encode(), own, {})
+        _load(path, text.encode(), own, {})
+    config_file.write(path, text)
+
+
+@contextmanager
+def leaving_unchanged() -> Iterator[None]:
+    try:
+        yield
     except ConfigError as error:
         raise ConfigError(f"{FILE} was left unchanged: {error}") from None
-    config_file.write(path, new)
 
 
 def _decoded(raw: bytes) -> str:

@@ -17,7 +17,16 @@ from mainstay.app.opened import Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config, builtin_names
-from mainstay.app.trust import MadeKey, denies, make_guards, make_policy, only, screening, warn_of_rules
+from mainstay.app.trust import (
+    MadeKey,
+    denies,
+    has_elsewhere,
+    make_guards,
+    make_policy,
+    only,
+    screening,
+    warn_of_rules,
+)
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
@@ -82,9 +91,7 @@ class Open:
     async def close(self) -> None:
         try:
             await self.lanes.close()
-            if self._given.builtins is not None:
-                await self._given.builtins.close()
-            self._given.workplace.close()
+            await self._given.close()
             self.services.hub.close()
             await self.remembering.close()
         finally:
@@ -131,12 +138,17 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     guards = make_guards(config, place, os.environ, made.api_key)
     given = await _given(config, store, place, remembering)
     sandbox = given.builtins.sandbox if given.builtins is not None else None
-    own = only((*made.tools, *(given.builtins.tools if given.builtins is not None else ())), config.tools.only)
-    recalling = only(remembering.tools, config.tools.only) if offered != "off" else ()
+    policy = make_policy(config, given.grants, sandbox)
+    own = (*made.tools, *(given.builtins.tools if given.builtins is not None else ()))
     contributors: tuple[Contributor, ...] = (remembering.contributor,)
+    if has_elsewhere(config, place.home if place is not None else None):
+        given = msgspec.structs.replace(given, elsewhere=await _elsewhere(config, store, place, policy, guards))
+        own += given.elsewhere.offered(policy, (*own, *remembering.tools))
+        contributors += given.elsewhere.contributors(policy)
+    own = only(own, config.tools.only)
+    recalling = only(remembering.tools, config.tools.only) if offered != "off" else ()
     if any(tool.untrusted for tool in own) or given.builtins is not None:
         contributors += (given.notes(sandbox, config),)
-    policy = make_policy(config, given.grants, sandbox)
     warn_of_rules(config, (*own, *remembering.tools))
     if given.builtins is not None:
         given.builtins.denies = partial(denies, policy)
@@ -166,6 +178,18 @@ class Given(msgspec.Struct, frozen=True):
     workplace: Workplace
     grants: Grants
     builtins: Any = None  # a `builtin_tools.Builtins`, which is not loaded for those who have none
+    elsewhere: Any = None  # nor is an `elsewhere.Elsewhere`
+
+    @property
+    def troubles(self) -> list[str]:
+        """What was left out of what the owner wanted, and why."""
+        return self.elsewhere.troubles if self.elsewhere is not None else []
+
+    async def close(self) -> None:
+        for one in (self.elsewhere, self.builtins):
+            if one is not None:
+                await one.close()
+        self.workplace.close()
 
     def trust(self, policy: Policy, guards: Guards, clock: Clock) -> Trust:
         if self.builtins is None:  # no files, no paths
@@ -188,6 +212,15 @@ async def _given(config: Config, store: Store, place: Place | None, remembering:
 
     labels = await cast(SqliteStore, store).labels() if place is not None else MemoryLabels()
     return Given(workplace, grants, Builtins(config, wanted, workplace, labels))
+
+
+async def _elsewhere(config: Config, store: Store, place: Place | None, policy: Policy, guards: Guards) -> Any:
+    from mainstay.app.elsewhere import open_elsewhere  # and all that tools from elsewhere need
+    from mainstay.core.plugin_state import MemoryPluginState
+    from mainstay.store.sqlite import SqliteStore
+
+    state = cast(SqliteStore, store).plugin_state() if place is not None else MemoryPluginState()
+    return await open_elsewhere(config, place, state, policy, lambda text: guards.redactor.whole(text)[0])
 
 
 def _kept_in(home: Path | None, config: Config) -> tuple[Store, Place | None, HomeLock | None]:

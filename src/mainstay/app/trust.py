@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 
 from mainstay.app.config_warn import known_tools, warnings
 from mainstay.app.grants import Grants
@@ -115,7 +116,7 @@ def screening(guards: Guards, config: Config) -> Callable[[str], Event | None] |
 def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Policy:
     given = config.policy
     workspace = PolicyRules(
-        allow=given.allow,
+        allow=(*given.allow, *_named_by_servers(config)),
         ask=given.ask,
         deny=given.deny,
         capabilities=given.capabilities,
@@ -131,6 +132,21 @@ def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Poli
     policy = Policy(workspace, people=people, grants=grants.rules, confinement=confinement)
     grants.on_change = policy.regrant
     return policy
+
+
+def _named_by_servers(config: Config) -> list[str]:
+    """What other hosts keep beside a server, we keep with the rules; it says the same."""
+    named = {name: (*one.autoApprove, *one.alwaysAllow) for name, one in config.mcpServers.items()}
+    if not any(named.values()):
+        return []
+    from mainstay.plugins.mcp.names import tool_name  # only for those who have some
+    from mainstay.plugins.mcp.server import slug_of
+
+    return [
+        f"{slug_of(name)}__*" if tool == "*" else tool_name(slug_of(name), tool)
+        for name, tools in named.items()
+        for tool in tools
+    ]
 
 
 def warn_of_rules(config: Config, tools: Iterable[Tool]) -> None:
@@ -155,3 +171,9 @@ def _person(rules: RuleSettings) -> PolicyRules:
 def only(tools: Iterable[Tool], globs: tuple[str, ...]) -> tuple[Tool, ...]:
     """Those that one of the globs names; without any, all."""
     return tuple(one for one in tools if not globs or any(fnmatch.fnmatchcase(one.name, glob) for glob in globs))
+
+
+def has_elsewhere(config: Config, home: Path | None) -> bool:
+    """Most agents have no tools from elsewhere, and load nothing of what these need."""
+    configured = bool(config.plugins or config.mcpServers or config.backends)
+    return configured or (home is not None and (home / "plugins" / "lock.json").exists())

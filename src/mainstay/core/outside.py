@@ -168,6 +168,20 @@ class Sandbox(Protocol):
 # --- tools from elsewhere ------------------------------------------------------------------------
 
 
+def origin_of_tool(tool: Tool) -> str:
+    """Where it comes from: `plugin:NAME`, `mcp:NAME`, `backend:NAME`; empty: it is the owner's own.
+
+    What has an origin is denied until a rule names it, and what it answers is cleaned of look-alikes.
+    """
+    return getattr(tool, "origin", "")
+
+
+def told_by_others(tool: Tool) -> bool:
+    """Its name and description are somebody else's words, which the model reads. A backend's are ours."""
+    origin = origin_of_tool(tool)
+    return bool(origin) and not origin.startswith("backend:")
+
+
 class Needs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a program from elsewhere may touch of the machine. Nothing, unless it is said."""
 

@@ -37,7 +37,7 @@ Effect = Literal["pure", "idempotent", "reconcile", "unsafe"]
 class Tool(Protocol):
     """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything.
 
-    One that is not the owner's own has an `origin` (see `origin_of_tool`).
+    One that is not the owner's own has an `origin` (core/outside).
     """
 
     name: str
@@ -54,20 +54,6 @@ class Tool(Protocol):
     def reconcile(self, arguments: Any, context: ToolContext) -> Awaitable[str | None]: ...
 
 
-def origin_of_tool(tool: Tool) -> str:
-    """Where it comes from: `plugin:NAME`, `mcp:NAME`, `backend:NAME`; empty: it is the owner's own.
-
-    What has an origin is denied until a rule names it, and what it answers is cleaned of look-alikes.
-    """
-    return getattr(tool, "origin", "")
-
-
-def told_by_others(tool: Tool) -> bool:
-    """Its name and description are somebody else's words, which the model reads. A backend's are ours."""
-    origin = origin_of_tool(tool)
-    return bool(origin) and not origin.startswith("backend:")
-
-
 class ToolContext:
     """What a running call may know: who it is, whether it is still wanted, and how to report progress.
 
@@ -75,7 +61,19 @@ class ToolContext:
     """
 
     __slots__ = (
-        *("_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "messages", "news", "private"),
+        *(
+            "_cancelled",
+            "_emit",
+            "_loop",
+            "attached",
+            "call_id",
+            "cost",
+            "guarded",
+            "messages",
+            "news",
+            "person",
+            "private",
+        ),
         *("removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage"),
     )
 
@@ -84,6 +82,7 @@ class ToolContext:
         self.turn = turn
         self.step = step
         self.call_id = call_id
+        self.person = ""  # who is being answered; empty: the owner
         self.source = 0  # sequence of the message that asked for this call
         self.tainted = False  # content from outside is in the context that made this call
         self.secret = False  # so is something private

@@ -38,6 +38,23 @@ class FetchRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     private_ok: tuple[str, ...] = ()
 
 
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a place is asked. Of a fetch that is as good as nothing; edges/http asks for more."""
+
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = (("Accept", "text/html, text/plain, application/json, */*;q=0.5"),)
+    body: bytes | None = None
+
+    def head(self, place: Place) -> bytes:
+        """Whoever gives headers has seen to it that each is one line."""
+        own = [("Host", place.authority), ("User-Agent", "mainstay")]
+        if self.body is not None:
+            own.append(("Content-Length", str(len(self.body))))
+        rest = (("Accept-Encoding", "gzip, deflate"), ("Connection", "close"))
+        lines = [f"{name}: {value}\r\n" for name, value in (*own, *self.headers, *rest)]
+        return f"{self.method} {place.target} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("latin-1")
+
+
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     """What came back, and from where in the end."""
 
@@ -67,10 +84,10 @@ async def fetch(
             while True:
                 if allow is not None and not allow(place.url):
                     raise AddressRefused(f"The policy does not allow {_shown(place.url)}.")
-                head, body = await _ask(place, method, rules, resolve or resolve_name, tls)
+                head, body = await exchange(place, Sent(method=method), rules, resolve or resolve_name, tls)
                 location = head.headers.get("location")
                 if head.status not in (301, 302, 303, 307, 308) or not location:
-                    return _fetched(place, head, body, passed)
+                    return fetched(place, head, body, passed)
                 if len(passed) >= rules.redirects_max:
                     raise FetchFailed(f"It redirects more than {rules.redirects_max} times.")
                 passed.append(place.url)
@@ -79,7 +96,7 @@ async def fetch(
         raise FetchFailed(f"{_shown(place.host)} did not answer within {rules.time_s:g} s.") from None
 
 
-def _fetched(place: Place, head: Head, body: bytes, passed: list[str]) -> Fetched:
+def fetched(place: Place, head: Head, body: bytes, passed: Sequence[str] = ()) -> Fetched:
     mime, _, rest = head.headers.get("content-type", "").partition(";")
     named = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", rest[:500], re.IGNORECASE)
     return Fetched(
@@ -95,22 +112,19 @@ def _fetched(place: Place, head: Head, body: bytes, passed: list[str]) -> Fetche
 # --- one request ---------------------------------------------------------------------------------
 
 
-async def _ask(
-    place: Place, method: str, rules: FetchRules, resolve: Resolve, tls: ssl.SSLContext | None
+async def exchange(
+    place: Place, sent: Sent, rules: FetchRules, resolve: Resolve, tls: ssl.SSLContext | None
 ) -> tuple[Head, bytes]:
+    """One request to one of the addresses that were checked, and its answer. Takes as long as it takes."""
     addresses = await _checked(place, rules, resolve)
     reader, writer = await _connect(place, addresses, tls)
     try:
-        writer.write(
-            f"{method} {place.target} HTTP/1.1\r\nHost: {place.authority}\r\nUser-Agent: mainstay\r\n"
-            "Accept: text/html, text/plain, application/json, */*;q=0.5\r\n"
-            "Accept-Encoding: gzip, deflate\r\nConnection: close\r\n\r\n".encode()
-        )
+        writer.write(sent.head(place) + (sent.body or b""))
         await writer.drain()
         wire = Wire(reader)
         head = await read_head(wire)
         redirected = 300 <= head.status < 400 and "location" in head.headers
-        if method == "HEAD" or redirected:  # what a redirect says beside where to is not read
+        if sent.method == "HEAD" or redirected:  # what a redirect says beside where to is not read
             return head, b""
         return head, await read_body(wire, head, rules.bytes_max)
     except (OSError, EOFError) as error:  # ssl.SSLError is one

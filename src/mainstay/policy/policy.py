@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Reach
-from mainstay.core.ports import Tool, ToolContext, origin_of_tool
+from mainstay.core.outside import Reach, origin_of_tool
+from mainstay.core.ports import Tool, ToolContext
 from mainstay.guards.lines import one_line
 from mainstay.policy.calls import Call, runs_commands
 from mainstay.policy.commands import escaped

@@ -90,6 +90,7 @@ def _context(setting: Setting, call: ToolCall) -> ToolContext:
     context.tainted = session.untrusted or setting.means.tools.foreign
     context.secret = session.private
     context.messages = session.messages
+    context.person = session.person
     return context
 
 

@@ -14,7 +14,8 @@ from mainstay.core.errors import StoreError
 from mainstay.core.events import Guarded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
-from mainstay.core.ports import Effect, Tool, ToolContext, origin_of_tool, told_by_others
+from mainstay.core.outside import origin_of_tool, told_by_others
+from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
 from mainstay.core.tools import BadArguments
 from mainstay.guards.guard import GuardFailed, Guards

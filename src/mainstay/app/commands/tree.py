@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from mainstay import __version__
 
 LATER = (
-    "serve", "skill", "pattern", "plugin", "trigger", "channel", "mcp", "errors", "workspace", "user",
+    "serve", "skill", "pattern", "trigger", "channel", "errors", "workspace", "user",
     "audit", "model", "eval", "backup", "restore", "worker",
 )  # fmt: skip
 LEVELS = ("debug", "info", "warning", "error")
@@ -56,14 +56,17 @@ class Verbs:
             metavar="COMMAND", dest="verb", parser_class=Parser, title="commands", required=required
         )
 
-    def noun(self, name: str, help: str) -> Verbs:
-        """A noun with verbs of its own; its plural is the same noun."""
-        made = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=[_shared()])
+    def noun(self, name: str, help: str, alone: Parser | None = None) -> Verbs:
+        """A noun with verbs of its own; its plural is the same noun. `alone`: what it takes, and does, without one."""
+        parents = [_shared(), alone] if alone is not None else [_shared()]
+        made = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=parents)
         self._verbs.choices[_plural(name)] = made
-        return Verbs(made, required=True)
+        if alone is not None:
+            made.set_defaults(run=alone.get_default("run"))
+        return Verbs(made, required=alone is None)
 
-    def verb(self, name: str, help: str, run: str, *, json: bool = True) -> Parser:
-        parents = [_shared(), _json()] if json else [_shared()]
+    def verb(self, name: str, help: str, run: str, *, json: bool = True, more: Parser | None = None) -> Parser:
+        parents = [_shared(), *([_json()] if json else []), *([more] if more is not None else [])]
         made: Parser = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=parents)
         made.set_defaults(run=run)
         return made
@@ -79,6 +82,10 @@ def build() -> Parser:
     _add_sessions(verbs.noun("session", "Look at conversations, copy them, put them away."))
     _add_memory(verbs.noun("memory", "Find what was said, known and remembered; forget it."))
     _add_approvals(verbs.noun("approval", "Answer what turns wait for."))
+    _add_plugins(verbs.noun("plugin", "Add programs that bring tools, try them, write one."))
+    serving = _serving()
+    about_mcp = "Offer run, steer, abort and memory search to other MCP hosts; look after the MCP servers used here."
+    _add_mcp(verbs.noun("mcp", about_mcp, serving), serving)
     _add_config(verbs.noun("config", "See and change the configuration."))
     return parser
 
@@ -212,6 +219,72 @@ def _spanned(parser: Parser) -> None:
     parser.add_argument("--to", dest="end", metavar="D", help="until then, that day included")
 
 
+def _add_plugins(verbs: Verbs) -> None:
+    verbs.verb("list", "List plugins, what they offer and what they may touch.", "plugin:list_plugins")
+    add = verbs.verb("add", "Show what a plugin asks for, and install it.", "plugin:add")
+    add.add_argument("source", metavar="SOURCE", help="its folder, or an archive: .zip, .tar, .tar.gz, .tgz")
+    add.add_argument("--yes", action="store_true", help="do not ask")
+    add.add_argument("--allow", action="store_true", help="let the agent use it: adds a rule to policy.allow")
+    add.add_argument("--sha256", metavar="HASH", help="install this very content and no other")
+    remove = verbs.verb("remove", "Remove a plugin and what it kept.", "plugin:remove")
+    remove.add_argument("name", metavar="NAME", help="its name")
+    remove.add_argument("--keep-state", action="store_true", help="leave what it kept")
+    remove.add_argument("--yes", action="store_true", help="do not ask")
+    call = verbs.verb("call", "Run one action of a plugin, in its sandbox, and print the result.", "plugin_call:call")
+    call.add_argument("name", metavar="NAME", help="its name, or a folder with a plugin.yaml: `./weather`")
+    call.add_argument("action", metavar="ACTION", help="what to run")
+    call.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="its arguments; a value that is JSON counts so")
+    call.add_argument("--input", metavar="JSON", help="all its arguments, instead")
+    new = verbs.verb("new", "Write a plugin that works, to begin with.", "plugin:new")
+    new.add_argument("name", metavar="NAME", help="small letters and digits")
+    new.add_argument("--dir", metavar="DIR", help="the folder to make (default: one named like the plugin)")
+    said = verbs.verb("log", "Print what a plugin said on stdout and stderr.", "plugin:log")
+    said.add_argument("name", metavar="NAME", help="its name")
+
+
+def _serving() -> Parser:
+    """What `mainstay mcp` takes, with `serve` or without: no defaults, or the later would undo the earlier."""
+    alone = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    help = "speak HTTP on this port of 127.0.0.1 instead of stdin and stdout (default: 7461; 0: any that is free)"
+    alone.add_argument("--http", type=_port, nargs="?", const=7461, metavar="PORT", help=help)
+    alone.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
+    alone.set_defaults(run="mcp:serve")
+    return alone
+
+
+def _add_mcp(verbs: Verbs, serving: Parser) -> None:
+    verbs.verb("serve", "Be an MCP server; `mainstay mcp` alone is the same.", "mcp:serve", json=False, more=serving)
+    verbs.verb("list", "List the MCP servers that the agent uses.", "mcp_servers:list_servers")
+    test = _server(verbs.verb("test", "Start or reach a server and list what it offers.", "mcp_servers:test"))
+    test.add_argument("--schemas", action="store_true", help="with what each tool takes")
+    approve = _server(verbs.verb("approve", "Look at what a server changed, and accept it.", "mcp_servers:approve"))
+    approve.add_argument("--yes", action="store_true", help="do not ask")
+    _server(verbs.verb("prompts", "List the prompts that a server offers.", "mcp_servers:prompts"))
+    prompt = _server(verbs.verb("prompt", "Print a prompt of a server, filled in.", "mcp_servers:prompt"))
+    prompt.add_argument("prompt", metavar="PROMPT", help="its name")
+    prompt.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="its arguments")
+    resources = _server(verbs.verb("resources", "List a server's resources, or print one.", "mcp_servers:resources"))
+    resources.add_argument("uri", nargs="?", metavar="URI", help="the one to print")
+    add = _server(verbs.verb("add", "Write a server into mainstay.yaml.", "mcp_config:add"))
+    add.add_argument("words", nargs="*", metavar="COMMAND", help="the program and its arguments, after `--`")
+    add.add_argument("--url", metavar="URL", help="instead: where it is reached")
+    for option, noun, what in (
+        ("--env", "VAR=VALUE", "a variable it gets; best a ${VAR} of yours, in single quotes"),
+        ("--header", "NAME=VALUE", "sent along with every request to it"),
+        ("--network", "HOST", "a host it may reach; '*' for all"),
+        ("--read", "DIR", "a folder it may read"),
+        ("--write", "DIR", "a folder it may read and write"),
+    ):
+        add.add_argument(option, metavar=noun, action="append", default=[], help=f"{what}; may be given again")
+    add.add_argument("--allow", action="store_true", help="let the agent use it: adds a rule to policy.allow")
+    _server(verbs.verb("remove", "Take a server out of mainstay.yaml.", "mcp_config:remove"))
+
+
+def _server(parser: Parser) -> Parser:
+    parser.add_argument("name", metavar="NAME", help="the server's name in mcpServers")
+    return parser
+
+
 def _add_config(verbs: Verbs) -> None:
     verbs.verb("show", "Print what is in force and where each value came from.", "config:show")
     verbs.verb("check", "Check the configuration.", "config:check")
@@ -229,4 +302,10 @@ def _named(parser: Parser) -> Parser:
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number up to 65535")
     return int(text)

@@ -18,6 +18,7 @@ from mainstay.store.sqlite.desk import Beside
 from mainstay.store.sqlite.files import SqliteLabels
 from mainstay.store.sqlite.forget import blank, newest_fold, redact, unlearn
 from mainstay.store.sqlite.kept import copy_kept, keeping, kept
+from mainstay.store.sqlite.plugin_state import SqlitePluginState
 from mainstay.store.sqlite.reader import Reader
 from mainstay.store.sqlite.slices import purging
 from mainstay.store.sqlite.tiers import make_tiers
@@ -70,15 +71,15 @@ class SqliteStore:
 
     def tiers(self, *, vectors: bool = True) -> Tiers:
         """What can be recalled of this workspace, in the same file."""
-        if self._searcher is None:
-            self._searcher = self._new_reader()
-        return make_tiers(Beside(self._searcher, self._put), vectors=vectors)
+        return make_tiers(self._beside(), vectors=vectors)
+
+    def plugin_state(self) -> SqlitePluginState:
+        """What the plugins of this workspace keep."""
+        return SqlitePluginState(self._beside())
 
     async def labels(self) -> SqliteLabels:
         """What is known of the files of this workspace."""
-        if self._searcher is None:
-            self._searcher = self._new_reader()
-        labels = SqliteLabels(Beside(self._searcher, self._put))
+        labels = SqliteLabels(self._beside())
         await labels.open()
         return labels
 
@@ -168,6 +169,11 @@ class SqliteStore:
 
     def _new_reader(self) -> Reader:
         return Reader(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs)
+
+    def _beside(self) -> Beside:
+        if self._searcher is None:
+            self._searcher = self._new_reader()
+        return Beside(self._searcher, self._put)
 
     def _put(self, item: Append | Job | Slices) -> None:
         if self._writer is None:

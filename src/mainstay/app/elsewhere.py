@@ -1,0 +1,247 @@
+"""Tools from elsewhere, as the configuration and the home have them: plugins, MCP servers, backends.
+
+What is broken is left out and told (`troubles`): a plugin whose files have changed keeps nobody from talking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mainstay.app.remembering import Place
+from mainstay.app.schema import Config
+from mainstay.app.schema_elsewhere import McpEntry, PluginEntry
+from mainstay.backends.common import Backend, BackendNotes
+from mainstay.core.errors import ConfigError, MainstayError
+from mainstay.core.outside import Needs, PluginState, Sandbox, ToolSource
+from mainstay.core.ports import Contributor, Tool
+from mainstay.plugins.host import PluginHost
+from mainstay.plugins.lock import Installed, read_lock
+from mainstay.plugins.manifest import Manifest, fill_env, read_manifest
+from mainstay.plugins.mcp.server import McpServer, slug_of
+from mainstay.plugins.mcp.servers import McpServers
+from mainstay.plugins.package import verify
+from mainstay.plugins.plugin import Plugin
+from mainstay.plugins.tool import Plugins
+from mainstay.policy.policy import Policy
+from mainstay.sandbox.choose import choose
+from mainstay.sandbox.host import HostSandbox
+from mainstay.sandbox.limits import SandboxRules
+
+PLUGINS, SECRETS = "plugins", "secrets"  # folders of a home
+START_S = 20.0  # for backends to find out what they have; a conversation does not wait longer for it
+BACKGROUND = 256  # processes from elsewhere
+
+log = logging.getLogger("mainstay")
+
+
+class Grounds(msgspec.Struct, frozen=True):
+    """Where things from elsewhere are kept, and where they run."""
+
+    home: Path
+    workspace: Path
+    sandbox: Sandbox
+    host: Sandbox  # for what its owner lets run unconfined
+    redact: Callable[[str], str] = lambda text: text
+
+    async def close(self) -> None:
+        await self.sandbox.close()
+        await self.host.close()
+
+
+class Elsewhere:
+    """All of it, opened; closed together."""
+
+    def __init__(self, grounds: Grounds, temporary: str = "") -> None:
+        self.grounds = grounds
+        self.plugins: Plugins | None = None
+        self.mcp: McpServers | None = None
+        self.backends: tuple[Backend, ...] = ()
+        self.troubles: list[str] = []
+        self._temporary = temporary
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        sources: list[ToolSource] = [*self.backends]
+        sources += [one for one in (self.plugins, self.mcp) if one is not None]
+        return tuple(tool for one in sources for tool in one.tools)
+
+    def offered(self, policy: Policy, taken: Sequence[Tool]) -> tuple[Tool, ...]:
+        """What a rule names, and no name twice: whoever was here first has it."""
+        names = {tool.name.lower() for tool in taken}
+        found: list[Tool] = []
+        for tool in self.tools:
+            if tool.name.lower() in names:
+                self.trouble(f"{tool.name} is left out: there is a tool of that name already")
+            elif policy.names(tool):
+                names.add(tool.name.lower())
+                found.append(tool)
+        return tuple(found)
+
+    def contributors(self, policy: Policy) -> tuple[Contributor, ...]:
+        reached = [one for one in self.backends if any(policy.names(tool) for tool in one.tools)]
+        return (BackendNotes(reached),) if reached else ()
+
+    def trouble(self, said: str) -> None:
+        self.troubles.append(said)
+        log.warning("%s", said)
+
+    async def close(self) -> None:
+        try:
+            closing = [one.close() for one in (self.plugins, self.mcp) if one is not None]
+            await asyncio.gather(*closing, *(one.close() for one in self.backends))
+        finally:
+            await self.grounds.close()
+            if self._temporary:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+async def open_elsewhere(
+    config: Config, place: Place | None, state: PluginState, policy: Policy, redact: Callable[[str], str]
+) -> Elsewhere:
+    """Nothing is started but what has to be asked what it offers, and only if a rule could let that be used."""
+    temporary = "" if place is not None else tempfile.mkdtemp(prefix="mainstay-")
+    home, workspace = (place.home, place.workspace) if place is not None else (Path(temporary), Path(temporary))
+    opened = Elsewhere(grounds_of(config, home, workspace, redact), temporary)
+    try:
+        opened.plugins = open_plugins(config, opened.grounds, state, opened.trouble)
+        if config.mcpServers:
+            opened.mcp = open_mcp(config, opened.grounds)
+        if config.backends:
+            from mainstay.app.backends import make_backends  # and their libraries, for those who have some
+
+            opened.backends = make_backends(config, opened.grounds, opened.mcp, opened.trouble)
+        await asyncio.gather(_discovered(opened, policy), _started(opened, policy))
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
+
+
+def grounds_of(config: Config, home: Path, workspace: Path, redact: Callable[[str], str]) -> Grounds:
+    """Programs from elsewhere always run behind walls, whatever commands do, unless their owner has chosen the host."""
+    rules = SandboxRules(background=BACKGROUND)
+    host = HostSandbox(rules)
+    held = host if config.sandbox.kind == "host" else choose("auto", rules)
+    return Grounds(home, workspace, held, host, redact)
+
+
+# --- plugins -------------------------------------------------------------------------------------
+
+
+def open_plugins(
+    config: Config, grounds: Grounds, state: PluginState, trouble: Callable[[str], None]
+) -> Plugins | None:
+    """Those that were added, and those that the configuration names a folder for."""
+    folder = grounds.home / PLUGINS
+    try:
+        added = read_lock(folder)
+    except ConfigError as error:
+        trouble(str(error))
+        added = {}
+    hosts: list[PluginHost] = []
+    for name in sorted({*added, *config.plugins}):
+        entry = config.plugins.get(name, PluginEntry())
+        if not entry.enabled:
+            continue
+        try:
+            plugin = plugin_of(name, entry, added.get(name), config, grounds)
+            hosts.append(PluginHost(plugin, grounds.sandbox, state, redact=grounds.redact))
+        except MainstayError as error:
+            trouble(f"the plugin {name} is left out: {error}")
+    return Plugins(hosts) if hosts else None
+
+
+def plugin_of(name: str, entry: PluginEntry, added: Installed | None, config: Config, grounds: Grounds) -> Plugin:
+    """Raises ConfigError: it is not there, has changed, or lacks something."""
+    if entry.path:
+        folder = grounds.home / os.path.expanduser(entry.path)
+        manifest = read_manifest(folder)
+        if manifest.name != name:
+            raise ConfigError(f"the plugin in {folder} calls itself {manifest.name}")
+        return made_plugin(manifest, folder, manifest.needs, config, grounds)
+    folder = grounds.home / PLUGINS / name
+    manifest = verify(name, grounds.home / PLUGINS)
+    assert added is not None, "what could be verified was added"
+    return made_plugin(manifest, folder, added.needs, config, grounds)
+
+
+def made_plugin(manifest: Manifest, folder: Path, needs: Needs, config: Config, grounds: Grounds) -> Plugin:
+    entry = config.plugins.get(manifest.name, PluginEntry())
+    return Plugin(
+        manifest=manifest,
+        folder=os.path.realpath(folder),
+        data=os.path.realpath(grounds.workspace / PLUGINS / manifest.name),
+        env=fill_env(manifest, entry.env, os.environ, grounds.home / SECRETS),
+        needs=needs,
+        workspace=config.workspace,
+        timeout_s=entry.timeout_s,
+        trusted=entry.trusted,
+        unconfined=config.sandbox.kind == "host",
+        protected=(os.path.realpath(grounds.home),),
+    )
+
+
+# --- MCP -----------------------------------------------------------------------------------------
+
+
+def open_mcp(config: Config, grounds: Grounds) -> McpServers:
+    """Raises ConfigError. Nothing is started."""
+    servers = [server_of(name, entry, grounds) for name, entry in config.mcpServers.items() if not entry.disabled]
+    return McpServers(servers, grounds.workspace, grounds.sandbox, host=grounds.host, redact=grounds.redact)
+
+
+def server_of(name: str, entry: McpEntry, grounds: Grounds) -> McpServer:
+    return McpServer(
+        name=name,
+        command=entry.command,
+        args=entry.args,
+        env=entry.env,
+        cwd=_placed(entry.cwd, grounds),
+        url=entry.url,
+        headers=entry.headers,
+        timeout_s=entry.timeout_s,
+        needs=Needs(
+            network=entry.network,
+            read=tuple(_placed(one, grounds) for one in entry.read),
+            write=tuple(_placed(one, grounds) for one in entry.write),
+        ),
+        confined=entry.confined and grounds.sandbox is not grounds.host,
+    )
+
+
+def _placed(path: str, grounds: Grounds) -> str:
+    """Relative to the home, as everything in the configuration is."""
+    return os.path.realpath(grounds.home / os.path.expanduser(path)) if path else ""
+
+
+# --- finding out ---------------------------------------------------------------------------------
+
+
+async def _discovered(opened: Elsewhere, policy: Policy) -> None:
+    """Servers that were never asked before, if a rule could be about their tools."""
+    if (mcp := opened.mcp) is None:
+        return
+    known = [name for name in mcp.names if policy.may_name(f"{slug_of(name)}__", f"mcp.{slug_of(name)}")]
+    await mcp.discover(known)
+    opened.troubles += mcp.troubles.values()
+
+
+async def _started(opened: Elsewhere, policy: Policy) -> None:
+    async def start(backend: Backend) -> None:
+        try:
+            async with asyncio.timeout(START_S):
+                await backend.start()
+        except TimeoutError:
+            opened.trouble(f"the backend {backend.name} did not say what it has within {START_S:g} s")
+        except MainstayError as error:
+            opened.trouble(f"the backend {backend.name} cannot be used yet: {error}")
+
+    await asyncio.gather(*(start(one) for one in opened.backends if any(policy.names(tool) for tool in one.tools)))

@@ -1,0 +1,1 @@
+"""Domain data as tools: databases, APIs, folders of documents, MCP servers."""

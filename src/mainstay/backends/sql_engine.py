@@ -1,0 +1,88 @@
+"""What every database must be able to do for us, and how its troubles are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from mainstay.backends.common import BackendRefused, clean_line
+from mainstay.backends.sql_catalog import Catalog, Relation
+from mainstay.backends.sql_rows import Rows
+from mainstay.backends.sql_scope import Scope, SqlScope
+from mainstay.backends.sql_statements import Judge, Statement
+from mainstay.backends.sql_words import Dialect
+
+T = TypeVar("T")
+
+CALLS_MAX = 4  # at once; the others wait
+CATALOG_S = 60.0  # so old may be what is known of a database, where something else watches over what is read
+RELATIONS_MAX = 20_000
+COLUMNS_MAX = 100_000
+
+Reading = Callable[[Judge], Statement]  # judges a text by the catalogue that holds while it runs
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Which rows are wanted."""
+
+    offset: int
+    rows: int
+
+
+class Engine(Protocol):
+    """One database. Each call has a connection of its own, which ends with it: nothing is left over for the next."""
+
+    dialect: Dialect
+
+    async def catalog(self) -> tuple[Catalog, Scope]: ...
+    async def details(self, relation: Relation) -> Sequence[str]:
+        """Its indexes and foreign keys, a line each."""
+        ...
+
+    async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]: ...
+    async def change(self, reading: Reading) -> int:
+        """How many rows."""
+        ...
+
+
+def outside(name: str) -> BackendRefused:
+    return BackendRefused(
+        f"This would read {name}, which is not within reach: a view that was granted by a pattern opens nothing but "
+        "what lies within the scope itself. Nothing was run."
+    )
+
+
+def failed(message: str) -> BackendRefused:
+    """What the database said about a statement."""
+    return BackendRefused(f"The database says: {clean_line(message, 300)}")
+
+
+def too_slow(seconds: float) -> BackendRefused:
+    return BackendRefused(f"The statement took longer than {seconds:g} s and was stopped: ask for less.")
+
+
+def unreachable(title: str) -> BackendRefused:
+    """Without the driver's own words: they may hold where it is, and who we are there."""
+    return BackendRefused(f"The {title} database cannot be reached now; its address and account are the owner's to mend.")
+
+
+def scope_of(settings: SqlScope, catalog: Catalog) -> Scope:
+    return Scope(settings, catalog.schemas, catalog.fold)
+
+
+class Gate:
+    """So many at once, each within its time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._free = asyncio.Semaphore(CALLS_MAX)
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(self._seconds), self._free:
+                return await work()
+        except TimeoutError:
+            raise too_slow(self._seconds) from None

@@ -1,0 +1,402 @@
+"""SQLite: the file is opened for one call, and SQLite itself is asked about everything the statement touches."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from mainstay.backends.common import BackendRefused, clean_name
+from mainstay.backends.sql_catalog import Catalog, Column, Kind, Relation, ascii_lower
+from mainstay.backends.sql_engine import (
+    COLUMNS_MAX,
+    RELATIONS_MAX,
+    Gate,
+    Page,
+    Reading,
+    failed,
+    outside,
+    scope_of,
+    too_slow,
+    unreachable,
+)
+from mainstay.backends.sql_rows import Rows, show
+from mainstay.backends.sql_scope import Scope, SqlScope
+from mainstay.backends.sql_statements import Judge, Statement
+from mainstay.backends.sql_words import SQLITE
+from mainstay.core.errors import ConfigError
+from mainstay.core.workers import in_thread
+
+T = TypeVar("T")
+
+VALUE_BYTES_MAX = 1_000_000  # some functions take quadratic time and cannot be stopped meanwhile
+MEMORY_MAX = 256 * 1024 * 1024
+STEPS = 5_000  # of SQLite's machine between two looks at the clock
+LIMITS = {
+    apsw.SQLITE_LIMIT_LENGTH: VALUE_BYTES_MAX,
+    apsw.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    apsw.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    apsw.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    apsw.SQLITE_LIMIT_VDBE_OP: 250_000,
+    apsw.SQLITE_LIMIT_FUNCTION_ARG: 100,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    apsw.SQLITE_LIMIT_ATTACHED: 0,
+    apsw.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
+    apsw.SQLITE_LIMIT_TRIGGER_DEPTH: 10,
+    apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_KINDS: dict[str, Kind] = {"table": "table", "view": "view", "virtual": "virtual table", "shadow": "shadow table"}
+_WRITES = (apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE)
+
+
+def path_of(url: str) -> str:
+    """The file of `sqlite:///relative.db` and `sqlite:////absolute.db`."""
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path or "?" in path or "\0" in path or path == ":memory:":
+        raise ConfigError("a SQLite database is given as sqlite:///file.db, or sqlite:////absolute/file.db")
+    return path
+
+
+class _Call:
+    """One connection at work, which can be stopped from outside."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._memory = apsw.memory_used()
+        self.stopped = ""
+
+    def stop(self) -> None:
+        self.stopped = self.stopped or "time"
+
+    def look(self) -> bool:
+        """True: enough."""
+        if time.monotonic() > self._deadline:
+            self.stop()
+        elif apsw.memory_used() - self._memory > MEMORY_MAX:
+            self.stopped = "memory"
+        return bool(self.stopped)
+
+
+class SqliteEngine:
+    dialect = SQLITE
+
+    def __init__(self, path: str, scope: SqlScope, timeout_s: float, *, write: bool) -> None:
+        self._path = path
+        self._scope = scope
+        self._seconds = timeout_s
+        self._write = write
+        self._gate = Gate(timeout_s + 1.0)  # its own handler is to say so first
+        self._known: tuple[object, Catalog] | None = None
+
+    async def catalog(self) -> tuple[Catalog, Scope]:
+        def look(db: apsw.Connection) -> tuple[Catalog, Scope]:
+            catalog = self._look_up(db)
+            return catalog, scope_of(self._scope, catalog)
+
+        return await self._run(look)
+
+    async def details(self, relation: Relation) -> Sequence[str]:
+        return await self._run(lambda db: _details(db, relation))
+
+    async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]:
+        def work(db: apsw.Connection) -> tuple[Statement, Rows]:
+            watch = self._judged(db, reading)
+            db.authorizer = watch
+            return watch.statement, _rows(db, watch.statement.sql, page)
+
+        return await self._run(work)
+
+    async def change(self, reading: Reading) -> int:
+        def work(db: apsw.Connection) -> int:
+            watch = self._judged(db, reading)
+            db.authorizer = watch
+            try:
+                db.execute(watch.statement.sql)
+                count = db.changes()
+            finally:
+                db.authorizer = None
+            db.execute("COMMIT")
+            return count
+
+        return await self._run(work, write=True)
+
+    # --- at work -----------------------------------------------------------------------------------
+
+    async def _run(self, work: Callable[[apsw.Connection], T], *, write: bool = False) -> T:
+        call = _Call(self._seconds)
+
+        def run() -> T:
+            with _said(call, self._seconds):
+                db = self._open(call, write=write)
+                try:
+                    return work(db)
+                finally:
+                    db.authorizer = None
+                    db.close()  # whatever was not committed is undone
+
+        async def wait() -> T:
+            try:
+                done: T = await in_thread(run)
+                return done
+            except asyncio.CancelledError:
+                call.stop()
+                raise
+
+        return await self._gate.run(wait)
+
+    def _open(self, call: _Call, *, write: bool) -> apsw.Connection:
+        assert self._write or not write, "a backend that only reads opens nothing for writing"
+        flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
+        db = apsw.Connection(self._path, flags=flags, statementcachesize=0)
+        try:
+            db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+            db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+            db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)  # "x" is a name and never quietly a text
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_ATTACH_CREATE, 0)
+            for limit, value in LIMITS.items():
+                db.limit(limit, value)
+            db.set_busy_timeout(int(min(self._seconds, 5.0) * 1000))
+            db.set_progress_handler(call.look, STEPS)
+            db.pragma("temp_store", 2)  # in memory, where it is counted
+            if write:
+                db.pragma("foreign_keys", True)
+            else:
+                db.pragma("query_only", True)
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _look_up(self, db: apsw.Connection) -> Catalog:
+        """As it stands within this transaction: nobody changes it before the statement has run."""
+        found = os.stat(self._path)
+        mark = (found.st_dev, found.st_ino, db.pragma("schema_version"))
+        if self._known is None or self._known[0] != mark:
+            self._known = (mark, _catalog(db))
+        return self._known[1]
+
+    def _judged(self, db: apsw.Connection, reading: Reading) -> _Watch:
+        catalog = self._look_up(db)
+        scope = scope_of(self._scope, catalog)
+        statement = reading(Judge(SQLITE, catalog, scope))
+        watch = _Watch(statement, catalog)
+        for relation in statement.relations:
+            if relation.kind == "view":
+                reads = _reads(db, relation)
+                if scope.grant(relation) != "name":
+                    _within(reads, catalog, scope)
+                watch.open(reads)
+        return watch
+
+
+# --- what it touches -----------------------------------------------------------------------------
+
+
+class _Reads(msgspec.Struct):
+    """What a view reads: tables, each with the view that does, and functions."""
+
+    tables: set[tuple[str, str]] = msgspec.field(default_factory=set)
+    functions: set[str] = msgspec.field(default_factory=set)
+
+    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
+        if action == apsw.SQLITE_READ:
+            self.tables.add((ascii_lower(first or ""), ascii_lower(by or "")))
+        elif action == apsw.SQLITE_FUNCTION:
+            self.functions.add((second or "").upper())
+        return apsw.SQLITE_OK
+
+
+def _reads(db: apsw.Connection, view: Relation) -> _Reads:
+    """SQLite says it itself, when it explains how it would read the view."""
+    reads = _Reads()
+    name = view.name.replace('"', '""')
+    db.authorizer = reads
+    try:
+        db.execute(f'EXPLAIN SELECT * FROM "main"."{name}"').close()
+    finally:
+        db.authorizer = None
+    return reads
+
+
+def _within(reads: _Reads, catalog: Catalog, scope: Scope) -> None:
+    for table, by in reads.tables:
+        found = catalog.find(table)
+        if found is not None and found.kind == "shadow table" and not by:
+            continue  # of a virtual table, which is asked about too
+        if table.upper() not in SQLITE.rows_from and (found is None or not scope.grant(found)):
+            raise outside("another table")
+    for function in reads.functions:
+        if function not in _FUNCTIONS:
+            raise outside(f"with the function {clean_name(function)}")
+
+
+_FUNCTIONS = SQLITE.functions | {"->", "->>", "LIKE", "GLOB", "MATCH"}
+
+
+class _Watch:
+    """The second wall: SQLite asks this about every table, column and function, views and all."""
+
+    def __init__(self, statement: Statement, catalog: Catalog) -> None:
+        self.statement = statement
+        self._catalog = catalog
+        self._tables = {ascii_lower(one.name) for one in statement.relations}
+        self._parts = {ascii_lower(name) for name in statement.names}
+        self._target = ascii_lower(statement.target.name) if statement.target else None
+        self._through: set[tuple[str, str]] = set()  # tables, each with the view that opens it
+        self._functions = _FUNCTIONS
+
+    def open(self, reads: _Reads) -> None:
+        self._through |= {(table, by) for table, by in reads.tables if by}
+        self._functions = self._functions | reads.functions
+
+    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
+        return apsw.SQLITE_OK if self._may(action, first or "", second or "", by) else apsw.SQLITE_DENY
+
+    def _may(self, action: int, first: str, second: str, by: str | None) -> bool:
+        source = ascii_lower(by) if by and ascii_lower(by) not in self._parts else ""
+        if action in (apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE):
+            return True
+        if action == apsw.SQLITE_FUNCTION:
+            return second.upper() in self._functions or self._by_trigger(source)
+        if action == apsw.SQLITE_READ:
+            return self._may_read(ascii_lower(first), second, source)
+        if action == apsw.SQLITE_PRAGMA:  # how a full-text index looks whether it is still the same
+            return first.lower() == "data_version"
+        if action in _WRITES:
+            name = ascii_lower(first)
+            return self._target is not None and (
+                self._by_trigger(source) or name == self._target or self._shadows(name, {self._target})
+            )
+        return False
+
+    def _may_read(self, table: str, column: str, source: str) -> bool:
+        if self._by_trigger(source) or (table, source) in self._through:
+            return True
+        if not column and any(table == one for one, _ in self._through):  # a count of rows of a view
+            return True
+        if source:
+            return False
+        if table.upper() in SQLITE.rows_from and self._catalog.find(table) is None:
+            return True
+        return table in self._tables or self._shadows(table, self._tables | {one for one, _ in self._through})
+
+    def _by_trigger(self, source: str) -> bool:
+        """The owner's own consequence of a change. No part of a statement can be called like a trigger."""
+        return self._target is not None and bool(source) and self._catalog.find(source) is None
+
+    def _shadows(self, table: str, whose: set[str]) -> bool:
+        found = self._catalog.find(table)
+        return (
+            found is not None
+            and found.kind == "shadow table"
+            and any(
+                table.startswith(f"{one}_") and (owner := self._catalog.find(one)) and owner.kind == "virtual table"
+                for one in whose
+            )
+        )
+
+
+# --- what there is -------------------------------------------------------------------------------
+
+
+def _catalog(db: apsw.Connection) -> Catalog:
+    relations = []
+    left = COLUMNS_MAX
+    listed = "SELECT name, type FROM pragma_table_list WHERE schema = 'main' ORDER BY name LIMIT ?"
+    db.limit(apsw.SQLITE_LIMIT_VARIABLE_NUMBER, 2)
+    estimates = _estimates(db)
+    for name, kind in list(db.execute(listed, (RELATIONS_MAX,))):
+        columns = _columns(db, name) if left > 0 else ()
+        left -= len(columns)
+        relations.append(
+            Relation(
+                database="main",
+                schema="main",
+                name=name,
+                kind=_KINDS.get(kind, "shadow table"),
+                system=ascii_lower(name).startswith("sqlite_"),
+                rows=estimates.get(name),
+                columns=columns,
+            )
+        )
+    triggers = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")]
+    db.limit(apsw.SQLITE_LIMIT_VARIABLE_NUMBER, 0)
+    return Catalog(relations, ("main",), ascii_lower, triggers)
+
+
+def _columns(db: apsw.Connection, name: str) -> tuple[Column, ...]:
+    asked = "SELECT name, type, \"notnull\", pk FROM pragma_table_xinfo(?, 'main') WHERE hidden IN (0, 2, 3)"
+    try:
+        found = list(db.execute(asked, (name,)))
+    except apsw.SQLError:  # a view of something that is no more
+        return ()
+    return tuple(Column(column, kind, not required, bool(key)) for column, kind, required, key in found)
+
+
+def _estimates(db: apsw.Connection) -> dict[str, int]:
+    try:
+        found = list(db.execute("SELECT tbl, max(CAST(stat AS INTEGER)) FROM sqlite_stat1 GROUP BY tbl"))
+    except apsw.SQLError:  # it was never analysed
+        return {}
+    return {name: rows for name, rows in found if isinstance(rows, int)}
+
+
+def _details(db: apsw.Connection, relation: Relation) -> list[str]:
+    db.limit(apsw.SQLITE_LIMIT_VARIABLE_NUMBER, 2)
+    lines = []
+    indexes = "SELECT name, \"unique\" FROM pragma_index_list(?, 'main')"
+    for index, unique in list(db.execute(indexes, (relation.name,))):
+        parts = [name for (name,) in db.execute("SELECT name FROM pragma_index_info(?, 'main')", (index,))]
+        named = ", ".join(clean_name(name or "an expression") for name in parts)
+        lines.append(f"- {'unique ' if unique else ''}index on {named}")
+    keys = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?, \'main\')'
+    for column, table, target in db.execute(keys, (relation.name,)):
+        lines.append(f"- {clean_name(column)} refers to {clean_name(table)}({clean_name(target or 'its key')})")
+    return lines
+
+
+def _rows(db: apsw.Connection, sql: str, page: Page) -> Rows:
+    columns: list[str] = []
+    shown: list[tuple[str | None, ...]] = []
+
+    def prepared(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:  # also where no row follows
+        columns.extend(one[0] for one in cursor.get_description())
+        return True
+
+    cursor = db.cursor()
+    cursor.exec_trace = prepared
+    for at, row in enumerate(cursor.execute(sql)):
+        if at < page.offset:
+            continue
+        if len(shown) == page.rows:
+            return Rows(tuple(columns), shown, True)
+        shown.append(tuple(show(value) for value in row))
+    return Rows(tuple(columns), shown, False)
+
+
+@contextmanager
+def _said(call: _Call, seconds: float) -> Iterator[None]:
+    """SQLite's errors as ours; the only place that does."""
+    try:
+        yield
+    except apsw.InterruptError:
+        if call.stopped == "memory":
+            raise BackendRefused("The statement needs too much memory and was stopped: ask for less.") from None
+        raise too_slow(seconds) from None
+    except apsw.AuthError:
+        raise BackendRefused("This would read or change something that is not within reach. Nothing was run.") from None
+    except (apsw.CantOpenError, apsw.NotADBError, apsw.PermissionsError, apsw.CorruptError, FileNotFoundError):
+        raise unreachable(SQLITE.title) from None
+    except apsw.TooBigError:
+        raise BackendRefused(f"A value is larger than {VALUE_BYTES_MAX} bytes: leave that column out.") from None
+    except apsw.Error as error:
+        raise failed(str(error)) from None
+

@@ -1,0 +1,357 @@
+"""From what a model wrote to a statement that may run, or a refusal.
+
+The model's own text never runs. It is parsed, its tables are looked up in the catalogue and written out in full, and
+the tree is written down again with every name in quotes. That text is read once more and judged: its shape, its
+tables, and each of its words. So what was judged is what runs, whatever the first reading made of the original.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from mainstay.backends.common import BackendRefused, clean_name
+from mainstay.backends.sql_catalog import Catalog, Relation, ascii_lower
+from mainstay.backends.sql_scope import Scope
+from mainstay.backends.sql_words import CHANGE, Dialect
+from mainstay.core.errors import ConfigError
+
+TEXT_CHARS_MAX = 20_000
+WRITTEN_CHARS_MAX = 60_000
+NODES_MAX = 5_000
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_QUERY_BEGINS = ("SELECT", "WITH", "VALUES")
+_CHANGE_BEGINS = ("INSERT", "UPDATE", "DELETE", "WITH")
+
+# Parts of a statement that stand for nothing but themselves. Operators and functions are judged by their words.
+_SHAPES = frozenset(
+    "Alias Aliases And Array Between Boolean Bracket Case Cast TryCast Collate Column ColumnDef CTE DataType "
+    "DataTypeParam Distinct Dot Escape Except Exists Fetch Filter From Group GroupingSets Cube Rollup Having "
+    "HexString BitString ByteString RawString National Identifier If Ignore IgnoreNulls RespectNulls In Intersect "
+    "Interval IntervalSpan Join JSONPath JSONPathKey JSONPathRoot JSONPathSubscript JSONPathWildcard JSONColumnDef "
+    "JSONSchema JSONKeyValue JSONValue Lambda Lateral Limit Literal Not Null Offset Or Order Ordered OrderedArgs Paren "
+    "PropertyEQ Select Slice Star Subquery Table TableAlias Tuple Union Values Var Where Window WindowSpec With "
+    "WithinGroup AtTimeZone Unnest Kwarg Schema OnConflict Insert Update Delete Introducer WithTableHint FormatJson "
+    "CharacterSet Operator"
+    " HavingMax"
+    .split()
+)  # fmt: skip
+_SELECT_ARGS = frozenset(
+    "with_ expressions distinct from_ laterals joins where group having windows order limit offset".split()
+)
+_TABLE_ARGS = frozenset("this alias db laterals joins only ordinality".split())
+_CHANGE_ARGS = {
+    "Insert": frozenset("with_ this expression conflict default".split()),
+    "Update": frozenset("with_ this expressions from_ where".split()),
+    "Delete": frozenset("with_ this using where".split()),
+}
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may run."""
+
+    sql: str
+    relations: tuple[Relation, ...]  # all that it names
+    target: Relation | None = None  # what it changes
+    ordered: bool = False
+    names: tuple[str, ...] = ()  # that it gives to parts of itself
+
+
+class Judge(msgspec.Struct, frozen=True):
+    """Reads statements for one database, by what it has and what of it may be touched."""
+
+    dialect: Dialect
+    catalog: Catalog
+    scope: Scope
+
+    def query(self, text: str) -> Statement:
+        """Something that only reads."""
+        tree = _read(text, self.dialect, _QUERY_BEGINS)
+        if not _is_query(tree):
+            raise BackendRefused("Only a single SELECT can be run here. Nothing was run.")
+        return self._written(tree)
+
+    def change(self, text: str) -> Statement:
+        """An INSERT, UPDATE or DELETE of rows of one table."""
+        tree = _read(text, self.dialect, _CHANGE_BEGINS)
+        if type(tree).__name__ not in _CHANGE_ARGS:
+            raise BackendRefused("Only a single INSERT, UPDATE or DELETE can be run here. Nothing was run.")
+        return self._written(tree)
+
+    def _written(self, tree: Any) -> Statement:
+        for node in _nodes(tree):
+            self._settle(node)
+        sql = _write(tree, self.dialect)
+        again = _parse(sql, self.dialect)
+        if len(again) != 1 or again[0] is None or _write(again[0], self.dialect) != sql:
+            raise BackendRefused("This statement cannot be read without doubt: write it more simply. Nothing was run.")
+        tree = again[0]
+        changes = not _is_query(tree)
+        relations = self._judge(tree)
+        check_words(sql, self.dialect, changes=changes)
+        return Statement(
+            sql=sql,
+            relations=tuple(dict.fromkeys(relations)),
+            target=self._target(tree) if changes else None,
+            ordered=bool(tree.args.get("order")),
+            names=tuple(_ctes(tree)),
+        )
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def _settle(self, node: Any) -> None:
+        """Names as the database folds them, tables as the catalogue spells them."""
+        kind = type(node).__name__
+        if kind == "Identifier":
+            if self.dialect.name == "postgres" and not node.args.get("quoted"):
+                node.set("this", ascii_lower(node.this))
+            node.set("quoted", True)
+        if kind != "Table" or _made_by(node) or self._is_cte(node):
+            return
+        found = self._lookup(node)
+        identifier = type(node.this)
+        node.set("this", identifier(this=found.name, quoted=True))
+        node.set("db", identifier(this=found.schema, quoted=True))
+        node.set("catalog", None)
+
+    def _lookup(self, node: Any) -> Relation:
+        schema = self._folded(node.args.get("db"))
+        found = self.catalog.find(self._folded(node.this), schema)
+        database = self._folded(node.args.get("catalog"))
+        if found is None or not self.scope.grant(found) or (database and database != found.database):
+            name = clean_name(f"{schema}.{node.name}" if schema else node.name)
+            raise BackendRefused(f"There is no table {name} within reach: describe lists those there are.")
+        return found
+
+    def _folded(self, identifier: Any) -> str:
+        if identifier is None:
+            return ""
+        plain = self.dialect.name == "postgres" and not identifier.args.get("quoted")
+        return ascii_lower(identifier.name) if plain else str(identifier.name)
+
+    def _part(self, identifier: Any) -> str:
+        """How parts of a statement are told apart: only PostgreSQL knows capitals there."""
+        name = self._folded(identifier)
+        return name if self.dialect.name == "postgres" else ascii_lower(name)
+
+    def _is_cte(self, node: Any) -> bool:
+        """It stands for a part of the statement itself: those have names that nothing in the database has."""
+        if node.args.get("db") or node.args.get("catalog"):
+            return False
+        name, above = self._part(node.this), node.parent
+        while above is not None:
+            within = above.args.get("with_")
+            if within and any(self._part(one.args["alias"].this) == name for one in within.expressions):
+                return True
+            above = above.parent
+        return False
+
+    # --- shape -----------------------------------------------------------------------------------
+
+    def _judge(self, tree: Any) -> Iterator[Relation]:
+        for count, node in enumerate(_nodes(tree)):
+            if count > NODES_MAX:
+                raise BackendRefused("This statement is too long. Nothing was run.")
+            self._judge_shape(node, root=tree)
+            if type(node).__name__ == "Table" and not self._is_function(node) and not self._is_cte(node):
+                yield self._lookup(node)
+
+    def _judge_shape(self, node: Any, *, root: Any) -> None:
+        exp = _sqlglot().exp
+        kind = type(node).__name__
+        known = kind in _SHAPES or isinstance(node, exp.Func | exp.Binary | exp.Unary)
+        if not known or (kind in _CHANGE_ARGS and node is not root):
+            raise BackendRefused(f"This is not possible here: {_excerpt(node, self.dialect)}. Nothing was run.")
+        allowed = {"Select": _SELECT_ARGS, "Table": _TABLE_ARGS, **_CHANGE_ARGS}.get(kind)
+        if allowed and (odd := [name for name, value in node.args.items() if value and name not in allowed]):
+            raise BackendRefused(f"{odd[0].strip('_').upper()} is not possible here. Nothing was run.")
+        if kind == "In" and node.args.get("field"):  # some read a whole table so
+            raise BackendRefused("Write `IN (SELECT …)` or a list in parentheses. Nothing was run.")
+        if kind == "Identifier" and len(node.this.encode(errors="replace")) > self.dialect.name_bytes_max:
+            raise BackendRefused(f"The name {clean_name(node.this)} is too long. Nothing was run.")
+        if kind == "CTE" and self.catalog.taken(node.alias):
+            raise BackendRefused(
+                f"The database has something called {clean_name(node.alias)}: give that part of the WITH another name."
+            )
+        if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):
+            raise BackendRefused(f"The function {clean_name(node.name)} is not possible here. Nothing was run.")
+        if kind == "Dot" and isinstance(node.expression, exp.Func):
+            name = clean_name(node.expression.name or type(node.expression).__name__)
+            raise BackendRefused(f"The function {name} is not possible here with a schema. Nothing was run.")
+
+    def _is_function(self, node: Any) -> bool:
+        """True for what makes its own rows, if it is one of those that may."""
+        if not _made_by(node):
+            return False
+        written = node.this.sql(self.dialect.name, identify=True, comments=False)
+        word = re.match(r"([A-Za-z_][A-Za-z0-9_]*)\(", written)
+        if word is None or word[1].upper() not in self.dialect.rows_from:
+            raise BackendRefused(f"Rows cannot be read from {_short(written)} here. Nothing was run.")
+        return True
+
+    def _target(self, tree: Any) -> Relation:
+        """What is changed: one table, and rows that were chosen."""
+        kind, node = type(tree).__name__, tree.this
+        if type(node).__name__ == "Schema":
+            node = node.this
+        if type(node).__name__ != "Table" or node.args.get("joins") or self._is_cte(node) or _made_by(node):
+            raise BackendRefused("A change is one of a single table. Nothing was run.")
+        found = self._lookup(node)
+        if found.indirect:
+            raise BackendRefused(f"{clean_name(found.name)} is a {found.kind}: only tables can be changed.")
+        where = tree.args.get("where")
+        if kind != "Insert" and (where is None or not any(type(one).__name__ == "Column" for one in _nodes(where))):
+            raise BackendRefused(f"{kind.upper()} needs a WHERE that says which rows. Nothing was run.")
+        return found
+
+
+# --- reading and writing -------------------------------------------------------------------------
+
+
+@cache
+def _sqlglot() -> Any:
+    try:
+        import sqlglot
+    except ImportError:
+        raise ConfigError("a backend of kind sql needs sqlglot: pip install 'mainstay[sql]'") from None
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is said to the model, not to a log
+    return sqlglot
+
+
+def require_parser() -> None:
+    """Raises ConfigError where the library is missing."""
+    _sqlglot()
+
+
+def _read(text: str, dialect: Dialect, begins: tuple[str, ...]) -> Any:
+    if len(text) > TEXT_CHARS_MAX:
+        raise BackendRefused(f"The statement has more than {TEXT_CHARS_MAX} characters. Nothing was run.")
+    if _CONTROL.search(text):
+        raise BackendRefused("There is a control character in the statement. Nothing was run.")
+    wanted = " or ".join(begins)
+    first = next((token.text.upper() for token in _tokens(text, dialect) if token.text != "("), "")
+    if first not in begins:
+        raise BackendRefused(f"A statement begins with {wanted} here, not with {_short(first) or 'nothing'}.")
+    found = [one for one in _parse(text, dialect) if one is not None]
+    if len(found) != 1:
+        raise BackendRefused("One statement at a time. Nothing was run.")
+    return found[0]
+
+
+def _tokens(text: str, dialect: Dialect) -> list[Any]:
+    sqlglot = _sqlglot()
+    try:
+        return list(sqlglot.tokenize(text, read=dialect.name))
+    except sqlglot.errors.SqlglotError as error:
+        raise _unread(error) from None
+
+
+def _parse(text: str, dialect: Dialect) -> list[Any]:
+    sqlglot = _sqlglot()
+    try:
+        return list(sqlglot.parse(text, read=dialect.name, error_level=sqlglot.ErrorLevel.IMMEDIATE))
+    except sqlglot.errors.SqlglotError as error:
+        raise _unread(error) from None
+    except RecursionError:
+        raise BackendRefused("The statement is nested too deeply. Nothing was run.") from None
+
+
+def _unread(error: Any) -> BackendRefused:
+    first = (getattr(error, "errors", None) or [{}])[0]
+    where = f" near line {first['line']}, column {first['col']}" if first.get("line") else ""
+    return BackendRefused(f"The statement cannot be read{where}: {_short(first.get('description') or 'bad syntax')}")
+
+
+def _write(tree: Any, dialect: Dialect) -> str:
+    sqlglot = _sqlglot()
+    try:
+        sql: str = tree.sql(
+            dialect.name, identify=True, comments=False, unsupported_level=sqlglot.ErrorLevel.IMMEDIATE
+        )
+    except sqlglot.errors.SqlglotError as error:
+        raise BackendRefused(f"This cannot be said to {dialect.title}: {_short(str(error))}") from None
+    except RecursionError:
+        raise BackendRefused("The statement is nested too deeply. Nothing was run.") from None
+    if len(sql) > WRITTEN_CHARS_MAX:
+        raise BackendRefused("This statement is too long. Nothing was run.")
+    return sql
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    yield from list(tree.walk())
+
+
+def _is_query(tree: Any) -> bool:
+    exp = _sqlglot().exp
+    while isinstance(tree, exp.Subquery | exp.Paren):
+        tree = tree.this
+    return isinstance(tree, exp.Select | exp.SetOperation | exp.Values)
+
+
+def _made_by(table: Any) -> bool:
+    """Its rows come from something other than a table of that name."""
+    return type(table.this).__name__ != "Identifier"
+
+
+def _ctes(tree: Any) -> Iterator[str]:
+    return (node.alias for node in _nodes(tree) if type(node).__name__ == "CTE")
+
+
+def _excerpt(node: Any, dialect: Dialect) -> str:
+    return _short(node.sql(dialect.name, comments=False))
+
+
+def _short(text: str) -> str:
+    return clean_name(text, 60).strip('"')
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def check_words(sql: str, dialect: Dialect, *, changes: bool = False) -> None:
+    """Every bare word of what runs is one we know; there is no sign in it that hides something."""
+    at, before = 0, ""
+    allowed = dialect.words | dialect.types | (CHANGE if changes else frozenset())
+    while at < len(sql):
+        found = dialect.token.match(sql, at)
+        pair = sql[at : at + 2]
+        if found is None or pair in ("--", "/*", "*/") or (pair == "||" and dialect.name == "mysql"):
+            raise BackendRefused(f"{_short(sql[at : at + 12])} is not possible here. Nothing was run.")
+        if found.lastgroup == "word":
+            word = found[0].upper()
+            if word not in allowed or before == ".":
+                _check_function(word, sql[found.end() : found.end() + 1], before, dialect)
+        if found.lastgroup != "space":
+            before = found[0]
+        at = found.end()
+
+
+def _check_function(word: str, after: str, before: str, dialect: Dialect) -> None:
+    known = dialect.functions | dialect.rows_from
+    bare = word.startswith(("CURRENT_", "LOCALTIME", "UTC_"))
+    if before == "." or word not in known or (after != "(" and not bare):
+        what = "function" if after == "(" else "word"
+        raise BackendRefused(f"The {what} {_short(word)} is not possible here. Nothing was run.")
+
+
+# --- views ---------------------------------------------------------------------------------------
+
+
+def check_view(definition: str, dialect: Dialect) -> list[tuple[str, str]]:
+    """The tables that a view's own definition reads, each with its schema; raises if it could do more than read them.
+
+    For views that nobody granted by name: these are held to what a model's own statement is held to.
+    """
+    found = [one for one in _parse(definition, dialect) if one is not None]
+    if len(found) != 1 or not _is_query(found[0]):
+        raise BackendRefused("A view here cannot be read without doubt. Nothing was run.")
+    check_words(_write(found[0], dialect), dialect)
+    parts = {node.alias for node in _nodes(found[0]) if type(node).__name__ == "CTE"}
+    tables = [node for node in _nodes(found[0]) if type(node).__name__ == "Table" and not _made_by(node)]
+    return [(node.db, node.name) for node in tables if node.db or node.name not in parts]

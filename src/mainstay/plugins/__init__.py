@@ -1,0 +1,1 @@
+"""Tools that live in other processes, under guard."""

@@ -1,0 +1,150 @@
+"""What a plugin says on its output: lines in a file of bounded size, cleaned. It is never read as anything else.
+
+The file lies where the plugin cannot reach it: a link in its place would have us write somewhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from mainstay.guards.lines import one_line
+
+LINE_CHARS_MAX = 4096
+UNENDED_BYTES_MAX = 4 * LINE_CHARS_MAX  # of a line
+WORDS_LINES, WORDS_CHARS_MAX = 8, 600  # of what is quoted when it does not go well
+REFILL_S = 60.0  # how long it takes to be allowed to fill its file once more
+log = logging.getLogger("mainstay.plugins")
+
+Said = Literal["stdout", "stderr"]
+Stream = Literal["stdout", "stderr", "host"]
+
+
+class PluginLog:
+    """Two files: `path`, and what was in it before it was full. `redact` takes out what nobody should read."""
+
+    def __init__(self, name: str, path: Path, bytes_max: int, redact: Callable[[str], str] = lambda text: text) -> None:
+        self._name = name
+        self._path = path
+        self._bytes_max = bytes_max
+        self._redact = redact
+        self._parts: dict[Said, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}  # lines without an end yet
+        self._skipping: set[Said] = set()  # in the midst of a line of which enough is known
+        self._allowance = float(bytes_max)
+        self._counted = time.monotonic()
+        self._dropped = 0
+        self._words: deque[str] = deque(maxlen=WORDS_LINES)
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it said, on one line."""
+        said = " | ".join(self._words)
+        return said if len(said) <= WORDS_CHARS_MAX else "…" + said[-WORDS_CHARS_MAX:]
+
+    def begin(self) -> None:
+        """A new instance speaks from here on."""
+        self.finish()
+        self._words.clear()
+
+    def take(self, stream: Said, data: bytes) -> bool:
+        """For the sandbox: False asks it to read more slowly."""
+        self._refill()
+        if stream in self._skipping:
+            end = data.find(b"\n")
+            self._dropped += len(data) if end < 0 else end
+            if end < 0:
+                return self._allowance > 0
+            self._skipping.discard(stream)
+            data = data[end + 1 :]
+        part = self._parts[stream]
+        part += data
+        end = part.rfind(b"\n") + 1
+        if len(part) - end > UNENDED_BYTES_MAX:  # its beginning is enough; the rest is not waited for
+            self._skipping.add(stream)
+            end = len(part)
+        block = bytes(part[:end])
+        del part[:end]
+        self._take_lines(stream, block)
+        return self._allowance > 0
+
+    def note(self, sentence: str) -> None:
+        """Something that the core has to say about it. What it does wrong may be a flood too, and has a share more."""
+        self._refill()
+        line = one_line(self._redact(sentence))[:LINE_CHARS_MAX]
+        if self._allowance > -self._bytes_max / 4:
+            self._allowance -= self._put("host", [line])
+        else:
+            self._dropped += len(line)
+
+    def finish(self) -> None:
+        """It says no more."""
+        for stream, part in self._parts.items():
+            self._take_lines(stream, bytes(part))
+            part.clear()
+        self._skipping.clear()
+        self._tell_dropped()
+
+    def _take_lines(self, stream: Said, block: bytes) -> None:
+        if len(block) > self._allowance:
+            kept = block[: max(int(self._allowance), 0)]
+            kept = kept[: kept.rfind(b"\n") + 1]
+            self._dropped += len(block) - len(kept)
+            block = kept
+            self._allowance = 0.0
+        if not block:
+            return
+        # Together, as a key may have many lines; and before anything is cut, as half of one is a secret still.
+        lines = [one_line(line) for line in self._redact(block.decode(errors="replace")).split("\n") if line.strip()]
+        lines = [line if len(line) <= LINE_CHARS_MAX else f"{line[:LINE_CHARS_MAX]}…" for line in lines]
+        self._words.extend(lines[-WORDS_LINES:])
+        self._allowance -= block.count(b"\n") + self._put(stream, lines)
+
+    def _put(self, stream: Stream, lines: list[str]) -> int:
+        """The bytes that were written."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        data = "".join(f"{now} {stream} {line}\n" for line in lines).encode(errors="replace")
+        if log.isEnabledFor(logging.DEBUG):
+            for line in lines:
+                log.debug("%s %s: %s", self._name, stream, line)
+        try:
+            self._append(data)
+        except OSError as error:  # a full disk is no reason to stop the plugin
+            log.warning("the log of %s cannot be written: %s", self._name, error.strerror or error)
+        return len(data)
+
+    def _append(self, data: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(file).st_size
+            os.write(file, data)
+        finally:
+            os.close(file)
+        if size + len(data) > self._bytes_max // 2:  # each of the two has half
+            os.replace(self._path, self._path.with_name(f"{self._path.name}.1"))
+
+    def _refill(self) -> None:
+        now = time.monotonic()
+        gained = (now - self._counted) * self._bytes_max / REFILL_S
+        if gained > self._bytes_max / 8:  # in gulps: what was dropped of a flood is told of now and then only
+            self._allowance = min(max(self._allowance, 0.0) + gained, float(self._bytes_max))
+            self._counted = now
+            self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            self._put("host", [f"… {amount(dropped)} dropped: it says more than its log holds"])
+
+
+def amount(count: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

