@@ -137,6 +137,10 @@ class Agent:
         opened = await self._opened()
         return await opened.lanes.get(opened.key(session, sender)).abort()
 
+    async def troubles(self) -> list[str]:
+        """What was left out of what the configuration wants, and why: a plugin that has changed, say."""
+        return list((await self._opened()).troubles)
+
     async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}."""
         guards = (await self._opened()).services.trust.guards

@@ -54,8 +54,8 @@ def _wrong(
 
 
 def _wrong_server(name: str, server: McpEntry) -> str | None:
-    if not (0 < len(name) <= 100 and name.isprintable()):
-        return "a server's name has 1 to 100 characters, all of which can be seen"
+    if len(name) > 100:
+        return "a server's name has at most 100 characters"
     if bool(server.command) == bool(server.url):
         return "it needs a 'command' to start or a 'url' to reach it at, and not both"
     if server.type and (server.type == "stdio") != bool(server.command):

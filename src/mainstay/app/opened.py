@@ -33,6 +33,11 @@ class Opened(Protocol):
     grants: Grants
 
     @property
+    def troubles(self) -> list[str]:
+        """What was left out of what the owner wanted, and why."""
+        ...
+
+    @property
     def library(self) -> Any:
         """Its memory: a `memory.library.Library`, which is not loaded for those who never open an agent."""
         ...

@@ -63,6 +63,10 @@ class Open:
             builtins.outbox.wire(self.lanes, services.store, services.limits.agent_hops_max)
 
     @property
+    def troubles(self) -> list[str]:
+        return self._given.troubles
+
+    @property
     def library(self) -> Library:
         return self.remembering.library
 
@@ -182,7 +186,6 @@ class Given(msgspec.Struct, frozen=True):
 
     @property
     def troubles(self) -> list[str]:
-        """What was left out of what the owner wanted, and why."""
         return self.elsewhere.troubles if self.elsewhere is not None else []
 
     async def close(self) -> None:

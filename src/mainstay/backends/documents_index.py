@@ -303,7 +303,7 @@ def _may_be_text(name: str) -> bool:
 
 def _text(name: str, data: bytes) -> str | None:
     """What a file says; None if it is no text. More than the bound is cut."""
-    if b"\x00" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if not _may_be_text(name) or (b"\x00" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff"))):
         return None
     text = text_of(Fetched(url="", status=200, body=data[:FILE_BYTES_MAX]))
     if name.lower().endswith((".html", ".htm", ".xhtml")):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from mainstay.backends.common import Arguments, BackendRefused, BackendTool, Traits, clean_line, fit_lines, page
-from mainstay.backends.sql_catalog import Catalog, Relation, called, line_of, lines_about
+from mainstay.backends.sql_catalog import Catalog, Relation, Spelling
 from mainstay.backends.sql_engine import Engine, Page
 from mainstay.backends.sql_mysql import MysqlEngine
 from mainstay.backends.sql_postgres import PostgresEngine
@@ -116,20 +116,17 @@ class SqlBackend:
         """Nothing is kept open between calls."""
 
     def schema(self) -> str:
-        said = f"### {self.name}: {self.engine.dialect.title}\n" + (f"{clean_line(about)}\n" if (about := self._about) else "")
-        return said + (self._schema or f"[{self.name}__describe lists its tables]")
-
-    @property
-    def _about(self) -> str:
-        return self.settings.about
+        head = f"### {_about(self.settings)}: {self.engine.dialect.title}"
+        return f"{head}\n{self._schema or f'[{self.name}__describe lists its tables]'}"
 
     async def describe(self, name: str | None, offset: int | None) -> str:
         catalog, scope = await self._look()
+        spelling = Spelling(self.engine.dialect, catalog)
         if name:
             relation = _named(name, catalog, scope)
-            lines = lines_about(relation, catalog, await self.engine.details(relation))
+            lines = spelling.lines(relation, await self.engine.details(relation))
         else:
-            lines = [line_of(one, catalog) for one in _within(catalog, scope)]
+            lines = [spelling.line(one) for one in _within(catalog, scope)]
         if not lines:
             return "[there are no tables within reach]"
         shown, note = page(lines, offset, self.settings.rows_max)
@@ -149,7 +146,8 @@ class SqlBackend:
 
     async def _look(self) -> tuple[Catalog, Scope]:
         catalog, scope = await self.engine.catalog()
-        lines = [line_of(one, catalog, short=True) for one in _within(catalog, scope)]
+        spelling = Spelling(self.engine.dialect, catalog)
+        lines = [spelling.line(one, short=True) for one in _within(catalog, scope)]
         self._schema = fit_lines(lines, self.settings.schema_tokens, f"tables; {self.name}__describe lists them")
         return catalog, scope
 
@@ -168,7 +166,7 @@ def _engine(settings: SqlSettings) -> Engine:
 
 def _within(catalog: Catalog, scope: Scope) -> list[Relation]:
     found = [one for one in catalog if scope.grant(one) and one.kind != "shadow table"]
-    return sorted(found, key=lambda one: called(one, catalog))
+    return sorted(found, key=lambda one: (one.schema not in catalog.schemas, one.schema, one.name))
 
 
 def _named(name: str, catalog: Catalog, scope: Scope) -> Relation:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mainstay.backends.common import BackendRefused, clean_line
-from mainstay.backends.sql_catalog import Catalog, Relation
+from mainstay.backends.sql_catalog import Catalog, Detail, Relation
 from mainstay.backends.sql_rows import Rows
 from mainstay.backends.sql_scope import Scope, SqlScope
 from mainstay.backends.sql_statements import Judge, Statement
@@ -38,8 +38,8 @@ class Engine(Protocol):
     dialect: Dialect
 
     async def catalog(self) -> tuple[Catalog, Scope]: ...
-    async def details(self, relation: Relation) -> Sequence[str]:
-        """Its indexes and foreign keys, a line each."""
+    async def details(self, relation: Relation) -> Sequence[Detail]:
+        """Its indexes and foreign keys."""
         ...
 
     async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]: ...
@@ -66,7 +66,9 @@ def too_slow(seconds: float) -> BackendRefused:
 
 def unreachable(title: str) -> BackendRefused:
     """Without the driver's own words: they may hold where it is, and who we are there."""
-    return BackendRefused(f"The {title} database cannot be reached now; its address and account are the owner's to mend.")
+    return BackendRefused(
+        f"The {title} database cannot be reached now; its address and account are the owner's to mend."
+    )
 
 
 def scope_of(settings: SqlScope, catalog: Catalog) -> Scope:

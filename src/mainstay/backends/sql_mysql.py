@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from mainstay.backends.common import BackendRefused, clean_name
-from mainstay.backends.sql_catalog import Catalog, Column, Kind, Relation
+from mainstay.backends.sql_catalog import Catalog, Column, Detail, Kind, Relation
 from mainstay.backends.sql_engine import (
     CATALOG_S,
     COLUMNS_MAX,
@@ -41,7 +41,6 @@ _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys", "ndbinfo"
 _ELSEWHERE = ("FEDERATED", "CONNECT", "SPIDER", "MRG_MYISAM", "S3", "CSV")  # engines whose rows lie somewhere else
 _MODE = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"  # neither ANSI_QUOTES nor NO_BACKSLASH_ESCAPES
 _SLOW = (1317, 1969, 3024, 1205)
-_FLAGS = {"ssl_ca": str, "ssl_cert": str, "ssl_key": str}
 
 _RELATIONS = """
 SELECT table_schema, table_name, table_type, engine, table_rows FROM information_schema.tables
@@ -58,7 +57,7 @@ SELECT index_name, non_unique, column_name FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index LIMIT 1000
 """
 _KEYS = """
-SELECT column_name, referenced_table_name, referenced_column_name FROM information_schema.key_column_usage
+SELECT column_name, referenced_table_name FROM information_schema.key_column_usage
 WHERE table_schema = %s AND table_name = %s AND referenced_table_name IS NOT NULL LIMIT 1000
 """
 
@@ -86,7 +85,7 @@ class MysqlEngine:
     async def catalog(self) -> tuple[Catalog, Scope]:
         return await self._run(lambda session: self._look_up(session, fresh=True))
 
-    async def details(self, relation: Relation) -> Sequence[str]:
+    async def details(self, relation: Relation) -> Sequence[Detail]:
         return await self._run(lambda session: _details(session, relation))
 
     async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]:
@@ -261,15 +260,13 @@ def _rows(session: Any, sql: str, page: Page) -> Rows:
     return Rows(columns, shown, False)
 
 
-def _details(session: Any, relation: Relation) -> list[str]:
+def _details(session: Any, relation: Relation) -> list[Detail]:
     where = (relation.schema, relation.name)
-    indexes: dict[str, tuple[bool, list[str]]] = {}
+    indexes: dict[tuple[str, int], list[str]] = {}
     for name, repeated, column in _all(session, _INDEXES, where):
-        indexes.setdefault(name, (not repeated, []))[1].append(clean_name(column or "an expression"))
-    lines = [f"- {'unique ' if unique else ''}index on {', '.join(parts)}" for unique, parts in indexes.values()]
-    for column, target, other in _all(session, _KEYS, where):
-        lines.append(f"- {clean_name(column)} refers to {clean_name(target)}({clean_name(other)})")
-    return lines
+        indexes.setdefault((name, repeated), []).append(column or "")
+    made = [Detail(tuple(parts), "index on" if many else "unique index on") for (_, many), parts in indexes.items()]
+    return [*made, *(Detail((column,), to=target) for column, target in _all(session, _KEYS, where))]
 
 
 def _tell(session: Any, sql: str) -> None:
@@ -293,7 +290,7 @@ def _said(seconds: float) -> Iterator[None]:
         code, said = (*error.args, "", "")[:2]
         if code in _SLOW:
             raise too_slow(seconds) from None
-        if not isinstance(code, int) or code >= 2000 and code < 3000 or code == 0:
+        if not isinstance(code, int) or (code >= 2000 and code < 3000) or code == 0:
             raise unreachable(MYSQL.title) from None
         raise failed(str(said)) from None
     except (OSError, ValueError, AttributeError):  # the connection was closed under it

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
 
-from mainstay.backends.common import BackendRefused, clean_name
-from mainstay.backends.sql_catalog import Catalog, Column, Kind, Relation
+from mainstay.backends.common import BackendRefused
+from mainstay.backends.sql_catalog import Catalog, Column, Detail, Kind, Relation
 from mainstay.backends.sql_engine import (
     CATALOG_S,
     COLUMNS_MAX,
@@ -86,24 +86,27 @@ SELECT r.root::bigint, r.oid::bigint, r.how, c.relkind::text,
     EXISTS (SELECT FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_depend d
                 ON d.classid = 'pg_catalog.pg_policy'::regclass AND d.objid = p.oid
             WHERE p.polrelid = r.oid AND d.refclassid = 'pg_catalog.pg_proc'::regclass),
-    CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(c.oid) END
+    CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(c.oid) END,
+    ARRAY(SELECT i.indexrelid::bigint FROM pg_catalog.pg_index i WHERE i.indrelid IN (c.oid, c.reltoastrelid))
+        || c.reltoastrelid::bigint
 FROM reached r JOIN pg_catalog.pg_class c ON c.oid = r.oid
 """
 _LOCKS = """
 SELECT DISTINCT relation::bigint FROM pg_catalog.pg_lock_status()
 WHERE locktype = 'relation' AND pid = pg_catalog.pg_backend_pid()
 """
-_ABOUT = """
-SELECT c.oid::bigint, c.relkind::text, n.nspname::text FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY (%s::oid[])
+_OWN = """
+SELECT c.oid::bigint FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname IN ('pg_catalog', 'information_schema', 'pg_toast')
 """
 _DETAILS = """
-SELECT 'i', i.indisunique, ARRAY(SELECT pg_catalog.pg_get_indexdef(i.indexrelid, k, true)
-                                 FROM generate_series(1, i.indnkeyatts) AS k), ''
+SELECT CASE WHEN i.indisunique THEN 'unique index on' ELSE 'index on' END,
+    ARRAY(SELECT coalesce(a.attname::text, '') FROM unnest(i.indkey::int2[]) AS k
+          LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k), ''
 FROM pg_catalog.pg_index i WHERE i.indrelid = %(oid)s::oid
 UNION ALL
-SELECT 'f', false, ARRAY(SELECT a.attname::text FROM unnest(c.conkey) AS k JOIN pg_catalog.pg_attribute a
-                         ON a.attrelid = c.conrelid AND a.attnum = k), t.relname::text
+SELECT 'index on', ARRAY(SELECT a.attname::text FROM unnest(c.conkey) AS k
+                         JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k), t.relname::text
 FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_class t ON t.oid = c.confrelid
 WHERE c.conrelid = %(oid)s::oid AND c.contype = 'f'
 """
@@ -112,8 +115,7 @@ WHERE c.conrelid = %(oid)s::oid AND c.contype = 'f'
 class _Reached(msgspec.Struct, frozen=True):
     """What a statement may lock."""
 
-    relations: frozenset[int]
-    system: bool  # and the database's own
+    relations: frozenset[int]  # with their indexes
     hidden: bool  # a view that was granted by name calls functions: what they read is the owner's to answer for
     guarded: bool  # policies call functions, which may read what they need to decide
 
@@ -136,11 +138,11 @@ class PostgresEngine:
 
         return await self._gate.run(work)
 
-    async def details(self, relation: Relation) -> Sequence[str]:
-        async def work() -> list[str]:
+    async def details(self, relation: Relation) -> Sequence[Detail]:
+        async def work() -> list[Detail]:
             async with self._session() as session:
                 found = await _all(session, _DETAILS, {"oid": relation.id})
-                return [_detail(*row) for row in found]
+                return [Detail(tuple(parts), what, to) for what, parts, to in found]
 
         return await self._gate.run(work)
 
@@ -239,12 +241,15 @@ class PostgresEngine:
 
 
 async def _reached(session: Any, statement: Statement, catalog: Catalog, scope: Scope) -> _Reached:
+    """What the named relations stand for; of those that were granted by a pattern, nothing that was not granted."""
     named = {one.id: one for one in statement.relations}
     by_id = {one.id: one for one in catalog}
-    allowed, hidden, guarded = set(named), False, False
-    for root, oid, how, kind, rule_calls, policy_calls, definition in await _all(session, _STANDS_FOR, ([*named],)):
-        by_name = scope.grant(named[root]) == "name"
-        allowed.add(oid)
+    allowed: set[int] = set()
+    hidden = guarded = False
+    for root, oid, how, *rest in await _all(session, _STANDS_FOR, ([*named],)):
+        kind, rule_calls, policy_calls, definition, attached = rest
+        allowed |= {oid, *attached}
+        by_name = scope.grant(named[root]) == "name" or named[root].system
         guarded = guarded or policy_calls
         hidden = hidden or (by_name and rule_calls)
         if by_name or how == "policy":
@@ -253,20 +258,18 @@ async def _reached(session: Any, statement: Statement, catalog: Catalog, scope: 
         if kind == "f" or rule_calls or (how == "rule" and (found is None or not scope.grant(found))):
             raise outside("something else")
         if definition:
-            await in_thread(lambda text=definition: check_view(text, POSTGRES))
-    return _Reached(frozenset(allowed), any(one.system for one in named.values()), hidden, guarded)
+            await in_thread(partial(check_view, definition, POSTGRES))
+    if any(one.system for one in named.values()):
+        allowed |= {oid for (oid,) in await _all(session, _OWN, None)}
+    return _Reached(frozenset(allowed), hidden, guarded)
 
 
 async def _check_locks(session: Any, reached: _Reached, *, before: bool) -> None:
+    """Looking at them takes none."""
     if reached.hidden or (reached.guarded and not before):
         return
-    locked = {oid for (oid,) in await _all(session, _LOCKS, None)} - reached.relations
-    if not locked:
-        return
-    for _, kind, schema in await _all(session, _ABOUT, ([*locked],)):
-        own = schema in ("pg_catalog", "information_schema", "pg_toast")
-        if kind not in ("i", "I", "t") and not (own and reached.system):
-            raise outside("something else")
+    if any(oid not in reached.relations for (oid,) in await _all(session, _LOCKS, None)):
+        raise outside("something else")
 
 
 async def _rows(session: Any, sql: str, page: Page) -> Rows:
@@ -309,13 +312,6 @@ def _relation(oid: int, schema: str, name: str, kind: str, rows: int, database: 
         rows=rows if rows > 0 and kind != "v" else None,
         id=oid,
     )
-
-
-def _detail(kind: str, unique: bool, parts: list[str], target: str) -> str:
-    named = ", ".join(clean_name(one) for one in parts)
-    if kind == "f":
-        return f"- {named} refers to {clean_name(target)}"
-    return f"- {'unique ' if unique else ''}index on {named}"
 
 
 async def _all(session: Any, sql: str, parameters: Any) -> list[Any]:

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from mainstay.backends.common import BackendRefused, clean_name
-from mainstay.backends.sql_catalog import Catalog, Column, Kind, Relation, ascii_lower
+from mainstay.backends.sql_catalog import Catalog, Column, Detail, Kind, Relation, ascii_lower
 from mainstay.backends.sql_engine import (
     COLUMNS_MAX,
     RELATIONS_MAX,
@@ -47,7 +47,7 @@ LIMITS = {
     apsw.SQLITE_LIMIT_FUNCTION_ARG: 100,
     apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
     apsw.SQLITE_LIMIT_ATTACHED: 0,
-    apsw.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
+    apsw.SQLITE_LIMIT_VARIABLE_NUMBER: 100,  # a full-text index asks with some
     apsw.SQLITE_LIMIT_TRIGGER_DEPTH: 10,
     apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
@@ -101,7 +101,7 @@ class SqliteEngine:
 
         return await self._run(look)
 
-    async def details(self, relation: Relation) -> Sequence[str]:
+    async def details(self, relation: Relation) -> Sequence[Detail]:
         return await self._run(lambda db: _details(db, relation))
 
     async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]:
@@ -311,7 +311,6 @@ def _catalog(db: apsw.Connection) -> Catalog:
     relations = []
     left = COLUMNS_MAX
     listed = "SELECT name, type FROM pragma_table_list WHERE schema = 'main' ORDER BY name LIMIT ?"
-    db.limit(apsw.SQLITE_LIMIT_VARIABLE_NUMBER, 2)
     estimates = _estimates(db)
     for name, kind in list(db.execute(listed, (RELATIONS_MAX,))):
         columns = _columns(db, name) if left > 0 else ()
@@ -328,7 +327,6 @@ def _catalog(db: apsw.Connection) -> Catalog:
             )
         )
     triggers = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")]
-    db.limit(apsw.SQLITE_LIMIT_VARIABLE_NUMBER, 0)
     return Catalog(relations, ("main",), ascii_lower, triggers)
 
 
@@ -349,18 +347,16 @@ def _estimates(db: apsw.Connection) -> dict[str, int]:
     return {name: rows for name, rows in found if isinstance(rows, int)}
 
 
-def _details(db: apsw.Connection, relation: Relation) -> list[str]:
-    db.limit(apsw.SQLITE_LIMIT_VARIABLE_NUMBER, 2)
-    lines = []
+def _details(db: apsw.Connection, relation: Relation) -> list[Detail]:
+    made = []
     indexes = "SELECT name, \"unique\" FROM pragma_index_list(?, 'main')"
     for index, unique in list(db.execute(indexes, (relation.name,))):
-        parts = [name for (name,) in db.execute("SELECT name FROM pragma_index_info(?, 'main')", (index,))]
-        named = ", ".join(clean_name(name or "an expression") for name in parts)
-        lines.append(f"- {'unique ' if unique else ''}index on {named}")
-    keys = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?, \'main\')'
-    for column, table, target in db.execute(keys, (relation.name,)):
-        lines.append(f"- {clean_name(column)} refers to {clean_name(table)}({clean_name(target or 'its key')})")
-    return lines
+        parts = db.execute("SELECT name FROM pragma_index_info(?, 'main')", (index,))
+        made.append(Detail(tuple(name or "" for (name,) in parts), "unique index on" if unique else "index on"))
+    keys = 'SELECT "from", "table" FROM pragma_foreign_key_list(?, \'main\')'
+    for column, table in db.execute(keys, (relation.name,)):
+        made.append(Detail((column,), to=table))
+    return made
 
 
 def _rows(db: apsw.Connection, sql: str, page: Page) -> Rows:
@@ -399,4 +395,3 @@ def _said(call: _Call, seconds: float) -> Iterator[None]:
         raise BackendRefused(f"A value is larger than {VALUE_BYTES_MAX} bytes: leave that column out.") from None
     except apsw.Error as error:
         raise failed(str(error)) from None
-

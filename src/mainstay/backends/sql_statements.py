@@ -31,25 +31,30 @@ _CHANGE_BEGINS = ("INSERT", "UPDATE", "DELETE", "WITH")
 
 # Parts of a statement that stand for nothing but themselves. Operators and functions are judged by their words.
 _SHAPES = frozenset(
-    "Alias Aliases And Array Between Boolean Bracket Case Cast TryCast Collate Column ColumnDef CTE DataType "
-    "DataTypeParam Distinct Dot Escape Except Exists Fetch Filter From Group GroupingSets Cube Rollup Having "
-    "HexString BitString ByteString RawString National Identifier If Ignore IgnoreNulls RespectNulls In Intersect "
-    "Interval IntervalSpan Join JSONPath JSONPathKey JSONPathRoot JSONPathSubscript JSONPathWildcard JSONColumnDef "
-    "JSONSchema JSONKeyValue JSONValue Lambda Lateral Limit Literal Not Null Offset Or Order Ordered OrderedArgs Paren "
-    "PropertyEQ Select Slice Star Subquery Table TableAlias Tuple Union Values Var Where Window WindowSpec With "
-    "WithinGroup AtTimeZone Unnest Kwarg Schema OnConflict Insert Update Delete Introducer WithTableHint FormatJson "
-    "CharacterSet Operator"
-    " HavingMax"
-    .split()
+    ["Alias", "Aliases", "And", "Array", "Between", "Boolean", "Bracket", "Case", "Cast", "TryCast", "Collate", "Column", "ColumnDef", "CTE", "DataType", "DataTypeParam", "Distinct", "Dot", "Escape", "Except", "Exists", "Fetch", "Filter", "From", "Group", "GroupingSets", "Cube", "Rollup", "Having", "HexString", "BitString", "ByteString", "RawString", "National", "Identifier", "If", "Ignore", "IgnoreNulls", "RespectNulls", "In", "Intersect", "Interval", "IntervalSpan", "Join", "JSONPath", "JSONPathKey", "JSONPathRoot", "JSONPathSubscript", "JSONPathWildcard", "JSONColumnDef", "JSONSchema", "JSONKeyValue", "JSONValue", "Lambda", "Lateral", "Limit", "Literal", "Not", "Null", "Offset", "Or", "Order", "Ordered", "OrderedArgs", "Paren", "PropertyEQ", "Select", "Slice", "Star", "Subquery", "Table", "TableAlias", "Tuple", "Union", "Values", "Var", "Where", "Window", "WindowSpec", "With", "WithinGroup", "AtTimeZone", "Unnest", "Kwarg", "Schema", "OnConflict", "Insert", "Update", "Delete", "Introducer", "WithTableHint", "FormatJson", "CharacterSet", "Operator", "HavingMax"]
 )  # fmt: skip
 _SELECT_ARGS = frozenset(
-    "with_ expressions distinct from_ laterals joins where group having windows order limit offset".split()
+    [
+        "with_",
+        "expressions",
+        "distinct",
+        "from_",
+        "laterals",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "windows",
+        "order",
+        "limit",
+        "offset",
+    ]
 )
-_TABLE_ARGS = frozenset("this alias db laterals joins only ordinality".split())
+_TABLE_ARGS = frozenset(["this", "alias", "db", "laterals", "joins", "only", "ordinality"])
 _CHANGE_ARGS = {
-    "Insert": frozenset("with_ this expression conflict default".split()),
-    "Update": frozenset("with_ this expressions from_ where".split()),
-    "Delete": frozenset("with_ this using where".split()),
+    "Insert": frozenset(["with_", "this", "expression", "conflict", "default"]),
+    "Update": frozenset(["with_", "this", "expressions", "from_", "where"]),
+    "Delete": frozenset(["with_", "this", "using", "where"]),
 }
 
 
@@ -189,7 +194,7 @@ class Judge(msgspec.Struct, frozen=True):
         """True for what makes its own rows, if it is one of those that may."""
         if not _made_by(node):
             return False
-        written = node.this.sql(self.dialect.name, identify=True, comments=False)
+        written = node.this.sql(_grammar(self.dialect), identify=True, comments=False)
         word = re.match(r"([A-Za-z_][A-Za-z0-9_]*)\(", written)
         if word is None or word[1].upper() not in self.dialect.rows_from:
             raise BackendRefused(f"Rows cannot be read from {_short(written)} here. Nothing was run.")
@@ -224,6 +229,24 @@ def _sqlglot() -> Any:
     return sqlglot
 
 
+@cache
+def _grammar(dialect: Dialect) -> Any:
+    """How one is read and written. MariaDB calls something otherwise that both call RLIKE."""
+    sqlglot = _sqlglot()
+    if dialect.name != "mysql":
+        return sqlglot.Dialect.get_or_raise(dialect.name)
+    from sqlglot.dialects.mysql import MySQL
+
+    class Generator(MySQL.Generator):  # type: ignore[misc, name-defined]
+        TRANSFORMS = MySQL.Generator.TRANSFORMS | {sqlglot.exp.RegexpLike: _rlike}
+
+    return type("MainstayMySQL", (MySQL,), {"Generator": Generator})()
+
+
+def _rlike(writer: Any, node: Any) -> str:
+    return str(writer.function_fallback_sql(node) if node.args.get("flag") else writer.binary(node, "RLIKE"))
+
+
 def require_parser() -> None:
     """Raises ConfigError where the library is missing."""
     _sqlglot()
@@ -247,7 +270,7 @@ def _read(text: str, dialect: Dialect, begins: tuple[str, ...]) -> Any:
 def _tokens(text: str, dialect: Dialect) -> list[Any]:
     sqlglot = _sqlglot()
     try:
-        return list(sqlglot.tokenize(text, read=dialect.name))
+        return list(sqlglot.tokenize(text, read=_grammar(dialect)))
     except sqlglot.errors.SqlglotError as error:
         raise _unread(error) from None
 
@@ -255,7 +278,7 @@ def _tokens(text: str, dialect: Dialect) -> list[Any]:
 def _parse(text: str, dialect: Dialect) -> list[Any]:
     sqlglot = _sqlglot()
     try:
-        return list(sqlglot.parse(text, read=dialect.name, error_level=sqlglot.ErrorLevel.IMMEDIATE))
+        return list(sqlglot.parse(text, read=_grammar(dialect), error_level=sqlglot.ErrorLevel.IMMEDIATE))
     except sqlglot.errors.SqlglotError as error:
         raise _unread(error) from None
     except RecursionError:
@@ -272,7 +295,7 @@ def _write(tree: Any, dialect: Dialect) -> str:
     sqlglot = _sqlglot()
     try:
         sql: str = tree.sql(
-            dialect.name, identify=True, comments=False, unsupported_level=sqlglot.ErrorLevel.IMMEDIATE
+            _grammar(dialect), identify=True, comments=False, unsupported_level=sqlglot.ErrorLevel.IMMEDIATE
         )
     except sqlglot.errors.SqlglotError as error:
         raise BackendRefused(f"This cannot be said to {dialect.title}: {_short(str(error))}") from None
@@ -304,7 +327,7 @@ def _ctes(tree: Any) -> Iterator[str]:
 
 
 def _excerpt(node: Any, dialect: Dialect) -> str:
-    return _short(node.sql(dialect.name, comments=False))
+    return _short(node.sql(_grammar(dialect), comments=False))
 
 
 def _short(text: str) -> str:

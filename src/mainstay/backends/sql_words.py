@@ -28,6 +28,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     functions: frozenset[str]
     rows_from: frozenset[str]  # functions that stand where a table may
     token: re.Pattern[str]
+    quote: str  # around a name
     name_bytes_max: int  # of an identifier: beyond that some databases cut it, and it is another one
 
 
@@ -131,11 +132,12 @@ _DOUBLE = r'"(?:[^"]|"")+"'
 SQLITE = Dialect(
     name="sqlite",
     title="SQLite",
-    words=_SELECT | _words("glob match indexed regexp isnull notnull"),
+    words=_SELECT | _words("glob match isnull notnull nocase binary rtrim"),
     types=_TYPES,
     functions=_COMMON | _SQLITE,
     rows_from=_words("json_each json_tree"),
     token=_token(r"(?:[xX])?'(?:[^']|'')*'", _DOUBLE, r"[-+*/<>=!%&|~.,()]"),
+    quote='"',
     name_bytes_max=1000,
 )
 POSTGRES = Dialect(
@@ -157,6 +159,7 @@ POSTGRES = Dialect(
     token=_token(
         r"[eE]'(?:[^'\\]|\\.|'')*'|[xXbB]?'(?:[^']|'')*'", _DOUBLE, r"[-+*/<>=!%&|~^#@?.,()\[\]]|::|:(?=[^=:])"
     ),
+    quote='"',
     name_bytes_max=63,
 )
 MYSQL = Dialect(
@@ -167,12 +170,14 @@ MYSQL = Dialect(
     | _words(
         "lateral regexp rlike div mod xor binary separator rollup dual force ignore use index straight_join sounds "
         "member of against mode boolean language query expansion charset character set leading trailing both for "
-        "day_hour day_minute day_second hour_minute hour_second minute_second year_month unknown utf8mb4 utf8 array"
+        "day_hour day_minute day_second hour_minute hour_second minute_second year_month unknown utf8mb4 utf8 array columns path nested "
+        "utf8mb4_bin utf8mb4_general_ci utf8mb4_unicode_ci utf8mb4_0900_ai_ci"
     ),
     types=_TYPES | _words("longtext mediumtext tinytext longblob mediumblob tinyblob"),
     functions=_COMMON | _MYSQL,
     rows_from=_words("json_table"),
     token=_token(r"[xXbB]?'(?:[^'\\]|\\.|'')*'", r"`(?:[^`]|``)+`", r"[-+*/<>=!%&|~^.,()]"),
+    quote="`",
     name_bytes_max=256,
 )
 DIALECTS = {one.name: one for one in (SQLITE, POSTGRES, MYSQL)}

@@ -99,8 +99,9 @@ def encode(message: msgspec.Struct) -> bytes:
                 for text in texts:
                     made += _block(number, text.encode("utf-8", "replace"))
             case dict() as pairs:
-                for key, value in pairs.items():
-                    made += _block(number, encode(_Entry(key, value)))
+                for key, value in pairs.items():  # both are always written, as everybody does
+                    pair = _block(1, key.encode("utf-8", "replace")) + _block(2, value.encode("utf-8", "replace"))
+                    made += _block(number, pair)
     return bytes(made)
 
 
@@ -131,15 +132,17 @@ def decode(data: bytes, kind: type[T]) -> T:
         if isinstance(value, int) != (wanted is bool):
             raise ContractBroken(f"{name} has the wrong type")
         if isinstance(value, int):
-            _once(values, name, bool(value))
+            if value > 1:
+                raise ContractBroken(f"{name} is neither true nor false")
+            _once(values, name, value == 1)
         elif wanted is str:
             _once(values, name, _text(value, name))
         elif wanted == tuple[str, ...]:
-            values[name] = (*values.get(name, ()), _text(value, name))
+            values.setdefault(name, []).append(_text(value, name))
         else:
             pair = decode(value, _Entry)
-            values.setdefault(name, {})[pair.key] = pair.value
-    return kind(**values)
+            _once(values.setdefault(name, {}), pair.key, pair.value)
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 @cache
@@ -150,7 +153,7 @@ def _kinds(kind: type[msgspec.Struct]) -> list[tuple[str, Any]]:
 
 def _once(values: dict[str, Any], name: str, value: Any) -> None:
     if name in values:
-        raise ContractBroken(f"{name} is given twice")
+        raise ContractBroken(f"{name[:100]} is given twice")
     values[name] = value
 
 

@@ -90,7 +90,10 @@ class PluginHost:
             instance = await self._ready(timeout_s, deadline)
             instance.calls += 1
             try:
-                return self._checked(request, await self._ask(instance, request, timeout_s, deadline))
+                return self._read(request, await self._ask(instance, request, timeout_s, deadline))
+            except ContractBroken as error:  # nothing of it goes on to the model
+                self.log.note(f"answer to {request.call_id} refused: {error}")
+                raise AnswerRefused(self._told("answered with something that is not a result")) from None
             finally:
                 instance.calls -= 1
                 self._released(instance)
@@ -179,17 +182,13 @@ class PluginHost:
             return self._told("closed its connection in the midst of the call")
         return self._told(f"ended with code {instance.died.result()} in the midst of the call") + self._last_words()
 
-    def _checked(self, request: ExecuteRequest, data: bytes) -> str:
-        """The content, if this is a result at all: nothing of one that is not goes on to the model."""
-        try:
-            response = decode(data, ExecuteResponse)
-            if response.call_id != request.call_id:
-                raise ContractBroken(f"it carries the call id {response.call_id[:64]!r}")
-            if _CONTROL.search(response.content) or _CONTROL.search(response.error):
-                raise ContractBroken("it holds control characters")
-        except ContractBroken as error:
-            self.log.note(f"answer to {request.call_id} refused: {error}")
-            raise AnswerRefused(self._told("answered with something that is not a result")) from None
+    def _read(self, request: ExecuteRequest, data: bytes) -> str:
+        """The content, if this is a result at all; raises ContractBroken."""
+        response = decode(data, ExecuteResponse)
+        if response.call_id != request.call_id:
+            raise ContractBroken(f"it carries the call id {response.call_id[:64]!r}")
+        if _CONTROL.search(response.content) or _CONTROL.search(response.error):
+            raise ContractBroken("it holds control characters")
         self._row = 0
         if response.error:
             raise PluginSays(response.error[:ERROR_CHARS_MAX])

@@ -8,7 +8,7 @@ import stat
 from contextlib import AsyncExitStack
 from typing import Any
 
-from mainstay.core.contract import EXECUTE, PLUGIN_SOCKET, STATE_SOCKET, ExecuteRequest, encode
+from mainstay.core.contract import EXECUTE, PLUGIN_SOCKET, STATE_SOCKET, ContractBroken, ExecuteRequest, encode
 from mainstay.core.outside import PluginState, Process, Sandbox
 from mainstay.core.workers import in_thread
 from mainstay.plugins.grpc_library import grpc_for
@@ -17,7 +17,8 @@ from mainstay.plugins.logs import PluginLog
 from mainstay.plugins.plugin import Plugin, PluginNotUp
 from mainstay.plugins.state import StateService
 
-LOOK_S = 0.01  # for its socket
+LOOK_S, LOOK_MAX_S = 0.01, 0.05  # for its socket
+_QUIET = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}  # its log is for what it has to say itself
 STUCK_S = 1.0
 FRAME_BYTES = 1024  # of a result, beside its content
 
@@ -39,7 +40,9 @@ class Instance:
 
     async def ask(self, request: ExecuteRequest, timeout_s: float) -> bytes:
         """Raises grpc's AioRpcError. Cancelling this cancels the call where it runs."""
-        answer: bytes = await self._execute(encode(request), timeout=timeout_s)
+        answer = await self._execute(encode(request), timeout=timeout_s)
+        if not isinstance(answer, bytes):  # it said that all went well, and nothing else
+            raise ContractBroken("there is none")
         return answer
 
     async def stop(self) -> None:
@@ -90,7 +93,7 @@ def _launch(plugin: Plugin, room: RunFolder) -> Launch:
         home=home,
         needs=plugin.needs,
         protected=plugin.protected,
-        env={**plugin.env, PLUGIN_SOCKET: f"{room.theirs}/plugin", STATE_SOCKET: f"{room.ours}/state"},
+        env={**_QUIET, **plugin.env, PLUGIN_SOCKET: f"{room.theirs}/plugin", STATE_SOCKET: f"{room.ours}/state"},
         share=plugin.share,
         unconfined=plugin.unconfined,
     )
@@ -98,6 +101,7 @@ def _launch(plugin: Plugin, room: RunFolder) -> Launch:
 
 async def _socket(path: str, process: Process, plugin: Plugin, stack: AsyncExitStack) -> str:
     """How the plugin's socket is reached, whatever it puts in its place later: a link would lead us to another's."""
+    pause = LOOK_S
     while process.code is None:
         try:
             if not hasattr(os, "O_PATH"):  # macOS: looked at, and believed
@@ -106,7 +110,8 @@ async def _socket(path: str, process: Process, plugin: Plugin, stack: AsyncExitS
                 raise PluginNotUp("put something else in the place of its socket")
             file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.1, LOOK_MAX_S)
             continue
         stack.callback(os.close, file)
         if not stat.S_ISSOCK(os.fstat(file).st_mode):

@@ -195,6 +195,7 @@ class RunFolder:
     @classmethod
     def make(cls) -> RunFolder:
         """Raises HomeUnusable."""
+        _sweep_once()
         parent = os.path.realpath(tempfile.gettempdir())
         if len(os.fsencode(parent)) > FOLDER_BYTES_MAX:
             parent = os.path.realpath("/tmp")
@@ -213,6 +214,11 @@ class RunFolder:
             await in_thread(lambda: shutil.rmtree(self.path, ignore_errors=True))
             os.close(self._lock)
             self._lock = -1
+
+
+@cache
+def _sweep_once() -> None:
+    sweep()
 
 
 def sweep() -> None:

@@ -19,6 +19,7 @@ from mainstay.guards.lines import one_line
 LINE_CHARS_MAX = 4096
 UNENDED_BYTES_MAX = 4 * LINE_CHARS_MAX  # of a line
 WORDS_LINES, WORDS_CHARS_MAX = 8, 600  # of what is quoted when it does not go well
+ENDED = "[ended: "  # how the sandbox says why it put an end to something
 REFILL_S = 60.0  # how long it takes to be allowed to fill its file once more
 log = logging.getLogger("mainstay.plugins")
 
@@ -44,7 +45,8 @@ class PluginLog:
     @property
     def last_words(self) -> str:
         """The end of what it said, on one line."""
-        said = " | ".join(self._words)
+        ends = [line for line in self._words if line.startswith(ENDED)]  # others may have gone on talking
+        said = " | ".join(ends[:1] or self._words)
         return said if len(said) <= WORDS_CHARS_MAX else "…" + said[-WORDS_CHARS_MAX:]
 
     def begin(self) -> None:
@@ -59,7 +61,7 @@ class PluginLog:
             end = data.find(b"\n")
             self._dropped += len(data) if end < 0 else end
             if end < 0:
-                return self._allowance > 0
+                return False
             self._skipping.discard(stream)
             data = data[end + 1 :]
         part = self._parts[stream]
@@ -71,7 +73,7 @@ class PluginLog:
         block = bytes(part[:end])
         del part[:end]
         self._take_lines(stream, block)
-        return self._allowance > 0
+        return self._allowance > 0 and stream not in self._skipping
 
     def note(self, sentence: str) -> None:
         """Something that the core has to say about it. What it does wrong may be a flood too, and has a share more."""

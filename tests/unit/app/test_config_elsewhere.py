@@ -59,7 +59,7 @@ backends:
     ("text", "said"),
     [
         ("plugins: {Weather: {}}", "'plugins.Weather': a plugin's name is 1 to 32 of a-z and 0-9"),
-        ('mcpServers: {"a\\tb": {command: x}}', "a server's name has 1 to 100 characters"),
+        ('mcpServers: {"a\\tb": {command: x}}', "a name may hold only letters, digits, '-' and '_'"),
         ("mcpServers: {a: {}}", "'mcpServers.a': it needs a 'command' to start or a 'url'"),
         ("mcpServers: {a: {command: x, url: 'http://x'}}", "and not both"),
         ("mcpServers: {a: {url: 'ftp://x'}}", "must begin with http://"),

@@ -77,6 +77,6 @@ def context(session: str = "s") -> ToolContext:
     return ToolContext(session, 1, 1, "c1", lambda event: None)
 
 
-async def run(tool: Tool, **arguments: Any) -> str:
+async def run(tool: Tool, /, **arguments: Any) -> str:
     """As a turn runs it: by its JSON."""
     return await tool.run(tool.parse(msgspec.json.encode(arguments).decode()), context())

@@ -8,17 +8,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_double import ApiServer, answer, run
+from api_double import ApiServer, answer, context, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainstay.backends.common import BackendRefused
 from mainstay.backends.openapi import Description, Operation
 from mainstay.backends.rest import RestBackend, RestSettings
+from mainstay.backends.rest_requests import Maker
 from mainstay.backends.rest_scope import Scope
 from mainstay.backends.rest_shapes import Shapes
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.edges.addresses import AddressRefused
+from mainstay.edges.addresses import AddressRefused, place_of
 from mainstay.edges.http import HeaderRefused
 
 
@@ -50,22 +51,9 @@ USERS = {
 }
 
 ESCAPES = [
-    *(
-        "..",
-        ".",
-        "../admin",
-        "a/../../admin",
-        "a/b",
-        "/",
-        "//evil.test",
-        "..\\admin",
-        "a\\b",
-        "%2e%2e",
-        "%2e",
-        "..%2fadmin",
-    ),
-    *("a%2fb", "%252e%252e%252fadmin", "a%255cb", "．．", "\uff0e\uff0e\uff0fadmin", "a\u2215/b", "", "a\nb", "a\x00b"),
-    *("a%00b", "%0d%0aX-A: b", "\udc80"),
+    *("..", ".", "../admin", "a/../../admin", "a/b", "/", "//evil.test", "..\\admin", "a\\b", "%2e%2e", "%2e"),
+    *("..%2fadmin", "a%2fb", "%252e%252e%252fadmin", "a%255cb", "\uff0e\uff0e", "\uff0e\uff0e\uff0fadmin"),
+    *("a\u2215/b", "", "a\nb", "a\x00b", "a%00b", "%0d%0aX-A: b", "\udc80"),
 ]
 
 
@@ -74,9 +62,9 @@ async def test_no_value_leaves_its_step_of_a_path(tmp_path: Path, value: str) ->
     async with ApiServer() as server:
         query = backend(tmp_path, described(USERS), url=f"{server.url}/v1").tools[1]
         with pytest.raises(BackendRefused):
-            await query.run(query.arguments("user", {"id": value}), _context())
+            await query.run(query.arguments("user", {"id": value}), context())
         with pytest.raises(BackendRefused):
-            await query.run(query.arguments("part", {"id": value, "what": "x"}), _context())
+            await query.run(query.arguments("part", {"id": value, "what": "x"}), context())
         assert server.asked == []
 
 
@@ -92,9 +80,6 @@ async def test_a_value_of_several_steps_goes_down_only(tmp_path: Path, value: st
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(value=st.text(max_size=40) | st.text(alphabet="./\\%2eEfF?#&=;:@~ ", max_size=20))
 def test_whatever_is_sent_has_the_form_of_the_description(value: str) -> None:
-    from mainstay.backends.rest_requests import Maker
-    from mainstay.edges.addresses import place_of
-
     description = Description(described(USERS))
     maker = Maker(description, place_of("https://api.example/v1"), ())
     asked = description.asked(description.operations["user"])
@@ -350,13 +335,15 @@ async def test_references_that_explode_are_described_and_checked_in_bounded_time
         api = backend(tmp_path, described(paths, components={"schemas": schemas}), url=server.url, write=True)
         began = time.process_time()
         said = await run(api.tools[0], operation="a")
+        refused = ""
         try:
             await run(api.tools[2], operation="a", body={"x": "a" * 5000 + "!"})
         except BackendRefused as error:
-            assert "Nothing was sent" in str(error)
-            assert server.asked == []
+            refused = str(error)
         spent = time.process_time() - began
     assert len(said) < 20_000
+    assert bool(refused) == (server.asked == [])
+    assert "Nothing was sent" in refused or not refused
     assert spent < 3.0
 
 
@@ -392,6 +379,12 @@ def test_a_deep_or_huge_description_is_refused_quickly() -> None:
     assert time.process_time() - began < 5.0
 
 
+KEYWORDS = [
+    *("type", "properties", "items", "enum", "required", "allOf", "anyOf", "oneOf", "$ref", "nullable", "minimum"),
+    *("default", "format", "const", "additionalProperties"),
+]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.recursive(
@@ -399,9 +392,7 @@ def test_a_deep_or_huge_description_is_refused_quickly() -> None:
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
-                st.sampled_from(
-                    "type properties items enum required allOf anyOf oneOf $ref nullable minimum default format const".split()
-                ),
+                st.sampled_from(KEYWORDS),
                 inner,
                 max_size=4,
             )
@@ -411,9 +402,3 @@ def test_a_deep_or_huge_description_is_refused_quickly() -> None:
 )
 def test_whatever_stands_where_a_schema_should_is_shown_somehow(schema: Any) -> None:
     assert len(Shapes(Description(described({}))).line(schema)) < 20_000
-
-
-def _context() -> Any:
-    from api_double import context
-
-    return context()

@@ -253,10 +253,15 @@ class Server:
             return refuse(id, -32002, "Resource not found")
         answer(id, {"contents": [{"uri": params["uri"], "text": "as it is written"}]})
 
+    def on_ping(self, id: Any, params: Any) -> None:
+        answer(id, {})
+
     def on_prompts_list(self, id: Any, params: Any) -> None:
         answer(id, {"prompts": self.plan["prompts"]})
 
     def on_prompts_get(self, id: Any, params: dict[str, Any]) -> None:
+        if "prompts" not in self.plan:
+            return self.unknown(id, params)
         said = f"About {(params.get('arguments') or {}).get('topic')}"
         answer(id, {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})
 

@@ -17,7 +17,6 @@ from mcp_world import Call, World, call, tool, until
 from mainstay.core.errors import ConfigError
 from mainstay.core.tools import BadArguments
 from mainstay.plugins.mcp.names import tool_name
-from mainstay.plugins.mcp.nouns import Listed
 from mainstay.plugins.mcp.server import McpServer, fingerprint, slug_of
 from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, ToolChanged
 
@@ -52,8 +51,8 @@ async def test_f50_a_tool_that_is_not_as_it_was_approved_is_not_called_until_the
         assert shown == "Adds two numbers.", "what the model reads is what was approved"
         with pytest.raises(ToolChanged, match=r"has changed since it was approved.*mainstay mcp approve one"):
             await call(made, "one__add")
+        assert "asked tools/call" not in world.notes()
         assert await call(made, "one__echo", text="not affected") == "not affected"
-        assert "asked tools/call" not in world.notes()[: world.notes().index("asked tools/call")]
         [change] = made.changes("one")
         assert change.name == "add"
         assert change.old is not None
@@ -165,17 +164,17 @@ async def test_f50_two_servers_with_the_same_tool_do_not_meet(world: World) -> N
 
 
 async def test_f50_within_a_server_only_the_first_of_names_that_look_alike_is_offered(world: World) -> None:
-    names = ["read", "read", "Read", "read-it", "read_it", "r\u0435ad", "weather.get", "a" * 80, "b" * 300, "", "x\ny"]
+    names = ["look", "look", "Look", "look-it", "look_it", "l\u043eok", "weather.get", "a" * 80, "b" * 300, "", "x\ny"]
     world.plan(tools=[tool(name) for name in names])
     async with world.servers() as made:
         await made.discover()
         offered = [one.name for one in made.tools]
-        assert offered[:2] == ["one__read", "one__read-it"]
+        assert offered[:2] == ["one__look", "one__look-it"]
         assert len(offered) == 6
         assert all(len(name) <= 64 and name.isascii() for name in offered)
-        assert offered[2].startswith("one__r_ad_"), "a look-alike of another alphabet bears a mark"
+        assert offered[2].startswith("one__l_ok_"), "a look-alike of another alphabet bears a mark"
         assert offered[3].startswith("one__weather_get_")
-        for name, said in zip(offered, ["read", "read-it", "r\u0435ad", "weather.get", "a" * 80, "x\ny"], strict=True):
+        for name, said in zip(offered, ["look", "look-it", "l\u043eok", "weather.get", "a" * 80, "x\ny"], strict=True):
             assert await call(made, name) == said
         assert "too much like it" in made.troubles["one"]
         assert "its name has 300 characters" in made.troubles["one"]
@@ -309,7 +308,7 @@ async def test_f49_schemas_that_point_outside_explode_or_are_huge_are_left_out_w
         "file": {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}},
         "pattern": {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=a)(a+)+\\1$"}}},
         "huge": {"type": "object", "properties": {f"p{number}": text for number in range(5000)}},
-        "number": {"type": "object", "properties": {"a": {"const": 10**40}}},
+        "deep": nested(60),
     }
     world.plan(tools=[tool("good"), *(tool(name, inputSchema=schema) for name, schema in bad.items())])
     async with world.servers() as made:
@@ -343,5 +342,8 @@ async def test_many_calls_at_once_wait_for_a_seat(world: World) -> None:
         assert said == [str(number) for number in range(50)]
 
 
-def test_a_listed_tool_is_told_apart_by_its_hash_alone() -> None:
-    assert Listed(name="a", hash="1") != Listed(name="a", hash="2")
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema

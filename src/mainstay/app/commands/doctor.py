@@ -8,6 +8,7 @@ from pathlib import Path
 from mainstay.app.chat.safe import visible
 from mainstay.app.commands import checks
 from mainstay.app.commands.checks import Finding
+from mainstay.app.commands.checks_elsewhere import elsewhere
 from mainstay.app.commands.homes import home_of, run_async
 from mainstay.app.commands.out import paint, print_json
 
@@ -50,7 +51,7 @@ async def _examine(home: Path, *, fix: bool, shown: bool) -> list[Finding]:
     add(checks.database(home))
     add(await checks.clock(home))
     add(configured)
-    for finding in checks.rules(config, home):
+    for finding in (*checks.rules(config, home), *elsewhere(config, home)):
         add(finding)
     add(await checks.model(config))
     return findings

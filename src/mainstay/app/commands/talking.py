@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.app.agent import Agent
+from mainstay.app.chat.safe import visible
 from mainstay.app.commands.homes import Place, home_of, overrides_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
@@ -26,6 +27,7 @@ from mainstay.store.home import is_owned
 
 OWNER_WAIT_S = 3.0  # a command that only writes something owns the home for a moment
 OWNER_LOOK_S = 0.1
+PATIENCE_S = 1.5  # before somebody who waits is told for what
 
 
 class NoModel(ConfigError):
@@ -58,7 +60,7 @@ class Setting(msgspec.Struct, frozen=True):
             config = working(remembering(reaching(self.config, self.found)))
             agent = Agent(self.found.spec, home=self.home, config=config)
             try:
-                await agent.__aenter__()
+                await _opened(agent)
             except HomeTaken as error:
                 taken = error
                 await asyncio.sleep(OWNER_LOOK_S)
@@ -67,6 +69,21 @@ class Setting(msgspec.Struct, frozen=True):
                 yield agent
             return
         raise taken
+
+
+async def _opened(agent: Agent) -> None:
+    """What takes long is said, and so is what of it did not work: the conversation goes on without."""
+    opening = asyncio.ensure_future(agent.__aenter__())
+    try:
+        await asyncio.wait({opening}, timeout=PATIENCE_S)
+        if not opening.done():
+            print("mainstay: asking tools from elsewhere what they offer…", file=sys.stderr, flush=True)
+        await opening
+    except asyncio.CancelledError:
+        opening.cancel()
+        raise
+    for said in await agent.troubles():
+        print(f"mainstay: {visible(said)}", file=sys.stderr, flush=True)
 
 
 def owner_of(place: Place) -> Remote | None:

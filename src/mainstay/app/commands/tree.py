@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from mainstay import __version__
@@ -91,12 +92,23 @@ def build() -> Parser:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    given = build().parse_args(
-        arguments, argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None)
-    )
+    own, words = _without_words(arguments)
+    given = build().parse_args(own, argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None))
+    if words:
+        given.words = [*given.words, *words]
     if given.home == "":
         raise UsageError("--home needs a folder")
     return given
+
+
+def _without_words(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Another program's command line (`mcp add NAME … -- COMMAND …`) is none of argparse's business."""
+    if "--" in arguments:
+        at = arguments.index("--")
+        own = arguments[:at]
+        if any(noun in ("mcp", "mcps") and verb == "add" for noun, verb in pairwise(own)):
+            return own, arguments[at + 1 :]
+    return arguments, ()
 
 
 def _shared() -> Parser:
@@ -254,7 +266,8 @@ def _serving() -> Parser:
 
 def _add_mcp(verbs: Verbs, serving: Parser) -> None:
     verbs.verb("serve", "Be an MCP server; `mainstay mcp` alone is the same.", "mcp:serve", json=False, more=serving)
-    verbs.verb("list", "List the MCP servers that the agent uses.", "mcp_servers:list_servers")
+    listing = verbs.verb("list", "List the MCP servers that the agent uses.", "mcp_servers:list_servers")
+    listing.add_argument("--check", action="store_true", help="start or reach each of them, and say what has changed")
     test = _server(verbs.verb("test", "Start or reach a server and list what it offers.", "mcp_servers:test"))
     test.add_argument("--schemas", action="store_true", help="with what each tool takes")
     approve = _server(verbs.verb("approve", "Look at what a server changed, and accept it.", "mcp_servers:approve"))

@@ -92,6 +92,9 @@ def resources_from(cursor: str, limits: McpLimits) -> Work[Resources]:
     """A page; with the first one come the templates."""
 
     async def work(session: ClientSession) -> Resources:
+        can = session.server_capabilities
+        if can is None or can.resources is None:
+            return Resources(resources=())
         page = await session.list_resources(params=types.PaginatedRequestParams(cursor=cursor or None))
         found = [_resource(one.uri, one, limits) for one in page.resources[: limits.tools_max]]
         if not cursor:
@@ -103,6 +106,9 @@ def resources_from(cursor: str, limits: McpLimits) -> Work[Resources]:
 
 def prompts(limits: McpLimits) -> Work[list[Prompt]]:
     async def work(session: ClientSession) -> list[Prompt]:
+        can = session.server_capabilities
+        if can is None or can.prompts is None:
+            return []
         found = await read_all(session.list_prompts, lambda page: page.prompts, limits.pages_max, limits.tools_max)
         return [_prompt(one, limits) for one in found]
 

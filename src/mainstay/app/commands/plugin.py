@@ -1,0 +1,270 @@
+"""`mainstay plugin list|add|remove|new|log`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainstay.app.chat.safe import safe, visible
+from mainstay.app.chat.words import count
+from mainstay.app.commands.foreign import Here, allow, here, sure, tell_owner
+from mainstay.app.commands.homes import Place, run_async, writing
+from mainstay.app.commands.out import paint, print_json
+from mainstay.app.commands.talking import tell
+from mainstay.app.elsewhere import PLUGINS, made_plugin
+from mainstay.app.schema_elsewhere import PluginEntry
+from mainstay.core.errors import ConfigError
+from mainstay.core.outside import Needs
+from mainstay.core.plugin_state import MemoryPluginState
+from mainstay.core.ports import Tool
+from mainstay.plugins import package
+from mainstay.plugins.host import PluginHost
+from mainstay.plugins.lock import Installed, read_lock
+from mainstay.plugins.manifest import Manifest, asks, read_manifest
+from mainstay.plugins.tool import plugin_tools
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A plugin as it is now. `state` is ok, disabled, or what is the matter."""
+
+    name: str
+    version: str
+    state: str
+    digest: str = ""
+    folder: str = ""
+    manifest: Manifest | None = None
+    actions: list[dict[str, Any]] = []
+
+
+# --- list ----------------------------------------------------------------------------------------
+
+
+def list_plugins(options: argparse.Namespace) -> int:
+    at = here(options)
+    found = run_async(_found(at))
+    if options.json:
+        print_json({"ok": True, "plugins": [_document(one) for one in found]})
+        return 0
+    if not found:
+        tell("there are no plugins; `mainstay plugin add` installs one, `mainstay plugin new` writes one")
+    for one in found:
+        state = paint(one.state, "green") if one.state == "ok" else paint(visible(one.state), "yellow")
+        print(f"{paint(one.name, 'bold')} {visible(one.version)}  {state}".rstrip())
+        for action in one.actions:
+            print(f"  {action['tool']}  {_traits(action)}")
+        for want in asks(one.manifest) if one.manifest is not None else ():
+            print(f"  may {want}")
+    return 0
+
+
+async def _found(at: Here) -> list[Found]:
+    added = read_lock(at.plugins)
+    return [await _one(at, name, added.get(name)) for name in sorted({*added, *at.config.plugins})]
+
+
+async def _one(at: Here, name: str, added: Installed | None) -> Found:
+    entry = at.config.plugins.get(name, PluginEntry())
+    version, digest = (added.version, added.digest) if added is not None else ("", "")
+    folder = at.plugins / name
+    try:
+        if entry.path:
+            folder = at.folder(entry.path)
+            manifest, needs, version, digest = read_manifest(folder), None, "", ""
+        elif added is not None:
+            manifest, needs = package.verify(name, at.plugins), added.needs
+        else:
+            raise ConfigError("the configuration names it, and it is not installed; run `mainstay plugin add`")
+    except ConfigError as error:
+        return Found(name, version, str(error), digest, str(folder))
+    state = "ok" if entry.enabled else "disabled"
+    try:
+        actions = await _actions(at, manifest, folder, manifest.needs if needs is None else needs)
+    except ConfigError as error:
+        state, actions = str(error), []
+    return Found(name, version or manifest.version, state, digest, str(folder), manifest, actions)
+
+
+async def _actions(at: Here, manifest: Manifest, folder: Path, needs: Needs) -> list[dict[str, Any]]:
+    """With what a rule says of each. Raises ConfigError if it lacks a variable."""
+    policy = at.policy()
+    async with at.grounds() as grounds:
+        host = PluginHost(
+            made_plugin(manifest, folder, needs, at.config, grounds), grounds.sandbox, MemoryPluginState()
+        )
+        tools: tuple[Tool, ...] = plugin_tools(host)
+    return [
+        {
+            "tool": tool.name,
+            "description": tool.description,
+            "effect": tool.effect,
+            "sink": bool(tool.sink),
+            "untrusted": tool.untrusted,
+            "named": policy.names(tool),
+        }
+        for tool in tools
+    ]
+
+
+def _traits(action: dict[str, Any]) -> str:
+    traits = [action["effect"]]
+    traits += ["sink"] if action["sink"] else []
+    traits += [] if action["untrusted"] else ["trusted"]
+    return ", ".join(traits) + ("" if action["named"] else "; denied: no rule names it")
+
+
+def _document(one: Found) -> dict[str, Any]:
+    made = {"name": one.name, "version": one.version, "state": one.state, "sha256": one.digest, "folder": one.folder}
+    return made | {"actions": one.actions, "asks": asks(one.manifest) if one.manifest is not None else []}
+
+
+# --- add and remove ------------------------------------------------------------------------------
+
+
+def add(options: argparse.Namespace) -> int:
+    at = here(options)
+    source = Path(options.source).expanduser()
+    planned = package.plan(source, at.plugins)
+    _refuse_other(options.sha256, planned.digest)
+    name = planned.manifest.name
+    if name in {one.lower() for one in (*at.config.mcpServers, *at.config.backends)}:
+        raise ConfigError(f"an MCP server or a backend has the name {name} already: rename it in mainstay.yaml")
+    if not options.json:
+        _show(planned)
+    if not options.yes and not sure(f"Add {name}?", "a plugin is added with your word only; add --yes to give it"):
+        print("nothing was added")
+        return 0
+    package.install(source, at.plugins, expected=planned.digest)
+    rule = f"{name}__*"
+    named = run_async(_named(at, planned))
+    if not named and (options.allow or (not options.yes and sure(f"Let the agent use its tools ({rule})?", ""))):
+        said = allow(at, rule)
+        named = True
+        if not options.json:
+            print(said)
+    if options.json:
+        made = {"name": name, "version": planned.manifest.version, "sha256": planned.digest, "asks": planned.asks}
+        print_json({"ok": True, **made, "new": planned.new, "replaces": planned.replaces, "allowed": named})
+        return 0
+    print(f"{name} {visible(planned.manifest.version)} was added")
+    if not named:
+        print(
+            f'its tools are denied until a rule names them: add "{rule}" to policy.allow, or add it again with --allow'
+        )
+    _tell_lacking(at, name)
+    tell_owner(at)
+    return 0
+
+
+def _refuse_other(wanted: str | None, digest: str) -> None:
+    if wanted is not None and wanted.lower().removeprefix("sha256:") != digest.removeprefix("sha256:"):
+        raise ConfigError(f"this is not what was wanted: its hash is {digest}")
+
+
+def _show(planned: package.Plan) -> None:
+    manifest = planned.manifest
+    print(f"{paint(manifest.name, 'bold')} {visible(manifest.version)}: {visible(manifest.description)}")
+    if planned.replaces:
+        print(f"  in place of {visible(planned.replaces)}")
+    print(f"  {planned.digest}")
+    print(f"  runs {visible(' '.join(manifest.run))}")
+    print(f"{count(len(manifest.actions), 'action')}:")
+    for action in manifest.actions:
+        print(f"  {manifest.tool_name(action)} ({action.effect}): {visible(action.description, 200)}")
+    print("it wants to:")
+    for want in planned.asks:
+        new = paint("  (new)", "yellow") if planned.replaces and want in planned.new else ""
+        print(f"  {want}{new}")
+
+
+async def _named(at: Here, planned: package.Plan) -> bool:
+    """A rule names each of its tools."""
+    try:
+        actions = await _actions(at, planned.manifest, at.plugins / planned.manifest.name, planned.manifest.needs)
+    except ConfigError:  # what it lacks is told afterwards
+        return False
+    return all(action["named"] for action in actions)
+
+
+def _tell_lacking(at: Here, name: str) -> None:
+    found = run_async(_one(at, name, read_lock(at.plugins).get(name)))
+    if found.state not in ("ok", "disabled"):
+        tell(f"it cannot be used yet: {visible(found.state)}")
+
+
+def remove(options: argparse.Namespace) -> int:
+    at = here(options)
+    name: str = package.checked_name(options.name)
+    if name not in read_lock(at.plugins):
+        known = ", ".join(sorted(read_lock(at.plugins))) or "none"
+        raise ConfigError(f"no plugin {name} is installed; those that are: {known}")
+    asked = not options.yes and not options.keep_state
+    if asked and not sure(f"Remove {name}, with all that it kept?", "what it kept goes too; add --yes or --keep-state"):
+        print("nothing was removed")
+        return 0
+    if not options.keep_state:
+        run_async(_clear(at, name))
+    gone = package.remove(name, at.plugins)
+    rule = f"{name}__*"
+    if options.json:
+        print_json({"ok": True, "name": name, "version": gone.version, "kept_state": bool(options.keep_state)})
+        return 0
+    print(f"{name} {visible(gone.version)} was removed")
+    if rule in at.config.policy.allow:
+        tell(f"policy.allow still names {rule}")
+    tell_owner(at)
+    return 0
+
+
+async def _clear(at: Here, name: str) -> None:
+    """In every workspace of the home: it was the home's plugin."""
+    from mainstay.store.sqlite import SqliteStore
+
+    for database in sorted((at.place.data / "workspaces").glob("*/workspace.db")):
+        async with writing(Place(at.place.home, at.place.data, database.parent.name)) as store:
+            assert isinstance(store, SqliteStore)
+            await store.plugin_state().clear(name)
+        shutil.rmtree(database.parent / PLUGINS / name, ignore_errors=True)
+
+
+# --- new and log ---------------------------------------------------------------------------------
+
+
+def new(options: argparse.Namespace) -> int:
+    from mainstay.plugins.scaffold import scaffold
+
+    name = package.checked_name(options.name)
+    folder = Path(options.dir or name).expanduser()
+    made = scaffold(folder, name)
+    if options.json:
+        print_json({"ok": True, "name": name, "folder": str(folder.absolute()), "files": [str(one) for one in made]})
+        return 0
+    for one in made:
+        print(visible(str(one)))
+    where = visible(str(folder)) if folder.is_absolute() else f"./{visible(str(folder))}"
+    first = read_manifest(folder).actions[0]
+    words = " ".join((first.name, *(f"{name}=…" for name in first.parameters.get("required", ()))))
+    tell(f"try it with `mainstay plugin call {where} {words}`, install it with `mainstay plugin add {where}`")
+    return 0
+
+
+def log(options: argparse.Namespace) -> int:
+    at = here(options)
+    name = package.checked_name(options.name)
+    folder = at.workspace / PLUGINS / name
+    lines: list[str] = []
+    for file in (folder / "log.1", folder / "log"):
+        if file.is_file() and not file.is_symlink():
+            lines += file.read_text(errors="replace").splitlines()
+    if options.json:
+        print_json({"ok": True, "name": name, "lines": lines})
+        return 0
+    for line in lines:
+        print(safe(line))
+    if not lines:
+        known = name in read_lock(at.plugins) or name in at.config.plugins
+        tell(f"{name} has said nothing here" if known else f"there is no plugin {name}, and no log of one")
+    return 0

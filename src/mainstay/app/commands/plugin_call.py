@@ -1,0 +1,121 @@
+"""`mainstay plugin call`: one action, through the real host, in the sandbox."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from mainstay.app.chat.safe import safe
+from mainstay.app.commands.foreign import Here, here, pairs
+from mainstay.app.commands.homes import run_async, writing
+from mainstay.app.commands.out import print_json
+from mainstay.app.commands.tree import UsageError
+from mainstay.app.elsewhere import Grounds, made_plugin, plugin_of
+from mainstay.app.schema_elsewhere import PluginEntry
+from mainstay.core.errors import ConfigError, InputRefused
+from mainstay.core.outside import PluginState
+from mainstay.core.plugin_state import MemoryPluginState
+from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.tools import BadArguments
+from mainstay.plugins.host import PluginHost
+from mainstay.plugins.lock import read_lock
+from mainstay.plugins.manifest import Manifest, read_manifest
+from mainstay.plugins.package import checked_name
+from mainstay.plugins.plugin import Plugin
+from mainstay.plugins.tool import plugin_tools
+
+
+def call(options: argparse.Namespace) -> int:
+    if options.input is not None and options.arguments:
+        raise UsageError("give the arguments one by one, or all of them with --input, not both")
+    content, seconds = run_async(_called(here(options), options))
+    if options.json:
+        print_json({"ok": True, "content": content, "seconds": round(seconds, 3)})
+    else:
+        print(safe(content))
+    return 0
+
+
+async def _called(at: Here, options: argparse.Namespace) -> tuple[str, float]:
+    async with _host(at, options.name) as host:
+        tool = _tool(host, options.action)
+        input = options.input if options.input is not None else _input(options.arguments, tool.schema)
+        try:
+            arguments = tool.parse(input)
+        except BadArguments as error:
+            raise InputRefused(str(error)) from None
+        context = ToolContext("command", 0, 0, secrets.token_hex(8), lambda event: None)
+        began = time.monotonic()
+        content = await tool.run(arguments, context)
+        return content, time.monotonic() - began
+
+
+@asynccontextmanager
+async def _host(at: Here, name: str) -> AsyncIterator[PluginHost]:
+    """A folder is run as it is, and keeps nothing; what is installed is run with what it has kept."""
+    if "/" in name or name.startswith("."):
+        with tempfile.TemporaryDirectory(prefix="mainstay-") as made:
+            folder, manifest = _from_folder(name)
+            async with at.grounds(Path(made)) as grounds:
+                plugin = made_plugin(manifest, folder, manifest.needs, at.config, grounds)
+                async with _running(plugin, grounds, MemoryPluginState()) as host:
+                    yield host
+        return
+    entry = at.config.plugins.get(checked_name(name), PluginEntry())
+    if not entry.enabled:
+        raise ConfigError(f"the plugin {name} is disabled in mainstay.yaml")
+    async with at.grounds() as grounds:
+        plugin = plugin_of(name, entry, read_lock(at.plugins).get(name), at.config, grounds)
+        from mainstay.store.sqlite import SqliteStore
+
+        async with (
+            writing(at.place) as store,
+            _running(plugin, grounds, cast(SqliteStore, store).plugin_state()) as host,
+        ):
+            yield host
+
+
+def _from_folder(name: str) -> tuple[Path, Manifest]:
+    folder = Path(name).expanduser()
+    return folder, read_manifest(folder)
+
+
+@asynccontextmanager
+async def _running(plugin: Plugin, grounds: Grounds, state: PluginState) -> AsyncIterator[PluginHost]:
+    host = PluginHost(plugin, grounds.sandbox, state, redact=grounds.redact)
+    try:
+        yield host
+    finally:
+        await host.close()
+
+
+def _tool(host: PluginHost, action: str) -> Tool:
+    tools = {tool.name.partition("__")[2]: tool for tool in plugin_tools(host)}
+    found = tools.get(action.removeprefix(f"{host.plugin.name}__"))
+    if found is None:
+        raise InputRefused(f"{host.plugin.name} has no action {action!r}; there are: {', '.join(tools)}")
+    return found
+
+
+def _input(given: list[str], schema: dict[str, Any]) -> str:
+    """A value is text where its parameter is; anything else is JSON if it can be."""
+    properties = schema.get("properties", {})
+    made = {key: _value(text, properties.get(key)) for key, text in pairs(given, "argument: write KEY=VALUE").items()}
+    return msgspec.json.encode(made).decode()
+
+
+def _value(text: str, schema: Any) -> Any:
+    if isinstance(schema, dict) and schema.get("type") == "string":
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text

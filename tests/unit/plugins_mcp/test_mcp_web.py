@@ -1,0 +1,196 @@
+"""MCP servers elsewhere: one address and no other, bounded answers, and sessions that may end."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+from mcp_world import Call, World, call, tool, until
+from scripted_mcp_http import Site
+
+from mainstay.core.outside import Needs
+from mainstay.edges.addresses import AddressRefused, place_of
+from mainstay.plugins.mcp.server import McpServer
+from mainstay.plugins.mcp.servers import McpServers
+from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, ToolChanged
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site().served() as served:
+        yield served
+
+
+def at(site: Site, **more: object) -> McpServer:
+    return McpServer(name="web", url=site.url, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+async def test_a_server_elsewhere_is_asked_with_the_owners_headers_and_from_its_pins(
+    world: World, site: Site, modern: bool
+) -> None:
+    site.modern = modern
+    async with world.servers(at(site, headers={"Authorization": "Bearer secret"})) as made:
+        await made.discover()
+        assert made.troubles == {}
+        assert await call(made, "web__echo", text="hello") == "hello"
+        assert all(headers["Authorization"] == "Bearer secret" for _, headers in site.asked)
+    if not modern:
+        assert site.count("DELETE") == 1, "the session is ended"
+    before = len(site.asked)
+    async with world.servers(at(site)) as made:
+        await made.discover()
+        assert [one.name for one in made.tools] == ["web__echo"]
+        assert len(site.asked) == before, "nobody is asked before something is wanted"
+        site.tools = [tool("echo", "Changed.")]
+        with pytest.raises(ToolChanged):
+            await call(made, "web__echo")
+
+
+async def test_answers_may_be_streams_of_events_with_progress(world: World, site: Site) -> None:
+    async with world.servers(at(site)) as made:
+        await made.discover()
+        site.does = "events"
+        calling = Call(made, "web__echo")
+        assert await calling.run() == "streamed"
+        assert calling.progress == ["1: half"], "so often as somebody can read it"
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_once(world: World, site: Site) -> None:
+    async with world.servers(at(site)) as made:
+        await made.discover()
+        assert await call(made, "web__echo", text="1") == "1"
+        site.session = "restarted"
+        assert await call(made, "web__echo", text="2") == "2"
+        assert site.sessions == 2
+
+
+async def test_a_server_that_is_gone_is_an_error_at_once_and_found_again_when_it_is_back(world: World) -> None:
+    site = Site()
+    with site.served():
+        server = at(site)
+        made = world.made(server, backoff_s=(0.01,))
+        await made.discover()
+    try:
+        began = time.monotonic()
+        with pytest.raises(ServerUnavailable, match="cannot be reached|connection was lost"):
+            await call(made, "web__echo")
+        assert time.monotonic() - began < 15
+    finally:
+        await made.close()
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("does", ["broken", "rude", "hang"])
+async def test_a_call_that_goes_wrong_is_one_sentence(world: World, site: Site, does: str) -> None:
+    async with world.servers(at(site, timeout_s=1.0), backoff_s=(0.01,)) as made:
+        await made.discover()
+        site.does = does
+        with pytest.raises((CallFailed, ServerUnavailable)) as failed:
+            await asyncio.wait_for(call(made, "web__echo"), 20)
+        assert "\n" not in str(failed.value)
+        assert str(failed.value).startswith("The MCP server web ")
+        site.does = ""
+        assert await call(made, "web__echo", text="fine") == "fine"
+
+
+@pytest.mark.parametrize("does", ["huge", "packed", "endless"])
+async def test_an_answer_that_is_too_long_is_not_held(world: World, site: Site, does: str) -> None:
+    async with world.servers(at(site, timeout_s=30.0), backoff_s=(0.01,)) as made:
+        await made.discover()
+        site.does = "flood" if does == "none" else does
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises((CallFailed, ServerUnavailable)):
+            await asyncio.wait_for(call(made, "web__echo"), 60)
+        if does == "endless":  # what the others weigh, they weigh in this very process
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+        site.does = ""
+        assert await call(made, "web__echo", text="fine") == "fine"
+
+
+async def test_f50_a_flood_of_events_is_dropped(world: World, site: Site) -> None:
+    async with world.servers(at(site)) as made:
+        await made.discover()
+        site.does = "flood"
+        assert await asyncio.wait_for(call(made, "web__echo"), 60) == "flooded"
+        assert site.count("tools/list") <= 3
+
+
+async def test_redirects_lead_nowhere_else(world: World, site: Site) -> None:
+    with Site().served() as other:
+        site.location = other.url
+        async with world.servers(at(site, headers={"Authorization": "Bearer secret"})) as made:
+            await made.discover()
+            assert made.tools == ()
+            assert "web" in made.troubles
+            assert "secret" not in made.troubles["web"]
+        assert other.asked == []
+
+
+async def test_private_addresses_are_reached_only_if_the_owner_names_them(world: World, site: Site) -> None:
+    from mainstay.plugins.mcp import web
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(web, "resolve_name", resolve)
+        url = f"http://tools.example.com:{site.port}/mcp"
+        async with world.servers(McpServer(name="web", url=url)) as made:
+            await made.discover()
+            assert "an address of a private or special network" in made.troubles["web"]
+            assert site.asked == []
+        granted = McpServer(name="web", url=url, needs=Needs(network=(f"tools.example.com:{site.port}",)))
+        async with world.servers(granted) as made:
+            await made.discover()
+            assert [one.name for one in made.tools] == ["web__echo"]
+            assert site.asked[0][1]["host"] == f"tools.example.com:{site.port}"
+
+
+async def test_the_address_is_looked_at_for_every_connection(world: World, site: Site) -> None:
+    from mainstay.plugins.mcp.web import Checked
+
+    way = Checked(place_of("http://127.0.0.1:80/mcp"), (), 1000)
+    import httpx2
+
+    with pytest.raises(AddressRefused, match="leads to another server"):
+        await way.handle_async_request(httpx2.Request("GET", "http://169.254.169.254/latest"))
+    await way.aclose()
+
+
+async def test_cancelling_a_call_elsewhere_leaves_nothing_and_others_go_on(world: World, site: Site) -> None:
+    async with world.servers(at(site)) as made:
+        await made.discover()
+        site.does = "hang"
+        waiting = asyncio.create_task(call(made, "web__echo"))
+        await until(lambda: site.count("tools/call") == 1, "it is called")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(waiting, 1)
+        await until(lambda: site.count("notifications/cancelled") == 1, "it is told")
+        site.does = ""
+        assert await call(made, "web__echo", text="fine") == "fine"
+
+
+def test_elsewhere_works_on_uvloop_and_leaves_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        with Site().served() as site:
+            world = World(tmp_path)
+            async with world.servers(at(site)) as made:
+                await made.discover()
+                for number in range(20):
+                    assert await call(made, "web__echo", text=str(number)) == str(number)
+            assert len(asyncio.all_tasks()) == 1
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
