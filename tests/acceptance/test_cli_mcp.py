@@ -22,7 +22,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command, FakeModel
+from cli_support import LONG, Command, FakeModel
 from example_model import ExampleModel, Messages, Said
 
 ERAS = ["legacy", "2026-07-28"]
@@ -133,14 +133,14 @@ async def test_a_host_runs_a_turn_hears_it_and_finds_it_again(mainstay: Command,
     async with client(mainstay, era) as one:
         assert one.protocol_version == ("2025-11-25" if era == "legacy" else era)
         assert {tool.name for tool in (await one.list_tools()).tools} >= {"run", "steer", "abort", "memory_search"}
-        result = await one.call_tool("run", {"prompt": "slow for a while", "session": "s"}, progress_callback=progress)
+        result = await one.call_tool("run", {"prompt": "a long one", "session": "s"}, progress_callback=progress)
         assert result.structured_content["outcome"] == "Answered"
-        assert result.structured_content["text"] == "word " * 60
-        found = await one.call_tool("memory_search", {"query": "slow"})
+        assert result.structured_content["text"] == LONG
+        found = await one.call_tool("memory_search", {"query": "long one"})
         assert found.structured_content["hits"][0]["session"] == "s"
     numbers = [count for count, _ in heard]
     assert numbers == sorted(set(numbers)), "each above the last"
-    assert "".join(message or "" for _, message in heard).startswith("word word")
+    assert "".join(message or "" for _, message in heard).startswith("# A long answer")
     assert outcomes(mainstay, "s") == ["Answered"]
 
 
@@ -403,9 +403,9 @@ async def test_a_turn_runs_over_http(at: Served, era: str) -> None:
 
     async with Client(at.url, mode=era, read_timeout_seconds=WAIT_S) as one:
         result = await one.call_tool(
-            "run", {"prompt": "slow for a while", "session": f"http-{era}"}, progress_callback=progress
+            "run", {"prompt": "a long one", "session": f"http-{era}"}, progress_callback=progress
         )
-        assert result.structured_content["text"] == "word " * 60
+        assert result.structured_content["text"] == LONG
         assert heard
         assert (await one.list_tools()).tools
 

@@ -153,7 +153,7 @@ async def test_a_large_description_takes_changes_with_checked_bodies(published: 
         )
         *_, change = github.tools
         where = {"owner": "o", "repo": "r"}
-        body = {"title": "It leaks", "labels": ["bug", {"name": "x"}], "milestone": None}
+        body = {"title": "It leaks", "labels": ["bug", {"name": "x"}], "milestone": 3}
         assert "HTTP 201" in await run(change, operation="issues/create", parameters=where, body=body)
         assert server.refused == []
         for wrong in ({"labels": []}, {"title": "a", "labels": "bug"}, {"title": {"a": 1}}):

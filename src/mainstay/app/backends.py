@@ -64,7 +64,11 @@ def backend_of(name: str, entry: BackendEntry, grounds: Grounds, mcp: McpServers
             index = grounds.workspace / INDEXES
             index.mkdir(mode=0o700, parents=True, exist_ok=True)
             path, kept = _placed(entry.path, grounds), str(index / f"{name}.db")
-            return DocumentsBackend(DocumentsSettings(**common, path=path, paths=scope.paths, index=kept))
+            home = os.path.realpath(grounds.home)  # a folder in it can be meant; it itself, in a folder, is not
+            hidden = () if os.path.realpath(path).startswith(f"{home}/") else (home,)
+            return DocumentsBackend(
+                DocumentsSettings(**common, path=path, paths=scope.paths, index=kept, protected=hidden)
+            )
         case "mcp":
             from mainstay.backends.remote import RemoteBackend, RemoteSettings
 

@@ -61,7 +61,8 @@ class ScopeSettings(Section, frozen=True, kw_only=True):
     tables: Annotated[tuple[str, ...], Meta(description="Tables and views, of `sql`: `orders`, `public.*`.")] = ()
     paths: Annotated[tuple[str, ...], Meta(description="Paths, of `rest` and `documents`: `/pets/**`, `**/*.md`.")] = ()
     operations: Annotated[
-        tuple[str, ...], Meta(description="Operations, of `rest`, by their ids; tools, of `mcp`.")
+        tuple[str, ...],
+        Meta(description="Operations, of `rest`, by their ids; tools, of `mcp`, where empty means none."),
     ] = ()
 
 

@@ -32,6 +32,7 @@ class DocumentsSettings(Traits, frozen=True, kw_only=True):
     path: str
     paths: tuple[str, ...] = ()  # globs; none: all of it
     index: str = ""  # a file to keep the index in, instead of the memory
+    protected: tuple[str, ...] = ()  # files and folders that are no documents wherever they lie: the home's own
 
 
 class DocumentsBackend:
@@ -39,7 +40,7 @@ class DocumentsBackend:
         self.settings = settings
         self.name = settings.name
         root = os.path.realpath(os.path.expanduser(settings.path))
-        self._index = Index(root, settings.paths, settings.index)
+        self._index = Index(root, settings.paths, settings.index, settings.protected)
         self._listed: tuple[Document, ...] = ()
         self.tools: tuple[Tool, ...] = (Describe(self), Query(self))
         if settings.write:

@@ -88,7 +88,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Index:
-    def __init__(self, root: str, globs: Sequence[str], kept: str = "") -> None:
+    def __init__(self, root: str, globs: Sequence[str], kept: str = "", protected: Sequence[str] = ()) -> None:
         self.root = root
         self._kept = kept
         self._scope = f"{root}\0{chr(0).join(globs)}"
@@ -96,7 +96,7 @@ class Index:
             self._globs = [glob(one) for one in globs]
         except BadPattern as error:
             raise ConfigError(f"scope.paths: {error}") from None
-        self._files = Confined(Grounds(cwd=root, writable=(), readable=(root,)))
+        self._files = Confined(Grounds(cwd=root, writable=(), readable=(root,), protected=tuple(protected)))
         self._lock = threading.Lock()
         self._base: Any = None
         self._marks: dict[str, Known] = {}  # by path
@@ -228,7 +228,7 @@ class Index:
                 known = Known(mark, found.st_size, text is not None)
                 room -= known.weight
                 self._put(base, seen.below, known, text)
-            for path in gone if not self._cut else ():  # what was not come to is not gone
+            for path in gone if not stop() else ():  # what was not come to is not gone
                 self._drop(base, path)
         if full and not self._cut:
             self._cut = "there is more text here than is searched"

@@ -117,7 +117,7 @@ class Spelling(msgspec.Struct, frozen=True):
         columns = [self.column(column) for column in relation.columns[:COLUMNS_SHOWN_MAX]]
         if len(relation.columns) > COLUMNS_SHOWN_MAX:
             columns.append(f"… {len(relation.columns) - COLUMNS_SHOWN_MAX} more")
-        notes = [relation.kind] if relation.kind != "table" else []
+        notes: list[str] = [relation.kind] if relation.kind != "table" else []
         if not short and relation.rows is not None:
             notes.append(f"about {relation.rows} rows")
         return f"{self.relation(relation)}({', '.join(columns)})" + (f" [{', '.join(notes)}]" if notes else "")

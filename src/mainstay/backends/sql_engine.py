@@ -66,9 +66,7 @@ def too_slow(seconds: float) -> BackendRefused:
 
 def unreachable(title: str) -> BackendRefused:
     """Without the driver's own words: they may hold where it is, and who we are there."""
-    return BackendRefused(
-        f"The {title} database cannot be reached now; its address and account are the owner's to mend."
-    )
+    return BackendRefused(f"The {title} database cannot be reached now: if that lasts, its owner must look after it.")
 
 
 def scope_of(settings: SqlScope, catalog: Catalog) -> Scope:

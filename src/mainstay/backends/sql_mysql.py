@@ -326,8 +326,8 @@ def _only(scope: SqlScope, at: _Address) -> SqlScope:
 @cache
 def _pymysql() -> Any:
     try:
-        import pymysql
-        import pymysql.cursors
+        import pymysql  # type: ignore[import-untyped]
+        import pymysql.cursors  # type: ignore[import-untyped]
     except ImportError:
         raise ConfigError("a MySQL backend needs PyMySQL: pip install 'mainstay[mysql]'") from None
     return pymysql

@@ -226,7 +226,8 @@ class PostgresEngine:
         wanted = [one.id for one in bare if scope.grant(one)]
         columns: dict[int, list[Column]] = {}
         for oid, *rest in await _all(session, _COLUMNS, (wanted, COLUMNS_MAX)):
-            columns.setdefault(oid, []).append(Column(*rest))
+            name, kind, nullable, key = rest
+            columns.setdefault(oid, []).append(Column(name, _type(kind), nullable, key))
         full = [msgspec.structs.replace(one, columns=tuple(columns.get(one.id, ()))) for one in bare]
         return Catalog(full, ("public",), str)
 
@@ -312,6 +313,12 @@ def _relation(oid: int, schema: str, name: str, kind: str, rows: int, database: 
         rows=rows if rows > 0 and kind != "v" else None,
         id=oid,
     )
+
+
+def _type(kind: str) -> str:
+    """By its shorter name."""
+    kind = kind.replace("timestamp with time zone", "timestamptz").replace(" without time zone", "")
+    return kind.replace("character varying", "varchar")
 
 
 async def _all(session: Any, sql: str, parameters: Any) -> list[Any]:

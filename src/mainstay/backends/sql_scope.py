@@ -47,9 +47,12 @@ class Scope:
             return ""
         if not self._tables:
             named = any(self._same(one, relation.schema) for one in self._schemas)
-            return "pattern" if named or not relation.system else ""
+            own = relation.system or relation.kind == "shadow table"
+            return "pattern" if named or not own else ""
         grants = [self._table(parts, relation) for parts in self._tables]
-        return "name" if "name" in grants else "pattern" if "pattern" in grants else ""
+        if "name" in grants:
+            return "name"
+        return "pattern" if "pattern" in grants and relation.kind != "shadow table" else ""
 
     def _table(self, parts: list[str], relation: Relation) -> Grant:
         *outer, name = parts

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import apsw
-import msgspec
 
-from mainstay.backends.common import BackendRefused, clean_name
+from mainstay.backends.common import BackendRefused
 from mainstay.backends.sql_catalog import Catalog, Column, Detail, Kind, Relation, ascii_lower
 from mainstay.backends.sql_engine import (
     COLUMNS_MAX,
@@ -21,7 +20,6 @@ from mainstay.backends.sql_engine import (
     Page,
     Reading,
     failed,
-    outside,
     scope_of,
     too_slow,
     unreachable,
@@ -29,6 +27,7 @@ from mainstay.backends.sql_engine import (
 from mainstay.backends.sql_rows import Rows, show
 from mainstay.backends.sql_scope import Scope, SqlScope
 from mainstay.backends.sql_statements import Judge, Statement
+from mainstay.backends.sql_watch import Watch, check_within, reads_of
 from mainstay.backends.sql_words import SQLITE
 from mainstay.core.errors import ConfigError
 from mainstay.core.workers import in_thread
@@ -52,7 +51,6 @@ LIMITS = {
     apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _KINDS: dict[str, Kind] = {"table": "table", "view": "view", "virtual": "virtual table", "shadow": "shadow table"}
-_WRITES = (apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE)
 
 
 def path_of(url: str) -> str:
@@ -183,125 +181,18 @@ class SqliteEngine:
             self._known = (mark, _catalog(db))
         return self._known[1]
 
-    def _judged(self, db: apsw.Connection, reading: Reading) -> _Watch:
+    def _judged(self, db: apsw.Connection, reading: Reading) -> Watch:
         catalog = self._look_up(db)
         scope = scope_of(self._scope, catalog)
         statement = reading(Judge(SQLITE, catalog, scope))
-        watch = _Watch(statement, catalog)
+        watch = Watch(statement, catalog)
         for relation in statement.relations:
             if relation.kind == "view":
-                reads = _reads(db, relation)
+                reads = reads_of(db, relation)
                 if scope.grant(relation) != "name":
-                    _within(reads, catalog, scope)
+                    check_within(reads, catalog, scope)
                 watch.open(reads)
         return watch
-
-
-# --- what it touches -----------------------------------------------------------------------------
-
-
-class _Reads(msgspec.Struct):
-    """What a view reads: tables, each with the view that does, and functions."""
-
-    tables: set[tuple[str, str]] = msgspec.field(default_factory=set)
-    functions: set[str] = msgspec.field(default_factory=set)
-
-    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
-        if action == apsw.SQLITE_READ:
-            self.tables.add((ascii_lower(first or ""), ascii_lower(by or "")))
-        elif action == apsw.SQLITE_FUNCTION:
-            self.functions.add((second or "").upper())
-        return apsw.SQLITE_OK
-
-
-def _reads(db: apsw.Connection, view: Relation) -> _Reads:
-    """SQLite says it itself, when it explains how it would read the view."""
-    reads = _Reads()
-    name = view.name.replace('"', '""')
-    db.authorizer = reads
-    try:
-        db.execute(f'EXPLAIN SELECT * FROM "main"."{name}"').close()
-    finally:
-        db.authorizer = None
-    return reads
-
-
-def _within(reads: _Reads, catalog: Catalog, scope: Scope) -> None:
-    for table, by in reads.tables:
-        found = catalog.find(table)
-        if found is not None and found.kind == "shadow table" and not by:
-            continue  # of a virtual table, which is asked about too
-        if table.upper() not in SQLITE.rows_from and (found is None or not scope.grant(found)):
-            raise outside("another table")
-    for function in reads.functions:
-        if function not in _FUNCTIONS:
-            raise outside(f"with the function {clean_name(function)}")
-
-
-_FUNCTIONS = SQLITE.functions | {"->", "->>", "LIKE", "GLOB", "MATCH"}
-
-
-class _Watch:
-    """The second wall: SQLite asks this about every table, column and function, views and all."""
-
-    def __init__(self, statement: Statement, catalog: Catalog) -> None:
-        self.statement = statement
-        self._catalog = catalog
-        self._tables = {ascii_lower(one.name) for one in statement.relations}
-        self._parts = {ascii_lower(name) for name in statement.names}
-        self._target = ascii_lower(statement.target.name) if statement.target else None
-        self._through: set[tuple[str, str]] = set()  # tables, each with the view that opens it
-        self._functions = _FUNCTIONS
-
-    def open(self, reads: _Reads) -> None:
-        self._through |= {(table, by) for table, by in reads.tables if by}
-        self._functions = self._functions | reads.functions
-
-    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
-        return apsw.SQLITE_OK if self._may(action, first or "", second or "", by) else apsw.SQLITE_DENY
-
-    def _may(self, action: int, first: str, second: str, by: str | None) -> bool:
-        source = ascii_lower(by) if by and ascii_lower(by) not in self._parts else ""
-        if action in (apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE):
-            return True
-        if action == apsw.SQLITE_FUNCTION:
-            return second.upper() in self._functions or self._by_trigger(source)
-        if action == apsw.SQLITE_READ:
-            return self._may_read(ascii_lower(first), second, source)
-        if action == apsw.SQLITE_PRAGMA:  # how a full-text index looks whether it is still the same
-            return first.lower() == "data_version"
-        if action in _WRITES:
-            name = ascii_lower(first)
-            return self._target is not None and (
-                self._by_trigger(source) or name == self._target or self._shadows(name, {self._target})
-            )
-        return False
-
-    def _may_read(self, table: str, column: str, source: str) -> bool:
-        if self._by_trigger(source) or (table, source) in self._through:
-            return True
-        if not column and any(table == one for one, _ in self._through):  # a count of rows of a view
-            return True
-        if source:
-            return False
-        if table.upper() in SQLITE.rows_from and self._catalog.find(table) is None:
-            return True
-        return table in self._tables or self._shadows(table, self._tables | {one for one, _ in self._through})
-
-    def _by_trigger(self, source: str) -> bool:
-        """The owner's own consequence of a change. No part of a statement can be called like a trigger."""
-        return self._target is not None and bool(source) and self._catalog.find(source) is None
-
-    def _shadows(self, table: str, whose: set[str]) -> bool:
-        found = self._catalog.find(table)
-        return (
-            found is not None
-            and found.kind == "shadow table"
-            and any(
-                table.startswith(f"{one}_") and (owner := self._catalog.find(one)) and owner.kind == "virtual table"
-                for one in whose
-            )
-        )
 
 
 # --- what there is -------------------------------------------------------------------------------

@@ -29,32 +29,27 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\
 _QUERY_BEGINS = ("SELECT", "WITH", "VALUES")
 _CHANGE_BEGINS = ("INSERT", "UPDATE", "DELETE", "WITH")
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Parts of a statement that stand for nothing but themselves. Operators and functions are judged by their words.
-_SHAPES = frozenset(
-    ["Alias", "Aliases", "And", "Array", "Between", "Boolean", "Bracket", "Case", "Cast", "TryCast", "Collate", "Column", "ColumnDef", "CTE", "DataType", "DataTypeParam", "Distinct", "Dot", "Escape", "Except", "Exists", "Fetch", "Filter", "From", "Group", "GroupingSets", "Cube", "Rollup", "Having", "HexString", "BitString", "ByteString", "RawString", "National", "Identifier", "If", "Ignore", "IgnoreNulls", "RespectNulls", "In", "Intersect", "Interval", "IntervalSpan", "Join", "JSONPath", "JSONPathKey", "JSONPathRoot", "JSONPathSubscript", "JSONPathWildcard", "JSONColumnDef", "JSONSchema", "JSONKeyValue", "JSONValue", "Lambda", "Lateral", "Limit", "Literal", "Not", "Null", "Offset", "Or", "Order", "Ordered", "OrderedArgs", "Paren", "PropertyEQ", "Select", "Slice", "Star", "Subquery", "Table", "TableAlias", "Tuple", "Union", "Values", "Var", "Where", "Window", "WindowSpec", "With", "WithinGroup", "AtTimeZone", "Unnest", "Kwarg", "Schema", "OnConflict", "Insert", "Update", "Delete", "Introducer", "WithTableHint", "FormatJson", "CharacterSet", "Operator", "HavingMax"]
-)  # fmt: skip
-_SELECT_ARGS = frozenset(
-    [
-        "with_",
-        "expressions",
-        "distinct",
-        "from_",
-        "laterals",
-        "joins",
-        "where",
-        "group",
-        "having",
-        "windows",
-        "order",
-        "limit",
-        "offset",
-    ]
+_SHAPES = _names(
+    "Alias Aliases All And Any Array AtTimeZone Between BitString Boolean Bracket ByteString Case Cast "
+    "CharacterSet Collate Column CTE Cube DataType DataTypeParam Delete Distinct Dot Escape Except Exists Fetch "
+    "Filter From Group GroupingSets Having HexString Identifier If IgnoreNulls In Insert Intersect Interval "
+    "IntervalSpan Introducer Join JSONColumnDef JSONKeyValue JSONPath JSONPathKey JSONPathRoot "
+    "JSONPathSubscript JSONPathWildcard JSONSchema JSONValue Kwarg Lateral Limit LimitOptions Literal National "
+    "Not Null Offset OnConflict Or Order Ordered Paren RawString RespectNulls Rollup Schema Select Slice Star "
+    "Subquery Table TableAlias Tuple Union Unnest Update Values Var Where Window WindowSpec With WithinGroup"
 )
-_TABLE_ARGS = frozenset(["this", "alias", "db", "laterals", "joins", "only", "ordinality"])
+_SELECT_ARGS = _names("with_ expressions distinct from_ laterals joins where group having windows order limit offset")
+_TABLE_ARGS = _names("this alias db laterals joins only ordinality")
 _CHANGE_ARGS = {
-    "Insert": frozenset(["with_", "this", "expression", "conflict", "default"]),
-    "Update": frozenset(["with_", "this", "expressions", "from_", "where"]),
-    "Delete": frozenset(["with_", "this", "using", "where"]),
+    "Insert": _names("with_ this expression conflict default"),
+    "Update": _names("with_ this expressions from_ where"),
+    "Delete": _names("with_ this using where"),
 }
 
 
@@ -163,32 +158,12 @@ class Judge(msgspec.Struct, frozen=True):
         for count, node in enumerate(_nodes(tree)):
             if count > NODES_MAX:
                 raise BackendRefused("This statement is too long. Nothing was run.")
-            self._judge_shape(node, root=tree)
+            check_shape(node, self.dialect, root=tree)
+            if type(node).__name__ == "CTE" and self.catalog.taken(node.alias):
+                name = clean_name(node.alias)
+                raise BackendRefused(f"There is something called {name} already: give that part another name.")
             if type(node).__name__ == "Table" and not self._is_function(node) and not self._is_cte(node):
                 yield self._lookup(node)
-
-    def _judge_shape(self, node: Any, *, root: Any) -> None:
-        exp = _sqlglot().exp
-        kind = type(node).__name__
-        known = kind in _SHAPES or isinstance(node, exp.Func | exp.Binary | exp.Unary)
-        if not known or (kind in _CHANGE_ARGS and node is not root):
-            raise BackendRefused(f"This is not possible here: {_excerpt(node, self.dialect)}. Nothing was run.")
-        allowed = {"Select": _SELECT_ARGS, "Table": _TABLE_ARGS, **_CHANGE_ARGS}.get(kind)
-        if allowed and (odd := [name for name, value in node.args.items() if value and name not in allowed]):
-            raise BackendRefused(f"{odd[0].strip('_').upper()} is not possible here. Nothing was run.")
-        if kind == "In" and node.args.get("field"):  # some read a whole table so
-            raise BackendRefused("Write `IN (SELECT …)` or a list in parentheses. Nothing was run.")
-        if kind == "Identifier" and len(node.this.encode(errors="replace")) > self.dialect.name_bytes_max:
-            raise BackendRefused(f"The name {clean_name(node.this)} is too long. Nothing was run.")
-        if kind == "CTE" and self.catalog.taken(node.alias):
-            raise BackendRefused(
-                f"The database has something called {clean_name(node.alias)}: give that part of the WITH another name."
-            )
-        if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):
-            raise BackendRefused(f"The function {clean_name(node.name)} is not possible here. Nothing was run.")
-        if kind == "Dot" and isinstance(node.expression, exp.Func):
-            name = clean_name(node.expression.name or type(node.expression).__name__)
-            raise BackendRefused(f"The function {name} is not possible here with a schema. Nothing was run.")
 
     def _is_function(self, node: Any) -> bool:
         """True for what makes its own rows, if it is one of those that may."""
@@ -237,10 +212,9 @@ def _grammar(dialect: Dialect) -> Any:
         return sqlglot.Dialect.get_or_raise(dialect.name)
     from sqlglot.dialects.mysql import MySQL
 
-    class Generator(MySQL.Generator):  # type: ignore[misc, name-defined]
-        TRANSFORMS = MySQL.Generator.TRANSFORMS | {sqlglot.exp.RegexpLike: _rlike}
-
-    return type("MainstayMySQL", (MySQL,), {"Generator": Generator})()
+    transforms = MySQL.Generator.TRANSFORMS | {sqlglot.exp.RegexpLike: _rlike}
+    writer = type("Generator", (MySQL.Generator,), {"TRANSFORMS": transforms})
+    return type("MainstayMySQL", (MySQL,), {"Generator": writer})()
 
 
 def _rlike(writer: Any, node: Any) -> str:
@@ -334,6 +308,30 @@ def _short(text: str) -> str:
     return clean_name(text, 60).strip('"')
 
 
+# --- shape ---------------------------------------------------------------------------------------
+
+
+def check_shape(node: Any, dialect: Dialect, *, root: Any) -> None:
+    """Raises if it is a part of a statement that could do more than read, or that nobody has thought about."""
+    exp = _sqlglot().exp
+    kind = type(node).__name__
+    known = kind in _SHAPES or isinstance(node, exp.Func | exp.Binary | exp.Unary)
+    if not known or (kind in _CHANGE_ARGS and node is not root):
+        raise BackendRefused(f"This is not possible here: {_excerpt(node, dialect)}. Nothing was run.")
+    allowed = {"Select": _SELECT_ARGS, "Table": _TABLE_ARGS, **_CHANGE_ARGS}.get(kind)
+    if allowed and (odd := [name for name, value in node.args.items() if value and name not in allowed]):
+        raise BackendRefused(f"{odd[0].strip('_').upper()} is not possible here. Nothing was run.")
+    if kind == "In" and node.args.get("field"):  # some read a whole table so
+        raise BackendRefused("Write `IN (SELECT …)` or a list in parentheses. Nothing was run.")
+    if kind == "Identifier" and len(node.this.encode(errors="replace")) > dialect.name_bytes_max:
+        raise BackendRefused(f"The name {clean_name(node.this)} is too long. Nothing was run.")
+    if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):  # in quotes, so it is somebody's own
+        raise BackendRefused(f"The function {clean_name(node.name)} is not possible here. Nothing was run.")
+    if kind == "Dot" and isinstance(node.expression, exp.Func):
+        name = clean_name(node.expression.name or type(node.expression).__name__)
+        raise BackendRefused(f"The function {name} is not possible here with a schema. Nothing was run.")
+
+
 # --- words ---------------------------------------------------------------------------------------
 
 
@@ -374,6 +372,8 @@ def check_view(definition: str, dialect: Dialect) -> list[tuple[str, str]]:
     found = [one for one in _parse(definition, dialect) if one is not None]
     if len(found) != 1 or not _is_query(found[0]):
         raise BackendRefused("A view here cannot be read without doubt. Nothing was run.")
+    for node in _nodes(found[0]):
+        check_shape(node, dialect, root=None)
     check_words(_write(found[0], dialect), dialect)
     parts = {node.alias for node in _nodes(found[0]) if type(node).__name__ == "CTE"}
     tables = [node for node in _nodes(found[0]) if type(node).__name__ == "Table" and not _made_by(node)]

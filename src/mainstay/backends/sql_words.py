@@ -170,7 +170,8 @@ MYSQL = Dialect(
     | _words(
         "lateral regexp rlike div mod xor binary separator rollup dual force ignore use index straight_join sounds "
         "member of against mode boolean language query expansion charset character set leading trailing both for "
-        "day_hour day_minute day_second hour_minute hour_second minute_second year_month unknown utf8mb4 utf8 array columns path nested "
+        "day_hour day_minute day_second hour_minute hour_second minute_second year_month unknown utf8mb4 "
+        "utf8 array columns path nested "
         "utf8mb4_bin utf8mb4_general_ci utf8mb4_unicode_ci utf8mb4_0900_ai_ci"
     ),
     types=_TYPES | _words("longtext mediumtext tinytext longblob mediumblob tinyblob"),

@@ -267,12 +267,21 @@ class _Counted:
 
     def read(self, size: int) -> bytes:
         """Exactly so much."""
+        data = self._some(size)
+        if len(data) < size:
+            raise EOFError
+        return data
+
+    def finish(self) -> None:
+        """To the end, where a packed stream has its sum."""
+        while self._some(_CHUNK):
+            pass
+
+    def _some(self, size: int) -> bytes:
         data = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:
             raise ArchiveRefused("too much comes out of the archive")
-        if len(data) < size:
-            raise EOFError
         return data
 
 
@@ -301,6 +310,7 @@ def _tar_entries(stream: _Counted) -> Iterator[Entry]:
         reader = _TarFile(stream, 0 if folder else size)
         yield Entry(name, _octal(head[100:108]), folder, reader.chunks)
         reader.finish()
+    stream.finish()
 
 
 class _TarFile:

@@ -60,8 +60,6 @@ class Schema:
             self._valid.validate(value)
         except self._library.ValidationError as error:
             return _sentence(error.instance_path, error.message)
-        except ValueError:  # half a character, say
-            return "it holds something that is not JSON"
         return None
 
 
@@ -89,10 +87,22 @@ def _unfit(value: Any) -> str | None:
     for _ in range(VALUE_DEPTH_MAX):
         if any(is_endless(one) for one in level):
             return "a number in it is too long"
+        if any(_is_half(text) for one in level for text in (one if isinstance(one, dict) else (one,))):
+            return "it holds half a character"
         level = [inner for one in level for inner in inner_of(one)]
         if not level:
             return None
     return f"it is nested deeper than {VALUE_DEPTH_MAX} levels"
+
+
+def _is_half(value: Any) -> bool:
+    if not isinstance(value, str) or value.isascii():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 # --- the library ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ ENTRIES_MAX = 20_000  # ways from one part of a schema to another that is about 
 WORK_MAX = 5_000_000  # questions to a value and all that is in it
 STEPS_MAX = 300_000  # of counting them
 PATTERN_SIZES = (4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, 1024 * 1024)  # in bytes, compiled
+_STEP_COST = 300  # of dividing very large numbers by very small ones, exactly
 ROOM_MAX = 8 * 1024  # for all patterns of a schema, in kilobytes
 
 _DRAFTS = {
@@ -156,6 +157,7 @@ def _refuse_keywords(one: dict[str, Any], place: str, old: bool) -> None:
 
 def _weigh(part: _Part, one: dict[str, Any], place: str) -> None:
     part.own += sum(len(str(one[key])) // 8 for key in ("enum", "required", "const") if key in one)
+    part.own += _STEP_COST if "multipleOf" in one else 0
     if isinstance(one.get("pattern"), str):
         part.per_text_char = _cost_of_pattern(one["pattern"], place)
     if isinstance(one.get("patternProperties"), dict):

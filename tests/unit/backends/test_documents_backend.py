@@ -184,6 +184,16 @@ async def test_a_scope_holds_for_finding_listing_and_reading(tmp_path: Path) -> 
     assert "Sails" in await run(docs.tools[1], path="guide/sails.md")
 
 
+async def test_what_is_protected_is_no_document(tmp_path: Path) -> None:
+    root = library(tmp_path)
+    docs = backend(root, protected=(str(root / "data"), str(root / "guide" / "sails.md")))
+    assert "data" not in await run(docs.tools[0])
+    assert await run(docs.tools[1], text="optimist halyard") == "Nothing was found."
+    with pytest.raises(BackendRefused):
+        await run(docs.tools[1], path="guide/sails.md")
+    assert "bowline" in await run(docs.tools[1], path="guide/page.html")
+
+
 # --- fresh ---------------------------------------------------------------------------------------
 
 
@@ -230,15 +240,18 @@ async def test_a_damaged_index_is_made_again(tmp_path: Path, damage: bytes) -> N
 
 
 async def test_a_question_that_was_given_up_stops_and_the_next_one_is_right(tmp_path: Path) -> None:
-    root = library(tmp_path)
-    docs = backend(root)
+    kept = tmp_path / "index.db"
+    docs = backend(library(tmp_path), index=str(kept))
     gone = context()
     gone.cancel()
     query = docs.tools[1]
     await query.run(query.parse('{"text": "spinnaker"}'), gone)
     assert (await run(query, text="spinnaker")).startswith("guide/sails.md")
+    before = kept.read_bytes()
     await query.run(query.parse('{"text": "spinnaker"}'), gone)
-    assert (await run(query, text="spinnaker")).startswith("guide/sails.md")  # what was not come to is not gone
+    assert kept.read_bytes() == before  # what was not come to is not gone
+    assert (await run(query, text="spinnaker")).startswith("guide/sails.md")
+    await docs.close()
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -251,7 +264,10 @@ async def test_more_than_can_be_searched_is_said(tmp_path: Path, monkeypatch: py
     assert "more text here than is searched" in await run(backend(tmp_path).tools[1], text="sail")
     monkeypatch.setattr(documents_index, "BYTES_MAX", 1_000_000)
     monkeypatch.setattr(documents_index, "FILES_MAX", 4)
-    assert "only the first 4 files" in await run(backend(tmp_path).tools[1], text="sail")
+    query = backend(tmp_path).tools[1]
+    assert "only the first 4 files" in await run(query, text="sail")
+    (tmp_path / "0.md").unlink()
+    assert "0.md" not in await run(query, text="sail")
 
 
 def test_passages_have_all_lines_once_and_are_bounded() -> None:

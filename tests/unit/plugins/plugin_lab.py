@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -117,6 +118,29 @@ def open_files() -> int:
 
 def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
+
+
+class Peak:
+    """How much memory this process took at most, looked at every few milliseconds."""
+
+    def __enter__(self) -> Peak:
+        self._before = self._most = resident_mb()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._over.wait(0.003):
+            self._most = max(self._most, resident_mb())
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def grown_mb(self) -> float:
+        return self._most - self._before
 
 
 async def until(condition: Callable[[], bool], wait_s: float = 20.0) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import plugin_lab as lab
 import pytest
-import pytest_asyncio
 import uvloop
 
 from mainstay.core.messages import ToolResult
@@ -24,10 +23,7 @@ from mainstay.plugins.host import PluginHost
 from mainstay.plugins.manifest import PluginLimits
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or ""),
-]
+pytestmark = pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -63,6 +59,8 @@ def fine(mode: str, reads: str, fault: str = "") -> Case:
 
 NO_RESULT = "AnswerRefused: The plugin bad answered with something that is not a result"
 TOO_LATE = r"PluginSilent: The plugin bad did not answer within 0.6 s, and the call was cancelled\."
+TOO_LARGE = r"AnswerRefused: The plugin bad answered with more than 1.0 MB\."
+ROOMY = msgspec.structs.replace(lab.LIMITS, memory_mb=800)
 NOT_READY = r"PluginNotUp: The plugin bad was not ready within 1.5 s\."
 
 CASES = (
@@ -85,13 +83,8 @@ CASES = (
     bad("embedded_object", NO_RESULT, "F25"),
     bad("content_twice", NO_RESULT, "F25"),
     bad("escape_sequences", NO_RESULT, "F25"),
-    bad("a_hundred_megabytes", r"AnswerRefused: The plugin bad answered with more than 1.0 MB\.", "F25"),
-    Case(
-        "a_hundred_megabytes_packed",
-        r"AnswerRefused: The plugin bad answered with more than 1.0 MB\.",
-        "F25",
-        limits=msgspec.structs.replace(lab.LIMITS, memory_mb=800),
-    ),
+    Case("a_hundred_megabytes", TOO_LARGE, "F25", limits=ROOMY),
+    Case("a_hundred_megabytes_packed", TOO_LARGE, "F25", limits=ROOMY),
     bad("a_long_status", r"PluginSays: The plugin bad failed: INTERNAL \\x1b\[31mredx{100}"),
     bad("raises", r"PluginSays: The plugin bad failed: UNKNOWN .*no such city: \\x1b\]0;owned\\x07"),
     bad("error_look_alikes", r"^PluginSays: (?!.*<tool_call>)"),
@@ -121,26 +114,33 @@ CASES = (
 NAMES = [f"{number:02d}-{case.mode}" for number, case in enumerate(CASES)]
 
 
+class Scene:
+    """A loop, a sandbox, and a plugin that behaves, up before anything happens. One for all tests here."""
+
+    def __init__(self, where: Path) -> None:
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self.run = self._runner.run
+        self.run(self._begin(where))
+
+    async def _begin(self, where: Path) -> None:
+        self.sandbox = BubblewrapSandbox()
+        self.neighbour = lab.host("behaves", where, self.sandbox, lab.Given(name="neighbour"))
+        await works(self.neighbour)
+
+    async def _end(self) -> None:
+        await self.neighbour.close()
+        await self.sandbox.close()
+
+    def close(self) -> None:
+        self.run(self._end())
+        self._runner.close()
+
+
 @pytest.fixture(scope="module")
-def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox() -> AsyncIterator[Sandbox]:
-    sandbox = BubblewrapSandbox()
-    yield sandbox
-    await sandbox.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def neighbour(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PluginHost]:
-    """A plugin that behaves, up before anything happens."""
-    where = tmp_path_factory.mktemp("neighbour")
-    host = lab.host("behaves", where, sandbox, lab.Given(name="neighbour"))
-    await works(host)
-    yield host
-    await host.close()
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    scene = Scene(tmp_path_factory.mktemp("neighbour"))
+    yield scene
+    scene.close()
 
 
 async def works(host: PluginHost) -> None:
@@ -149,19 +149,23 @@ async def works(host: PluginHost) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-async def test_it_is_contained_and_told_and_nobody_else_notices(
-    case: Case, sandbox: Sandbox, neighbour: PluginHost, tmp_path: Path
-) -> None:
+def test_it_is_contained_and_told_and_nobody_else_notices(case: Case, scene: Scene, tmp_path: Path) -> None:
     """F21 F22 F23 F24 F25 F26 F27, by the table."""
+    scene.run(contained(case, scene.sandbox, scene.neighbour, tmp_path))
+
+
+async def contained(case: Case, sandbox: Sandbox, neighbour: PluginHost, tmp_path: Path) -> None:
     files, folders = lab.open_files(), run_folders()
     host = lab.host(case.mode, tmp_path, sandbox, lab.Given(limits=case.limits))
     if case.up:
         assert (await lab.call(host, "quick")).content == "quick"
-    calling = asyncio.create_task(lab.call(host, "", case.action))
-    while not calling.done():
-        await works(neighbour)
-        await asyncio.wait({calling}, timeout=0.2)
-    result = calling.result()
+    with lab.Peak() as peak:
+        calling = asyncio.create_task(lab.call(host, "", case.action))
+        while not calling.done():
+            await works(neighbour)
+            await asyncio.wait({calling}, timeout=0.2)
+        result = calling.result()
+    assert peak.grown_mb < 32  # whatever it sends is not held
     assert result.is_error is case.is_error, result.content
     assert re.search(case.reads, result.content, re.DOTALL), result.content
     assert len(result.content) < 70_000
@@ -196,67 +200,85 @@ def log_size(host: PluginHost) -> int:
     return sum(path.stat().st_size for path in Path(host.plugin.data).glob("log*"))
 
 
-async def test_one_that_answers_with_another_calls_id_fools_neither(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_one_that_answers_with_another_calls_id_fools_neither(scene: Scene, tmp_path: Path) -> None:
     """F25: an answer is never attributed to another call."""
-    host = lab.host("anothers_call_id", tmp_path, sandbox)
-    both = await asyncio.gather(lab.call(host, "a"), lab.call(host, "b"))
-    assert [result.is_error for result in both] == [True, True]
-    assert all("not a result" in result.content for result in both)
-    assert lab.log_of(host).count("carries the call id") == 2
-    await host.close()
+
+    async def play() -> None:
+        host = lab.host("anothers_call_id", tmp_path, scene.sandbox)
+        both = await asyncio.gather(lab.call(host, "a"), lab.call(host, "b"))
+        assert [result.is_error for result in both] == [True, True]
+        assert all("not a result" in result.content for result in both)
+        assert lab.log_of(host).count("carries the call id") == 2
+        await host.close()
+
+    scene.run(play())
 
 
-async def test_gigabytes_of_output_take_no_memory(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_gigabytes_of_output_take_no_memory(scene: Scene, tmp_path: Path) -> None:
     """F22: floods its output without so much as a line break; our memory stays flat, and the log says what was lost."""
-    wanted = (2 << 30) if os.environ.get("MAINSTAY_TEST_ALL") else (200 << 20)
-    host = lab.host("floods_stdout", tmp_path, sandbox)
-    assert (await lab.call(host, "quick")).content == "quick"
-    before = lab.resident_mb()
 
-    async def enough() -> bool:
-        return int((await lab.call(host)).content) > wanted
+    async def play() -> None:
+        wanted = (2 << 30) if os.environ.get("MAINSTAY_TEST_ALL") else (100 << 20)
+        host = lab.host("floods_stdout", tmp_path, scene.sandbox)
+        assert (await lab.call(host, "quick")).content == "quick"
+        before = lab.resident_mb()
 
-    await lab.until_async(enough, 120)
-    assert lab.resident_mb() - before < 16
-    await host.close()
-    assert re.search(r"host … [\d.]+ [MG]B dropped", lab.log_of(host))
+        async def enough() -> bool:
+            return int((await lab.call(host)).content) > wanted
+
+        await lab.until_async(enough, 120)
+        assert lab.resident_mb() - before < 16
+        await host.close()
+        assert re.search(r"host … [\d.]+ [MG]B dropped", lab.log_of(host))
+
+    scene.run(play())
 
 
-async def test_what_looks_like_protocol_on_its_output_is_a_line_of_its_log(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_what_looks_like_protocol_on_its_output_is_a_line_of_its_log(scene: Scene, tmp_path: Path) -> None:
     """F27: the protocol has a socket of its own; output is only ever a log, with what it would do to a screen shown."""
-    host = lab.host("prints_protocol", tmp_path, sandbox)
-    assert (await lab.call(host)).content == "from the socket"
-    await host.close()
-    said = lab.log_of(host)
-    assert '{"jsonrpc": "2.0", "id": 1' in said
-    assert r"stdout \x1b[2J\x1b]0;title\x07" in said
-    assert "\x1b" not in said
+
+    async def play() -> None:
+        host = lab.host("prints_protocol", tmp_path, scene.sandbox)
+        assert (await lab.call(host)).content == "from the socket"
+        await host.close()
+        said = lab.log_of(host)
+        assert '{"jsonrpc": "2.0", "id": 1' in said
+        assert r"stdout \x1b[2J\x1b]0;title\x07" in said
+        assert "\x1b" not in said
+
+    scene.run(play())
 
 
-async def test_a_link_in_place_of_its_socket_leads_us_nowhere(
-    sandbox: Sandbox, neighbour: PluginHost, tmp_path: Path
-) -> None:
+def test_a_link_in_place_of_its_socket_leads_us_nowhere(scene: Scene, tmp_path: Path) -> None:
     """Neither at the start nor later do we talk to another's socket in its stead."""
-    other = tmp_path / "other"
-    listener = await asyncio.start_unix_server(lambda reader, writer: came.append(writer), str(other))
-    came: list[asyncio.StreamWriter] = []
-    given = lab.Given(env={"OTHER": str(other)})
-    host = lab.host("a_link_for_a_socket", tmp_path, sandbox, given)
-    assert "put something else in the place of its socket" in (await lab.call(host)).content
-    await host.close()
-    host = lab.host("swaps_its_socket", tmp_path, sandbox, given)
-    for _ in range(3):
-        assert (await lab.call(host)).content == "swapped"
-    await host.close()
-    assert came == []
-    listener.close()
-    await works(neighbour)
+
+    async def play() -> None:
+        other = tmp_path / "other"
+        listener = await asyncio.start_unix_server(lambda reader, writer: came.append(writer), str(other))
+        came: list[asyncio.StreamWriter] = []
+        given = lab.Given(env={"OTHER": str(other)})
+        host = lab.host("a_link_for_a_socket", tmp_path, scene.sandbox, given)
+        assert "put something else in the place of its socket" in (await lab.call(host)).content
+        await host.close()
+        host = lab.host("swaps_its_socket", tmp_path, scene.sandbox, given)
+        for _ in range(3):
+            assert (await lab.call(host)).content == "swapped"
+        await host.close()
+        assert came == []
+        listener.close()
+        await works(scene.neighbour)
+
+    scene.run(play())
 
 
-async def test_a_fork_that_leaves_its_session_dies_with_the_plugin(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_fork_that_leaves_its_session_dies_with_the_plugin(scene: Scene, tmp_path: Path) -> None:
     """F24, U20: children in other sessions, whose parents are gone and who ignore signals, all end."""
-    host = lab.host("forks_and_leaves", tmp_path, sandbox)
-    await lab.call(host)
-    assert len(lab.alive(host)) >= 5
-    await host.close()
-    await lab.until(lambda: not lab.alive(host))
+
+    async def play() -> None:
+        host = lab.host("forks_and_leaves", tmp_path, scene.sandbox)
+        await lab.call(host)
+        assert len(lab.alive(host)) >= 5
+        await host.close()
+        await lab.until(lambda: not lab.alive(host))
+
+    scene.run(play())

@@ -104,14 +104,27 @@ class Server:
         if not self.plan.get("modern"):
             return self.unknown(id, params)
         can = {"tools": {"listChanged": True}}
-        answer(id, {"supportedVersions": ["2026-07-28"], "capabilities": can, "resultType": "complete", "ttlMs": 0,
-                    "cacheScope": "public"})
+        answer(
+            id,
+            {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": can,
+                "resultType": "complete",
+                "ttlMs": 0,
+                "cacheScope": "public",
+            },
+        )
 
     def on_subscriptions_listen(self, id: Any, params: Any) -> None:
         meta = {"io.modelcontextprotocol/subscriptionId": id}
         self.listening = meta
-        say({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-             "params": {"_meta": meta, "notifications": params["notifications"]}})
+        say(
+            {
+                "jsonrpc": "2.0",
+                "method": "notifications/subscriptions/acknowledged",
+                "params": {"_meta": meta, "notifications": params["notifications"]},
+            }
+        )
 
     def on_tools_list(self, id: Any, params: dict[str, Any]) -> None:
         tools = self.plan.get("tools", [tool("echo")])
@@ -157,8 +170,13 @@ class Server:
     def do_slow(self, id: Any, arguments: Any, params: Any) -> Any:
         token = params["_meta"]["progressToken"]
         for step in range(1, 4):
-            say({"jsonrpc": "2.0", "method": "notifications/progress",
-                 "params": {"progressToken": token, "progress": step, "total": 3, "message": f"step {step}"}})
+            say(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "total": 3, "message": f"step {step}"},
+                }
+            )
             time.sleep(0.15)
         return self.text("done")
 
@@ -199,7 +217,7 @@ class Server:
 
     def do_babble(self, id: Any, arguments: Any, params: Any) -> Any:
         """Prints to where the protocol is."""
-        raw(b"hello there\n\xff\xfe\x00\n{}\n[1]\n{\"jsonrpc\": \"2.0\", \"id\": 4711, \"result\": {}}\n")
+        raw(b'hello there\n\xff\xfe\x00\n{}\n[1]\n{"jsonrpc": "2.0", "id": 4711, "result": {}}\n')
         raw(b'{"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "late"}]}}\n')
         raw(b"x" * 5_000_000 + b"\n")
         return self.text("sane again")
@@ -208,8 +226,10 @@ class Server:
         return {"content": [], "structuredContent": {"a": "a" * 60 + "!"}}
 
     def do_wants(self, id: Any, arguments: Any, params: Any) -> Any:
-        wanted = {"method": "elicitation/create", "params": {"message": "password?", "requestedSchema": {
-            "type": "object", "properties": {}}}}
+        wanted = {
+            "method": "elicitation/create",
+            "params": {"message": "password?", "requestedSchema": {"type": "object", "properties": {}}},
+        }
         answer(id, {"resultType": "input_required", "inputRequests": {"1": wanted}, "requestState": "s"})
 
     def do_later(self, id: Any, arguments: Any, params: Any) -> Any:

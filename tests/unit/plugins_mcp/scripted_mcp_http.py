@@ -35,15 +35,15 @@ class Site:
         return sum(one == method for one, _ in self.asked)
 
     @contextmanager
-    def served(self) -> Iterator[Site]:
+    def served(self, port: int = 0) -> Iterator[Site]:
         site = self
+        self.released.clear()
 
         class Handler(_Handler):
             pass
 
         Handler.site = site
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
+        server = _Server(("127.0.0.1", port), Handler)
         self.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -54,6 +54,11 @@ class Site:
             server.shutdown()
             server.server_close()
             thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    allow_reuse_address = True
+    daemon_threads = True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -75,6 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
         site = self.site
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         method, id = message.get("method", "answer"), message.get("id")
+        if site.released.is_set():  # it is gone, and so is this
+            self.close_connection = True
+            return
         site.asked.append((method, dict(self.headers)))
         if site.location:
             self.send_response(307)
@@ -164,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(id, self.text("x" * 6_000_000))
 
     def do_packed(self, id: Any, message: Any) -> None:
-        body = json.dumps({"jsonrpc": "2.0", "id": id, "result": self.text("x" * 200_000_000)}).encode()
+        body = json.dumps({"jsonrpc": "2.0", "id": id, "result": self.text("x" * 20_000_000)}).encode()
         self.plain(200, gzip.compress(body, 1), "application/json", content_encoding="gzip")
 
     def do_hang(self, id: Any, message: Any) -> None:

@@ -58,7 +58,7 @@ async def test_an_error_of_the_tool_is_an_error_result_cleaned_labelled_and_wrap
     world.plan(tools=[tool("fail"), tool("echo")])
     async with world.servers() as made:
         await made.discover()
-        with pytest.raises(CallFailed, match="^the weather is closed$"):
+        with pytest.raises(CallFailed, match=r"^the weather is closed$"):
             await call(made, "one__fail")
         box = Toolbox(made.tools, Limits(), guards=Guards(GuardRules(), b"0" * 32, ()))
         assert box.foreign, "descriptions are others' words"

@@ -181,7 +181,22 @@ async def test_f50_within_a_server_only_the_first_of_names_that_look_alike_is_of
 
 
 def test_f50_names_can_be_told_apart_whatever_servers_and_tools_are_called() -> None:
-    servers = ["a", "a_", "a__b", "a-b", "a_b", "_a", "1a", "github.com/x", "\u0430", "A", "x" * 90, "server", "s1a", ""]
+    servers = [
+        "a",
+        "a_",
+        "a__b",
+        "a-b",
+        "a_b",
+        "_a",
+        "1a",
+        "github.com/x",
+        "\u0430",
+        "A",
+        "x" * 90,
+        "server",
+        "s1a",
+        "",
+    ]
     tools = ["b", "_b", "b__c", "__b", "b.c", "b/c", "b_c", "\u0431", "y" * 60, "y" * 61, "", "-"]
     seen: dict[str, tuple[str, str]] = {}
     for server in servers:

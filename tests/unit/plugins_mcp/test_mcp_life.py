@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import uvloop
-from mcp_world import Call, World, bubblewrapped, call, needs_bubblewrap, tool, until
+from mcp_world import World, bubblewrapped, call, needs_bubblewrap, tool, until
 
 from mainstay.core.errors import AgentClosed, ConfigError
 from mainstay.core.outside import Needs
-from mainstay.plugins.mcp.server import McpLimits, McpServer
+from mainstay.plugins.mcp.server import McpServer
 from mainstay.plugins.mcp.servers import McpServers
 from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable
 from mainstay.sandbox.host import HostSandbox
@@ -52,7 +52,8 @@ async def test_importing_and_making_the_client_imports_no_sdk() -> None:
         "from mainstay.plugins.mcp.server import McpServer\nfrom mainstay.sandbox.host import HostSandbox\n"
         "import asyncio\nasync def main():\n"
         "    McpServers([McpServer(name='a', command='x')], pathlib.Path('/nowhere'), HostSandbox())\n"
-        "asyncio.run(main())\nprint(sorted({'mcp', 'mcp_types', 'httpx2', 'pydantic', 'jsonschema_rs'} & set(sys.modules)))"
+        "asyncio.run(main())\nheavy = {'mcp', 'mcp_types', 'httpx2', 'pydantic', 'jsonschema_rs'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
@@ -192,7 +193,7 @@ async def test_a_server_that_does_not_read_is_given_up(world: World) -> None:
     world.plan(tools=[tool("echo")], deaf=True)
     async with world.servers(write_s=0.5) as made:
         await made.discover()
-        with pytest.raises((ServerUnavailable, CallFailed), match="lost|could not be asked"):
+        with pytest.raises((ServerUnavailable, CallFailed), match=r"lost|could not be asked"):
             await asyncio.wait_for(call(made, "one__echo", text="x" * 900_000), 30)
 
 

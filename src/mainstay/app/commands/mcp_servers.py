@@ -60,19 +60,22 @@ def list_servers(options: argparse.Namespace) -> int:
     elif not rows:
         tell("no MCP servers are configured; `mainstay mcp add` writes one into mainstay.yaml")
     else:
-        table = [[row["name"], row["reached"], str(row["tools"]), str(row["named"]), row["state"]] for row in rows]
+        table = [
+            [row["name"], visible(row["reached"], 60), str(row["tools"]), str(row["named"]), row["state"]]
+            for row in rows
+        ]
         print_table(["NAME", "REACHED BY", "TOOLS", "ALLOWED", "STATE"], table, "cd")
     return 0
 
 
 async def _rows(at: Here, *, check: bool) -> list[dict[str, Any]]:
-    policy = at.policy()
+    policy, redact = at.policy(), at.redact()
     rows = []
     async with _servers(at) as servers:
         for name, entry in at.config.mcpServers.items():
             row: dict[str, Any] = {
                 "name": name,
-                "reached": _reached(entry),
+                "reached": redact(_reached(entry)),
                 "tools": 0,
                 "named": 0,
                 "state": "disabled",

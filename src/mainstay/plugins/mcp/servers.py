@@ -68,8 +68,8 @@ class McpServers:
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """As they were approved, whether or not their server runs."""
-        return tuple(tool for tools in self._tools.values() for tool in tools)
+        """As they were approved, whether or not their server runs; in the order of the configuration."""
+        return tuple(tool for name in self._keepers for tool in self._tools.get(name, ()))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from mainstay.edges.addresses import AddressRefused, Place, is_public, place_of
-from mainstay.edges.fetch import ADDRESSES_MAX, CONNECT_S, resolve_name
+from mainstay.edges.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
 from mainstay.edges.response import FetchFailed
 from mainstay.plugins.mcp.gate import Gate
 from mainstay.plugins.mcp.server import McpLimits, McpServer
@@ -44,8 +44,11 @@ class Checked(httpx2.AsyncBaseTransport):
     """Sends to addresses that were looked at, and to the origin that was configured. An answer that is no stream of
     events has a bound, and none is packed: what would unpack to more than can be held is never read."""
 
-    def __init__(self, place: Place, private_ok: tuple[str, ...], bytes_max: int) -> None:
+    def __init__(
+        self, place: Place, private_ok: tuple[str, ...], bytes_max: int, resolve: Resolve = resolve_name
+    ) -> None:
         self._place = place
+        self._resolve = resolve
         self._private_ok = (
             _names_private(place) or place.host in private_ok or f"{place.host}:{place.port}" in private_ok
         )
@@ -78,7 +81,7 @@ class Checked(httpx2.AsyncBaseTransport):
             found = [host]
         else:
             try:
-                found = list(await resolve_name(host, self._place.port))
+                found = list(await self._resolve(host, self._place.port))
             except (OSError, UnicodeError):
                 found = []
         if not found:

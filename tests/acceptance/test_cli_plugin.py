@@ -1,0 +1,337 @@
+"""`mainstay plugin`: from nothing to a plugin that works, and everything that can be wrong with one on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cli_support import Command
+
+from mainstay.sandbox.bubblewrap import trouble
+
+SANDBOXED = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+NOTES = Path(__file__).parents[2] / "examples" / "plugins" / "notes"
+
+MANIFEST = """\
+name: loud
+version: {version}
+description: "Shouts \\e[31m\\u202e."
+run: [python, main.py]
+actions:
+  - name: shout
+    description: Say it loudly.
+    effect: pure
+    parameters:
+      type: object
+      properties: {{text: {{type: string}}, times: {{type: integer}}}}
+      required: [text]
+  - name: fail
+    description: Fail.
+needs:
+  network: [{hosts}]
+env:
+  LOUD_KEY: ${{LOUD_KEY:-none}}
+"""
+MAIN = """\
+import sys
+from mainstay.kit import ActionFailed, action, serve
+
+@action(effect="pure")
+def shout(text: str, times: int = 1) -> str:
+    "Say it loudly."
+    print("shouting", text, "\\x1b[2J", file=sys.stderr, flush=True)
+    return text.upper() * times
+
+@action
+def fail() -> str:
+    "Fail."
+    raise ActionFailed("it was too quiet")
+
+serve()
+"""
+
+
+def loud(folder: Path, version: str = "1.0.0", hosts: str = "") -> Path:
+    made = folder / f"loud-{version}"
+    made.mkdir()
+    (made / "plugin.yaml").write_text(MANIFEST.format(version=version, hosts=hosts))
+    (made / "main.py").write_text(MAIN)
+    return made
+
+
+@pytest.fixture
+def mainstay(tmp_path: Path) -> Command:
+    command = Command(tmp_path)
+    command.configure("# mine\npolicy:\n  allow:\n    - read  # files\n")
+    return command
+
+
+def rules(mainstay: Command) -> str:
+    return (mainstay.home / "mainstay.yaml").read_text()
+
+
+def answered(mainstay: Command, answers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """With a person at the keyboard."""
+    master, slave = pty.openpty()
+    try:
+        os.write(master, answers.encode())
+        return subprocess.run(
+            mainstay.argv(*arguments),
+            stdin=slave,
+            capture_output=True,
+            text=True,
+            env=mainstay.env,
+            cwd=mainstay.folder,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 1) -> None:
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+# --- writing one ---------------------------------------------------------------------------------
+
+
+@SANDBOXED
+def test_a_new_plugin_works_from_its_folder_and_once_it_is_installed(mainstay: Command) -> None:
+    made = mainstay("plugin", "new", "greeter")
+    assert made.returncode == 0, made.stderr
+    assert "greeter/plugin.yaml" in made.stdout
+    assert "mainstay plugin call ./greeter greet name=…" in made.stderr
+    tried = mainstay("plugin", "call", "./greeter", "greet", "name=Ann")
+    assert (tried.returncode, tried.stderr) == (0, ""), tried.stderr
+    assert "Ann" in tried.stdout
+    assert mainstay("plugins", "add", "./greeter", "--yes").returncode == 0
+    used = mainstay.json("plugin", "call", "greeter", "greet", "name=Bo")
+    assert used["ok"]
+    assert "Bo" in used["content"]
+
+
+def test_a_folder_that_is_there_and_a_name_that_is_none_are_refused(mainstay: Command) -> None:
+    mainstay("plugin", "new", "greeter")
+    before = {path: path.read_bytes() for path in (mainstay.folder / "greeter").iterdir()}
+    refused(mainstay("plugin", "new", "greeter"), "greeter")
+    assert {path: path.read_bytes() for path in (mainstay.folder / "greeter").iterdir()} == before
+    for name in ("Greeter", "../x", "a b", "x" * 33, ""):
+        refused(mainstay("plugin", "new", name), "name")
+
+
+# --- adding --------------------------------------------------------------------------------------
+
+
+def test_adding_shows_what_it_is_and_asks_for_and_does_it_with_a_persons_word_only(
+    mainstay: Command, tmp_path: Path
+) -> None:
+    source = loud(tmp_path, hosts="api.example.com")
+    refused(mainstay("plugin", "add", str(source)), "add --yes", code=2)
+    no = answered(mainstay, "n\n", "plugin", "add", str(source))
+    assert (no.returncode, mainstay.json("plugin", "list")["plugins"]) == (0, [])
+    assert "nothing was added" in no.stdout
+    for line in (
+        "loud 1.0.0: Shouts \\x1b[31m",
+        "sha256:",
+        "runs python main.py",
+        "loud__shout (pure): Say it loudly.",
+    ):
+        assert line in no.stdout
+    assert "  reach api.example.com over the network\n" in no.stdout
+    assert "\x1b" not in no.stdout
+    assert "\u202e" not in no.stdout
+    yes = answered(mainstay, "y\nn\n", "plugin", "add", str(source))
+    assert "loud 1.0.0 was added" in yes.stdout
+    assert 'its tools are denied until a rule names them: add "loud__*" to policy.allow' in yes.stdout
+    assert "loud__*" not in rules(mainstay)
+    [one] = mainstay.json("plugin", "list")["plugins"]
+    assert (one["state"], [action["named"] for action in one["actions"]]) == ("ok", [False, False])
+    assert "denied: no rule names it" in mainstay("plugin", "list").stdout
+
+
+def test_its_tools_are_allowed_with_a_second_word_or_an_option_and_the_file_keeps_its_comments(
+    mainstay: Command, tmp_path: Path
+) -> None:
+    source = loud(tmp_path)
+    yes = answered(mainstay, "y\ny\n", "plugin", "add", str(source))
+    assert "loud__* was added to policy.allow" in yes.stdout
+    assert rules(mainstay) == '# mine\npolicy:\n  allow:\n    - read  # files\n    - "loud__*"\n'
+    again = mainstay("plugin", "add", str(source), "--yes", "--allow")
+    assert again.returncode == 0
+    assert "denied" not in again.stdout
+    assert rules(mainstay).count("loud__*") == 1
+    [one] = mainstay.json("plugin", "list")["plugins"]
+    assert [action["named"] for action in one["actions"]] == [True, True]
+
+
+def test_an_upgrade_shows_what_is_newly_asked(mainstay: Command, tmp_path: Path) -> None:
+    mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    newer = loud(tmp_path, "2.0.0", "'*'")
+    no = answered(mainstay, "n\n", "plugin", "add", str(newer))
+    assert "in place of 1.0.0" in no.stdout
+    assert "reach any host on the network  (new)" in no.stdout
+    assert "processes in 256 MB, 600 s of CPU each\n" in no.stdout, "that is not new"
+    assert mainstay.json("plugin", "list")["plugins"][0]["version"] == "1.0.0"
+    added = mainstay.json("plugin", "add", str(newer), "--yes")
+    assert (added["version"], added["replaces"], added["new"]) == ("2.0.0", "1.0.0", ["reach any host on the network"])
+
+
+def test_an_archive_is_added_by_its_hash_and_no_other(mainstay: Command, tmp_path: Path) -> None:
+    source = loud(tmp_path)
+    archive = tmp_path / "loud.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(source, "loud")
+    wrong = mainstay("plugin", "add", str(archive), "--yes", "--sha256", "0" * 64)
+    refused(wrong, "this is not what was wanted: its hash is sha256:")
+    digest = wrong.stderr.strip().rpartition(" ")[2]
+    assert mainstay.json("plugin", "list")["plugins"] == []
+    added = mainstay.json("plugin", "add", str(archive), "--yes", "--sha256", digest)
+    assert added["sha256"] == digest
+    assert mainstay.json("plugin", "add", str(source), "--yes")["sha256"] == digest, "the same files, the same hash"
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "empty", "garbage", "escaping"])
+def test_what_is_no_plugin_is_refused_with_a_sentence(mainstay: Command, tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "source.tar"
+    match kind:
+        case "empty":
+            source = tmp_path / "folder"
+            source.mkdir()
+        case "garbage":
+            source.write_bytes(b"\x00\xff" * 1000)
+        case "escaping":
+            with tarfile.open(source, "w") as file:
+                file.add(loud(tmp_path) / "plugin.yaml", "../../plugin.yaml")
+    refused(mainstay("plugin", "add", str(source), "--yes"))
+    document = json.loads(mainstay("plugin", "add", str(source), "--yes", "--json").stdout)
+    assert (document["ok"], document["error"]["type"]) == (False, "ConfigError")
+    assert mainstay.json("plugin", "list")["plugins"] == []
+
+
+# --- what is the matter with it ------------------------------------------------------------------
+
+
+def test_a_file_that_changed_is_a_refusal_that_says_so(mainstay: Command, tmp_path: Path) -> None:
+    mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    (mainstay.home / "plugins" / "loud" / "main.py").write_text("print('other')")
+    [one] = mainstay.json("plugin", "list")["plugins"]
+    assert "have changed since it was added" in one["state"]
+    refused(mainstay("plugin", "call", "loud", "shout", "text=x"), "have changed since it was added")
+
+
+def test_what_it_lacks_and_that_it_is_disabled_is_shown(mainstay: Command, tmp_path: Path) -> None:
+    source = loud(tmp_path)
+    text = (source / "plugin.yaml").read_text().replace("${LOUD_KEY:-none}", "${LOUD_KEY}")
+    (source / "plugin.yaml").write_text(text)
+    added = mainstay("plugin", "add", str(source), "--yes")
+    assert "it cannot be used yet: " in added.stderr
+    assert "LOUD_KEY" in mainstay.json("plugin", "list")["plugins"][0]["state"]
+    mainstay.env["LOUD_KEY"] = "x"
+    assert mainstay.json("plugin", "list")["plugins"][0]["state"] == "ok"
+    mainstay.configure("plugins: {loud: {enabled: false}}\n")
+    assert mainstay.json("plugin", "list")["plugins"][0]["state"] == "disabled"
+    refused(mainstay("plugin", "call", "loud", "shout", "text=x"), "disabled")
+
+
+def test_a_name_that_an_mcp_server_has_is_taken(mainstay: Command, tmp_path: Path) -> None:
+    mainstay.configure("mcpServers: {Loud: {command: x}}\n")
+    refused(mainstay("plugin", "add", str(loud(tmp_path)), "--yes"), "has the name loud already")
+
+
+# --- calling -------------------------------------------------------------------------------------
+
+
+@SANDBOXED
+def test_an_action_is_called_with_arguments_of_its_schema_and_its_log_is_kept(
+    mainstay: Command, tmp_path: Path
+) -> None:
+    mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    assert mainstay("plugin", "call", "loud", "shout", "text=5", "times=2").stdout == "55\n", "text stays text"
+    assert mainstay("plugin", "call", "loud", "loud__shout", "--input", '{"text": "a"}').stdout == "A\n"
+    said = mainstay("plugin", "log", "loud").stdout
+    assert "stderr shouting 5 \\x1b[2J" in said
+    assert "\x1b" not in said
+    assert any("shouting" in line for line in mainstay.json("plugin", "log", "loud")["lines"])
+    refused(mainstay("plugin", "call", "loud", "fail"), "it was too quiet")
+    refused(mainstay("plugin", "call", "loud", "shout"), "text")
+    refused(mainstay("plugin", "call", "loud", "shout", "text=x", "times=many"), "times")
+    refused(mainstay("plugin", "call", "loud", "whisper"), "there are: shout, fail")
+    refused(mainstay("plugin", "call", "loud", "shout", "text"), "KEY=VALUE", code=2)
+    refused(mainstay("plugin", "call", "loud", "shout", "text=x", "--input", "{}"), "not both", code=2)
+    refused(mainstay("plugin", "call", "quiet", "shout"), "no plugin quiet is installed")
+    document = json.loads(mainstay("plugin", "call", "loud", "fail", "--json").stdout)
+    assert document["error"]["message"] == "it was too quiet"
+
+
+@SANDBOXED
+def test_a_plugin_that_does_not_come_up_says_why(mainstay: Command, tmp_path: Path) -> None:
+    source = loud(tmp_path)
+    (source / "main.py").write_text("raise SystemExit('no voice today')\n")
+    refused(mainstay("plugin", "call", str(source), "shout", "text=x"), "loud", "no voice today")
+
+
+@SANDBOXED
+def test_what_it_keeps_outlives_the_command_and_goes_when_it_is_removed(mainstay: Command) -> None:
+    mainstay("plugin", "add", str(NOTES), "--yes")
+    assert mainstay("plugin", "call", "notes", "add", "title=milk", "text=two").returncode == 0
+    assert "two" in mainstay("plugin", "call", "notes", "read", "title=milk").stdout
+    assert "two" not in mainstay("plugin", "call", str(NOTES), "titles").stdout, "a folder has nothing of that"
+    refused(mainstay("plugin", "remove", "notes"), "--yes", code=2)
+    assert mainstay("plugin", "remove", "notes", "--keep-state").returncode == 0
+    mainstay("plugin", "add", str(NOTES), "--yes")
+    assert "milk" in mainstay("plugin", "call", "notes", "titles").stdout
+    no = answered(mainstay, "n\n", "plugin", "remove", "notes")
+    assert "nothing was removed" in no.stdout
+    removed = mainstay("plugin", "remove", "notes", "--yes")
+    assert removed.stdout == "notes 1.0.0 was removed\n"
+    assert not list((mainstay.home / "workspaces").glob("*/plugins/notes"))
+    mainstay("plugin", "add", str(NOTES), "--yes")
+    assert "milk" not in mainstay("plugin", "call", "notes", "titles").stdout
+    refused(mainstay("plugin", "remove", "nothing", "--yes"), "those that are: notes")
+
+
+@SANDBOXED
+def test_nothing_of_a_call_is_left_behind(mainstay: Command, tmp_path: Path) -> None:
+    source = loud(tmp_path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    mainstay.env["TMPDIR"] = str(temporary)
+    assert mainstay("plugin", "call", str(source), "shout", "text=x").stdout == "X\n"
+    assert list(temporary.iterdir()) == []
+    if Path("/proc").exists():
+        assert not [one for one in _commands() if str(source) in one]
+    shutil.rmtree(source)
+
+
+def _commands() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            pass  # it has just ended
+    return found
+
+
+def test_the_log_of_nobody_is_a_sentence(mainstay: Command) -> None:
+    done = mainstay("plugin", "log", "nobody")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "there is no plugin nobody" in done.stderr
+    empty: dict[str, Any] = mainstay.json("plugin", "log", "nobody")
+    assert empty["lines"] == []

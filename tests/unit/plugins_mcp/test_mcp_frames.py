@@ -1,0 +1,114 @@
+"""A server's output is taken apart the same way however it comes, and never takes more room than it may."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from mainstay.plugins.mcp.frames import Frames
+from mainstay.plugins.mcp.gate import Gate
+from mainstay.plugins.mcp.server import McpLimits
+
+
+def message(**fields: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **fields}).encode()
+
+
+def run_through(pieces: list[bytes], limits: McpLimits, clock: list[float] | None = None) -> tuple[list[bytes], Gate]:
+    """The messages that came of it."""
+
+    async def main() -> tuple[list[bytes], Gate]:
+        gate = Gate(limits, lambda: clock[0] if clock else 0.0)
+        frames = Frames(limits, gate)
+        for piece in pieces:
+            frames.take(piece)
+        frames.end()
+        found = []
+        while (line := await frames.next()) is not None:
+            found.append(line)
+        return found, gate
+
+    return asyncio.run(main())
+
+
+WANTED = [message(id=1, result={}), message(id=2, result={"text": "ü\n"}), message(method="x"), message(id=3, error={})]
+
+
+@given(some.lists(some.integers(0, 400), max_size=12))
+def test_messages_are_the_same_wherever_the_output_is_cut(cuts: list[int]) -> None:
+    data = b"\n".join(
+        [b"noise", WANTED[0], b"", b"  ", WANTED[1] + b"\r", b"\xff\xfe", WANTED[2], b"{", WANTED[3], b""]
+    )
+    at = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    pieces = [data[start:end] for start, end in pairwise(at)]
+    found, gate = run_through(pieces, McpLimits())
+    assert found == WANTED
+    assert gate.dropped == 3
+
+
+@given(some.binary(max_size=2000))
+def test_no_output_is_too_strange(data: bytes) -> None:
+    found, _ = run_through([data, b"\n", WANTED[0], b"\n"], McpLimits())
+    assert found[-1] == WANTED[0]
+
+
+def test_a_line_that_is_too_long_is_never_held_and_the_next_one_is_heard() -> None:
+    limits = McpLimits(message_bytes_max=1000)
+    pieces = [b"x" * 100] * 100_000 + [b"\n", WANTED[0], b"\n"]
+    found, gate = run_through(pieces, limits)
+    assert found == [WANTED[0]]
+    assert gate.dropped == 1
+    assert gate.dropped_bytes == 10_000_000
+
+
+def test_a_line_without_end_is_a_flood_in_the_end() -> None:
+    limits = McpLimits(message_bytes_max=1000, dropped_bytes_max=50_000)
+    found, gate = run_through([b"x" * 1000] * 100 + [b"\n", WANTED[0], b"\n"], limits)
+    assert gate.flooded
+    assert found == []
+
+
+def test_what_comes_unasked_comes_at_a_rate_and_answers_always() -> None:
+    clock = [0.0]
+    limits = McpLimits(unasked_burst=10, unasked_per_s=5)
+    note, answer = message(method="notifications/progress"), message(id=9, result={})
+    found, gate = run_through([(note + b"\n") * 50 + answer + b"\n"], limits, clock)
+    assert found == [note] * 10 + [answer]
+    assert gate.dropped == 40
+    clock[0] = 1.0
+    assert [gate.admit() for _ in range(7)] == [True] * 5 + [False] * 2
+
+
+def test_a_backlog_has_a_bound() -> None:
+    limits = McpLimits(backlog_bytes_max=10_000)
+    line = message(id=1, result="x" * 500)
+    found, gate = run_through([line + b"\n"] * 100, limits)
+    assert 10 < len(found) < 20
+    assert gate.dropped == 100 - len(found)
+
+
+async def test_whoever_waits_is_woken_by_a_message_and_by_the_end() -> None:
+    gate = Gate(McpLimits(), lambda: 0.0)
+    frames = Frames(McpLimits(), gate)
+    waiting = asyncio.create_task(frames.next())
+    await asyncio.sleep(0)
+    frames.take(WANTED[0] + b"\n")
+    assert await asyncio.wait_for(waiting, 5) == WANTED[0]
+    waiting = asyncio.create_task(frames.next())
+    await asyncio.sleep(0)
+    frames.end()
+    assert await asyncio.wait_for(waiting, 5) is None
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]", b'"a"', b'{"jsonrpc": "2.0"', b'{"method": "x"}', b"[" * 100_000], ids=range(5)
+)
+def test_what_is_json_and_no_message_is_dropped(line: bytes) -> None:
+    found, gate = run_through([line + b"\n"], McpLimits())
+    assert found == []
+    assert gate.dropped == 1
