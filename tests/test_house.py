@@ -69,6 +69,8 @@ BROAD_EXCEPT = {
     "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
     "app/cli.py": "the command's last resort: a bug is one sentence and a log, not a traceback in a person's face",
     "providers/wire.py": "a user's own function gives the API key and may raise anything",
+    "kit/serving.py": "an action may raise anything; the core learns its kind, the log all of it",
+    "plugins/mcp/connection.py": "the SDK and the server behind it may raise anything; it ends this connection alone",
     "turn/toolbox.py": "an exception of a tool may fail even at saying what it is",
     "testing/memory_store.py": "an append's failure belongs to whoever awaits it",
 }

@@ -182,6 +182,10 @@ async def test_an_approval_is_told_and_answered_with_the_command(tmp_path: Path)
         assert f"`mainstay approvals approve {id}` lets it go on" in text
         assert "  path: out.txt" in text
         assert not (mainstay.folder / "out.txt").exists()
+        again = await one.call_tool("run", {"prompt": "well?", "session": "s"})
+        assert again.is_error, "it would wait as long as the owner does"
+        assert "the prompt was not taken" in again.content[0].text  # type: ignore[union-attr]
+        assert id in again.content[0].text  # type: ignore[union-attr]
         approved = await asyncio.to_thread(mainstay, "approvals", "approve", id)  # through the server, which owns it
         assert (approved.returncode, approved.stdout.strip()) == (0, "It is made."), approved.stderr
         assert (mainstay.folder / "out.txt").read_text() == "made\n"
@@ -337,6 +341,24 @@ def test_a_line_without_end_is_dropped_as_it_comes(mainstay: Command) -> None:
 def _memory_mb(pid: int) -> float:
     done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
     return int(done.stdout) / 1024
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="open files are counted in /proc")
+def test_many_requests_leave_nothing_open(mainstay: Command) -> None:
+    with host(mainstay) as one:
+        one.hello()
+
+        def go_through(ids: range) -> int:
+            for id in ids:
+                name, arguments = ("sessions", {}) if id % 2 else ("memory_search", {"query": "x"})
+                one.ask(id, "tools/call", {"name": name, "arguments": arguments})
+                said = one.hear()
+                assert (said["id"], said["result"].get("isError", False)) == (id, False)
+            return len(list(Path(f"/proc/{one.process.pid}/fd").iterdir()))
+
+        before = go_through(range(1, 20))
+        assert go_through(range(20, 300)) <= before
+        assert len(list(Path(f"/proc/{one.process.pid}/task").iterdir())) < 40
 
 
 def test_before_the_handshake_only_a_ping_is_answered(mainstay: Command) -> None:

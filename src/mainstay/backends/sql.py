@@ -16,12 +16,12 @@ from msgspec import Meta
 from mainstay.backends.common import Arguments, BackendRefused, BackendTool, Traits, clean_line, fit_lines, page
 from mainstay.backends.sql_catalog import Catalog, Relation, Spelling
 from mainstay.backends.sql_engine import Engine, Page
+from mainstay.backends.sql_grammar import library
 from mainstay.backends.sql_mysql import MysqlEngine
 from mainstay.backends.sql_postgres import PostgresEngine
 from mainstay.backends.sql_rows import table
 from mainstay.backends.sql_scope import Scope, SqlScope
 from mainstay.backends.sql_sqlite import SqliteEngine, path_of
-from mainstay.backends.sql_statements import require_parser
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Effect, Tool, ToolContext
 
@@ -105,7 +105,7 @@ class SqlBackend:
 
     async def start(self) -> None:
         """Reads the schema for the fixed section; a database that cannot be reached is described later."""
-        require_parser()
+        library()
         try:
             async with asyncio.timeout(START_S):
                 await self._look()

@@ -69,6 +69,12 @@ def unreachable(title: str) -> BackendRefused:
     return BackendRefused(f"The {title} database cannot be reached now: if that lasts, its owner must look after it.")
 
 
+def check_count(found: int, title: str) -> None:
+    """A catalogue that is cut short cannot say what a name stands for."""
+    if found >= RELATIONS_MAX:
+        raise BackendRefused(f"The {title} database has {RELATIONS_MAX} tables or more, which is too many.")
+
+
 def scope_of(settings: SqlScope, catalog: Catalog) -> Scope:
     return Scope(settings, catalog.schemas, catalog.fold)
 

@@ -21,6 +21,7 @@ from mainstay.backends.sql_engine import (
     Gate,
     Page,
     Reading,
+    check_count,
     failed,
     outside,
     too_slow,
@@ -102,6 +103,7 @@ class MysqlEngine:
 
         def work(session: Any) -> int:
             statement = self._judged(session, reading)
+            _tell(session, "SET SESSION TRANSACTION READ WRITE")
             _tell(session, "START TRANSACTION READ WRITE")
             with session.cursor() as cursor:
                 count = int(cursor.execute(statement.sql))
@@ -172,7 +174,7 @@ class MysqlEngine:
         wait = max(1, int(min(self._seconds, 5)))
         _tell(session, f"SET SESSION sql_mode = '{_MODE}', {bound}, lock_wait_timeout = {wait}")
         _tell(session, f"SET SESSION innodb_lock_wait_timeout = {wait}")
-        _tell(session, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        _tell(session, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # tables and all
 
     def _look_up(self, session: Any, *, fresh: bool) -> tuple[Catalog, Scope]:
         now = time.monotonic()
@@ -188,6 +190,7 @@ class MysqlEngine:
         ((lower,),) = _all(session, "SELECT @@lower_case_table_names")
         fold: Callable[[str], str] = str.lower if lower else str
         bare = [_relation(*row) for row in _all(session, _RELATIONS, (RELATIONS_MAX,))]
+        check_count(len(bare), MYSQL.title)
         schemas = (self._at.database,) if self._at.database else ()
         catalog = Catalog(bare, schemas, fold)
         scope = self._within(catalog)

@@ -24,6 +24,7 @@ from mainstay.backends.sql_engine import (
     Gate,
     Page,
     Reading,
+    check_count,
     failed,
     outside,
     scope_of,
@@ -220,6 +221,7 @@ class PostgresEngine:
 
     async def _catalog(self, session: Any) -> Catalog:
         found = await _all(session, _RELATIONS, (RELATIONS_MAX,))
+        check_count(len(found), POSTGRES.title)
         bare = [_relation(*row) for row in found]
         catalog = Catalog(bare, ("public",), str)
         scope = scope_of(self._scope, catalog)

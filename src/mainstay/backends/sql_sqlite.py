@@ -19,6 +19,7 @@ from mainstay.backends.sql_engine import (
     Gate,
     Page,
     Reading,
+    check_count,
     failed,
     scope_of,
     too_slow,
@@ -217,6 +218,7 @@ def _catalog(db: apsw.Connection) -> Catalog:
                 columns=columns,
             )
         )
+    check_count(len(relations), SQLITE.title)
     triggers = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")]
     return Catalog(relations, ("main",), ascii_lower, triggers)
 

@@ -7,22 +7,19 @@ tables, and each of its words. So what was judged is what runs, whatever the fir
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import msgspec
 
 from mainstay.backends.common import BackendRefused, clean_name
 from mainstay.backends.sql_catalog import Catalog, Relation, ascii_lower
+from mainstay.backends.sql_grammar import excerpt, is_query, library, nodes, parse, short, tokens, write
 from mainstay.backends.sql_scope import Scope
 from mainstay.backends.sql_words import CHANGE, Dialect
-from mainstay.core.errors import ConfigError
 
 TEXT_CHARS_MAX = 20_000
-WRITTEN_CHARS_MAX = 60_000
 NODES_MAX = 5_000
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -39,8 +36,8 @@ _SHAPES = _names(
     "Alias Aliases All And Any Array AtTimeZone Between BitString Boolean Bracket ByteString Case Cast "
     "CharacterSet Collate Column CTE Cube DataType DataTypeParam Delete Distinct Dot Escape Except Exists Fetch "
     "Filter From Group GroupingSets Having HexString Identifier If IgnoreNulls In Insert Intersect Interval "
-    "IntervalSpan Introducer Join JSONColumnDef JSONKeyValue JSONPath JSONPathKey JSONPathRoot "
-    "JSONPathSubscript JSONPathWildcard JSONSchema JSONValue Kwarg Lateral Limit LimitOptions Literal National "
+    "IntervalSpan Join JSONColumnDef JSONKeyValue JSONPath JSONPathKey JSONPathRoot "
+    "JSONPathSubscript JSONPathWildcard JSONSchema JSONValue Kwarg Lateral Limit LimitOptions Literal "
     "Not Null Offset OnConflict Or Order Ordered Paren RawString RespectNulls Rollup Schema Select Slice Star "
     "Subquery Table TableAlias Tuple Union Unnest Update Values Var Where Window WindowSpec With WithinGroup"
 )
@@ -73,7 +70,7 @@ class Judge(msgspec.Struct, frozen=True):
     def query(self, text: str) -> Statement:
         """Something that only reads."""
         tree = _read(text, self.dialect, _QUERY_BEGINS)
-        if not _is_query(tree):
+        if not is_query(tree):
             raise BackendRefused("Only a single SELECT can be run here. Nothing was run.")
         return self._written(tree)
 
@@ -85,19 +82,20 @@ class Judge(msgspec.Struct, frozen=True):
         return self._written(tree)
 
     def _written(self, tree: Any) -> Statement:
-        for node in _nodes(tree):
+        for node in nodes(tree):
             self._settle(node)
-        sql = _write(tree, self.dialect)
-        again = _parse(sql, self.dialect)
-        if len(again) != 1 or again[0] is None or _write(again[0], self.dialect) != sql:
+        sql = write(tree, self.dialect)
+        again = parse(sql, self.dialect)
+        if len(again) != 1 or again[0] is None or write(again[0], self.dialect) != sql:
             raise BackendRefused("This statement cannot be read without doubt: write it more simply. Nothing was run.")
         tree = again[0]
-        changes = not _is_query(tree)
-        relations = self._judge(tree)
+        changes = not is_query(tree)
+        relations = tuple(dict.fromkeys(self._judge(tree)))
         check_words(sql, self.dialect, changes=changes)
+        self._check_chains(sql, relations)
         return Statement(
             sql=sql,
-            relations=tuple(dict.fromkeys(relations)),
+            relations=relations,
             target=self._target(tree) if changes else None,
             ordered=bool(tree.args.get("order")),
             names=tuple(_ctes(tree)),
@@ -155,7 +153,7 @@ class Judge(msgspec.Struct, frozen=True):
     # --- shape -----------------------------------------------------------------------------------
 
     def _judge(self, tree: Any) -> Iterator[Relation]:
-        for count, node in enumerate(_nodes(tree)):
+        for count, node in enumerate(nodes(tree)):
             if count > NODES_MAX:
                 raise BackendRefused("This statement is too long. Nothing was run.")
             check_shape(node, self.dialect, root=tree)
@@ -165,14 +163,25 @@ class Judge(msgspec.Struct, frozen=True):
             if type(node).__name__ == "Table" and not self._is_function(node) and not self._is_cte(node):
                 yield self._lookup(node)
 
+    def _check_chains(self, sql: str, relations: tuple[Relation, ...]) -> None:
+        """No two names in a row are those of a schema and a table, but where the table was looked up.
+
+        Tables are always called by both, and MySQL knows no other way here: so this holds even if the tree was read
+        wrongly.
+        """
+        for schema, name in _chains(sql, self.dialect):
+            found = self.catalog.find(name, schema)
+            if found is not None and found not in relations:
+                raise BackendRefused(f"There is no table {clean_name(name)} within reach. Nothing was run.")
+
     def _is_function(self, node: Any) -> bool:
         """True for what makes its own rows, if it is one of those that may."""
         if not _made_by(node):
             return False
-        written = node.this.sql(_grammar(self.dialect), identify=True, comments=False)
+        written = write(node.this, self.dialect)
         word = re.match(r"([A-Za-z_][A-Za-z0-9_]*)\(", written)
         if word is None or word[1].upper() not in self.dialect.rows_from:
-            raise BackendRefused(f"Rows cannot be read from {_short(written)} here. Nothing was run.")
+            raise BackendRefused(f"Rows cannot be read from {short(written)} here. Nothing was run.")
         return True
 
     def _target(self, tree: Any) -> Relation:
@@ -186,44 +195,12 @@ class Judge(msgspec.Struct, frozen=True):
         if found.indirect:
             raise BackendRefused(f"{clean_name(found.name)} is a {found.kind}: only tables can be changed.")
         where = tree.args.get("where")
-        if kind != "Insert" and (where is None or not any(type(one).__name__ == "Column" for one in _nodes(where))):
+        if kind != "Insert" and (where is None or not any(type(one).__name__ == "Column" for one in nodes(where))):
             raise BackendRefused(f"{kind.upper()} needs a WHERE that says which rows. Nothing was run.")
         return found
 
 
-# --- reading and writing -------------------------------------------------------------------------
-
-
-@cache
-def _sqlglot() -> Any:
-    try:
-        import sqlglot
-    except ImportError:
-        raise ConfigError("a backend of kind sql needs sqlglot: pip install 'mainstay[sql]'") from None
-    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is said to the model, not to a log
-    return sqlglot
-
-
-@cache
-def _grammar(dialect: Dialect) -> Any:
-    """How one is read and written. MariaDB calls something otherwise that both call RLIKE."""
-    sqlglot = _sqlglot()
-    if dialect.name != "mysql":
-        return sqlglot.Dialect.get_or_raise(dialect.name)
-    from sqlglot.dialects.mysql import MySQL
-
-    transforms = MySQL.Generator.TRANSFORMS | {sqlglot.exp.RegexpLike: _rlike}
-    writer = type("Generator", (MySQL.Generator,), {"TRANSFORMS": transforms})
-    return type("MainstayMySQL", (MySQL,), {"Generator": writer})()
-
-
-def _rlike(writer: Any, node: Any) -> str:
-    return str(writer.function_fallback_sql(node) if node.args.get("flag") else writer.binary(node, "RLIKE"))
-
-
-def require_parser() -> None:
-    """Raises ConfigError where the library is missing."""
-    _sqlglot()
+# --- reading -------------------------------------------------------------------------------------
 
 
 def _read(text: str, dialect: Dialect, begins: tuple[str, ...]) -> Any:
@@ -232,63 +209,13 @@ def _read(text: str, dialect: Dialect, begins: tuple[str, ...]) -> Any:
     if _CONTROL.search(text):
         raise BackendRefused("There is a control character in the statement. Nothing was run.")
     wanted = " or ".join(begins)
-    first = next((token.text.upper() for token in _tokens(text, dialect) if token.text != "("), "")
+    first = next((token.text.upper() for token in tokens(text, dialect) if token.text != "("), "")
     if first not in begins:
-        raise BackendRefused(f"A statement begins with {wanted} here, not with {_short(first) or 'nothing'}.")
-    found = [one for one in _parse(text, dialect) if one is not None]
+        raise BackendRefused(f"A statement begins with {wanted} here, not with {short(first) or 'nothing'}.")
+    found = [one for one in parse(text, dialect) if one is not None]
     if len(found) != 1:
         raise BackendRefused("One statement at a time. Nothing was run.")
     return found[0]
-
-
-def _tokens(text: str, dialect: Dialect) -> list[Any]:
-    sqlglot = _sqlglot()
-    try:
-        return list(sqlglot.tokenize(text, read=_grammar(dialect)))
-    except sqlglot.errors.SqlglotError as error:
-        raise _unread(error) from None
-
-
-def _parse(text: str, dialect: Dialect) -> list[Any]:
-    sqlglot = _sqlglot()
-    try:
-        return list(sqlglot.parse(text, read=_grammar(dialect), error_level=sqlglot.ErrorLevel.IMMEDIATE))
-    except sqlglot.errors.SqlglotError as error:
-        raise _unread(error) from None
-    except RecursionError:
-        raise BackendRefused("The statement is nested too deeply. Nothing was run.") from None
-
-
-def _unread(error: Any) -> BackendRefused:
-    first = (getattr(error, "errors", None) or [{}])[0]
-    where = f" near line {first['line']}, column {first['col']}" if first.get("line") else ""
-    return BackendRefused(f"The statement cannot be read{where}: {_short(first.get('description') or 'bad syntax')}")
-
-
-def _write(tree: Any, dialect: Dialect) -> str:
-    sqlglot = _sqlglot()
-    try:
-        sql: str = tree.sql(
-            _grammar(dialect), identify=True, comments=False, unsupported_level=sqlglot.ErrorLevel.IMMEDIATE
-        )
-    except sqlglot.errors.SqlglotError as error:
-        raise BackendRefused(f"This cannot be said to {dialect.title}: {_short(str(error))}") from None
-    except RecursionError:
-        raise BackendRefused("The statement is nested too deeply. Nothing was run.") from None
-    if len(sql) > WRITTEN_CHARS_MAX:
-        raise BackendRefused("This statement is too long. Nothing was run.")
-    return sql
-
-
-def _nodes(tree: Any) -> Iterator[Any]:
-    yield from list(tree.walk())
-
-
-def _is_query(tree: Any) -> bool:
-    exp = _sqlglot().exp
-    while isinstance(tree, exp.Subquery | exp.Paren):
-        tree = tree.this
-    return isinstance(tree, exp.Select | exp.SetOperation | exp.Values)
 
 
 def _made_by(table: Any) -> bool:
@@ -297,15 +224,7 @@ def _made_by(table: Any) -> bool:
 
 
 def _ctes(tree: Any) -> Iterator[str]:
-    return (node.alias for node in _nodes(tree) if type(node).__name__ == "CTE")
-
-
-def _excerpt(node: Any, dialect: Dialect) -> str:
-    return _short(node.sql(_grammar(dialect), comments=False))
-
-
-def _short(text: str) -> str:
-    return clean_name(text, 60).strip('"')
+    return (node.alias for node in nodes(tree) if type(node).__name__ == "CTE")
 
 
 # --- shape ---------------------------------------------------------------------------------------
@@ -313,11 +232,11 @@ def _short(text: str) -> str:
 
 def check_shape(node: Any, dialect: Dialect, *, root: Any) -> None:
     """Raises if it is a part of a statement that could do more than read, or that nobody has thought about."""
-    exp = _sqlglot().exp
+    exp = library().exp
     kind = type(node).__name__
     known = kind in _SHAPES or isinstance(node, exp.Func | exp.Binary | exp.Unary)
     if not known or (kind in _CHANGE_ARGS and node is not root):
-        raise BackendRefused(f"This is not possible here: {_excerpt(node, dialect)}. Nothing was run.")
+        raise BackendRefused(f"This is not possible here: {excerpt(node, dialect)}. Nothing was run.")
     allowed = {"Select": _SELECT_ARGS, "Table": _TABLE_ARGS, **_CHANGE_ARGS}.get(kind)
     if allowed and (odd := [name for name, value in node.args.items() if value and name not in allowed]):
         raise BackendRefused(f"{odd[0].strip('_').upper()} is not possible here. Nothing was run.")
@@ -343,7 +262,7 @@ def check_words(sql: str, dialect: Dialect, *, changes: bool = False) -> None:
         found = dialect.token.match(sql, at)
         pair = sql[at : at + 2]
         if found is None or pair in ("--", "/*", "*/") or (pair == "||" and dialect.name == "mysql"):
-            raise BackendRefused(f"{_short(sql[at : at + 12])} is not possible here. Nothing was run.")
+            raise BackendRefused(f"{short(sql[at : at + 12])} is not possible here. Nothing was run.")
         if found.lastgroup == "word":
             word = found[0].upper()
             if word not in allowed or before == ".":
@@ -353,12 +272,24 @@ def check_words(sql: str, dialect: Dialect, *, changes: bool = False) -> None:
         at = found.end()
 
 
+def _chains(sql: str, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """Each two quoted names with a dot between them."""
+    found = [one for one in dialect.token.finditer(sql) if one.lastgroup != "space"]
+    for first, dot, second in zip(found, found[1:], found[2:], strict=False):
+        if first.lastgroup == second.lastgroup == "name" and dot[0] == ".":
+            yield _unquoted(first[0], dialect), _unquoted(second[0], dialect)
+
+
+def _unquoted(name: str, dialect: Dialect) -> str:
+    return name[1:-1].replace(dialect.quote * 2, dialect.quote)
+
+
 def _check_function(word: str, after: str, before: str, dialect: Dialect) -> None:
     known = dialect.functions | dialect.rows_from
     bare = word.startswith(("CURRENT_", "LOCALTIME", "UTC_"))
     if before == "." or word not in known or (after != "(" and not bare):
         what = "function" if after == "(" else "word"
-        raise BackendRefused(f"The {what} {_short(word)} is not possible here. Nothing was run.")
+        raise BackendRefused(f"The {what} {short(word)} is not possible here. Nothing was run.")
 
 
 # --- views ---------------------------------------------------------------------------------------
@@ -369,12 +300,12 @@ def check_view(definition: str, dialect: Dialect) -> list[tuple[str, str]]:
 
     For views that nobody granted by name: these are held to what a model's own statement is held to.
     """
-    found = [one for one in _parse(definition, dialect) if one is not None]
-    if len(found) != 1 or not _is_query(found[0]):
+    found = [one for one in parse(definition, dialect) if one is not None]
+    if len(found) != 1 or not is_query(found[0]):
         raise BackendRefused("A view here cannot be read without doubt. Nothing was run.")
-    for node in _nodes(found[0]):
+    for node in nodes(found[0]):
         check_shape(node, dialect, root=None)
-    check_words(_write(found[0], dialect), dialect)
-    parts = {node.alias for node in _nodes(found[0]) if type(node).__name__ == "CTE"}
-    tables = [node for node in _nodes(found[0]) if type(node).__name__ == "Table" and not _made_by(node)]
+    check_words(write(found[0], dialect), dialect)
+    parts = {node.alias for node in nodes(found[0]) if type(node).__name__ == "CTE"}
+    tables = [node for node in nodes(found[0]) if type(node).__name__ == "Table" and not _made_by(node)]
     return [(node.db, node.name) for node in tables if node.db or node.name not in parts]

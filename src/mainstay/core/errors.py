@@ -16,6 +16,9 @@
     ├── EmbedderMissing             no model for vectors can be had here
     ├── MemoryUnknown               there is nothing under this id
     ├── ApprovalUnknown             nothing waits for an answer under this id
+    ├── ContractBroken              a plugin's bytes are not the message they should be (core/contract)
+    ├── PluginFailed                a plugin did not do what it was asked (plugins/plugin)
+    ├── BackendRefused              what was asked of a backend cannot be had (backends/common)
     ├── StoreError
     │   ├── StaleWriter             somebody else has written to this session
     │   ├── DuplicateInput          this input was accepted before

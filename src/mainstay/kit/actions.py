@@ -72,7 +72,7 @@ class Action:
             said["untrusted"] = False
         if tool.sink:
             said["sink"] = tool.sink
-        said["parameters"] = tool.schema
+        said["parameters"] = {key: value for key, value in tool.schema.items() if value != []}
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
         return [f"  - {lines[0]}", *(f"    {line}" for line in lines[1:])]
 

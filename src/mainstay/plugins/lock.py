@@ -87,8 +87,11 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def changing(plugins_folder: Path) -> Iterator[None]:
     """One at a time, whoever else is adding or removing plugins."""
-    plugins_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(plugins_folder / ".changing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        plugins_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(plugins_folder / ".changing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{one_line(str(plugins_folder))} cannot be changed: {error.strerror}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

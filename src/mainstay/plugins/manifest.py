@@ -12,7 +12,7 @@ import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -29,21 +29,24 @@ BYTES_MAX = 256 * 1024
 TOOL_NAME_MAX = 64
 GRANTS_MAX = 32
 
+_NAME, _ACTION = r"^[a-z0-9]+\Z", r"^[a-z][a-z0-9_]*\Z"
+_VERSION, _VARIABLE = r"^[A-Za-z0-9][A-Za-z0-9.+_-]*\Z", r"^[A-Za-z_][A-Za-z0-9_]*\Z"
 Given = Literal["session", "workspace", "person", "prompt", "conversation"]
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9]+\Z", max_length=32)]  # becomes a folder, and a part of tools' names
-Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", max_length=128)]
+Effect = Literal["pure", "idempotent", "unsafe"]
+Name = Annotated[str, Meta(pattern=_NAME, max_length=32)]  # becomes a folder, and a part of tools' names
+Variable = Annotated[str, Meta(pattern=_VARIABLE, max_length=128)]
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that the plugin can do: a tool for the model."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", max_length=61)]
+    name: Annotated[str, Meta(pattern=_ACTION, max_length=61)]
     description: Annotated[str, Meta(min_length=1, max_length=1024)]
     parameters: dict[str, Any] = msgspec.field(
         default_factory=lambda: {"type": "object", "properties": {}, "additionalProperties": False}
     )
-    effect: Literal["pure", "idempotent", "unsafe"] = "unsafe"
+    effect: Effect = "unsafe"
     timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 30.0
     untrusted: bool = True  # what it answers comes from outside
     sink: bool | tuple[str, ...] = False  # the parameters that are destinations
@@ -67,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A plugin as it describes itself."""
 
     name: Name
-    version: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*\Z", max_length=64)]
+    version: Annotated[str, Meta(pattern=_VERSION, max_length=64)]
     description: Annotated[str, Meta(min_length=1, max_length=512)]
     run: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=64)]  # a program and its arguments
     actions: Annotated[tuple[Action, ...], Meta(min_length=1, max_length=128)]
@@ -163,7 +166,11 @@ _WORDS = {
     "`object`": "a mapping",
     "`null`": "nothing",
     "`bool | array`": "true, false or a list",
+    f" matching regex {_NAME!r}": " of small letters and digits",
+    f" matching regex {_ACTION!r}": " of small letters, digits and _, a letter first",
+    f" matching regex {_VERSION!r}": " like 1.0.0",
 }
+_CHOICES = {"effect": get_args(Effect), "context": get_args(Given)}
 
 
 def _explained(said: str, document: Document) -> ConfigError:
@@ -185,8 +192,11 @@ def _explained(said: str, document: Document) -> ConfigError:
         return ConfigError(f"{FILE} line {line}: '{_dotted(path)}' has a name that is none of a variable")
     for word, plain in _WORDS.items():
         said = said.replace(word, plain)
+    for key, choices in _CHOICES.items():
+        if said.startswith("Invalid enum value") and key in path:
+            said = f"expected one of {', '.join(choices)}"
     hint = "; put it in quotes to make it text" if re.search("Expected text, got (a|true)", said) else ""
-    said = said.replace("Expected text matching regex", "expected text like").replace("Expected", "expected")
+    said = said.replace("Expected", "expected")
     return ConfigError(f"{FILE} line {line}: '{_dotted(path)}': {_cut(said)}{hint}")
 
 

@@ -85,8 +85,8 @@ _README = """\
 
 A plugin for Mainstay.
 
-    mainstay plugin call {name} greet '{{"name": "Ada"}}' --path .
-    mainstay plugin add .
+    mainstay plugin call ./{name} greet name=Ada
+    mainstay plugin add ./{name}
 
 Actions are functions in `main.py`; after changing one, bring `plugin.yaml` up to date with what
 `python main.py --manifest` prints.

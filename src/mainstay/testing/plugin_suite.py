@@ -85,9 +85,10 @@ class StateDouble:
 class Started:
     """A plugin that runs, and what it says on its error output."""
 
-    def __init__(self, process: asyncio.subprocess.Process, channel: Any) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, channel: Any, socket: str) -> None:
         self.process = process
         self.channel = channel
+        self.socket = socket
         self.said = b""
         self._news = asyncio.Event()
         self.listening = asyncio.create_task(self._listen())
@@ -165,7 +166,7 @@ class PluginSuite:
         )
         options = [("grpc.max_receive_message_length", 16 << 20), ("grpc.enable_http_proxy", 0)]
         channel = grpc.aio.insecure_channel(f"unix:{sockets[PLUGIN_SOCKET]}", options=options)
-        running = Started(process, channel)
+        running = Started(process, channel, sockets[PLUGIN_SOCKET])
         try:
             await asyncio.wait_for(channel.channel_ready(), LONG_S)
             yield running

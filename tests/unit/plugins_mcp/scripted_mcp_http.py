@@ -20,6 +20,7 @@ class Site:
         self.tools: list[dict[str, Any]] = [tool("echo")]
         self.does = ""
         self.location = ""
+        self.status = 0  # of all answers, where it is not 0
         self.session = "first"
         self.sessions = 0
         self.modern = False
@@ -84,7 +85,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         site.asked.append((method, dict(self.headers)))
-        if site.location:
+        if site.status:
+            self.plain(site.status, b"no")
+        elif site.location:
             self.send_response(307)
             self.send_header("location", site.location)
             self.send_header("content-length", "0")

@@ -225,7 +225,8 @@ async def test_closing_while_it_starts_leaves_nothing(world: World) -> None:
     starting = asyncio.create_task(made.discover())
     await until(lambda: world.starts() == 1, "it is started")
     await asyncio.wait_for(made.close(), 15)
-    await asyncio.wait({starting})
+    await asyncio.wait_for(starting, 15)  # it is not cancelled: it is told
+    assert made.troubles == {"one": "the MCP servers are closed"}
     pid = int(world.notes()[0].split()[1])
     await until(lambda: not alive(pid), "it is gone")
     assert len(asyncio.all_tasks()) == 1
@@ -278,7 +279,7 @@ def test_in_the_sandbox_a_server_has_a_folder_of_its_own_and_what_it_was_granted
         world = bubblewrapped(tmp_path)
         world.plan(tools=[tool("home"), tool("read"), tool("die")])
         server = world.server(env={"GIVEN": "v"})
-        needs = Needs(read=(*server.needs.read, str(tmp_path / "granted")))
+        needs = Needs(read=(*server.needs.read, str(tmp_path / "granted"), str(world.workspace)))
         server = McpServer(name="one", command="python", args=server.args, env={"GIVEN": "v"}, needs=needs)
         made = McpServers([server], world.workspace, world.sandbox)
         try:
@@ -289,8 +290,11 @@ def test_in_the_sandbox_a_server_has_a_folder_of_its_own_and_what_it_was_granted
             assert await call(made, "one__read", text=str(tmp_path / "granted" / "file")) == "for you"
             with pytest.raises(CallFailed, match="No such file"):
                 await call(made, "one__read", text=str(tmp_path / "secret"))
-            with pytest.raises(CallFailed, match="No such file"):
-                await call(made, "one__read", text=str(world.workspace / "mcp.json"))
+            for hidden in ("mcp.json", "mcp/one.log"):  # although the folder was granted
+                (world.workspace / hidden).touch()
+                with pytest.raises(CallFailed, match="No such file"):
+                    await call(made, "one__read", text=str(world.workspace / hidden))
+            assert "started" in await call(made, "one__read", text=str(world.home() / "notes"))
             with pytest.raises(ServerUnavailable, match="was lost"):
                 await call(made, "one__die")
             assert json.loads(await call(made, "one__home"))["env"] == "v"

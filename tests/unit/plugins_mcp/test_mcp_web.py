@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,9 @@ def world(tmp_path: Path) -> World:
 def site() -> Iterator[Site]:
     with Site().served() as served:
         yield served
+
+
+KEYS = Path(__file__).parents[2] / "conformance" / "keys"
 
 
 def at(site: Site, **more: object) -> McpServer:
@@ -141,6 +145,7 @@ async def test_redirects_lead_nowhere_else(world: World, site: Site) -> None:
 
 
 HOSTS = {
+    "localhost": ["127.0.0.1"],
     "mixed.example.com": ["127.0.0.1", "93.184.216.34"],
     "inside.example.com": ["127.0.0.1"],
     "gone.example.com": [],
@@ -151,8 +156,12 @@ async def resolved(host: str, port: int) -> list[str]:
     return HOSTS[host]
 
 
+def trusting() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(KEYS / "localhost.pem"))
+
+
 async def asked(url: str, private_ok: tuple[str, ...], target: str = "") -> httpx2.Response:
-    way = Checked(place_of(url), private_ok, 100_000, resolved)
+    way = Checked(place_of(url), private_ok, 100_000, resolve=resolved, tls=trusting())
     try:
         return await way.handle_async_request(httpx2.Request("GET", target or url))
     finally:
@@ -180,6 +189,37 @@ async def test_a_private_address_is_reached_if_the_owner_names_the_host_or_the_a
 async def test_nothing_is_sent_to_another_origin(site: Site, target: str) -> None:
     with pytest.raises(AddressRefused, match="leads to another server"):
         await asked(site.url, (), target)
+
+
+async def test_a_certificate_must_be_that_of_the_host_and_not_of_the_address(site: Site) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(KEYS / "localhost.pem", KEYS / "localhost.key")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        assert (await asked(f"https://localhost:{port}/mcp", ())).status_code == 204
+        with pytest.raises(httpx2.ConnectError, match="certificate"):
+            await asked(f"https://inside.example.com:{port}/mcp", ("inside.example.com",))
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [(401, "HTTP 401: look at the server's `headers`"), (405, "by SSE, is not supported"), (500, "HTTP 500")],
+    ids=[401, 405, 500],
+)
+async def test_a_server_that_wants_something_else_says_what(
+    world: World, site: Site, status: int, sentence: str
+) -> None:
+    site.status = status
+    async with world.servers(at(site)) as made:
+        await made.discover()
+        assert sentence in made.troubles["web"]
 
 
 async def test_a_host_that_is_not_there_is_said_so(site: Site) -> None:

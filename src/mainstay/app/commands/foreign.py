@@ -20,7 +20,6 @@ from mainstay.app.elsewhere import PLUGINS, Grounds, grounds_of
 from mainstay.app.grants import Grants
 from mainstay.app.schema import data_home
 from mainstay.app.trust import known_secrets, make_policy
-from mainstay.core.ports import Tool
 from mainstay.guards.redact import Redactor
 from mainstay.policy.policy import Policy
 
@@ -83,11 +82,6 @@ def allow(here: Here, rule: str) -> str:
     """Adds it to policy.allow; a sentence about it."""
     added = add_item(here.place.home, ALLOW, rule)
     return f"{rule} was added to policy.allow" if added else f"{rule} is in policy.allow already"
-
-
-def unnamed(tools: Sequence[Tool], policy: Policy) -> list[str]:
-    """Those of them that no rule names: they are not offered."""
-    return [tool.name for tool in tools if not policy.names(tool)]
 
 
 def tell_owner(here: Here) -> None:

@@ -14,6 +14,8 @@ from mainstay.app.agent import Agent
 from mainstay.app.chat.asking import asked_lines, elsewhere
 from mainstay.app.commands.talking import Setting, new_session, own_model, owner_of, setting, settle_in, tell
 from mainstay.app.owner import Remote
+from mainstay.app.world import SystemClock
+from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import ApprovalAsked, Event
 from mainstay.core.ports import Standing
 from mainstay.core.recall import Hit
@@ -22,6 +24,9 @@ from mainstay.server.loopback import HOST, PATH, bind, serve_http
 from mainstay.server.mcp import McpServer
 from mainstay.server.stdio import serve_stdio
 
+NOT_TAKEN = (
+    "this conversation waits for the owner's approval; the prompt was not taken: go on with it when that is given"
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -77,6 +82,7 @@ class Home:
     async def turn(self, session: str, prompt: str) -> AsyncGenerator[Event, None]:
         agent = await self._opened()
         assert self._where is not None, "it is open"
+        await _refuse_waiting(agent, session)
         await own_model(self._where, agent, session)
         await settle_in(self._where, agent, session)
         stream = cast(AsyncGenerator[Event, None], agent.stream(session, prompt))
@@ -114,3 +120,13 @@ class Home:
                 self._agent = await self._stack.enter_async_context(where.agent())
                 self._where = where
             return self._agent
+
+
+async def _refuse_waiting(agent: Agent | Remote, session: str) -> None:
+    """A prompt behind a question would wait as long as the owner does, and the host with it."""
+    try:
+        asked = (await agent.sessions.get(session)).approval
+    except SessionUnknown:
+        return
+    if asked is not None and asked.expires > SystemClock().now_ms():
+        raise InputRefused("\n".join((NOT_TAKEN, *asked_lines(asked), *elsewhere(asked))))

@@ -80,7 +80,7 @@ def _usage(path: str, parser: argparse.ArgumentParser) -> str:
     for action in _own(parser):
         name = f"{action.option_strings[-1]} {action.metavar or ''}".strip() if action.option_strings else _name(action)
         name += " …" if action.nargs in ("*", "+") else ""
-        optional = bool(action.option_strings) or action.nargs == "*"
+        optional = bool(action.option_strings) or action.nargs in ("*", "?")
         words.append(f"[{name}]" if optional else name)
     return " ".join(words)
 

@@ -237,7 +237,7 @@ def _add_plugins(verbs: Verbs) -> None:
     add.add_argument("source", metavar="SOURCE", help="its folder, or an archive: .zip, .tar, .tar.gz, .tgz")
     add.add_argument("--yes", action="store_true", help="do not ask")
     add.add_argument("--allow", action="store_true", help="let the agent use it: adds a rule to policy.allow")
-    add.add_argument("--sha256", metavar="HASH", help="install this very content and no other")
+    add.add_argument("--sha256", metavar="HASH", help="install this very content and no other: the hash that is shown")
     remove = verbs.verb("remove", "Remove a plugin and what it kept.", "plugin:remove")
     remove.add_argument("name", metavar="NAME", help="its name")
     remove.add_argument("--keep-state", action="store_true", help="leave what it kept")

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import httpx2
@@ -17,6 +16,7 @@ from mcp import Client, MCPError
 from mcp.client.session import ClientSession
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from mainstay import __version__
 from mainstay.core.errors import MainstayError
 from mainstay.guards.lines import one_line
 from mainstay.plugins.mcp.gate import Gate
@@ -66,7 +66,9 @@ class Connection:
     @property
     def alive(self) -> bool:
         """Something can be asked of it."""
-        return self._heard is not None and not (self._heard.over.done() or self._over.done() or self._stop.is_set())
+        if self._client is None or self._heard is None:
+            return False
+        return not (self._heard.over.done() or self._over.done() or self._stop.is_set())
 
     @property
     def stopped(self) -> bool:
@@ -116,17 +118,18 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 heard, told = await stack.enter_async_context(self._dial())
+                self._heard = heard
                 client = Client(
                     nullcontext((heard, told)),
                     cache=None,  # a list that is said to have changed is looked at, and not remembered
                     message_handler=self._on_message,
-                    client_info=types.Implementation(name="mainstay", version=version("mainstay")),
+                    client_info=types.Implementation(name="mainstay", version=__version__),
                     mode="legacy" if legacy else "auto",
                 )
                 await stack.enter_async_context(client)
                 self.legacy = client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
                 self.listing = await read_listing(client.session, self._limits)
-                self._client, self._heard = client, heard
+                self._client = client
                 self._ready.set_result(None)
                 stack.push_async_callback(self._let_go)
                 self._listen(client)
@@ -159,8 +162,11 @@ class Connection:
             await asyncio.wait(running, timeout=1.0)
 
     def _told(self, reason: str) -> str:
+        """And what else is known of it."""
         words = self._last_words()
-        return f"{reason.rstrip('.')}; its last words: {words}" if words else reason.rstrip(".")
+        trouble = self._heard.trouble if self._heard is not None else ""
+        more = (trouble, f"its last words: {words}" if words else "")
+        return "; ".join((reason.rstrip("."), *(one for one in more if one)))
 
     # --- what it says unasked ---------------------------------------------------------------------
 

@@ -126,7 +126,14 @@ class Keeper:
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(self._started)
-        return await asyncio.shield(self._starting)  # whoever else waits for it goes on waiting
+        starting = self._starting
+        try:
+            return await asyncio.shield(starting)  # whoever else waits for it goes on waiting
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if starting.cancelled() and (task is None or not task.cancelling()):  # it was not we who were cancelled
+                raise AgentClosed("the MCP servers are closed") from None
+            raise
 
     def _started(self, task: asyncio.Task[Connection]) -> None:
         self._starting = None

@@ -31,6 +31,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 30.0  # for one call
     needs: Needs = Needs()  # of a server elsewhere: hosts whose addresses may be private
     confined: bool = True
+    protected: tuple[str, ...] = ()  # what it never sees, even in a folder that was granted
 
     @property
     def local(self) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.outside import Sandbox
 from mainstay.core.ports import Tool
@@ -57,6 +59,7 @@ class McpServers:
 
     def _add(self, server: McpServer, sandbox: Sandbox, host: Sandbox | None) -> None:
         check(server)
+        server = replace(server, protected=(*server.protected, str(self._folder)))  # pins, and what others keep
         slug = slug_of(server.name)
         path = self._folder / FOLDER / slug
         said = PluginLog(f"mcp {server.name}", path.with_suffix(".log"), self._limits.log_bytes_max, self._redact)
@@ -77,6 +80,10 @@ class McpServers:
 
     def running(self, name: str) -> bool:
         return self._keeper(name).running
+
+    def pinned(self, name: str) -> bool:
+        """It was trusted before, as it is configured now."""
+        return self._keeper(name).pinned is not None
 
     def listed(self, name: str) -> tuple[Listed, ...]:
         """Its tools, as they were approved."""
@@ -116,6 +123,8 @@ class McpServers:
         name = keeper.server.name
         try:
             listing = await self.refresh(name)
+            if listing.resources and not (await self.resources(name)).resources:
+                listing = replace(listing, resources=False)  # many say that they could have some
             self._pin(keeper, listing)
         except MainstayError as error:
             self.troubles[name] = str(error)
@@ -137,7 +146,8 @@ class McpServers:
         keeper = self._keeper(name)
         if keeper.seen is None:
             raise ToolChanged(f"The MCP server {name} has not been looked at: there is nothing to approve.")
-        self._pin(keeper, keeper.seen)
+        had = keeper.pinned is None or keeper.pinned.resources
+        self._pin(keeper, replace(keeper.seen, resources=keeper.seen.resources and had))
 
     def _pin(self, keeper: Keeper, listing: Listing) -> None:
         server = keeper.server

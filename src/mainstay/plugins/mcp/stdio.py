@@ -48,6 +48,7 @@ def launch_of(server: McpServer, folder: str) -> Launch:
         cwd=os.path.expanduser(server.cwd) if server.cwd else folder,
         home=folder,
         needs=server.needs,
+        protected=server.protected,
         env=env,
         unconfined=not server.confined,
     )

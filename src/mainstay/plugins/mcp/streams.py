@@ -38,10 +38,15 @@ class Stream:
 
 
 class Heard(Stream):
-    """What a server says, as the SDK reads it. `over` is done when nothing more will come."""
+    """What a server says, as the SDK reads it. `over` is done when nothing more will come; `trouble` is what the way to
+    it had to say, and the SDK does not pass on."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def trouble(self) -> str:
+        return ""
 
     async def _next(self) -> SessionMessage | None:
         raise NotImplementedError
@@ -98,10 +103,15 @@ class Piped(Heard):
 class Sifted(Heard):
     """From the SDK's own stream, without what comes unasked and too often."""
 
-    def __init__(self, inner: Any, gate: Gate) -> None:
+    def __init__(self, inner: Any, gate: Gate, trouble: Callable[[], str]) -> None:
         super().__init__()
         self._inner = inner
         self._gate = gate
+        self._trouble = trouble
+
+    @property
+    def trouble(self) -> str:
+        return self._trouble()
 
     @property
     def last_context(self) -> Any:

@@ -14,7 +14,7 @@ from mainstay.core.ports import Effect, ToolContext
 from mainstay.edges.json_schema import Schema, object_arguments
 from mainstay.plugins.mcp.keeper import Keeper
 from mainstay.plugins.mcp.nouns import Answer, Hints, Listed, Resources
-from mainstay.plugins.mcp.server import McpLimits, McpServer
+from mainstay.plugins.mcp.server import McpLimits, McpServer, slug_of
 from mainstay.plugins.mcp.trouble import CallFailed
 
 SLACK_S = 5.0
@@ -33,7 +33,7 @@ class OfServer:
         self.name = name
         self.description = description
         self.origin = f"mcp:{server.name}"
-        self.capabilities: tuple[str, ...] = (f"mcp.{server.name}", *(("net",) if server.outward else ()))
+        self.capabilities: tuple[str, ...] = (f"mcp.{slug_of(server.name)}", *(("net",) if server.outward else ()))
         # The call's own deadline is the keeper's; this one only bounds what may come before it.
         self.timeout_s: float | None = server.timeout_s + limits.start_s + max(limits.backoff_s, default=0.0) + SLACK_S
         self._keeper = keeper

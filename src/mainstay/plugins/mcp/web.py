@@ -37,7 +37,7 @@ async def reached(server: McpServer, limits: McpLimits, gate: Gate) -> AsyncIter
             write,
         ),
     ):
-        yield Sifted(read, gate), write
+        yield Sifted(read, gate, lambda: told(way.status)), write
 
 
 class Checked(httpx2.AsyncBaseTransport):
@@ -45,15 +45,22 @@ class Checked(httpx2.AsyncBaseTransport):
     events has a bound, and none is packed: what would unpack to more than can be held is never read."""
 
     def __init__(
-        self, place: Place, private_ok: tuple[str, ...], bytes_max: int, resolve: Resolve = resolve_name
+        self,
+        place: Place,
+        private_ok: tuple[str, ...],
+        bytes_max: int,
+        *,
+        resolve: Resolve = resolve_name,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self.status = 0  # of the last answer
         self._place = place
         self._resolve = resolve
         self._private_ok = (
             _names_private(place) or place.host in private_ok or f"{place.host}:{place.port}" in private_ok
         )
         self._bytes_max = bytes_max
-        self._inner = httpx2.AsyncHTTPTransport(verify=trust(), trust_env=False)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls or trust(), trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         asked = place_of(str(request.url))
@@ -94,6 +101,7 @@ class Checked(httpx2.AsyncBaseTransport):
         return found[:ADDRESSES_MAX]
 
     def _bounded(self, response: httpx2.Response) -> httpx2.Response:
+        self.status = response.status_code
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             response.stream = _Bounded(response.stream, 0, "it packs its answers, though it was asked not to")
@@ -127,6 +135,17 @@ def _names_private(place: Place) -> bool:
     if place.literal:
         return not is_public(place.host)
     return place.host == _LOCAL[0] or place.host.endswith(_LOCAL[1])
+
+
+def told(status: int) -> str:
+    """What a person can do about it."""
+    match status:
+        case 401 | 403:
+            return f"it answers with HTTP {status}: look at the server's `headers`"
+        case 404 | 405:
+            return f"it answers with HTTP {status}: look at the `url`; the older way, by SSE, is not supported"
+        case _:
+            return f"it answers with HTTP {status}" if status >= 300 else ""
 
 
 @cache

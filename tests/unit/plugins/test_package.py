@@ -1,0 +1,322 @@
+"""Adding plugins: looked at, moved to their place at once, pinned, and refused when they are not what was added."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mainstay.core.errors import ConfigError
+from mainstay.core.outside import Needs
+from mainstay.plugins.lock import digest_of
+from mainstay.plugins.manifest import asks, read_manifest
+from mainstay.plugins.package import Installed, install, installed, plan, remove, verify
+from mainstay.plugins.scaffold import scaffold
+
+ROOT = Path(__file__).parents[3]
+MANIFEST = """\
+name: weather
+version: {version}
+description: Tells the weather.
+run: python main.py
+actions:
+  - name: forecast
+    description: Tell the weather of a place.
+needs: {{network: [{hosts}]}}
+env: {{KEY: "${{WEATHER_KEY}}"}}
+context: [session]
+"""
+
+
+def plugin_at(folder: Path, *, version: str = "'1.0'", hosts: str = "api.weather.com") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text(MANIFEST.format(version=version, hosts=hosts))
+    (folder / "main.py").write_text("print('hello')\n")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    return folder
+
+
+def packed(folder: Path, into: Path, *, top: str = "") -> Path:
+    if into.suffix == ".zip":
+        with zipfile.ZipFile(into, "w") as archive:
+            for path in folder.rglob("*"):
+                archive.write(path, f"{top}{path.relative_to(folder)}")
+    else:
+        with tarfile.open(into, "w:gz" if into.suffix in (".gz", ".tgz") else "w") as archive:
+            archive.add(folder, arcname=top or ".")
+    return into
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "plugins"
+
+
+def test_a_plan_shows_what_is_asked_and_changes_nothing(tmp_path: Path, home: Path) -> None:
+    found = plan(plugin_at(tmp_path / "source"), home)
+    assert found.manifest.name == "weather"
+    assert found.asks == found.new == asks(found.manifest)
+    assert "reach api.weather.com over the network" in found.asks
+    assert (found.replaces, found.digest[:7]) == ("", "sha256:")
+    assert not home.exists()
+
+
+def test_a_plugin_is_installed_listed_verified_and_removed(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "source")
+    seen = plan(source, home)
+    added = install(source, home, expected=seen.digest)
+    assert added == Installed(
+        name="weather",
+        version="1.0",
+        digest=seen.digest,
+        needs=Needs(network=("api.weather.com",)),
+        env=("WEATHER_KEY",),
+        context=("session",),
+        added=added.added,
+    )
+    assert installed(home) == [added]
+    assert tree(home / "weather") == tree(source)
+    assert os.access(home / "weather" / "run.sh", os.X_OK)
+    assert verify("weather", home) == seen.manifest
+    assert remove("weather", home) == added
+    assert installed(home) == []
+    assert sorted(os.listdir(home)) == [".changing", "lock.json"]
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tar.gz", "a.tgz", "misnamed.txt"])
+@pytest.mark.parametrize("top", ["", "weather-1.0/"], ids=["flat", "in a folder"])
+def test_an_archive_gives_the_same_as_the_folder_it_was_made_of(
+    tmp_path: Path, home: Path, name: str, top: str
+) -> None:
+    source = plugin_at(tmp_path / "source")
+    archive = packed(source, tmp_path / name, top=top)
+    added = install(archive, home)
+    assert tree(home / "weather") == tree(source)
+    assert added.digest == plan(source, home).digest
+
+
+def test_what_tools_leave_beside_the_files_is_not_part_of_a_plugin(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "source")
+    before = plan(source, home).digest
+    for name in (".git/HEAD", "__pycache__/main.pyc", "node_modules/.bin/x", ".DS_Store"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("x")
+    (source / "node_modules" / ".bin" / "link").symlink_to("/bin/sh")
+    assert plan(source, home).digest == before
+
+
+# --- pinned -------------------------------------------------------------------------------------
+
+CHANGES = {
+    "a changed file": lambda folder: (folder / "main.py").write_text("print('evil')\n"),
+    "a new file": lambda folder: (folder / "more.py").write_text(""),
+    "a missing file": lambda folder: (folder / "main.py").unlink(),
+    "a renamed file": lambda folder: (folder / "main.py").rename(folder / "Main.py"),
+    "a file that can be run now": lambda folder: (folder / "main.py").chmod(0o755),
+    "a link": lambda folder: (folder / "link").symlink_to("/etc/passwd"),
+    "a file that became a link": lambda folder: (
+        (folder / "main.py").rename(folder.parent / "elsewhere"),
+        (folder / "main.py").symlink_to(folder.parent / "elsewhere"),
+    ),
+    "no folder": lambda folder: shutil.rmtree(folder),
+    "a compiled file": lambda folder: (folder / "__pycache__").mkdir() or (folder / "__pycache__/m").touch(),
+    "a manifest that asks for more": lambda folder: (folder / "plugin.yaml").write_text(
+        MANIFEST.format(version="'1.0'", hosts='"*"')
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_not_what_was_added_is_not_run(tmp_path: Path, home: Path, name: str) -> None:
+    source = plugin_at(tmp_path / "source")
+    install(source, home)
+    CHANGES[name](home / "weather")
+    with pytest.raises(ConfigError, match="`mainstay plugin add` again"):
+        verify("weather", home)
+    install(source, home)
+    assert verify("weather", home).name == "weather"
+
+
+def test_files_that_trade_contents_or_names_have_another_hash(tmp_path: Path) -> None:
+    seen = set()
+    for files in ({"a": "x", "b": "y"}, {"a": "y", "b": "x"}, {"ab": "x"}, {"a": "xb"}, {"a/b": "x"}, {"a": "x"}):
+        folder = tmp_path / f"{len(seen)}"
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        seen.add(digest_of(folder))
+    assert len(seen) == 6
+
+
+def test_what_has_changed_since_it_was_looked_at_is_not_installed(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "source")
+    seen = plan(source, home)
+    (source / "main.py").write_text("print('evil')\n")
+    with pytest.raises(ConfigError, match="has changed since it was looked at"):
+        install(source, home, expected=seen.digest)
+    assert installed(home) == []
+
+
+def test_an_upgrade_shows_what_is_newly_asked(tmp_path: Path, home: Path) -> None:
+    install(plugin_at(tmp_path / "old"), home)
+    newer = plugin_at(tmp_path / "new", version="'1.1'", hosts="api.weather.com, tracker.example.com")
+    found = plan(newer, home)
+    assert found.replaces == "1.0"
+    assert found.new == ["reach tracker.example.com over the network"]
+    install(newer, home)
+    assert (verify("weather", home).version, installed(home)[0].version) == ("1.1", "1.1")
+    assert not [name for name in os.listdir(home) if name.startswith(".aside")]
+
+
+def test_an_upgrade_of_what_was_tampered_with_shows_everything_again(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "source")
+    install(source, home)
+    (home / "weather" / "plugin.yaml").write_text(MANIFEST.format(version="'1.0'", hosts='"*"'))
+    assert plan(source, home).new == plan(source, home).asks
+
+
+# --- trouble ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["../other", "/etc", "", "a/b", "Weather", "weather\n", "weather\0", "w" * 40, ".", "lock.json"]
+)
+def test_no_path_can_be_made_of_a_name(home: Path, name: str) -> None:
+    """OPENTALON-057"""
+    for use in (verify, remove):
+        with pytest.raises(ConfigError, match="is no plugin's name") as refused:
+            use(name, home)
+        assert str(refused.value).isprintable()
+
+
+def test_a_plugin_that_is_refused_leaves_the_old_one_and_nothing_else(tmp_path: Path, home: Path) -> None:
+    install(plugin_at(tmp_path / "source"), home)
+    before = tree(home)
+    broken = plugin_at(tmp_path / "broken")
+    (broken / "plugin.yaml").write_text("name: weather\nversion: x\n")
+    linked = plugin_at(tmp_path / "linked")
+    (linked / "link").symlink_to("/etc/passwd")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    hostile = tmp_path / "hostile.tar"
+    with tarfile.open(hostile, "w") as archive:
+        entry = tarfile.TarInfo("../../weather/main.py")
+        entry.size = 4
+        archive.addfile(entry, io.BytesIO(b"evil"))
+    for source, why in (
+        (broken, r"plugin\.yaml line 1: the manifest needs"),
+        (linked, "link is a link, not a file"),
+        (empty, r"there is no plugin\.yaml"),
+        (hostile, "leads out of the archive"),
+        (tmp_path / "nothing", "there is no"),
+    ):
+        for use in (install, plan):
+            with pytest.raises(ConfigError, match=why):
+                use(source, home)
+    assert tree(home) == before
+    assert verify("weather", home).version == "1.0"
+
+
+def test_a_lock_that_cannot_be_read_is_told_and_left_alone(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "source")
+    install(source, home)
+    for text in ("", "{", "[]", '{"plugins": [{"name": "../x"}]}', '{"format": 2}', '{"other": 1}'):
+        (home / "lock.json").write_text(text)
+        for use in (lambda: installed(home), lambda: verify("weather", home), lambda: install(source, home)):
+            with pytest.raises(ConfigError, match="is damaged, or of a newer release"):
+                use()
+        assert (home / "lock.json").read_text() == text
+    assert tree(home / "weather") == tree(source)
+
+
+def test_the_lock_is_json_for_people(tmp_path: Path, home: Path) -> None:
+    install(plugin_at(tmp_path / "source"), home)
+    said = json.loads((home / "lock.json").read_text())
+    assert said["plugins"][0]["needs"]["network"] == ["api.weather.com"]
+    assert (home / "lock.json").stat().st_mode & 0o077 == 0
+
+
+def test_two_commands_at_once_do_not_meet(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "source")
+    install(source, home)
+    with open(home / ".changing") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for use in (lambda: install(source, home), lambda: remove("weather", home)):
+            with pytest.raises(ConfigError, match="another command is adding or removing"):
+                use()
+    assert verify("weather", home).name == "weather"
+
+
+def test_what_a_killed_command_left_is_cleared_away(tmp_path: Path, home: Path) -> None:
+    (home / ".aside-x" / "new").mkdir(parents=True)
+    install(plugin_at(tmp_path / "source"), home)
+    assert sorted(os.listdir(home)) == [".changing", "lock.json", "weather"]
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be changed: Not a directory"):
+        install(plugin_at(tmp_path / "source"), tmp_path / "file" / "plugins")
+
+
+# --- beginning one ------------------------------------------------------------------------------
+
+
+def test_a_new_plugin_works_as_it_is(tmp_path: Path, home: Path) -> None:
+    made = scaffold(tmp_path / "greeter", "greeter")
+    assert [path.name for path in made] == ["plugin.yaml", "main.py", "test_greeter.py", "README.md"]
+    manifest = read_manifest(tmp_path / "greeter")
+    install(tmp_path / "greeter", home)
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        words, cwd=tmp_path / "greeter", env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert printed_actions(tmp_path / "greeter", tmp_path) == manifest.actions
+
+
+def test_a_plugin_is_not_begun_where_something_is_or_under_a_name_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "main.py").write_text("mine")
+    with pytest.raises(ConfigError, match="is not empty"):
+        scaffold(tmp_path / "there", "there")
+    with pytest.raises(ConfigError, match="is no plugin's name"):
+        scaffold(tmp_path / "My Plugin", "My Plugin")
+    assert tree(tmp_path) == {"there/main.py": b"mine"}
+
+
+def test_the_examples_manifest_says_what_its_functions_say(tmp_path: Path) -> None:
+    folder = ROOT / "examples" / "plugins" / "notes"
+    assert printed_actions(folder, tmp_path) == read_manifest(folder).actions
+    assert read_manifest(ROOT / "examples" / "plugins" / "words-node").name == "words"
+
+
+def test_the_example_in_javascript_has_the_published_contract() -> None:
+    for path in (ROOT / "proto").rglob("*.proto"):
+        assert (ROOT / "examples" / "plugins" / "words-node" / path.name).read_text() == path.read_text()
+
+
+def printed_actions(folder: Path, where: Path) -> object:
+    """What `--manifest` prints, read as a manifest."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [sys.executable, "main.py", "--manifest"]
+    ran = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
+    (where / "printed").mkdir()
+    head = "name: printed\nversion: '1'\ndescription: x\nrun: x\n"
+    (where / "printed" / "plugin.yaml").write_text(head + ran.stdout)
+    return read_manifest(where / "printed").actions
