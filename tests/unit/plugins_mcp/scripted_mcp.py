@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,13 @@ class Server:
     def do_read(self, id: Any, arguments: Any, params: Any) -> Any:
         try:
             return self.text(Path(arguments["text"]).read_text())
+        except OSError as error:
+            return {**self.text(str(error)), "isError": True}
+
+    def do_fetch(self, id: Any, arguments: Any, params: Any) -> Any:
+        try:
+            with urllib.request.urlopen(arguments["text"], timeout=20) as found:
+                return self.text(found.read(1000).decode())
         except OSError as error:
             return {**self.text(str(error)), "isError": True}
 

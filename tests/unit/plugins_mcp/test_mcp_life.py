@@ -306,6 +306,30 @@ def test_in_the_sandbox_a_server_has_a_folder_of_its_own_and_what_it_was_granted
         runner.run(main())
 
 
+@needs_bubblewrap
+async def test_in_the_sandbox_a_server_reaches_the_hosts_that_it_was_granted_and_no_other(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhere")
+        writer.close()
+
+    world = bubblewrapped(tmp_path)
+    world.plan(tools=[tool("fetch")])
+    granted, other = [await asyncio.start_server(answer, "127.0.0.1", 0) for _ in range(2)]
+    ports = [one.sockets[0].getsockname()[1] for one in (granted, other)]
+    base = world.server()
+    needs = Needs(read=base.needs.read, network=(f"127.0.0.1:{ports[0]}",))
+    server = McpServer(name="one", command="python", args=base.args, needs=needs)
+    async with granted, other, world.servers(server) as made:
+        await made.discover()
+        assert made.troubles == {}
+        assert await call(made, "one__fetch", text=f"http://127.0.0.1:{ports[0]}/") == "here"
+        for place in (f"127.0.0.1:{ports[1]}", "169.254.169.254", "example.com"):
+            with pytest.raises(CallFailed):
+                await call(made, "one__fetch", text=f"http://{place}/")
+    await world.sandbox.close()
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_two_hundred_calls_and_twenty_reconnects_leave_nothing_behind(tmp_path: Path, loop: str) -> None:
     """LOOM-037: no process, descriptor or task is left, and memory does not grow."""
