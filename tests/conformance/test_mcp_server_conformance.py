@@ -1,8 +1,8 @@
 """The published conformance suite for MCP servers, against `mainstay mcp --http`.
 
-Two releases of it: the last stable one, for the protocol up to 2025-11-25, and one that knows 2026-07-28. Many scenarios
-call tools, prompts and resources of the suite's own example server, or are about what this server does not offer. Each
-of these is named here with the reason, so that none is left out by accident.
+Two releases of it: the last stable one, for the protocol up to 2025-11-25, and one that knows 2026-07-28. Many
+scenarios call tools, prompts and resources of the suite's own example server, or are about what this server does not
+offer. Each of these is named here with the reason, so that none is left out by accident.
 """
 
 from __future__ import annotations

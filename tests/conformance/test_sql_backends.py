@@ -273,7 +273,7 @@ async def test_LOOM_124_a_scope_names_schemas_and_tables_and_a_bare_name_is_neve
 
 
 async def test_the_databases_own_tables_are_never_meant_by_a_pattern(worlds: dict[str, World]) -> None:
-    own = {"sqlite": "sqlite_schema", "postgres": "pg_catalog.pg_class", "mysql": "information_schema.tables"}
+    own = {"sqlite": "sqlite_schema", "postgres": "pg_catalog.pg_class", "mysql": "information_schema.TABLES"}
     for name, table_name in own.items():
         world = worlds[name]
         asked = f"SELECT count(*) FROM {table_name}"

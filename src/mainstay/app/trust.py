@@ -67,8 +67,8 @@ def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
     keys = [one.api_key for one in config.providers.values()]
     keys += [one.api_key for one in config.models if not isinstance(one, str)]
     plugins, servers, backends = config.plugins.values(), config.mcpServers.values(), config.backends.values()
-    for env in [*(one.env for one in plugins), *(one.env for one in servers)]:
-        keys += secrets_in(env)
+    for given in [*(one.env for one in plugins), *(one.env for one in servers)]:
+        keys += secrets_in(given)
     for headers in [*(one.headers for one in servers), *(one.headers for one in backends)]:
         keys += [word for value in headers.values() for word in value.split()]
     keys += [found[1] for one in backends if (found := _PASSWORD.search(one.url))]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import socket
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -79,6 +82,17 @@ def scope_of(settings: SqlScope, catalog: Catalog) -> Scope:
     return Scope(settings, catalog.schemas, catalog.fold)
 
 
+def hang_up(descriptor: int) -> None:
+    """End a connection that others are still waiting on: each of them learns it at once, and closes it itself."""
+    if descriptor < 0:
+        return
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it had ended before
+        pass
+
+
 class Gate:
     """So many at once, each within its time."""
 
@@ -86,9 +100,27 @@ class Gate:
         self._seconds = seconds
         self._free = asyncio.Semaphore(CALLS_MAX)
 
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def run(self, work: Callable[[], Coroutine[None, None, T]], abort: Callable[[], None]) -> T:
+        """Whoever waits is let go in time. `abort` makes the work end soon; until it has ended, it counts."""
+        began = time.monotonic()
         try:
-            async with asyncio.timeout(self._seconds), self._free:
-                return await work()
+            async with asyncio.timeout(self._seconds):
+                await self._free.acquire()
         except TimeoutError:
-            raise too_slow(self._seconds) from None
+            raise BackendRefused("Too much is asked of this database at once: try again later.") from None
+        task = asyncio.ensure_future(work())
+        task.add_done_callback(self._ended)
+        try:
+            await asyncio.wait({task}, timeout=max(0.0, self._seconds - (time.monotonic() - began)))
+        except asyncio.CancelledError:
+            abort()
+            raise
+        if not task.done():
+            abort()
+            raise too_slow(self._seconds)
+        return task.result()
+
+    def _ended(self, task: asyncio.Future[T]) -> None:
+        self._free.release()
+        if not task.cancelled():
+            task.exception()  # nobody may be left who would ask

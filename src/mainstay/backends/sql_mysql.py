@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from mainstay.backends.sql_engine import (
     Reading,
     check_count,
     failed,
+    hang_up,
     outside,
     too_slow,
     unreachable,
@@ -125,16 +125,15 @@ class MysqlEngine:
                 finally:
                     held[0]._force_close()  # what is left of an answer is not waited for; nothing is committed by it
 
-        async def wait() -> T:
-            try:
-                done: T = await in_thread(run)
-                return done
-            except asyncio.CancelledError:
-                for session in held:
-                    session._force_close()
-                raise
+        def abort() -> None:
+            for session in held:
+                hang_up(session._sock.fileno() if session._sock else -1)
 
-        return await self._gate.run(wait)
+        async def wait() -> T:
+            done: T = await in_thread(run)
+            return done
+
+        return await self._gate.run(wait, abort)
 
     def _connect(self) -> Any:
         """For one call. No database is chosen: a name without one means nothing to the server."""
@@ -231,8 +230,7 @@ def _check(session: Any, relation: Relation, catalog: Catalog, scope: Scope, dep
         found = catalog.find(name, schema) if schema else None
         if found is None or not scope.grant(found):
             raise outside("something else")
-        if scope.grant(found) != "name":
-            _check(session, found, catalog, scope, depth + 1)
+        _check(session, found, catalog, scope, depth + 1)
 
 
 def _relation(schema: str, name: str, kind: str, engine: str | None, rows: int | None) -> Relation:

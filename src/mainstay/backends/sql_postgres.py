@@ -8,10 +8,9 @@ only then it runs, and they are looked at again before a row is shown.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +25,7 @@ from mainstay.backends.sql_engine import (
     Reading,
     check_count,
     failed,
+    hang_up,
     outside,
     scope_of,
     too_slow,
@@ -37,6 +37,8 @@ from mainstay.backends.sql_statements import Judge, Statement, check_view
 from mainstay.backends.sql_words import POSTGRES
 from mainstay.core.errors import ConfigError
 from mainstay.core.workers import in_thread
+
+T = TypeVar("T")
 
 CONNECT_S = 10
 BYTEA = 17
@@ -133,76 +135,85 @@ class PostgresEngine:
         self._known: tuple[float, Catalog] | None = None
 
     async def catalog(self) -> tuple[Catalog, Scope]:
-        async def work() -> tuple[Catalog, Scope]:
-            async with self._session() as session:
-                return await self._look_up(session, fresh=True)
-
-        return await self._gate.run(work)
+        return await self._run(lambda session: self._look_up(session, fresh=True))
 
     async def details(self, relation: Relation) -> Sequence[Detail]:
-        async def work() -> list[Detail]:
-            async with self._session() as session:
-                found = await _all(session, _DETAILS, {"oid": relation.id})
-                return [Detail(tuple(parts), what, to) for what, parts, to in found]
+        async def work(session: Any) -> list[Detail]:
+            found = await _all(session, _DETAILS, {"oid": relation.id})
+            return [Detail(tuple(parts), what, to) for what, parts, to in found]
 
-        return await self._gate.run(work)
+        return await self._run(work)
 
     async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]:
-        async def work() -> tuple[Statement, Rows]:
-            async with self._session() as session:
-                statement, reached = await self._judged(session, reading)
-                await session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                await session.execute(f"EXPLAIN {statement.sql}")
-                await _check_locks(session, reached, before=True)
-                rows = await _rows(session, statement.sql, page)
-                await _check_locks(session, reached, before=False)
-                await session.execute("ROLLBACK")
-                return statement, rows
+        async def work(session: Any) -> tuple[Statement, Rows]:
+            statement, reached = await self._judged(session, reading)
+            await session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            await session.execute(f"EXPLAIN {statement.sql}", prepare=True)  # which takes a single statement only
+            await _check_locks(session, reached, before=True)
+            rows = await _rows(session, statement.sql, page)
+            await _check_locks(session, reached, before=False)
+            return statement, rows
 
-        return await self._gate.run(work)
+        return await self._run(work)
 
     async def change(self, reading: Reading) -> int:
         assert self._write, "a backend that only reads has no change"
 
-        async def work() -> int:
-            async with self._session() as session:
-                statement, reached = await self._judged(session, reading)
-                await session.execute("BEGIN READ WRITE")
-                await session.execute(f"EXPLAIN {statement.sql}")
-                await _check_locks(session, reached, before=True)
-                count: int = (await session.execute(statement.sql)).rowcount
-                await session.execute("COMMIT")
-                return count
+        async def work(session: Any) -> int:
+            statement, reached = await self._judged(session, reading)
+            await session.execute("BEGIN READ WRITE")
+            await session.execute(f"EXPLAIN {statement.sql}", prepare=True)  # which takes a single statement only
+            await _check_locks(session, reached, before=True)
+            count: int = (await session.execute(statement.sql)).rowcount
+            await session.execute("COMMIT")
+            return count
 
-        return await self._gate.run(work)
+        return await self._run(work)
 
     # --- at work -----------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Any]:
-        """A connection for one call."""
+    async def _run(self, work: Callable[[Any], Coroutine[None, None, T]]) -> T:
+        """With a connection of its own, which ends with it: whatever was not committed is undone."""
         psycopg = _psycopg()
-        try:
-            session = await psycopg.AsyncConnection.connect(
-                self._url, autocommit=True, connect_timeout=CONNECT_S, prepare_threshold=None, client_encoding="utf8"
-            )
-        except (psycopg.Error, OSError, UnicodeError):
-            raise unreachable(POSTGRES.title) from None
-        try:
-            await session.execute(self._manners())
-            yield session
-        except psycopg.errors.QueryCanceled:
-            raise too_slow(self._seconds) from None
-        except psycopg.Error as error:
-            said = error.diag.message_primary
-            raise (failed(said) if said else unreachable(POSTGRES.title)) from None
-        finally:
-            await session.close()  # whatever was not committed is undone
+        held: list[Any] = []
 
-    def _manners(self) -> str:
+        async def run() -> T:
+            try:
+                held.append(await self._connect())
+                await held[0].execute(self._manners(held[0].info.server_version))
+                return await work(held[0])
+            except psycopg.errors.QueryCanceled:
+                raise too_slow(self._seconds) from None
+            except psycopg.Error as error:
+                said = error.diag.message_primary
+                raise (failed(said) if said and held else unreachable(POSTGRES.title)) from None
+            finally:
+                for session in held:
+                    await session.close()
+
+        def abort() -> None:
+            for session in held:
+                hang_up(-1 if session.closed else session.fileno())
+
+        return await self._gate.run(run, abort)
+
+    async def _connect(self) -> Any:
+        try:
+            return await _psycopg().AsyncConnection.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=max(2, int(min(CONNECT_S, self._seconds))),
+                prepare_threshold=None,
+                client_encoding="utf8",
+            )
+        except (OSError, UnicodeError):
+            raise unreachable(POSTGRES.title) from None
+
+    def _manners(self, version: int) -> str:
         """How the server is to read and run what it gets, whatever it was told before."""
         ms = max(1, int(self._seconds * 1000))
-        return (
+        look = "SET client_connection_check_interval = 500; " if version >= 140000 else ""  # are we still there?
+        return look + (
             "SET search_path = pg_catalog, pg_temp; SET standard_conforming_strings = on; SET row_security = on; "
             f"SET statement_timeout = {ms}; SET lock_timeout = {min(ms, 5000)}; "
             f"SET idle_in_transaction_session_timeout = {ms}; SET synchronize_seqscans = off; "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 VALUE_BYTES_MAX = 1_000_000  # some functions take quadratic time and cannot be stopped meanwhile
 MEMORY_MAX = 256 * 1024 * 1024
-STEPS = 5_000  # of SQLite's machine between two looks at the clock
+STEPS = 1_000  # of SQLite's machine between two looks at the clock
 LIMITS = {
     apsw.SQLITE_LIMIT_LENGTH: VALUE_BYTES_MAX,
     apsw.SQLITE_LIMIT_SQL_LENGTH: 100_000,
@@ -140,14 +139,10 @@ class SqliteEngine:
                     db.close()  # whatever was not committed is undone
 
         async def wait() -> T:
-            try:
-                done: T = await in_thread(run)
-                return done
-            except asyncio.CancelledError:
-                call.stop()
-                raise
+            done: T = await in_thread(run)
+            return done
 
-        return await self._gate.run(wait)
+        return await self._gate.run(wait, call.stop)
 
     def _open(self, call: _Call, *, write: bool) -> apsw.Connection:
         assert self._write or not write, "a backend that only reads opens nothing for writing"
@@ -186,13 +181,15 @@ class SqliteEngine:
         catalog = self._look_up(db)
         scope = scope_of(self._scope, catalog)
         statement = reading(Judge(SQLITE, catalog, scope))
-        watch = Watch(statement, catalog)
+        watch = Watch(statement, catalog, scope)
         for relation in statement.relations:
             if relation.kind == "view":
                 reads = reads_of(db, relation)
                 if scope.grant(relation) != "name":
                     check_within(reads, catalog, scope)
                 watch.open(reads)
+        if statement.target is not None:
+            watch.relate(_related(db, statement.target))
         return watch
 
 
@@ -250,6 +247,16 @@ def _details(db: apsw.Connection, relation: Relation) -> list[Detail]:
     for column, table in db.execute(keys, (relation.name,)):
         made.append(Detail((column,), to=table))
     return made
+
+
+def _related(db: apsw.Connection, table: Relation) -> Iterator[str]:
+    """Tables that foreign keys tie it to: whether those hold is looked up there."""
+    asked = (
+        "SELECT m.name, f.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name, 'main') f "
+        "WHERE m.type = 'table' AND ? COLLATE NOCASE IN (m.name, f.\"table\")"
+    )
+    for names in list(db.execute(asked, (table.name,))):
+        yield from names
 
 
 def _rows(db: apsw.Connection, sql: str, page: Page) -> Rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import apsw
 import msgspec
 
@@ -57,18 +59,24 @@ def check_within(reads: Reads, catalog: Catalog, scope: Scope) -> None:
 class Watch:
     """The second wall: SQLite asks this about every table, column and function, views and all."""
 
-    def __init__(self, statement: Statement, catalog: Catalog) -> None:
+    def __init__(self, statement: Statement, catalog: Catalog, scope: Scope) -> None:
         self.statement = statement
         self._catalog = catalog
+        self._scope = scope
         self._tables = {ascii_lower(one.name) for one in statement.relations}
         self._parts = {ascii_lower(name) for name in statement.names}
         self._target = ascii_lower(statement.target.name) if statement.target else None
         self._through: set[tuple[str, str]] = set()  # tables, each with the view that opens it
+        self._related: set[str] = set()
         self._functions = _FUNCTIONS
 
     def open(self, reads: Reads) -> None:
         self._through |= {(table, by) for table, by in reads.tables if by}
         self._functions = self._functions | reads.functions
+
+    def relate(self, tables: Iterable[str]) -> None:
+        """Keys may be looked up in these, for foreign keys to hold."""
+        self._related = {ascii_lower(name) for name in tables}
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
         return apsw.SQLITE_OK if self._may(action, first or "", second or "", by) else apsw.SQLITE_DENY
@@ -99,7 +107,14 @@ class Watch:
             return False
         if table.upper() in SQLITE.rows_from and self._catalog.find(table) is None:
             return True
-        return table in self._tables or self._shadows(table, self._tables | {one for one, _ in self._through})
+        if table in self._tables or table in self._related or self._granted(table):
+            return True
+        return self._shadows(table, self._tables | {one for one, _ in self._through})
+
+    def _granted(self, table: str) -> bool:
+        """Also if nobody named it: a full-text index may keep its texts in another table."""
+        found = self._catalog.find(table)
+        return found is not None and not found.indirect and bool(self._scope.grant(found))
 
     def _by_trigger(self, source: str) -> bool:
         """The owner's own consequence of a change. No part of a statement can be called like a trigger."""

@@ -17,7 +17,8 @@ from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.edges.addresses import AddressRefused, Place, is_public, is_web_port, place_of
 from mainstay.edges.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
 
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 32
+BACKLOG = 16  # that wait to be looked at
 HEAD_BYTES_MAX = 32 * 1024
 HEAD_S = 10.0
 IDLE_S = 300.0
@@ -82,7 +83,7 @@ class Egress:
         self._ways: set[asyncio.Task[None]] = set()
 
     async def serve(self, path: str) -> None:
-        self._server = await asyncio.start_unix_server(self._came, path, limit=HEAD_BYTES_MAX)
+        self._server = await asyncio.start_unix_server(self._came, path, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
 
     async def close(self) -> None:
         if self._server is not None:

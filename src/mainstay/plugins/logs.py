@@ -19,6 +19,7 @@ from mainstay.guards.lines import one_line
 LINE_CHARS_MAX = 4096
 UNENDED_BYTES_MAX = 4 * LINE_CHARS_MAX  # of a line
 WORDS_LINES, WORDS_CHARS_MAX = 8, 600  # of what is quoted when it does not go well
+STAMP_BYTES = 40  # before each line: when, and where it was said
 ENDED = "[ended: "  # how the sandbox says why it put an end to something
 REFILL_S = 60.0  # how long it takes to be allowed to fill its file once more
 log = logging.getLogger("mainstay.plugins")
@@ -34,6 +35,7 @@ class PluginLog:
         self._name = name
         self._path = path
         self._bytes_max = bytes_max
+        self._line_max = min(LINE_CHARS_MAX, bytes_max // 4)
         self._redact = redact
         self._parts: dict[Said, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}  # lines without an end yet
         self._skipping: set[Said] = set()  # in the midst of a line of which enough is known
@@ -69,9 +71,13 @@ class PluginLog:
         end = part.rfind(b"\n") + 1
         if len(part) - end > UNENDED_BYTES_MAX:  # its beginning is enough; the rest is not waited for
             self._skipping.add(stream)
-            end = len(part)
+            self._dropped += len(part) - end - UNENDED_BYTES_MAX
+            end += UNENDED_BYTES_MAX
         block = bytes(part[:end])
-        del part[:end]
+        if stream in self._skipping:
+            part.clear()
+        else:
+            del part[:end]
         self._take_lines(stream, block)
         return self._allowance > 0 and stream not in self._skipping
 
@@ -93,19 +99,28 @@ class PluginLog:
         self._tell_dropped()
 
     def _take_lines(self, stream: Said, block: bytes) -> None:
-        if len(block) > self._allowance:
-            kept = block[: max(int(self._allowance), 0)]
-            kept = kept[: kept.rfind(b"\n") + 1]
-            self._dropped += len(block) - len(kept)
-            block = kept
-            self._allowance = 0.0
         if not block:
             return
+        if self._allowance <= 0:
+            self._dropped += len(block)
+            whole_lines = self._redact(block[-WORDS_CHARS_MAX * 2 :].decode(errors="replace")).split("\n")[1:]
+            self._words.extend(one_line(line) for line in whole_lines if line.strip())  # it may die of what comes next
+            return
         # Together, as a key may have many lines; and before anything is cut, as half of one is a secret still.
-        lines = [one_line(line) for line in self._redact(block.decode(errors="replace")).split("\n") if line.strip()]
-        lines = [line if len(line) <= LINE_CHARS_MAX else f"{line[:LINE_CHARS_MAX]}…" for line in lines]
+        said = self._redact(block.decode(errors="replace")).split("\n")
+        room = self._allowance - len(said)
+        lines: list[str] = []
+        for text in said:
+            if room <= 0:
+                self._dropped += len(text) + 1
+            elif text.strip():
+                line = one_line(text)
+                lines.append(line if len(line) <= self._line_max else f"{line[: self._line_max]}…")
+                room -= len(lines[-1].encode(errors="replace")) + STAMP_BYTES
         self._words.extend(lines[-WORDS_LINES:])
-        self._allowance -= block.count(b"\n") + self._put(stream, lines)
+        if lines:
+            self._put(stream, lines)
+        self._allowance = room
 
     def _put(self, stream: Stream, lines: list[str]) -> int:
         """The bytes that were written."""

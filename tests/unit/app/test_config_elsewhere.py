@@ -50,8 +50,8 @@ backends:
     )
     printed = repr(show(found)) + repr(found.config)
     assert "hush-hush" not in printed
-    secrets = known_secrets(found.config, {})
-    for number in (1, 4, 6, 7):
+    secrets = known_secrets(found.config, {"OTHER_API_KEY": "hush-hush-8"})
+    for number in (1, 4, 5, 6, 7, 8):
         assert f"hush-hush-{number}" in secrets
 
 

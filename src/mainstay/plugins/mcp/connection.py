@@ -201,7 +201,7 @@ class Connection:
         self._looked_at, self._looking = loop.time(), True
         try:
             async with asyncio.timeout(self._limits.start_s):
-                pass
+                self.listing = await read_listing(session, self._limits)
         finally:
             self._looking = False
         self.on_listing(self.listing)

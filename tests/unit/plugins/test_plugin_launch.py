@@ -1,0 +1,149 @@
+"""Starting programs from elsewhere: what they see, and what is left when they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import plugin_lab as lab
+import pytest
+
+from mainstay.core.errors import ConfigError
+from mainstay.core.outside import Needs, Sandbox
+from mainstay.plugins import launch as launching
+from mainstay.plugins.launch import Launch, NotConfined, RunFolder, launched, resolved, sweep
+from mainstay.sandbox.bubblewrap import BubblewrapSandbox
+from mainstay.sandbox.host import HostSandbox
+
+walls = pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    sandbox = BubblewrapSandbox()
+    yield sandbox
+    await sandbox.close()
+
+
+async def output_of(sandbox: Sandbox, launch: Launch) -> tuple[int, str]:
+    said = bytearray()
+    async with launched(sandbox, launch, lambda stream, data: said.extend(data), name="it") as running:
+        code = await running.process.wait()
+    return code, said.decode()
+
+
+@walls
+async def test_it_has_a_home_a_folder_to_look_at_and_what_was_granted(sandbox: Sandbox, tmp_path: Path) -> None:
+    for name in ("code", "home", "read", "write", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    script = (
+        "cat file; cat ../read/file ../write/file; echo $HOME $GIVEN; touch ~/new ../write/new"
+        "; touch new; touch ../read/new; cat ../other/file"
+    )
+    launch = Launch(
+        words=("sh", "-c", script),
+        cwd=str(tmp_path / "code"),
+        home=str(tmp_path / "home"),
+        needs=Needs(read=(str(tmp_path / "read"),), write=(str(tmp_path / "write"),)),
+        env={"GIVEN": "a b"},
+    )
+    code, said = await output_of(sandbox, launch)
+    assert code != 0
+    assert said.startswith(f"codereadwrite{tmp_path}/home a b\n")
+    assert said.count("Read-only file system") == 2
+    assert said.count("No such file") == 1
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/new")) == ["home/new", "write/new"]
+
+
+@walls
+async def test_the_folder_is_shared_and_passes(sandbox: Sandbox, tmp_path: Path) -> None:
+    launch = Launch(words=("sh", "-c", "echo hello > $HOME/said; sleep 3600"), cwd=str(tmp_path))
+    async with launched(sandbox, launch, None, name="it") as running:
+        said = Path(running.folder, "said")
+        await lab.until(lambda: said.exists() and said.read_text() == "hello\n")
+        assert os.stat(Path(running.folder).parent).st_mode & 0o777 == 0o700
+    assert running.process.code is not None
+    assert not Path(running.folder).parent.exists()
+
+
+@walls
+async def test_our_own_python_finds_our_kit_and_the_rest_of_a_checkout_stays_hidden(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    code = "import mainstay.core.contract, grpc, os, sys; print(os.path.exists(sys.argv[1]))"
+    beside = Path(__file__).parent  # tests lie beside the package in a checkout, and are nobody's business
+    launch = Launch(words=("python", "-c", code, str(beside)), cwd=str(tmp_path))
+    assert await output_of(sandbox, launch) == (0, "False\n")
+
+
+@walls
+async def test_a_proxy_is_told_of_only_where_something_was_granted(sandbox: Sandbox, tmp_path: Path) -> None:
+    words = ("sh", "-c", "echo $HTTPS_PROXY $https_proxy $NO_PROXY")
+    assert await output_of(sandbox, Launch(words=words, cwd=str(tmp_path))) == (0, "\n")
+    granted = Launch(words=words, cwd=str(tmp_path), needs=Needs(network=("example.com",)))
+    proxy = "http://127.0.0.1:3128"
+    assert await output_of(sandbox, granted) == (0, f"{proxy} {proxy} localhost,127.0.0.1,::1\n")
+    own = Launch(words=words, cwd=str(tmp_path), needs=Needs(network=("127.0.0.1:80",)))
+    assert await output_of(sandbox, own) == (0, f"{proxy} {proxy}\n")
+
+
+@walls
+async def test_a_program_that_is_not_there_says_so(sandbox: Sandbox, tmp_path: Path) -> None:
+    for needs in (Needs(), Needs(network=("example.com",))):
+        code, said = await output_of(sandbox, Launch(words=("no-such-program",), cwd=str(tmp_path), needs=needs))
+        assert code == 127
+        assert "no-such-program" in said
+
+
+async def test_nothing_starts_where_nothing_can_hold_it(tmp_path: Path) -> None:
+    sandbox = HostSandbox()
+    launch = Launch(words=("touch", str(tmp_path / "ran")), cwd=str(tmp_path))
+    with pytest.raises(NotConfined, match="it is not started: the sandbox 'host' cannot confine it"):
+        async with launched(sandbox, launch, None, name="it"):
+            pass
+    assert not (tmp_path / "ran").exists()
+    await sandbox.close()
+
+
+async def test_what_stands_for_an_interpreter_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolved(("python", "x.py")) == (sys.executable, "x.py")
+    assert Path(resolved(("node", "x.js"))[0]).name == "node"
+    assert resolved(("./run", "x")) == ("./run", "x")
+    with pytest.raises(ConfigError):
+        resolved(())
+
+
+async def test_a_run_folder_has_a_short_name_wherever_passing_files_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    room = RunFolder.make()
+    assert len(f"{room.theirs}/plugin") < 100
+    assert Path(room.path).parent == Path("/tmp").resolve()
+    await room.remove()
+    await room.remove()
+    assert not Path(room.path).exists()
+
+
+async def test_what_a_dead_process_left_is_swept_away_and_what_is_in_use_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(launching, "FOLDER_BYTES_MAX", 1000)
+    used = RunFolder.make()
+    left, fresh = tmp_path / "mainstay-run-left", tmp_path / "mainstay-run-fresh"
+    for path in (left, fresh):
+        path.mkdir()
+    for path in (left, Path(used.path)):
+        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    await asyncio.to_thread(sweep)
+    assert {path.name for path in tmp_path.iterdir()} == {Path(used.path).name, fresh.name}
+    await used.remove()

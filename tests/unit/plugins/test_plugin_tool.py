@@ -1,0 +1,148 @@
+"""The actions of plugins as the model and the policy see them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import plugin_lab as lab
+import pytest
+
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Message, Text, Thinking, ToolCall, ToolResult
+from mainstay.core.outside import Needs, Reach, origin_of_tool, told_by_others
+from mainstay.core.plugin_state import MemoryPluginState
+from mainstay.core.ports import ToolContext
+from mainstay.core.tools import BadArguments
+from mainstay.plugins.host import PluginHost
+from mainstay.plugins.manifest import Action
+from mainstay.plugins.tool import Plugins, PluginTool, call_id, plugin_tools, told
+from mainstay.sandbox.bubblewrap import BubblewrapSandbox
+from mainstay.turn.toolbox import Toolbox
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}, "to": {}}, "required": ["city"]}
+
+
+def host(where: Path, action: Action | None = None, **changed: Any) -> PluginHost:
+    made = lab.plugin("behaves", where, lab.Given(name="weather", context=changed.pop("context", ())))
+    if action is not None:
+        made = msgspec.structs.replace(made, manifest=msgspec.structs.replace(made.manifest, actions=(action,)))
+    return PluginHost(msgspec.structs.replace(made, **changed), BubblewrapSandbox(), MemoryPluginState())
+
+
+def tool(where: Path, sink: bool | tuple[str, ...] = False, **changed: Any) -> PluginTool:
+    action = Action(name="now", description="The weather now.", parameters=CITY, effect="pure", sink=sink)
+    (made,) = plugin_tools(host(where, action, **changed))
+    assert isinstance(made, PluginTool)
+    return made
+
+
+def context(*messages: Message) -> ToolContext:
+    made = ToolContext("cli:me", 1, 1, "call-1", lambda event: None)
+    made.messages = messages
+    return made
+
+
+async def test_an_action_is_a_tool_with_its_origin_on_it(tmp_path: Path) -> None:
+    """OPENTALON-011, OPENTALON-012, OPENTALON-013: what a plugin declares is what the model is offered."""
+    made = tool(tmp_path)
+    assert (made.name, made.description, made.schema) == ("weather__now", "The weather now.", CITY)
+    assert (made.effect, made.untrusted, made.capabilities) == ("pure", True, ("plugin.weather",))
+    assert origin_of_tool(made) == "plugin:weather"
+    assert told_by_others(made)
+    offered = Toolbox([made], Limits())
+    assert [one.name for one in offered.offer(memory=False, inline=True)] == ["weather__now"]
+    assert offered.foreign
+
+
+async def test_a_call_may_take_thirty_seconds_or_what_was_said(tmp_path: Path) -> None:
+    """OPENTALON-049: by default 30 s, and each plugin can have its own limit."""
+    assert tool(tmp_path)._limit_s == 30.0
+    assert tool(tmp_path, timeout_s=5.0)._limit_s == 5.0
+    timeout_s = tool(tmp_path, timeout_s=5.0).timeout_s
+    assert timeout_s is not None
+    assert 5 < timeout_s < 10  # whoever waits for the host is a little more patient
+
+
+async def test_a_call_is_checked_before_anything_is_sent(tmp_path: Path) -> None:
+    """OPENTALON-060: against what is registered; an unknown action or a wrong argument reaches no plugin."""
+    made = tool(tmp_path)
+    assert made.parse('{"city": "Bern"}') == {"city": "Bern"}
+    for bad in ("{}", '{"city": 1}', "[]", '{"city": "a", "city": "b"}', "nonsense"):
+        with pytest.raises(BadArguments):
+            made.parse(bad)
+    refused = Toolbox([made], Limits()).prepare(ToolCall("c", "weather__later", "{}"))
+    assert isinstance(refused, ToolResult)
+    assert "There is no tool 'weather__later'" in refused.content
+
+
+async def test_the_owner_can_trust_a_plugin_and_the_plugin_itself_cannot_say_so(tmp_path: Path) -> None:
+    modest = Action(name="now", description="d", untrusted=False)
+    assert [one.untrusted for one in plugin_tools(host(tmp_path, modest))] == [True]
+    assert [one.untrusted for one in plugin_tools(host(tmp_path, modest, trusted=True))] == [False]
+
+
+async def test_without_network_it_is_no_sink_unless_it_says_so(tmp_path: Path) -> None:
+    arguments = {"city": "Bern", "to": ["a@example.com", "b@example.com"]}
+    assert tool(tmp_path).reach(arguments, context()) == Reach()
+    declared = tool(tmp_path, sink=True).reach(arguments, context())
+    assert (declared.sink, declared.outward, declared.destinations) == (True, False, ("plugin:weather",))
+    named = tool(tmp_path, sink=("to",)).reach(arguments, context())
+    assert named.destinations == ("a@example.com", "b@example.com")
+
+
+async def test_with_network_every_call_goes_to_its_named_destinations_or_to_the_plugin(tmp_path: Path) -> None:
+    needs = Needs(network=("api.example.com",))
+    made = tool(tmp_path, needs=needs)
+    assert made.capabilities == ("plugin.weather", "net")
+    reach = made.reach({"city": "Bern"}, context())
+    assert (reach.sink, reach.outward, reach.destinations) == (True, True, ("plugin:weather",))
+    named = tool(tmp_path, sink=("to",), needs=needs)
+    assert named.reach({"city": "x", "to": {"a": ["x.com", 5]}}, context()).destinations == ("x.com", "5")
+    assert named.reach({"city": "x"}, context()).destinations == ("plugin:weather",)
+    granted_nothing = tool(tmp_path, needs=Needs())  # it asks for network, and was not given it
+    assert not granted_nothing.reach({"city": "x"}, context()).sink
+
+
+async def test_a_call_id_tells_nothing_and_is_the_same_when_the_call_is_run_again(tmp_path: Path) -> None:
+    """OPENTALON-014: each call has an id of its own."""
+    one, again = context(), context()
+    other = ToolContext("cli:you", 1, 1, "call-1", lambda event: None)
+    assert call_id(one) == call_id(again) != call_id(other)
+    assert "cli" not in call_id(one)
+
+
+SAID = (
+    Message(1, "user", (Text("first"),)),
+    Message(2, "assistant", (Thinking("hm"), Text("a plan"), ToolCall("c", "read", "{}"))),
+    Message(3, "tool", (ToolResult("c", "read", "a secret file"),)),
+    Message(4, "user", (Text("then the weather"),)),
+)
+
+
+async def test_it_is_told_what_its_manifest_asks_for_and_nothing_more(tmp_path: Path) -> None:
+    """OPENTALON-005: the context it was granted and its task."""
+    assert told(host(tmp_path), context(*SAID)) == {}
+    wanted = ("session", "workspace", "person", "prompt", "conversation")
+    assert told(host(tmp_path, context=wanted), context(*SAID)) == {
+        "session": "cli:me",
+        "workspace": "lab",
+        "prompt": "then the weather",
+        "conversation": "user: first\nassistant: a plan\nuser: then the weather",
+    }
+    assert told(host(tmp_path, context=("prompt",)), context()) == {}
+    long = context(Message(1, "user", (Text("ä" * 100_000),)), *SAID)
+    assert len(told(host(tmp_path, context=("conversation",)), long)["conversation"].encode()) <= 16 * 1024
+
+
+@pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
+async def test_the_plugin_sees_its_task_and_that_context(tmp_path: Path) -> None:
+    sandbox = BubblewrapSandbox()
+    made = lab.host("behaves", tmp_path, sandbox, lab.Given(context=("session", "workspace")))
+    result = await lab.call(made, "hello", session="cli:me")
+    action, text, given = result.content.split(" ", 2)
+    assert (action, text, json.loads(given)) == ("do", "hello", {"session": "cli:me", "workspace": "lab"})
+    await Plugins([made]).close()
+    await sandbox.close()
