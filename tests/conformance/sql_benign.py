@@ -67,7 +67,8 @@ SELECT concat(name, ' from ', city) FROM customers ORDER BY id
 SELECT sku, sum(qty * price) AS worth FROM items GROUP BY sku ORDER BY worth DESC LIMIT 2
 """.strip().split("\n")
 
-SQLITE = r"""
+SQLITE = (
+    r"""
 SELECT date(placed), time(placed), datetime(placed, '+1 day') FROM orders ORDER BY id
 SELECT strftime('%Y-%m', placed) AS month, count(*) FROM orders GROUP BY 1
 SELECT julianday('2024-03-02') - julianday('2024-03-01'), unixepoch('2024-03-01')
@@ -94,9 +95,13 @@ SELECT id FROM ORDERS WHERE Status = 'open' ORDER BY ID
 SELECT main.orders.id FROM main.orders ORDER BY main.orders.id
 SELECT substr(name, -1), round(2.567, 2), char(65, 66), unicode('a') FROM customers ORDER BY id
 SELECT id, total FROM orders WHERE (customer_id, status) IN (SELECT customer_id, status FROM orders WHERE id < 3) ORDER BY id
-""".strip().replace("<odd>", ODD).split("\n")
+""".strip()
+    .replace("<odd>", ODD)
+    .split("\n")
+)
 
-POSTGRES = r"""
+POSTGRES = (
+    r"""
 SELECT date_trunc('month', placed), extract(year FROM placed), to_char(placed, 'YYYY-MM-DD') FROM orders ORDER BY id
 SELECT placed + interval '1 day', placed::date, age(placed, '2024-01-01'::timestamp) FROM orders ORDER BY id
 SELECT data ->> 'n', data -> 'who' ->> 'name', data #>> '{tags,0}', data @> '{"n": 1}' FROM events ORDER BY id
@@ -136,7 +141,10 @@ VALUES (1, 'a'), (2, 'b')
 SELECT pg_typeof(total) FROM orders LIMIT 1
 SELECT decode('616263', 'hex'), NULL, TRUE, 1.5e3
 SELECT id FROM orders o WHERE (o.customer_id, o.status) IN (SELECT customer_id, status FROM orders WHERE id < 3) ORDER BY id
-""".strip().replace("<odd>", ODD).split("\n")
+""".strip()
+    .replace("<odd>", ODD)
+    .split("\n")
+)
 
 MYSQL = r"""
 SELECT date(placed), date_format(placed, '%Y-%m'), year(placed), month(placed) FROM orders ORDER BY id

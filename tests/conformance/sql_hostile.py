@@ -2,117 +2,119 @@
 
 from __future__ import annotations
 
-COMMON = r"""
-SELECT word FROM secrets
-SELECT * FROM SECRETS
-SELECT word FROM "secrets"
-SELECT word FROM `secrets`
-SELECT word FROM [secrets]
-SELECT word/**/FROM/**/secrets
-SELECT word FROM secrets -- just a comment
-SELECT id FROM orders UNION SELECT word FROM secrets
-SELECT id FROM orders UNION ALL SELECT word FROM secrets ORDER BY 1
-SELECT id FROM orders EXCEPT SELECT word FROM secrets
-SELECT id FROM orders WHERE id IN (SELECT id FROM secrets)
-SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM secrets WHERE word LIKE 'T%')
-SELECT id FROM orders WHERE id = (SELECT id FROM secrets LIMIT 1)
-SELECT (SELECT word FROM secrets) FROM orders
-SELECT id FROM orders ORDER BY (SELECT word FROM secrets)
-SELECT id FROM orders GROUP BY id, (SELECT word FROM secrets)
-SELECT count(*) FROM orders HAVING count(*) > (SELECT count(*) FROM secrets)
-SELECT id FROM orders LIMIT (SELECT count(*) FROM secrets)
-SELECT id FROM orders LIMIT 1 OFFSET (SELECT count(*) FROM secrets)
-SELECT sum(id) OVER (ORDER BY (SELECT word FROM secrets)) FROM orders
-SELECT CASE WHEN (SELECT word FROM secrets) LIKE 'T%' THEN 1 END FROM orders
-SELECT coalesce((SELECT word FROM secrets), '')
-SELECT o.id FROM orders o JOIN secrets s ON s.id = o.id
-SELECT o.id FROM orders o JOIN customers c ON c.id = (SELECT id FROM secrets)
-SELECT o.id FROM orders o LEFT JOIN secrets USING (id)
-SELECT o.id FROM orders o NATURAL JOIN secrets
-SELECT o.id FROM orders o, secrets
-SELECT x.word FROM (SELECT word FROM secrets) AS x
-SELECT x.word FROM (SELECT * FROM (SELECT word FROM secrets) AS y) AS x
-WITH x AS (SELECT word FROM secrets) SELECT * FROM x
-WITH orders AS (SELECT word FROM secrets) SELECT * FROM orders
-WITH secrets AS (SELECT 1 AS word) SELECT * FROM secrets
-WITH x AS (SELECT 1), y AS (SELECT word FROM secrets) SELECT * FROM x
-WITH x AS (WITH secrets AS (SELECT 1 AS word) SELECT word FROM secrets) SELECT word FROM secrets
-WITH RECURSIVE x (w) AS (SELECT word FROM secrets UNION ALL SELECT w FROM x WHERE 1 = 0) SELECT w FROM x
-SELECT * FROM (WITH x AS (SELECT 1 AS a) SELECT a FROM x) AS t, x
-SELECT secrets.word FROM orders AS secrets, secrets AS orders
-SELECT * FROM v_leak
-SELECT * FROM v_deep
-SELECT word FROM v_mixed
-SELECT name FROM v_mixed
-SELECT n FROM v_count
-SELECT id FROM v_where
-SELECT amount FROM v_salary
-SELECT count(*) FROM v_leak
-SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM v_leak WHERE word LIKE 'T%')
-SELECT * FROM salaries
-SELECT who FROM hr.salaries
-SELECT word FROM hr.orders
-SELECT p.*, s.who FROM payroll p, salaries s
-SELECT 1; SELECT word FROM secrets
-SELECT 1; DROP TABLE orders
-SELECT 1;;DELETE FROM orders
-; SELECT 1; SELECT 2
-SELECT 1 /* ; */ ; /* */ DELETE FROM orders
-DELETE FROM orders
-UPDATE orders SET total = 0
-INSERT INTO orders (id) VALUES (99)
-DROP TABLE orders
-ALTER TABLE orders ADD COLUMN x INTEGER
-CREATE TABLE x AS SELECT * FROM secrets
-CREATE VIEW v_new AS SELECT * FROM secrets
-TRUNCATE TABLE orders
-WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x
-WITH x AS (UPDATE orders SET total = 0 RETURNING *) SELECT * FROM x
-WITH x AS (INSERT INTO orders (id) VALUES (99) RETURNING *) SELECT * FROM x
-WITH x AS (SELECT 1) DELETE FROM orders
-SELECT * INTO stolen FROM orders
-SELECT * FROM orders FOR UPDATE
-SELECT * FROM orders FOR SHARE
-EXPLAIN SELECT word FROM secrets
-EXPLAIN ANALYZE DELETE FROM orders
-GRANT ALL ON orders TO public
-SET x = 1
-BEGIN
-COMMIT
-VACUUM
-ANALYZE orders
-CALL something()
-PREPARE p AS SELECT word FROM secrets
-EXECUTE p
-SHOW TABLES
-USE hr
-SELECT word FROM ｓｅｃｒｅｔｓ
-SELECT word FROM sеcrets
-SELECT word FROM "sec​rets"
-SELECT word FROM ſecrets
-SELECT word FROM "secrets "
-SELECT word FROM " secrets"
-SELECT word FROM public.secrets
-SELECT word FROM main.secrets
-SELECT word FROM shop.secrets
-SELECT word FROM shop.public.secrets
-SELECT word FROM a.b.c.secrets
-SELECT unheard_of(1)
-SELECT main.upper('x')
-SELECT public.upper('x')
-SELECT ?
-SELECT :name
-SELECT $1
-SELECT @x
-SELECT %s
-SELECT id FROM orders WHERE id = ?
-SELECT
-FROM orders
-(
-)
-hello
-
-""".split("\n")[1:]
+COMMON = [
+    r"",
+    r"SELECT word FROM secrets",
+    r"SELECT * FROM SECRETS",
+    r'SELECT word FROM "secrets"',
+    r"SELECT word FROM `secrets`",
+    r"SELECT word FROM [secrets]",
+    r"SELECT word/**/FROM/**/secrets",
+    r"SELECT word FROM secrets -- just a comment",
+    r"SELECT id FROM orders UNION SELECT word FROM secrets",
+    r"SELECT id FROM orders UNION ALL SELECT word FROM secrets ORDER BY 1",
+    r"SELECT id FROM orders EXCEPT SELECT word FROM secrets",
+    r"SELECT id FROM orders WHERE id IN (SELECT id FROM secrets)",
+    r"SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM secrets WHERE word LIKE 'T%')",
+    r"SELECT id FROM orders WHERE id = (SELECT id FROM secrets LIMIT 1)",
+    r"SELECT (SELECT word FROM secrets) FROM orders",
+    r"SELECT id FROM orders ORDER BY (SELECT word FROM secrets)",
+    r"SELECT id FROM orders GROUP BY id, (SELECT word FROM secrets)",
+    r"SELECT count(*) FROM orders HAVING count(*) > (SELECT count(*) FROM secrets)",
+    r"SELECT id FROM orders LIMIT (SELECT count(*) FROM secrets)",
+    r"SELECT id FROM orders LIMIT 1 OFFSET (SELECT count(*) FROM secrets)",
+    r"SELECT sum(id) OVER (ORDER BY (SELECT word FROM secrets)) FROM orders",
+    r"SELECT CASE WHEN (SELECT word FROM secrets) LIKE 'T%' THEN 1 END FROM orders",
+    r"SELECT coalesce((SELECT word FROM secrets), '')",
+    r"SELECT o.id FROM orders o JOIN secrets s ON s.id = o.id",
+    r"SELECT o.id FROM orders o JOIN customers c ON c.id = (SELECT id FROM secrets)",
+    r"SELECT o.id FROM orders o LEFT JOIN secrets USING (id)",
+    r"SELECT o.id FROM orders o NATURAL JOIN secrets",
+    r"SELECT o.id FROM orders o, secrets",
+    r"SELECT x.word FROM (SELECT word FROM secrets) AS x",
+    r"SELECT x.word FROM (SELECT * FROM (SELECT word FROM secrets) AS y) AS x",
+    r"WITH x AS (SELECT word FROM secrets) SELECT * FROM x",
+    r"WITH orders AS (SELECT word FROM secrets) SELECT * FROM orders",
+    r"WITH secrets AS (SELECT 1 AS word) SELECT * FROM secrets",
+    r"WITH x AS (SELECT 1), y AS (SELECT word FROM secrets) SELECT * FROM x",
+    r"WITH x AS (WITH secrets AS (SELECT 1 AS word) SELECT word FROM secrets) SELECT word FROM secrets",
+    r"WITH RECURSIVE x (w) AS (SELECT word FROM secrets UNION ALL SELECT w FROM x WHERE 1 = 0) SELECT w FROM x",
+    r"SELECT * FROM (WITH x AS (SELECT 1 AS a) SELECT a FROM x) AS t, x",
+    r"SELECT secrets.word FROM orders AS secrets, secrets AS orders",
+    r"SELECT * FROM v_leak",
+    r"SELECT * FROM v_deep",
+    r"SELECT word FROM v_mixed",
+    r"SELECT name FROM v_mixed",
+    r"SELECT n FROM v_count",
+    r"SELECT id FROM v_where",
+    r"SELECT amount FROM v_salary",
+    r"SELECT count(*) FROM v_leak",
+    r"SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM v_leak WHERE word LIKE 'T%')",
+    r"SELECT * FROM salaries",
+    r"SELECT who FROM hr.salaries",
+    r"SELECT word FROM hr.orders",
+    r"SELECT p.*, s.who FROM payroll p, salaries s",
+    r"SELECT 1; SELECT word FROM secrets",
+    r"SELECT 1; DROP TABLE orders",
+    r"SELECT 1;;DELETE FROM orders",
+    r"; SELECT 1; SELECT 2",
+    r"SELECT 1 /* ; */ ; /* */ DELETE FROM orders",
+    r"DELETE FROM orders",
+    r"UPDATE orders SET total = 0",
+    r"INSERT INTO orders (id) VALUES (99)",
+    r"DROP TABLE orders",
+    r"ALTER TABLE orders ADD COLUMN x INTEGER",
+    r"CREATE TABLE x AS SELECT * FROM secrets",
+    r"CREATE VIEW v_new AS SELECT * FROM secrets",
+    r"TRUNCATE TABLE orders",
+    r"WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x",
+    r"WITH x AS (UPDATE orders SET total = 0 RETURNING *) SELECT * FROM x",
+    r"WITH x AS (INSERT INTO orders (id) VALUES (99) RETURNING *) SELECT * FROM x",
+    r"WITH x AS (SELECT 1) DELETE FROM orders",
+    r"SELECT * INTO stolen FROM orders",
+    r"SELECT * FROM orders FOR UPDATE",
+    r"SELECT * FROM orders FOR SHARE",
+    r"EXPLAIN SELECT word FROM secrets",
+    r"EXPLAIN ANALYZE DELETE FROM orders",
+    r"GRANT ALL ON orders TO public",
+    r"SET x = 1",
+    r"BEGIN",
+    r"COMMIT",
+    r"VACUUM",
+    r"ANALYZE orders",
+    r"CALL something()",
+    r"PREPARE p AS SELECT word FROM secrets",
+    r"EXECUTE p",
+    r"SHOW TABLES",
+    r"USE hr",
+    r"SELECT word FROM ｓｅｃｒｅｔｓ",
+    r"SELECT word FROM sеcrets",
+    r'SELECT word FROM "sec​rets"',
+    r"SELECT word FROM ſecrets",
+    r'SELECT word FROM "secrets "',
+    r'SELECT word FROM " secrets"',
+    r"SELECT word FROM public.secrets",
+    r"SELECT word FROM main.secrets",
+    r"SELECT word FROM shop.secrets",
+    r"SELECT word FROM shop.public.secrets",
+    r"SELECT word FROM a.b.c.secrets",
+    r"SELECT unheard_of(1)",
+    r"SELECT main.upper('x')",
+    r"SELECT public.upper('x')",
+    r"SELECT ?",
+    r"SELECT :name",
+    r"SELECT $1",
+    r"SELECT @x",
+    r"SELECT %s",
+    r"SELECT id FROM orders WHERE id = ?",
+    r"SELECT",
+    r"FROM orders",
+    r"(",
+    r")",
+    r"hello",
+    r"",
+    r"",
+][1:]
 
 SQLITE = r"""
 SELECT * FROM sqlite_master

@@ -43,9 +43,7 @@ class World:
     def backend(
         self, scope: SqlScope = SCOPE, *, write: bool = False, timeout_s: float = 20.0, rows_max: int = 100
     ) -> SqlBackend:
-        made = SqlSettings(
-            name="shop", url=self.url, scope=scope, write=write, timeout_s=timeout_s, rows_max=rows_max
-        )
+        made = SqlSettings(name="shop", url=self.url, scope=scope, write=write, timeout_s=timeout_s, rows_max=rows_max)
         return SqlBackend(made)
 
     def fingerprint(self) -> dict[str, str]:

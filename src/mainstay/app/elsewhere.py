@@ -214,6 +214,7 @@ def server_of(name: str, entry: McpEntry, grounds: Grounds) -> McpServer:
             write=tuple(_placed(one, grounds) for one in entry.write),
         ),
         confined=entry.confined and grounds.sandbox is not grounds.host,
+        protected=(os.path.realpath(grounds.home),),
     )
 
 

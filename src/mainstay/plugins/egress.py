@@ -227,7 +227,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hea
         while data := await _next(reader, heard):
             writer.write(data)
             await writer.drain()
-        if writer.can_write_eof():
+        if writer.can_write_eof() and not writer.is_closing():
             writer.write_eof()
     except (OSError, TimeoutError):
         writer.transport.abort()  # and so the other way has nothing to wait for

@@ -121,8 +121,7 @@ class PluginHost:
 
     def _refuse_closed(self) -> None:
         """Closing cancels what runs. Whoever waited for that was not cancelled themselves, and is told."""
-        task = asyncio.current_task()
-        if self._closed and not (task is not None and task.cancelling()):
+        if self._closed and not _is_cancelled():
             raise AgentClosed(self._told("was stopped"))
 
     def _refuse_resting(self) -> None:
@@ -158,8 +157,10 @@ class PluginHost:
         try:
             return await instance.ask(request, max(deadline - loop.time(), 0.001))
         except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
             self._refuse_closed()
-            raise
+            raise PluginGone(await self._gone(instance)) from None  # its end was faster than the news of it
         except grpc_for(self.plugin.name).aio.AioRpcError as error:
             code, details = error.code().name, one_line(str(error.details()))[:ERROR_CHARS_MAX]
         self.log.note(f"call {request.call_id} failed: {code} {details}")
@@ -266,3 +267,9 @@ class PluginHost:
 
     def _last_words(self) -> str:
         return f" Its last words: {self.log.last_words}" if self.log.last_words else ""
+
+
+def _is_cancelled() -> bool:
+    """Whether it is us who were cancelled, and not what we wait for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -42,7 +42,7 @@ mcpServers:
   a: {command: a, env: {MY_TOKEN: hush-hush-1}}
   b: {url: "https://me:hush-hush-2@b.example/mcp?key=hush-hush-3", headers: {X-Key: hush-hush-4}}
 plugins:
-  p: {env: {SOME_KEY: hush-hush-5}}
+  p: {env: {SOME_API_KEY: hush-hush-5}}
 backends:
   d: {kind: sql, url: "postgresql://me:hush-hush-6@db/shop"}
   r: {kind: rest, description: api.yaml, headers: {Authorization: Bearer hush-hush-7}}

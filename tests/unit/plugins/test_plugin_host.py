@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from mainstay.core.contract import ExecuteRequest
 from mainstay.core.errors import AgentClosed
 from mainstay.core.outside import Sandbox
 from mainstay.plugins.host import PluginHost
-from mainstay.plugins.launch import NotConfined
+from mainstay.plugins.launch import NotConfined, sweep
 from mainstay.plugins.plugin import Pace, PluginFailed, PluginNotUp, PluginResting, PluginSays, PluginSilent
 from mainstay.plugins.tool import Plugins
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox
@@ -270,21 +271,30 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_outlives_a_core_that_is_killed(tmp_path: Path) -> None:
-    """U20: the whole tree of every plugin ends with its owner, however that ends."""
+async def test_nothing_outlives_a_core_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U20: the whole tree of every plugin ends with its owner, however that ends; its folder goes with the next start."""
     path = os.pathsep.join([str(Path(__file__).parent), *(one for one in sys.path if one)])
-    core = subprocess.Popen(
-        [sys.executable, "-c", LIFE, str(tmp_path)], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": path}
-    )
-    assert core.stdout is not None
-    mark = await asyncio.to_thread(core.stdout.readline)
-    stray = lab.host("behaves", tmp_path, BubblewrapSandbox(), lab.Given(env={lab.MARK: mark.strip()}))
-    assert mark.startswith("mark-")
-    assert lab.alive(stray)
-    core.send_signal(signal.SIGKILL)
-    core.wait()
-    core.stdout.close()
-    await lab.until(lambda: not lab.alive(stray))
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="lab-") as passing:
+        core = subprocess.Popen(
+            [sys.executable, "-c", LIFE, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PYTHONPATH": path, "TMPDIR": passing},
+        )
+        assert core.stdout is not None
+        mark = await asyncio.to_thread(core.stdout.readline)
+        stray = lab.host("behaves", tmp_path, BubblewrapSandbox(), lab.Given(env={lab.MARK: mark.strip()}))
+        assert mark.startswith("mark-")
+        assert lab.alive(stray)
+        core.send_signal(signal.SIGKILL)
+        core.wait()
+        core.stdout.close()
+        await lab.until(lambda: not lab.alive(stray))
+        (left,) = Path(passing).iterdir()
+        os.utime(left, (0, 0))
+        monkeypatch.setattr(tempfile, "tempdir", passing)
+        await asyncio.to_thread(sweep)
+        assert not left.exists()
 
 
 async def test_a_thousand_calls_leak_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
