@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from example_model import ExampleModel, Messages, Said
 
+from mainstay.sandbox.choose import trouble
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STORY = "There was a lighthouse on a rock in the sea, and nobody knew who lit it. " * 20
@@ -145,6 +147,27 @@ def sends(messages: Messages) -> Said:
     return done[0] if done else [("read", {"path": said.split()[-1]})]
 
 
+def keeps_notes(messages: Messages) -> Said:
+    done = results(messages)
+    _, text = last(messages)
+    if "boat leaves at nine" in text:
+        return [("notes__add", {"title": "boat", "text": "leaves at nine"})]
+    if "Look into the notes" in text:
+        return [("notes__read", {"title": "boat"}), ("notes__remove", {"title": "boat"})]
+    return f"It is noted: {done[0]}"
+
+
+def asks_the_shop(messages: Messages) -> Said:
+    if results(messages):
+        return "Bo, and they may."
+    most = "SELECT customer, sum(euros) AS total FROM orders GROUP BY customer ORDER BY total DESC LIMIT 1"
+    return [
+        ("shop__query", {"sql": most}),
+        ("handbook__query", {"text": "sent back"}),
+        ("shop__query", {"sql": "SELECT name, salary FROM staff"}),
+    ]
+
+
 SAYS = {
     "01": names,
     "02": shops,
@@ -155,6 +178,8 @@ SAYS = {
     "07": looks_up,
     "08": obeys,
     "09": sends,
+    "10": keeps_notes,
+    "11": asks_the_shop,
 }
 
 
@@ -256,6 +281,27 @@ def test_09_sub_agents(example: Example) -> None:
     ]
     assert printed[3] == "the children's tokens are in it: True"
     assert "a sub-agent cannot have what you do not have: nuke" in printed[4]
+
+
+@pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+def test_10_plugin(example: Example) -> None:
+    printed = example("10_plugin.py", keeps_notes).splitlines()
+    assert printed[0] == "monday: notes__add -> Kept: boat (untrusted:notes__add)"
+    assert "tuesday: notes__read -> leaves at nine (untrusted:notes__read)" in printed
+    (refused,) = [line for line in printed if "notes__remove" in line and "There is no tool" in line]
+    assert refused.endswith("(our own words)")
+    assert len(printed) == 3
+
+
+def test_11_backends(example: Example) -> None:
+    printed = example("11_backends.py", asks_the_shop)
+    assert "shop__query -> customer,total\nBo,80.0\n[1 row]\n" in printed
+    assert "handbook__query -> returns.md:1-2\n# Returns\nWhatever was ordered may be sent back" in printed
+    assert "There is no table staff within reach" in printed
+    assert "99000" not in printed
+    (system,) = [one["content"] for one in example.asked[0] if one["role"] == "system"]
+    assert "orders(customer TEXT, euros REAL)" in system
+    assert "staff" not in system
 
 
 # --- together, and with models that do not do as they are told -----------------------------------

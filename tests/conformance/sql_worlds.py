@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import random
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,63 @@ SECRET = "TOPSECRET-7f3a"
 SCOPE = SqlScope(tables=("customers", "orders", "items", "events", "odd *", "v_*", "payroll"))
 CITIES = ("Oslo", "Lima", "Pune", "Oslo", "Kyiv", "Lima")
 STATUS = ("open", "paid", "open", "late", "paid", "open", "paid", "late")
+
+
+MANY = ", ".join(f"customers {letter}" for letter in "abcdefghijklmnopqr")
+_NUMBERS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+BOMBS = {  # what grows beyond all bounds, and must cost no more than its time
+    "sqlite": [
+        f"{_NUMBERS} SELECT count(*) FROM n",
+        f"{_NUMBERS} SELECT i FROM n ORDER BY i DESC",
+        f"SELECT count(*) FROM {MANY}",
+        f"SELECT max(length(a.name || b.name)) FROM {MANY}",
+    ],
+    "postgres": [
+        f"{_NUMBERS.replace('1 UNION', '1::bigint UNION')} SELECT count(*) FROM n",
+        "SELECT count(*) FROM generate_series(1, 100000000000)",
+        f"SELECT count(*) FROM {MANY}",
+        "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b",
+    ],
+    "mysql": [f"SELECT count(*) FROM {MANY}", f"SELECT count(md5(a.name)) FROM {MANY}"],
+}
+
+
+def asked(kind: str, name: str) -> list[str]:
+    """What is said to this database, a statement on each line: `benign`, which is answered; `hostile`, which is not."""
+    folder = Path(__file__).parent / "sql"
+    files = (folder / f"{kind}_common.txt", folder / f"{kind}_{name}.txt")
+    return [line for file in files for line in file.read_text().splitlines()]
+
+
+def tricks() -> list[str]:
+    """Read differently by different databases; where it runs, it shows nothing."""
+    return (Path(__file__).parent / "sql" / "tricks.txt").read_text().splitlines()
+
+
+def any_select(chance: random.Random, depth: int = 2) -> str:
+    """A SELECT of any shape, with tables of both kinds in any place that may hold one."""
+
+    def source() -> str:
+        table = chance.choice((*_TABLES, *_TABLES, *_BEYOND))
+        inner = f"({any_select(chance, depth - 1)}) AS x{chance.randrange(3)}" if depth else table
+        return chance.choice((table, f"{table} AS x{chance.randrange(3)}", inner))
+
+    sql = f"SELECT {chance.choice(('*', 'id', 'word', 'count(*)', 'x0.id', 'x1.*', 'max(id)', '1'))} FROM {source()}"
+    if chance.random() < 0.4:
+        sql += chance.choice((", ", " CROSS JOIN ", " NATURAL JOIN ")) + source()
+    if depth and chance.random() < 0.4:
+        form = chance.choice(("EXISTS ({})", "id IN ({})", "1 = ({})", "NOT EXISTS ({})"))
+        sql += f" WHERE {form.format(any_select(chance, depth - 1))}"
+    if depth and chance.random() < 0.3:
+        sql += f" {chance.choice(('UNION', 'UNION ALL', 'EXCEPT'))} {any_select(chance, depth - 1)}"
+    if depth and chance.random() < 0.3:
+        name = chance.choice(("w", "x0", "orders", "secrets"))
+        sql = f"WITH {name} AS ({any_select(chance, depth - 1)}) {sql}"
+    return sql
+
+
+_TABLES = ("orders", "customers", "v_open", "w")
+_BEYOND = ("secrets", "hr.salaries", "hr.orders", "v_leak", "v_mixed", "salaries")
 
 
 class World:
@@ -67,7 +125,8 @@ def rows_of_the_shop() -> Iterator[str]:
             "INSERT INTO orders (id, customer_id, total, status, placed, note) VALUES "
             f"({at}, {at % 6 + 1}, {at * 12.5}, '{status}', '2024-03-0{at} 10:0{at}:00', {note})"
         )
-        yield f"INSERT INTO items (id, order_id, sku, qty, price) VALUES ({at}, {at}, 'SKU-{at % 4}', {at}, {at * 2.25})"
+        item = f"{at}, {at}, 'SKU-{at % 4}', {at}, {at * 2.25}"
+        yield f"INSERT INTO items (id, order_id, sku, qty, price) VALUES ({item})"
         data = f'{{"n": {at}, "tags": ["a", "b{at}"], "who": {{"name": "N{at}"}}}}'
         yield f"INSERT INTO events (id, kind, at, data) VALUES ({at}, 'k{at % 3}', '2024-04-0{at} 08:00:00', '{data}')"
     yield f"INSERT INTO secrets (id, word) VALUES (1, '{SECRET}')"
@@ -178,7 +237,7 @@ class PostgresWorld(World):
             "CREATE FUNCTION upper(integer) RETURNS text LANGUAGE sql AS 'SELECT word FROM public.secrets LIMIT 1'",
             "CREATE VIEW v_function AS SELECT public.leak() AS word",
             "CREATE VIEW v_file AS SELECT pg_read_file('PG_VERSION') AS word",
-            "CREATE VIEW v_query AS SELECT query_to_xml('SELECT word FROM public.secrets', true, false, '')::text AS word",
+            "CREATE VIEW v_query AS SELECT query_to_xml('SELECT word FROM secrets', true, false, '')::text AS word",
             "CREATE VIEW v_catalog AS SELECT rolname FROM pg_catalog.pg_authid",
             "CREATE OPERATOR public.+ (LEFTARG = text, RIGHTARG = text, PROCEDURE = textcat)",
             "CREATE TABLE guarded (id INTEGER, owner TEXT)",
@@ -279,16 +338,20 @@ def mariadb() -> Iterator[str]:
     me, socket = getpass.getuser(), folder / "s"
     data = f"--datadir={folder / 'data'}"
     installed = subprocess.run(
-        [str(_tool("mariadb-install-db")), "--no-defaults", data, f"--user={me}", "--skip-test-db"]
-        + ["--auth-root-authentication-method=normal"],
+        [
+            *(str(_tool("mariadb-install-db")), "--no-defaults", data, f"--user={me}", "--skip-test-db"),
+            "--auth-root-authentication-method=normal",
+        ],
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert installed.returncode == 0, installed.stderr[-2000:]
     server = subprocess.Popen(
-        [str(_tool("mariadbd")), "--no-defaults", data, f"--user={me}", f"--socket={socket}", "--skip-networking"]
-        + ["--innodb-buffer-pool-size=16M", f"--pid-file={folder / 'pid'}", "--secure-file-priv="],
+        [
+            *(str(_tool("mariadbd")), "--no-defaults", data, f"--user={me}", f"--socket={socket}"),
+            *("--skip-networking", "--innodb-buffer-pool-size=16M", f"--pid-file={folder / 'pid'}"),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

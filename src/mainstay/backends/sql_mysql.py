@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from mainstay.backends.common import BackendRefused, clean_name
+from mainstay.backends.common import clean_name
 from mainstay.backends.sql_catalog import Catalog, Column, Detail, Kind, Relation
 from mainstay.backends.sql_engine import (
     CATALOG_S,
@@ -29,7 +29,7 @@ from mainstay.backends.sql_engine import (
 )
 from mainstay.backends.sql_rows import Rows, show
 from mainstay.backends.sql_scope import Scope, SqlScope
-from mainstay.backends.sql_statements import Judge, Statement, check_view
+from mainstay.backends.sql_statements import Judge, Statement, TableUnknown, check_view
 from mainstay.backends.sql_words import MYSQL
 from mainstay.core.errors import ConfigError
 from mainstay.core.workers import in_thread
@@ -151,6 +151,7 @@ class MysqlEngine:
                 read_timeout=seconds + 1.0,
                 write_timeout=seconds + 1.0,
                 unix_socket=at.options.get("unix_socket"),
+                ssl_disabled="unix_socket" in at.options,  # nobody is between
                 ssl_ca=at.options.get("ssl_ca"),
                 ssl_verify_identity=bool(at.options.get("ssl_ca")),
             )
@@ -204,8 +205,8 @@ class MysqlEngine:
         catalog, scope = self._look_up(session, fresh=False)
         try:
             statement = reading(Judge(MYSQL, catalog, scope))
-        except BackendRefused:
-            catalog, scope = self._look_up(session, fresh=True)  # it may be about something new
+        except TableUnknown:
+            catalog, scope = self._look_up(session, fresh=True)  # it may be new
             statement = reading(Judge(MYSQL, catalog, scope))
         for relation in statement.relations:
             if scope.grant(relation) != "name":

@@ -33,7 +33,7 @@ from mainstay.backends.sql_engine import (
 )
 from mainstay.backends.sql_rows import CELL_CHARS_MAX, Rows, binary, shorten
 from mainstay.backends.sql_scope import Scope, SqlScope
-from mainstay.backends.sql_statements import Judge, Statement, check_view
+from mainstay.backends.sql_statements import Judge, Statement, TableUnknown, check_view
 from mainstay.backends.sql_words import POSTGRES
 from mainstay.core.errors import ConfigError
 from mainstay.core.workers import in_thread
@@ -147,8 +147,8 @@ class PostgresEngine:
     async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]:
         async def work(session: Any) -> tuple[Statement, Rows]:
             statement, reached = await self._judged(session, reading)
-            await session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            await session.execute(f"EXPLAIN {statement.sql}", prepare=True)  # which takes a single statement only
+            await self._begin(session, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            await _explain(session, statement.sql)
             await _check_locks(session, reached, before=True)
             rows = await _rows(session, statement.sql, page)
             await _check_locks(session, reached, before=False)
@@ -161,8 +161,8 @@ class PostgresEngine:
 
         async def work(session: Any) -> int:
             statement, reached = await self._judged(session, reading)
-            await session.execute("BEGIN READ WRITE")
-            await session.execute(f"EXPLAIN {statement.sql}", prepare=True)  # which takes a single statement only
+            await self._begin(session, "READ WRITE")
+            await _explain(session, statement.sql)
             await _check_locks(session, reached, before=True)
             count: int = (await session.execute(statement.sql)).rowcount
             await session.execute("COMMIT")
@@ -180,7 +180,7 @@ class PostgresEngine:
         async def run() -> T:
             try:
                 held.append(await self._connect())
-                await held[0].execute(self._manners(held[0].info.server_version))
+                await self._begin(held[0], "READ ONLY")
                 return await work(held[0])
             except psycopg.errors.QueryCanceled:
                 raise too_slow(self._seconds) from None
@@ -209,18 +209,31 @@ class PostgresEngine:
         except (OSError, UnicodeError):
             raise unreachable(POSTGRES.title) from None
 
-    def _manners(self, version: int) -> str:
-        """How the server is to read and run what it gets, whatever it was told before."""
+    async def _begin(self, session: Any, mode: str) -> None:
+        """A transaction, and how the server is to read and run what it gets, whatever it was told before.
+
+        For the transaction alone: where a pooler stands between, the next one may be with another server process.
+        """
         ms = max(1, int(self._seconds * 1000))
-        look = "SET client_connection_check_interval = 500; " if version >= 140000 else ""  # are we still there?
-        return look + (
-            "SET search_path = pg_catalog, pg_temp; SET standard_conforming_strings = on; SET row_security = on; "
-            f"SET statement_timeout = {ms}; SET lock_timeout = {min(ms, 5000)}; "
-            f"SET idle_in_transaction_session_timeout = {ms}; SET synchronize_seqscans = off; "
-            "SET max_parallel_workers_per_gather = 0; SET cursor_tuple_fraction = 1; SET jit = off; "
-            "SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET default_transaction_read_only = on; "
-            "SET extra_float_digits = 1"
-        )
+        settings = {
+            "search_path": "pg_catalog, pg_temp",  # nobody's own function or operator is found
+            "standard_conforming_strings": "on",
+            "row_security": "on",
+            "statement_timeout": ms,
+            "lock_timeout": min(ms, 5000),
+            "idle_in_transaction_session_timeout": ms,
+            "synchronize_seqscans": "off",  # pages fit together
+            "max_parallel_workers_per_gather": 0,
+            "cursor_tuple_fraction": 1,
+            "jit": "off",
+            "datestyle": "ISO",
+            "intervalstyle": "postgres",
+        }
+        if session.info.server_version >= 140000:
+            settings["client_connection_check_interval"] = 500  # once we are gone, it need not go on
+        told = "; ".join(f"SET LOCAL {name} = {value}" for name, value in settings.items())
+        before = "" if session.info.transaction_status.name == "IDLE" else "COMMIT; "
+        await session.execute(f"{before}BEGIN {mode}; {told}")
 
     async def _look_up(self, session: Any, *, fresh: bool) -> tuple[Catalog, Scope]:
         """An old one does no harm: the locks say what a name stands for now."""
@@ -248,8 +261,8 @@ class PostgresEngine:
         catalog, scope = await self._look_up(session, fresh=False)
         try:
             statement = await in_thread(lambda: reading(Judge(POSTGRES, catalog, scope)))
-        except BackendRefused:
-            catalog, scope = await self._look_up(session, fresh=True)  # it may be about something new
+        except TableUnknown:
+            catalog, scope = await self._look_up(session, fresh=True)  # it may be new
             statement = await in_thread(lambda: reading(Judge(POSTGRES, catalog, scope)))
         return statement, await _reached(session, statement, catalog, scope)
 
@@ -276,6 +289,11 @@ async def _reached(session: Any, statement: Statement, catalog: Catalog, scope: 
     if any(one.system for one in named.values()):
         allowed |= {oid for (oid,) in await _all(session, _OWN, None)}
     return _Reached(frozenset(allowed), hidden, guarded)
+
+
+async def _explain(session: Any, sql: str) -> None:
+    """Takes the locks and reads nothing. Asked for in binary, as that way a single statement is all there can be."""
+    await session.execute(f"EXPLAIN {sql}", binary=True)
 
 
 async def _check_locks(session: Any, reached: _Reached, *, before: bool) -> None:

@@ -50,6 +50,10 @@ _CHANGE_ARGS = {
 }
 
 
+class TableUnknown(BackendRefused):
+    """No such table is within reach, as far as the catalogue knows."""
+
+
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """Something that may run."""
 
@@ -124,7 +128,7 @@ class Judge(msgspec.Struct, frozen=True):
         database = self._folded(node.args.get("catalog"))
         if found is None or not self.scope.grant(found) or (database and database != found.database):
             name = clean_name(f"{schema}.{node.name}" if schema else node.name)
-            raise BackendRefused(f"There is no table {name} within reach: describe lists those there are.")
+            raise TableUnknown(f"There is no table {name} within reach: describe lists those there are.")
         return found
 
     def _folded(self, identifier: Any) -> str:

@@ -15,7 +15,8 @@ from mainstay.backends.common import BackendNotes, BackendRefused
 from mainstay.backends.sql import SqlBackend, SqlSettings
 from mainstay.backends.sql_scope import SqlScope
 from mainstay.core.errors import ConfigError
-from mainstay.core.ports import Tool, ToolContext, origin_of_tool, told_by_others
+from mainstay.core.outside import origin_of_tool, told_by_others
+from mainstay.core.ports import Tool, ToolContext
 
 pytest.importorskip("sqlglot")
 
@@ -45,13 +46,12 @@ async def call(tool: Tool, input: str) -> tuple[str, ToolContext]:
 
 
 async def test_LOOM_001_a_database_is_tools_like_any_others(path: Path) -> None:
-    describe, query, change = backend(path, write=True).tools
-    assert [tool.name for tool in (describe, query, change)] == ["shop__describe", "shop__query", "shop__change"]
-    assert [tool.effect for tool in (describe, query, change)] == ["pure", "pure", "unsafe"]
-    assert all(
-        origin_of_tool(tool) == "backend:shop" and not told_by_others(tool) for tool in (describe, query, change)
-    )
-    assert all(tool.untrusted and tool.capabilities == ("backend.shop",) for tool in (describe, query, change))
+    tools = backend(path, write=True).tools
+    _, query, change = tools
+    assert [tool.name for tool in tools] == ["shop__describe", "shop__query", "shop__change"]
+    assert [tool.effect for tool in tools] == ["pure", "pure", "unsafe"]
+    assert all(origin_of_tool(tool) == "backend:shop" and not told_by_others(tool) for tool in tools)
+    assert all(tool.untrusted and tool.capabilities == ("backend.shop",) for tool in tools)
     said, made = await call(query, '{"sql": "SELECT note FROM orders"}')
     assert said == "note\nx\n[1 row]"
     assert not made.private
@@ -138,8 +138,10 @@ async def test_a_file_that_is_missing_or_no_database_is_said_in_a_sentence_and_n
 
 @pytest.mark.parametrize(
     "url",
-    ["oracle://x", "sqlite://x.db", "sqlite:///", "sqlite:///:memory:", "sqlite:///a.db?mode=rw", "", "x.db"]
-    + ["mysql://u:hunter2@h:port/db", "mysql://u:hunter2@h/db?local_infile=1"],
+    [
+        *("oracle://x", "sqlite://x.db", "sqlite:///", "sqlite:///:memory:", "sqlite:///a.db?mode=rw", "", "x.db"),
+        *("mysql://u:hunter2@h:port/db", "mysql://u:hunter2@h/db?local_infile=1"),
+    ],
 )
 def test_an_address_that_is_none_is_refused_without_telling_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -261,8 +261,11 @@ def test_a_link_in_place_of_its_socket_leads_us_nowhere(scene: Scene, tmp_path: 
         assert "put something else in the place of its socket" in (await lab.call(host)).content
         await host.close()
         host = lab.host("swaps_its_socket", tmp_path, scene.sandbox, given)
+        loop = asyncio.get_running_loop()
         for _ in range(3):
             assert (await lab.call(host)).content == "swapped"
+            said = loop.time()
+            await lab.until(lambda said=said: loop.time() - said > 0.3)  # it has closed the connection meanwhile
         await host.close()
         assert came == []
         listener.close()

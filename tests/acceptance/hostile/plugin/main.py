@@ -27,7 +27,7 @@ def look_up(topic: str) -> str:
 @action(effect="pure")
 def fail(topic: str) -> str:
     """Look something up that is not there."""
-    raise ActionFailed(letter())
+    raise ActionFailed(letter().split("\f")[int(topic)])
 
 
 @action(effect="pure")
@@ -45,15 +45,15 @@ def mutter(topic: str) -> str:
 
 
 @action(effect="idempotent")
-def keep(title: str, text: str) -> str:
-    """Keep a note."""
-    state.set(title, text)
-    return "kept"
+def learn(title: str) -> str:
+    """Remember something."""
+    state.set(title, letter())
+    return "learnt"
 
 
 @action(effect="pure")
-def kept(title: str) -> str:
-    """Read a note."""
+def recall(title: str) -> str:
+    """Tell what was remembered."""
     return state.get(title) or "nothing"
 
 

@@ -1,0 +1,35 @@
+# A plugin: tools in a process of its own, in a sandbox. The agent has those of them that a rule names.
+# Prints what each call came to, in two conversations: what was kept in one is found in the other, and labelled.
+
+import asyncio
+import os
+from pathlib import Path
+
+from mainstay import Agent, Config, ToolFinished
+from mainstay.app.schema import PolicySettings
+from mainstay.app.schema_elsewhere import PluginEntry
+
+NOTES = Path(__file__).parent / "plugins" / "notes"
+
+
+async def ask(agent: Agent, session: str, prompt: str) -> None:
+    async for event in agent.stream(session, prompt):
+        match event:
+            case ToolFinished(result=result):
+                print(f"{session}: {result.name} -> {result.content} ({result.origin or 'our own words'})")
+
+
+async def main() -> None:
+    model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+    config = Config(
+        plugins={"notes": PluginEntry(path=str(NOTES))},  # from its folder; `mainstay plugin add` installs and pins one
+        policy=PolicySettings(allow=("notes__add", "notes__read", "notes__titles")),  # the others are not offered
+    )
+    async with Agent(model=model, home="data", config=config) as agent:
+        for trouble in await agent.troubles():  # for example: there is no sandbox here
+            print(trouble)
+        await ask(agent, "monday", "Note that the boat leaves at nine.")
+        await ask(agent, "tuesday", "When does the boat leave? Look into the notes. Then remove the note.")
+
+
+asyncio.run(main())
