@@ -10,14 +10,15 @@ from mainstay import Agent, Config, ToolFinished
 from mainstay.app.schema import PolicySettings
 from mainstay.app.schema_elsewhere import BackendEntry, ScopeSettings
 
+HERE = Path.cwd()
+
 
 async def main() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
-    database, folder = Path("shop.db").resolve(), Path("handbook").resolve()
     config = Config(
         backends={
-            "shop": BackendEntry(kind="sql", url=f"sqlite:///{database}", scope=ScopeSettings(tables=("orders",))),
-            "handbook": BackendEntry(kind="documents", path=str(folder)),
+            "shop": BackendEntry(kind="sql", url=f"sqlite:///{HERE}/shop.db", scope=ScopeSettings(tables=("orders",))),
+            "handbook": BackendEntry(kind="documents", path=f"{HERE}/handbook"),
         },
         policy=PolicySettings(allow=("shop__*", "handbook__*")),  # what no rule names is not even opened
     )

@@ -80,6 +80,7 @@ async def test_what_is_private_is_labelled_so_even_where_it_fails(path: Path) ->
 async def test_LOOM_018_the_schema_joins_the_fixed_section_within_its_budget(tmp_path: Path) -> None:
     made = tmp_path / "wide.db"
     db = apsw.Connection(str(made))
+    db.execute("PRAGMA synchronous = OFF")
     for at in range(200):
         db.execute(f"CREATE TABLE t{at:03} (id INTEGER PRIMARY KEY, customer_name TEXT, total NUMERIC)")
     db.close()
