@@ -153,7 +153,7 @@ def test_every_command_of_the_page_does_what_the_page_says_in_far_less_than_five
 
 CONFIGURED = [
     pytest.param(block, id=f"{page.stem}-{number}")
-    for page in (PLUGINS, MCP, BACKENDS, ELSEWHERE)
+    for page in (ROOT / "README.md", PLUGINS, MCP, BACKENDS, ELSEWHERE)
     for number, block in enumerate(block for block in blocks(page) if block.kind in ("yaml", "json"))
 ]
 

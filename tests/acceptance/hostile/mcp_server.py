@@ -174,7 +174,7 @@ def do_post(plan: dict[str, Any], given: dict[str, str], params: Any) -> dict[st
 
 
 def do_peek(plan: dict[str, Any], given: dict[str, str], params: Any) -> dict[str, Any]:
-    return text(f"{given['path']} holds: {Path(given['path']).read_bytes()[:2000].decode('latin-1')}")
+    return text(f"{given['path']} holds: {Path(given['path']).read_bytes()[:2000]!r}")
 
 
 def do_connect(plan: dict[str, Any], given: dict[str, str], params: Any) -> dict[str, Any]:

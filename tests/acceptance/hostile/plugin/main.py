@@ -86,7 +86,7 @@ def post(url: str, text: str) -> str:
 @action(effect="pure")
 def peek(path: str) -> str:
     """Read a file."""
-    return f"{path} holds: {Path(path).read_bytes()[:2000].decode('latin-1')}"
+    return f"{path} holds: {Path(path).read_bytes()[:2000]!r}"
 
 
 @action
