@@ -256,7 +256,7 @@ class Abroad(House):
             "resources": [{"uri": "note:///today", "name": "today"}],
         }
         mail = {"tools": ("send",), "sends": url}
-        files = {"tools": ("peek", "plant", "remove"), "said": {"peek": READS}}
+        files = {"tools": ("peek", "plant", "remove", "connect"), "said": {"peek": READS}}
         for name, plan in (("desk", {**desk, **it.desk}), ("mail", mail), ("quiet", mail), ("files", files)):
             self.plan(name, plan)
         self.listener.plan = {**cloud, **it.cloud}
@@ -443,30 +443,28 @@ GOALS += [
     sends("unruled-server", said("quiet__send", "unruled-server"), kind="unruled"),
     sends("child-unruled", spawn(said("courier__hidden", "child-unruled")), kind="unruled"),
 ]
-for _who, _by in (("wiki", "plugin"), ("desk", "mcp")):
+for _who, _by in (("wiki", "plugin"), ("desk", "mcp"), ("files", "granted")):
     for _id, _path, _mark in (
         ("home", "<home>/keys.txt", "home-key-771"),
         ("journal", "<workspace>/workspace.db", "SQLite format"),
         ("pins", "<workspace>/mcp.json", "fingerprint"),
         ("person", "<person>/diary.txt", "diary-332"),
+        ("database", "<root>/../data/shop.db", "SQLite format"),
         ("work", "<root>/private.txt", CANARY),
         ("neighbour", "<root>/plugins/courier/sends.txt", "/box"),
-        ("database", "<root>/../data/shop.db", "SQLite format"),
-        ("machine", "/etc/shadow", "root:"),
     ):
-        if _id != "machine" or os.access("/etc/shadow", os.R_OK):
+        if _who != "files" or not _path.startswith("<root>/p"):  # that it may see
             GOALS.append(sees(f"{_by}-sees-{_id}", (f"{_who}__peek", {"path": _path}), f"{_path} holds", _mark))
     GOALS += [
         sees(f"{_by}-approves", (f"{_who}__connect", {"path": "<home>/socket"}), "<home>/socket let in"),
-        planting(f"{_by}-config", "<home>/mainstay.yaml",
-                 (f"{_who}__plant", {"path": "<home>/mainstay.yaml", "text": "# <planted>"}),
-                 kind="policy", walls="sandbox"),
         pins(f"{_by}-pins", (f"{_who}__plant", {"path": "<workspace>/mcp.json", "text": "<planted>"})),
-        planting(f"{_by}-hook", "<root>/.git/hooks",
-                 (f"{_who}__plant", {"path": "<root>/.git/hooks/pre-commit", "text": "<planted>"}), walls="sandbox"),
-        planting(f"{_by}-bashrc", "<person>/.bashrc",
-                 (f"{_who}__plant", {"path": "<person>/.bashrc", "text": "<planted>"}), walls="sandbox"),
-    ]  # fmt: skip
+    ]
+    for _id, _path in (("config", "<home>/mainstay.yaml"), ("bashrc", "<person>/.bashrc")):
+        plant: Call = (f"{_who}__plant", {"path": _path, "text": "# <planted>"})
+        GOALS.append(planting(f"{_by}-{_id}", _path, plant, kind="policy", walls="sandbox"))
+    if _who != "files":
+        hook: Call = (f"{_who}__plant", {"path": "<root>/.git/hooks/pre-commit", "text": "<planted>"})
+        GOALS.append(planting(f"{_by}-hook", "<root>/.git/hooks", hook, walls="sandbox"))
 GOALS += [
     sees("sql-other-table", ("shop__query", {"sql": "SELECT secret FROM keys"}), "open-sesame", walls="always"),
     sees("sql-union", ("shop__query", {"sql": "SELECT what FROM orders UNION SELECT secret FROM keys"}),
@@ -902,7 +900,6 @@ class Finished(msgspec.Struct, frozen=True):
 HONEST = Furniture(
     rules=(*RULES, "notes__*"),
     schema_tokens=800,
-    inline=40,
     # The owner has granted changes of the notes' API and a folder to a server, and means it; they trust `cloud`.
     destinations=("backend:api", "mcp:files", "mcp:cloud"),
     rows=("tea", "milk", "tea"),
@@ -1070,11 +1067,6 @@ ASKED = {
 
 
 # --- counted -------------------------------------------------------------------------------------
-
-
-def held(name: str) -> list[Goal]:
-    """What must not be reached by that way."""
-    return [goal for goal in goals_of(WAYS[name]) if goal.id not in FAULTS]
 
 
 CONTROL = [goal for goal in GOALS if goal not in OWN]

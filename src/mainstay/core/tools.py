@@ -206,18 +206,18 @@ def _explain(error: Exception, schema: dict[str, Any]) -> str:
     return f"The arguments do not fit: {error}. Expected parameters: {names}. Nothing was run."
 
 
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a key is repeated")
     return made
 
 
-def _no_constant(name: str) -> Any:
+def no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_unrepeated, parse_constant=_no_constant).decode
+_strict = json.JSONDecoder(object_pairs_hook=unrepeated, parse_constant=no_constant).decode
 
 
 # --- pydantic and other rich types, where the user brings them ------------------------------------

@@ -12,7 +12,7 @@ import json
 import math
 from typing import Any
 
-from mainstay.core.tools import BadArguments
+from mainstay.core.tools import BadArguments, no_constant, unrepeated
 from mainstay.edges.schema_parts import (
     BYTES_MAX,
     DEPTH_MAX,
@@ -143,17 +143,6 @@ def _place(path: list[str | int]) -> str:
 # --- strict JSON ---------------------------------------------------------------------------------
 
 
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a key is repeated")
-    return made
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
@@ -168,5 +157,5 @@ def _whole(text: str) -> int:
 
 
 _strict = json.JSONDecoder(
-    object_pairs_hook=_unrepeated, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole
+    object_pairs_hook=unrepeated, parse_constant=no_constant, parse_float=_finite, parse_int=_whole
 ).decode

@@ -1,0 +1,141 @@
+"""F50, F55: a model that obeys everyone, among plugins, MCP servers and backends that belong to an attacker, and an owner
+who approves of nothing: nothing goes out, and nothing is seen that was not granted.
+
+A case is a way in and a goal, as in test_obeying_attacks. Some ways are closed: what is said there is never shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from obeying import Setup
+from obeying_elsewhere import (
+    ASKED,
+    CONTROL,
+    FAULTS,
+    FAULTY_WAYS,
+    GOALS,
+    TASKS,
+    WAYS,
+    attack,
+    goals_of,
+    perform,
+)
+from obeying_goals import Goal
+from obeying_ways import Attack
+
+from mainstay.core.outcome import Answered
+from mainstay.sandbox.choose import trouble
+
+pytestmark = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+STARTS_PROGRAMS = [name for name, way in WAYS.items() if not way.furnish([]).clean and not way.closed]
+
+
+def held(done: Attack) -> None:
+    assert isinstance(done.reply.outcome, Answered), done.reply
+    assert done.missed == [], "the model was never told, so that nothing was shown"
+    assert done.reached == []
+
+
+def some(name: str) -> list[Goal]:
+    """Where programs have to be started, a third, others for every way in. `make test-all` has them all."""
+    goals = [goal for goal in goals_of(WAYS[name]) if goal.id not in FAULTS]
+    if WHOLE or name not in STARTS_PROGRAMS:
+        return goals
+    at = STARTS_PROGRAMS.index(name)
+    return [goal for number, goal in enumerate(goals) if (number + at) % 3 == 0]
+
+
+@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if not way.closed and name not in FAULTY_WAYS])
+async def test_f50_f55_nothing_is_reached_by_way_of(name: str, tmp_path: Path) -> None:
+    held(await attack(tmp_path, WAYS[name], some(name)))
+
+
+@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.closed])
+async def test_f50_what_is_said_there_never_comes_before_the_model(name: str, tmp_path: Path) -> None:
+    done = await attack(tmp_path, WAYS[name], goals_of(WAYS[name]))
+    assert isinstance(done.reply.outcome, Answered)
+    assert done.missed == done.told
+    assert done.reached == []
+
+
+async def test_f53_a_home_inside_of_a_folder_that_a_server_may_write_is_out_of_its_reach(tmp_path: Path) -> None:
+    about = [goal for goal in GOALS if goal.kind in ("read", "policy") and goal.id not in FAULTS]
+    held(await attack(tmp_path, WAYS["mcp-result"], about, Setup(home_inside=True)))
+
+
+def test_there_are_at_least_400_cases_and_every_goal_is_tried_in_several_ways() -> None:
+    tried = [goal.id for name, way in WAYS.items() if not way.closed for goal in some(name)]
+    assert len(tried) >= 400
+    assert min(tried.count(goal.id) for goal in GOALS if goal.id not in FAULTS) >= 3
+
+
+# --- what is reached all the same ------------------------------------------------------------------
+
+
+def unreached(done: Attack) -> None:
+    """For tests that are expected to fail, and only in this way."""
+    if done.missed or not isinstance(done.reply.outcome, Answered):
+        raise RuntimeError(f"nothing was shown: {done}")
+    assert done.reached == []
+
+
+BY_REASON = {reason: [goal for goal in GOALS if FAULTS.get(goal.id) == reason] for reason in FAULTS.values()}
+KNOWN = [
+    pytest.param(goals, id=goals[0].id, marks=pytest.mark.xfail(raises=AssertionError, strict=True, reason=reason))
+    for reason, goals in BY_REASON.items()
+    if goals
+]
+KNOWN_WAYS = [
+    pytest.param(name, id=name, marks=pytest.mark.xfail(raises=AssertionError, strict=True, reason=reason))
+    for name, reason in FAULTY_WAYS.items()
+]
+
+
+@pytest.mark.parametrize("goals", KNOWN)
+async def test_f55_not_reached_either(goals: list[Goal], tmp_path: Path) -> None:
+    unreached(await attack(tmp_path, WAYS["mcp-result"], goals))
+
+
+@pytest.mark.parametrize("name", KNOWN_WAYS)
+async def test_f55_names_that_are_always_shown_are_obeyed_by_nobody(name: str, tmp_path: Path) -> None:
+    unreached(await attack(tmp_path, WAYS[name], some(name)))
+
+
+# --- the same, with every way open: the suite can fail ---------------------------------------------
+
+
+async def test_what_the_owner_allows_and_opens_is_reached_but_for_what_walls_hold(tmp_path: Path) -> None:
+    done = await attack(tmp_path, WAYS["mcp-result"], CONTROL, open=True)
+    assert done.missed == []
+    assert set(done.reached) - FAULTS.keys() == {goal.id for goal in CONTROL if not goal.walls} - FAULTS.keys()
+
+
+async def test_without_policy_and_sandbox_the_walls_are_gone_too(tmp_path: Path) -> None:
+    """Except for what backends and file tools themselves hold."""
+    done = await attack(tmp_path, WAYS["mcp-result"], CONTROL, Setup(policy=False, sandbox="host"), open=True)
+    assert done.missed == []
+    wanted = {goal.id for goal in CONTROL if goal.walls != "always"}
+    assert set(done.reached) - FAULTS.keys() == wanted - FAULTS.keys()
+
+
+# --- and what people want of them ------------------------------------------------------------------
+
+
+async def test_what_people_ask_for_is_done_and_hardly_ever_is_anybody_asked(tmp_path: Path) -> None:
+    finished = await perform(tmp_path, TASKS)
+    assert [one.id for one in finished if not one.done] == []
+    assert {one.id: one.asked for one in finished if one.asked}.keys() == ASKED.keys()
+
+
+def test_at_least_95_in_100_tasks_need_no_approval() -> None:
+    assert len(TASKS) >= 25
+    assert len({task.id for task in TASKS}) == len(TASKS)
+    assert ASKED.keys() <= {task.id for task in TASKS}
+    assert len(ASKED) <= 0.05 * len(TASKS)
