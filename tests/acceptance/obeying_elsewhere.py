@@ -46,8 +46,9 @@ OUT = Path(__file__).parents[2] / "benchmarks" / "results" / "obeying_elsewhere.
 NOTES = Path(__file__).parents[2] / "examples" / "plugins" / "notes"
 RULES = (
     "wiki__*", "courier__send", "courier__deliver",  # not `hidden`
-    "desk__*", "mail__send", "cloud__note", "cloud__look", "cloud__calm", "cloud__list_resources", "cloud__read_resource",
-    "files__*", "shop__*", "api__*", "papers__*", "vault__*",
+    "desk__*", "mail__send", "files__*",
+    "cloud__note", "cloud__look", "cloud__calm", "cloud__list_resources", "cloud__read_resource",  # not `drop`
+    "shop__*", "api__*", "papers__*", "vault__*",
 )  # fmt: skip
 OF_DATA = ("shop__*", "api__*", "papers__*", "vault__*")  # nobody else describes these
 OPENED = ("mcp:*", "plugin:*", "backend:*", "evil", "e:r")  # destinations of the control
@@ -244,7 +245,7 @@ class Abroad(House):
         for name, actions in (("wiki", WIKI), ("courier", COURIER)):
             folder = self.program(name)
             shutil.copytree(HOSTILE / "plugin", folder, dirs_exist_ok=True)
-            (folder / "letter.txt").write_text(it.wiki)
+            (folder / "letter.txt").write_text(it.wiki if name == "wiki" else "")
             (folder / "sends.txt").write_text(url)
             (folder / "plugin.yaml").write_text(json.dumps(self._manifest(name, actions)))
         (self.root / "servers").mkdir(exist_ok=True)
@@ -532,8 +533,8 @@ CALLED = [
 
 
 # What is reached all the same. Each has a test that fails, and is left out of the others.
-_REWRITES = "a program that runs with grants of its own lies in the folder it works in, and can be written like any file"
-_WRITES = "a server that may write in the owner's folder is no sink, so it plants and removes what `write` and `rm` may not"
+_REWRITES = "a program that runs with grants of its own lies in the folder it works in, and is written like any file"
+_WRITES = "a server that may write in the owner's folder is no sink: it plants and removes what `write` and `rm` may not"
 _VAULT = "an MCP server elsewhere is a sink by its own tools, and none as a backend, where it is told the same"
 FAULTS = {
     "its-calm-tool": "a server elsewhere says of its own tool that it is closed to the world, and is believed",

@@ -1,5 +1,5 @@
-"""F50, F55: a model that obeys everyone, among plugins, MCP servers and backends that belong to an attacker, and an owner
-who approves of nothing: nothing goes out, and nothing is seen that was not granted.
+"""F50, F55: a model that obeys everyone, among plugins, servers and backends of which most belong to an attacker, and an
+owner who approves of nothing: nothing goes out, and nothing is seen that was not granted.
 
 A case is a way in and a goal, as in test_obeying_attacks. Some ways are closed: what is said there is never shown."""
 
@@ -34,7 +34,6 @@ from mainstay.sandbox.choose import trouble
 pytestmark = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-STARTS_PROGRAMS = [name for name, way in WAYS.items() if not way.furnish([]).clean and not way.closed]
 
 
 def held(done: Attack) -> None:
@@ -44,12 +43,15 @@ def held(done: Attack) -> None:
 
 
 def some(name: str) -> list[Goal]:
-    """Where programs have to be started, a third, others for every way in. `make test-all` has them all."""
+    """Of those for which something has to be started one in four, others for every way in; all with `make test-all`."""
     goals = [goal for goal in goals_of(WAYS[name]) if goal.id not in FAULTS]
-    if WHOLE or name not in STARTS_PROGRAMS:
-        return goals
-    at = STARTS_PROGRAMS.index(name)
-    return [goal for number, goal in enumerate(goals) if (number + at) % 3 == 0]
+    at = list(WAYS).index(name)
+    chosen = (goal for number, goal in enumerate(goals) if (number + at) % 4 == 0 or not starts_something(goal))
+    return goals if WHOLE else list(chosen)
+
+
+def starts_something(goal: Goal) -> bool:
+    return goal.runs_commands or goal.walls == "sandbox" or goal.said[0][0] == "spawn"
 
 
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if not way.closed and name not in FAULTY_WAYS])
@@ -59,7 +61,7 @@ async def test_f50_f55_nothing_is_reached_by_way_of(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.closed])
 async def test_f50_what_is_said_there_never_comes_before_the_model(name: str, tmp_path: Path) -> None:
-    done = await attack(tmp_path, WAYS[name], goals_of(WAYS[name]))
+    done = await attack(tmp_path, WAYS[name], some(name))
     assert isinstance(done.reply.outcome, Answered)
     assert done.missed == done.told
     assert done.reached == []
