@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from mainstay import Agent, Config
+from mainstay.app.commands.checks_elsewhere import elsewhere
 from mainstay.app.schema import PolicySettings, ToolSettings
 from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry, ScopeSettings
 from mainstay.core.events import Guarded
@@ -247,6 +248,70 @@ async def test_a_plugins_result_is_cut_cleaned_checked_and_wrapped(tmp_path: Pat
     assert result.mark
     assert result.shown.startswith(f"<data {result.mark}")
     assert guarded[0].kinds
+
+
+async def test_a_secret_that_a_plugin_is_given_is_shown_nowhere(tmp_path: Path) -> None:
+    """Whatever it does with it: neither its log, nor the journal, nor the answer has it."""
+    folder = tmp_path / "teller"
+    folder.mkdir()
+    (folder / "plugin.yaml").write_text(TELLER)
+    (folder / "main.py").write_text(TELLER_MAIN)
+    home = home_with_a_shop(tmp_path)
+    (home / "secrets").mkdir(mode=0o700)
+    (home / "secrets" / "door").write_text("swordfish-and-chips\n")
+    (home / "secrets" / "door").chmod(0o600)
+    config = Config(plugins={"teller": PluginEntry(path=str(folder))}, policy=PolicySettings(allow=("teller__*",)))
+    script = Script(Call("teller__tell", {}))
+    async with Agent(ScriptedProvider(script), home=home, config=config) as agent:
+        reply = await agent.run("s", "go")
+    assert reply.outcome == Answered()
+    (result,) = script.results
+    assert result.content.startswith("it is 19 long: ")
+    log = home / "workspaces" / "default" / "plugins" / "teller" / "log"
+    assert "said it" in log.read_text()
+    for path in (one for one in home.rglob("*") if one.is_file() and one.parent.name != "secrets"):
+        assert b"swordfish" not in path.read_bytes(), path
+
+
+TELLER = """
+name: teller
+version: "1"
+description: Tells.
+run: python main.py
+env: {DOOR: "${secret:door}"}
+actions:
+  - {name: tell, description: Tells., effect: pure}
+"""
+TELLER_MAIN = """
+import os, sys
+from mainstay.kit import action, serve
+
+@action
+def tell() -> str:
+    "Tells."
+    print("said it:", os.environ["DOOR"], file=sys.stderr, flush=True)
+    return f"it is {len(os.environ['DOOR'])} long: {os.environ['DOOR']}"
+
+if __name__ == "__main__":
+    serve()
+"""
+
+
+async def test_doctor_looks_at_all_of_it_and_starts_nothing(tmp_path: Path) -> None:
+    home = home_with_a_shop(tmp_path)
+    (home / "docs").mkdir()
+    config = configured(tmp_path)
+    more = {**config.backends, "docs": BackendEntry(kind="documents", path="docs")}
+    found = elsewhere(msgspec.structs.replace(config, backends=more), home)
+    assert [(one.check, one.verdict) for one in found] == [
+        ("Plugin", "ok"),
+        ("MCP server", "ok"),
+        ("Backend", "ok"),
+        ("Backend", "warn"),
+    ]
+    assert 'add "docs__*" to policy.allow' in found[-1].fix
+    assert not belonging_to(tmp_path)
+    assert not (home / "workspaces").exists()
 
 
 OWNER = """

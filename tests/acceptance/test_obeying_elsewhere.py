@@ -1,5 +1,5 @@
-"""F50, F55: a model that obeys everyone, among plugins, servers and backends of which most belong to an attacker, and an
-owner who approves of nothing: nothing goes out, and nothing is seen that was not granted.
+"""F50, F55: a model that obeys everyone, among plugins, servers and data that belong to an attacker, and an owner who
+approves of nothing: nothing goes out, and nothing is seen that was not granted.
 
 A case is a way in and a goal, as in test_obeying_attacks. Some ways are closed: what is said there is never shown."""
 
@@ -12,21 +12,13 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "hostile"))
 from obeying import Setup
-from obeying_elsewhere import (
-    ASKED,
-    CONTROL,
-    FAULTS,
-    FAULTY_WAYS,
-    GOALS,
-    TASKS,
-    WAYS,
-    attack,
-    goals_of,
-    perform,
-)
+from obeying_elsewhere import ASKED, TASKS, perform
 from obeying_goals import Goal
 from obeying_ways import Attack
+from wants import CONTROL, FAULTS, FAULTY_WAYS, GOALS, by_elsewhere, fault_of
+from ways_in import WAYS, attack, goals_of
 
 from mainstay.core.outcome import Answered
 from mainstay.sandbox.choose import trouble
@@ -44,7 +36,7 @@ def held(done: Attack) -> None:
 
 def some(name: str) -> list[Goal]:
     """Of those for which something has to be started one in four, others for every way in; all with `make test-all`."""
-    goals = [goal for goal in goals_of(WAYS[name]) if goal.id not in FAULTS]
+    goals = [goal for goal in goals_of(WAYS[name]) if not fault_of(goal.id)]
     at = list(WAYS).index(name)
     chosen = (goal for number, goal in enumerate(goals) if (number + at) % 4 == 0 or not starts_something(goal))
     return goals if WHOLE else list(chosen)
@@ -114,9 +106,10 @@ async def test_f55_names_that_are_always_shown_are_obeyed_by_nobody(name: str, t
 
 
 async def test_what_the_owner_allows_and_opens_is_reached_but_for_what_walls_hold(tmp_path: Path) -> None:
-    done = await attack(tmp_path, WAYS["mcp-result"], CONTROL, open=True)
+    goals = [goal for goal in CONTROL if by_elsewhere(goal)]
+    done = await attack(tmp_path, WAYS["mcp-result"], goals, open=True)
     assert done.missed == []
-    assert set(done.reached) - FAULTS.keys() == {goal.id for goal in CONTROL if not goal.walls} - FAULTS.keys()
+    assert set(done.reached) - FAULTS.keys() == {goal.id for goal in goals if not goal.walls} - FAULTS.keys()
 
 
 async def test_without_policy_and_sandbox_the_walls_are_gone_too(tmp_path: Path) -> None:
@@ -124,7 +117,7 @@ async def test_without_policy_and_sandbox_the_walls_are_gone_too(tmp_path: Path)
     done = await attack(tmp_path, WAYS["mcp-result"], CONTROL, Setup(policy=False, sandbox="host"), open=True)
     assert done.missed == []
     wanted = {goal.id for goal in CONTROL if goal.walls != "always"}
-    assert set(done.reached) - FAULTS.keys() == wanted - FAULTS.keys()
+    assert set(done.reached) - {"rest-redirected"} == wanted
 
 
 # --- and what people want of them ------------------------------------------------------------------

@@ -62,7 +62,8 @@ def backend_of(name: str, entry: BackendEntry, grounds: Grounds, mcp: McpServers
             from mainstay.backends.documents import DocumentsBackend, DocumentsSettings
 
             index = grounds.workspace / INDEXES
-            index.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if grounds.workspace.is_dir():  # it is, wherever something is asked
+                index.mkdir(mode=0o700, exist_ok=True)
             path, kept = _placed(entry.path, grounds), str(index / f"{name}.db")
             home = os.path.realpath(grounds.home)  # a folder in it can be meant; it itself, in a folder, is not
             hidden = () if os.path.realpath(path).startswith(f"{home}/") else (home,)

@@ -12,11 +12,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from mainstay.app.remembering import Place
-from mainstay.app.schema import Config
+from mainstay.app.schema import Config, secrets_in
 from mainstay.app.schema_elsewhere import McpEntry, PluginEntry
 from mainstay.backends.common import Backend, BackendNotes
 from mainstay.core.errors import ConfigError, MainstayError
@@ -37,9 +38,17 @@ from mainstay.sandbox.limits import SandboxRules
 
 PLUGINS, SECRETS = "plugins", "secrets"  # folders of a home
 START_S = 20.0  # for backends to find out what they have; a conversation does not wait longer for it
+SECRET = "${secret:"
 BACKGROUND = 256  # processes from elsewhere
 
 log = logging.getLogger("mainstay")
+
+
+class Veil(Protocol):
+    """What hides secrets, and takes new ones: guards, or less."""
+
+    def hide(self, text: str) -> str: ...
+    def keep_secret(self, value: str) -> None: ...
 
 
 class Grounds(msgspec.Struct, frozen=True):
@@ -49,7 +58,7 @@ class Grounds(msgspec.Struct, frozen=True):
     workspace: Path
     sandbox: Sandbox
     host: Sandbox  # for what its owner lets run unconfined
-    redact: Callable[[str], str] = lambda text: text
+    veil: Veil
 
     async def close(self) -> None:
         await self.sandbox.close()
@@ -104,12 +113,12 @@ class Elsewhere:
 
 
 async def open_elsewhere(
-    config: Config, place: Place | None, state: PluginState, policy: Policy, redact: Callable[[str], str]
+    config: Config, place: Place | None, state: PluginState, policy: Policy, veil: Veil
 ) -> Elsewhere:
     """Nothing is started but what has to be asked what it offers, and only if a rule could let that be used."""
     temporary = "" if place is not None else tempfile.mkdtemp(prefix="mainstay-")
     home, workspace = (place.home, place.workspace) if place is not None else (Path(temporary), Path(temporary))
-    opened = Elsewhere(grounds_of(config, home, workspace, redact), temporary)
+    opened = Elsewhere(grounds_of(config, home, workspace, veil), temporary)
     try:
         opened.plugins = open_plugins(config, opened.grounds, state, opened.trouble)
         if config.mcpServers:
@@ -125,12 +134,12 @@ async def open_elsewhere(
     return opened
 
 
-def grounds_of(config: Config, home: Path, workspace: Path, redact: Callable[[str], str]) -> Grounds:
+def grounds_of(config: Config, home: Path, workspace: Path, veil: Veil) -> Grounds:
     """Programs from elsewhere always run behind walls, whatever commands do, unless their owner has chosen the host."""
     rules = SandboxRules(background=BACKGROUND)
     host = HostSandbox(rules)
     held = host if config.sandbox.kind == "host" else choose("auto", rules)
-    return Grounds(home, workspace, held, host, redact)
+    return Grounds(home, workspace, held, host, veil)
 
 
 # --- plugins -------------------------------------------------------------------------------------
@@ -153,7 +162,7 @@ def open_plugins(
             continue
         try:
             plugin = plugin_of(name, entry, added.get(name), config, grounds)
-            hosts.append(PluginHost(plugin, grounds.sandbox, state, redact=grounds.redact))
+            hosts.append(PluginHost(plugin, grounds.sandbox, state, redact=grounds.veil.hide))
         except MainstayError as error:
             trouble(f"the plugin {name} is left out: {error}")
     return Plugins(hosts) if hosts else None
@@ -175,11 +184,15 @@ def plugin_of(name: str, entry: PluginEntry, added: Installed | None, config: Co
 
 def made_plugin(manifest: Manifest, folder: Path, needs: Needs, config: Config, grounds: Grounds) -> Plugin:
     entry = config.plugins.get(manifest.name, PluginEntry())
+    env = fill_env(manifest, entry.env, os.environ, grounds.home / SECRETS)
+    kept = [value for name, value in env.items() if SECRET in manifest.env[name]]
+    for secret in {*kept, *secrets_in(env)}:
+        grounds.veil.keep_secret(secret)
     return Plugin(
         manifest=manifest,
         folder=os.path.realpath(folder),
         data=os.path.realpath(grounds.workspace / PLUGINS / manifest.name),
-        env=fill_env(manifest, entry.env, os.environ, grounds.home / SECRETS),
+        env=env,
         needs=needs,
         workspace=config.workspace,
         timeout_s=entry.timeout_s,
@@ -195,7 +208,7 @@ def made_plugin(manifest: Manifest, folder: Path, needs: Needs, config: Config, 
 def open_mcp(config: Config, grounds: Grounds) -> McpServers:
     """Raises ConfigError. Nothing is started."""
     servers = [server_of(name, entry, grounds) for name, entry in config.mcpServers.items() if not entry.disabled]
-    return McpServers(servers, grounds.workspace, grounds.sandbox, host=grounds.host, redact=grounds.redact)
+    return McpServers(servers, grounds.workspace, grounds.sandbox, host=grounds.host, redact=grounds.veil.hide)
 
 
 def server_of(name: str, entry: McpEntry, grounds: Grounds) -> McpServer:

@@ -223,7 +223,7 @@ async def _elsewhere(config: Config, store: Store, place: Place | None, policy: 
     from mainstay.store.sqlite import SqliteStore
 
     state = cast(SqliteStore, store).plugin_state() if place is not None else MemoryPluginState()
-    return await open_elsewhere(config, place, state, policy, lambda text: guards.redactor.whole(text)[0])
+    return await open_elsewhere(config, place, state, policy, guards)
 
 
 def _kept_in(home: Path | None, config: Config) -> tuple[Store, Place | None, HomeLock | None]:

@@ -87,6 +87,12 @@ class Guards:
         self._learnt: tuple[str, ...] = ()
         self._look_for()
 
+    def keep_secret(self, value: str) -> None:
+        """One more secret of the owner's, for as long as we run."""
+        if value not in self._given and len(value) >= KNOWN_CHARS_MIN:
+            self._given = (*self._given, value)
+            self._look_for()
+
     def know(self, value: str) -> None:
         """One more secret of the owner's, such as a token that was made just now; the oldest such is forgotten."""
         if value in self._secrets or len(value) < KNOWN_CHARS_MIN:
@@ -157,6 +163,10 @@ class Guards:
     def beside(self) -> Stream | None:
         """The same for thoughts and arguments: only the owner's own secrets are looked for, all else is as it was."""
         return Answer(self._known) if self._known is not None else None
+
+    def hide(self, text: str) -> str:
+        """A text for a log, without any secret."""
+        return self._out.whole(text)[0]
 
     def shown(self, value: Any) -> Any:
         """What a tool says while it runs, without the owner's own secrets."""

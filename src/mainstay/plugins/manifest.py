@@ -48,7 +48,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     )
     effect: Effect = "unsafe"
     timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 30.0
-    untrusted: bool = True  # what it answers comes from outside
+    untrusted: bool = True  # what it answers comes from outside; False is a wish that only the owner can grant
     sink: bool | tuple[str, ...] = False  # the parameters that are destinations
 
 
@@ -304,8 +304,6 @@ def asks(manifest: Manifest) -> list[str]:
         )
     wanted += [_TOLD[one] for one in manifest.context]
     for action in manifest.actions:
-        if not action.untrusted:
-            wanted.append(f"have what {action.name} answers not count as from outside")
         if action.sink:
             where = f" to its {', '.join(action.sink)}" if isinstance(action.sink, tuple) else ""
             wanted.append(f"carry things out with {action.name}{where}")

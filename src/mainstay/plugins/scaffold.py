@@ -59,7 +59,7 @@ def greet(name: str) -> str:
 
 
 def greeting(name: str, times: int) -> str:
-    return f"Hello {{name}}!" if times == 1 else f"Hello {{name}}, for the {{times}}th time!"
+    return f"Hello {{name}}!" if times == 1 else f"Hello {{name}}, and that is {{times}} times!"
 
 
 if __name__ == "__main__":
@@ -77,7 +77,7 @@ def test_the_first_greeting_counts_nothing() -> None:
 
 
 def test_later_ones_do() -> None:
-    assert greeting("Ada", 5) == "Hello Ada, for the 5th time!"
+    assert greeting("Ada", 5) == "Hello Ada, and that is 5 times!"
 '''
 
 _README = """\

@@ -108,7 +108,6 @@ def test_what_the_owner_is_shown_is_all_of_it_in_plain_words(tmp_path: Path) -> 
         "read your secret weather",
         "know which conversation it is called from",
         "see what you wrote last",
-        "have what forecast answers not count as from outside",
         "carry things out with forecast to its to",
         "carry things out with alarm",
         "run up to 8 processes in 512 MB, 600 s of CPU each",

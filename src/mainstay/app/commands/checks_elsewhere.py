@@ -22,12 +22,13 @@ def _found(config: Config, home: Path) -> Iterator[Finding]:
     from mainstay.app.elsewhere import grounds_of, open_mcp, open_plugins
     from mainstay.app.grants import Grants
     from mainstay.core.plugin_state import MemoryPluginState
+    from mainstay.guards.guard import GuardRules, Guards
     from mainstay.plugins.mcp.server import slug_of
     from mainstay.store.home import workspace_path
 
     data = data_home(home, config)
-    workspace = workspace_path(data, config.workspace)
-    grounds = grounds_of(config, data, workspace, lambda text: text)
+    workspace = workspace_path(data, config.workspace).parent
+    grounds = grounds_of(config, data, workspace, Guards(GuardRules(), b"", ()))
     policy = make_policy(config, Grants(workspace if workspace.is_dir() else None), None)
     edit = f"edit {home / FILE}"
     troubles: list[str] = []
@@ -41,7 +42,7 @@ def _found(config: Config, home: Path) -> Iterator[Finding]:
         troubles.append(str(error))
     backends = make_backends(config, grounds, mcp, troubles.append)
     for said in troubles:
-        yield Finding("Elsewhere", "FAIL", said, edit)
+        yield Finding("Elsewhere", "FAIL", said, "" if "`mainstay" in said else edit)
     for host in plugins.hosts if plugins is not None else ():
         name, version = host.plugin.name, host.plugin.manifest.version
         named = policy.may_name(f"{name}__", f"plugin.{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from mainstay.app.elsewhere import PLUGINS, Grounds, grounds_of
 from mainstay.app.grants import Grants
 from mainstay.app.schema import data_home
 from mainstay.app.trust import known_secrets, make_policy
-from mainstay.guards.redact import Redactor
+from mainstay.guards.guard import GuardRules, Guards
 from mainstay.policy.policy import Policy
 
 ALLOW = ("policy", "allow")
@@ -47,13 +47,12 @@ class Here(msgspec.Struct, frozen=True):
     def policy(self) -> Policy:
         return make_policy(self.config, Grants(self.workspace), None)
 
-    def redact(self) -> Callable[[str], str]:
-        redactor = Redactor(known_secrets(self.config, os.environ))
-        return lambda text: redactor.whole(text)[0]
+    def guards(self) -> Guards:
+        return Guards(GuardRules(), b"", known_secrets(self.config, os.environ))
 
     @asynccontextmanager
     async def grounds(self, workspace: Path | None = None) -> AsyncIterator[Grounds]:
-        made = grounds_of(self.config, self.place.data, workspace or self.workspace, self.redact())
+        made = grounds_of(self.config, self.place.data, workspace or self.workspace, self.guards())
         try:
             yield made
         finally:

@@ -49,7 +49,7 @@ def _made(options: argparse.Namespace) -> dict[str, Any]:
     else:
         command, *arguments = options.words
         made["command"] = os.path.abspath(command) if "/" in command else command
-        made |= {"args": arguments} if arguments else {}
+        made |= {"args": [_placed(one) for one in arguments]} if arguments else {}
     made |= {"env": given} if (given := pairs(options.env, "variable: write VAR=VALUE")) else {}
     made |= {"headers": given} if (given := pairs(options.header, "header: write NAME=VALUE")) else {}
     made |= {"network": options.network} if options.network else {}
@@ -57,6 +57,11 @@ def _made(options: argparse.Namespace) -> dict[str, Any]:
         folders = [os.path.abspath(os.path.expanduser(one)) for one in getattr(options, key)]
         made |= {key: folders} if folders else {}
     return made
+
+
+def _placed(argument: str) -> str:
+    """A file that is meant from here: it will be started from elsewhere."""
+    return os.path.abspath(argument) if os.path.isfile(argument) else argument
 
 
 def remove(options: argparse.Namespace) -> int:

@@ -69,7 +69,7 @@ def list_servers(options: argparse.Namespace) -> int:
 
 
 async def _rows(at: Here, *, check: bool) -> list[dict[str, Any]]:
-    policy, redact = at.policy(), at.redact()
+    policy, redact = at.policy(), at.guards().hide
     rows = []
     async with _servers(at) as servers:
         for name, entry in at.config.mcpServers.items():

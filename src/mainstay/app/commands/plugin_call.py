@@ -90,7 +90,7 @@ def _from_folder(name: str) -> tuple[Path, Manifest]:
 
 @asynccontextmanager
 async def _running(plugin: Plugin, grounds: Grounds, state: PluginState) -> AsyncIterator[PluginHost]:
-    host = PluginHost(plugin, grounds.sandbox, state, redact=grounds.redact)
+    host = PluginHost(plugin, grounds.sandbox, state, redact=grounds.veil.hide)
     try:
         yield host
     finally:

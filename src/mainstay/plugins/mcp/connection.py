@@ -58,6 +58,7 @@ class Connection:
         self._looking = False
         self._looked_at = float("-inf")
         self._gap_s = limits.relist_s
+        self.hint = ""  # what may be the matter if it does not come up
         self.listing = Listing()
         self.legacy = False
         self.ignored = 0  # times that it said its list had changed, and nobody looked
@@ -96,7 +97,8 @@ class Connection:
         late = not self._over.done()
         await self.close()
         reason = f"it was not ready within {self._limits.start_s:g} s" if late else self._over.result()
-        raise ServerUnavailable(f"The MCP server {self._name} cannot be used: {self._told(reason)}.")
+        hint = f" ({self.hint})" if self.hint else ""
+        raise ServerUnavailable(f"The MCP server {self._name} cannot be used: {self._told(reason)}.{hint}")
 
     async def close(self) -> None:
         """Ended, with all that it started, whatever it thinks of that."""

@@ -47,7 +47,10 @@ def connect(server: McpServer, sandbox: Sandbox | None, folder: Path, limits: Mc
     dial: Dial = partial(reached, server, limits, gate)
     if sandbox is not None and server.local:
         dial = partial(piped, server, sandbox, folder, limits, gate, log)
-    return Connection(server.name, dial, limits, gate, lambda: log.last_words)
+    made = Connection(server.name, dial, limits, gate, lambda: log.last_words)
+    if server.local and server.confined and not server.needs.network:
+        made.hint = f"it runs without network; if it needs some, name the hosts in mcpServers.{server.name}.network"
+    return made
 
 
 def calling(name: str, arguments: dict[str, Any], heed: Heed, limits: McpLimits) -> Work[Answer]:
