@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from obeying import CANARY, House
 from obeying_elsewhere import Abroad
