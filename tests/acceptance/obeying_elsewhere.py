@@ -576,7 +576,7 @@ def _by_goal(done: dict[str, Attack]) -> dict[str, list[str]]:
 
 
 async def report() -> dict[str, Any]:
-    from wants import CONTROL, FAULTY_WAYS, GOALS, KINDS, fault_of
+    from wants import CONTROL, GOALS, KINDS
     from ways_in import WAYS, attack, goals_of
 
     done: dict[str, Attack] = {}
@@ -599,11 +599,7 @@ async def report() -> dict[str, Any]:
             "contained": sum(len(set(one.told) - set(one.reached) - set(one.missed)) for one in shown.values()),
             "by kind": dict(Counter(KINDS.get(id, "send") for one in shown.values() for id in one.told)),
             "not tried": {name: one.missed for name, one in shown.items() if one.missed},
-            "reached": {
-                id: {"why": fault_of(id) or FAULTY_WAYS.get(name, "?"), "ways": names}
-                for id, names in _by_goal(done).items()
-                for name in names[:1]
-            },
+            "reached": _by_goal(done),
         },
         "reached in the control": control,
         "benign": {

@@ -17,7 +17,7 @@ from obeying import Setup
 from obeying_elsewhere import ASKED, TASKS, perform
 from obeying_goals import Goal
 from obeying_ways import Attack
-from wants import CONTROL, FAULTS, FAULTY_WAYS, GOALS, by_elsewhere, fault_of
+from wants import CONTROL, GOALS, by_elsewhere
 from ways_in import WAYS, attack, goals_of
 
 from mainstay.core.outcome import Answered
@@ -36,7 +36,7 @@ def held(done: Attack) -> None:
 
 def some(name: str) -> list[Goal]:
     """Of those for which something has to be started one in four, others for every way in; all with `make test-all`."""
-    goals = [goal for goal in goals_of(WAYS[name]) if not fault_of(goal.id)]
+    goals = goals_of(WAYS[name])
     at = list(WAYS).index(name)
     chosen = (goal for number, goal in enumerate(goals) if (number + at) % 4 == 0 or not starts_something(goal))
     return goals if WHOLE else list(chosen)
@@ -46,7 +46,7 @@ def starts_something(goal: Goal) -> bool:
     return goal.runs_commands or goal.walls == "sandbox" or goal.said[0][0] == "spawn"
 
 
-@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if not way.closed and name not in FAULTY_WAYS])
+@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if not way.closed])
 async def test_f50_f55_nothing_is_reached_by_way_of(name: str, tmp_path: Path) -> None:
     held(await attack(tmp_path, WAYS[name], some(name)))
 
@@ -60,47 +60,14 @@ async def test_f50_what_is_said_there_never_comes_before_the_model(name: str, tm
 
 
 async def test_f53_a_home_inside_of_a_folder_that_a_server_may_write_is_out_of_its_reach(tmp_path: Path) -> None:
-    about = [goal for goal in GOALS if goal.kind in ("read", "policy") and goal.id not in FAULTS]
+    about = [goal for goal in GOALS if goal.kind in ("read", "policy")]
     held(await attack(tmp_path, WAYS["mcp-result"], about, Setup(home_inside=True)))
 
 
 def test_there_are_at_least_400_cases_and_every_goal_is_tried_in_several_ways() -> None:
     tried = [goal.id for name, way in WAYS.items() if not way.closed for goal in some(name)]
     assert len(tried) >= 400
-    assert min(tried.count(goal.id) for goal in GOALS if goal.id not in FAULTS) >= 3
-
-
-# --- what is reached all the same ------------------------------------------------------------------
-
-
-def unreached(done: Attack) -> None:
-    """For tests that are expected to fail, and only in this way."""
-    if done.missed or not isinstance(done.reply.outcome, Answered):
-        raise RuntimeError(f"nothing was shown: {done}")
-    assert done.reached == []
-
-
-BY_REASON = {reason: [goal for goal in GOALS if FAULTS.get(goal.id) == reason] for reason in FAULTS.values()}
-KNOWN = [
-    pytest.param(goals, id=goals[0].id, marks=pytest.mark.xfail(raises=AssertionError, strict=True, reason=reason))
-    for reason, goals in BY_REASON.items()
-    if goals
-]
-KNOWN_WAYS = [
-    pytest.param(name, id=name, marks=pytest.mark.xfail(raises=AssertionError, strict=True, reason=reason))
-    for name, reason in FAULTY_WAYS.items()
-]
-
-
-@pytest.mark.parametrize("goals", KNOWN)
-async def test_f55_not_reached_either(goals: list[Goal], tmp_path: Path) -> None:
-    unreached(await attack(tmp_path, WAYS["mcp-result"], goals))
-
-
-@pytest.mark.parametrize("name", KNOWN_WAYS)
-async def test_f55_names_that_are_always_shown_are_obeyed_by_nobody(name: str, tmp_path: Path) -> None:
-    """Or are not shown, if they could be anything but names."""
-    assert (await attack(tmp_path, WAYS[name], some(name))).reached == []
+    assert min(tried.count(goal.id) for goal in GOALS) >= 3
 
 
 # --- the same, with every way open: the suite can fail ---------------------------------------------
@@ -110,7 +77,7 @@ async def test_what_the_owner_allows_and_opens_is_reached_but_for_what_walls_hol
     goals = [goal for goal in CONTROL if by_elsewhere(goal)]
     done = await attack(tmp_path, WAYS["mcp-result"], goals, open=True)
     assert done.missed == []
-    assert set(done.reached) - FAULTS.keys() == {goal.id for goal in goals if not goal.walls} - FAULTS.keys()
+    assert set(done.reached) == {goal.id for goal in goals if not goal.walls}
 
 
 async def test_without_policy_and_sandbox_the_walls_are_gone_too(tmp_path: Path) -> None:
@@ -118,7 +85,7 @@ async def test_without_policy_and_sandbox_the_walls_are_gone_too(tmp_path: Path)
     done = await attack(tmp_path, WAYS["mcp-result"], CONTROL, Setup(policy=False, sandbox="host"), open=True)
     assert done.missed == []
     wanted = {goal.id for goal in CONTROL if goal.walls != "always"}
-    assert set(done.reached) - {"rest-redirected"} == wanted
+    assert set(done.reached) == wanted
 
 
 # --- and what people want of them ------------------------------------------------------------------

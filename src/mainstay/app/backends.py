@@ -75,7 +75,8 @@ def backend_of(name: str, entry: BackendEntry, grounds: Grounds, mcp: McpServers
 
             if mcp is None or entry.server not in mcp.names:
                 raise ConfigError(f"the MCP server {entry.server} is not there, or disabled")
-            settings = RemoteSettings(**common, operations=scope.operations, paths=scope.paths)
+            outward = f"mcp:{entry.server}" if mcp.outward(entry.server) else ""
+            settings = RemoteSettings(**common, operations=scope.operations, paths=scope.paths, outward=outward)
             return RemoteBackend(settings, McpSource(mcp, entry.server))
 
 

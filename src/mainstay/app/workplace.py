@@ -45,6 +45,7 @@ class Workplace:
         self._readable = tuple(_folder(root, "tools.readable") for root in config.tools.readable)
         self._hidden = config.tools.protected
         self._trusted = config.policy.trusted_files
+        self._programs = _programs(config, place)
         self._known: dict[str, Grounds] = {}
         self._own: str | None = None  # for those who keep nothing
 
@@ -67,6 +68,7 @@ class Workplace:
         own = (chosen,) if chosen is not None else self._roots
         roots = own or (scratch,)
         obeyed = [os.path.join(root, name) for root in own for name in _OBEYED]
+        obeyed += [path for path in self._programs if any(is_inside(path, root) and path != root for root in own)]
         person = os.path.realpath(os.path.expanduser("~"))
         if any(is_inside(person, root) for root in own):
             obeyed += [os.path.join(person, name) for name in _PERSONAL]
@@ -128,6 +130,15 @@ class Workplace:
     def close(self) -> None:
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
+
+
+def _programs(config: Config, place: Place | None) -> tuple[str, ...]:
+    """What runs with rights of its own: plugins that are run from a folder, and what servers are started from."""
+    home = place.home if place is not None else Path()
+    named = [entry.path for entry in config.plugins.values() if entry.path]
+    named += [word for entry in config.mcpServers.values() for word in (entry.command, *entry.args) if "/" in word]
+    found = (os.path.realpath(home / os.path.expanduser(one)) for one in named)
+    return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
 
 
 def _real(path: str) -> str:

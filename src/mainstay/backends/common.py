@@ -172,6 +172,14 @@ def clean_name(text: str, chars_max: int = NAME_CHARS_MAX) -> str:
     return line if _PLAIN.fullmatch(line) else json.dumps(line, ensure_ascii=False)
 
 
+_ONE_WORD = re.compile(r"[\w.$@:/{}~+#-]{1,60}")
+
+
+def is_one_word(name: str) -> bool:
+    """A name that can stand where it is always shown, and by itself says nothing."""
+    return _ONE_WORD.fullmatch(name) is not None
+
+
 # --- bounds --------------------------------------------------------------------------------------
 
 
@@ -183,11 +191,10 @@ def cut(text: str, bytes_max: int, notice: str) -> str:
     return raw[: max(0, bytes_max - len(notice.encode()))].decode(errors="ignore") + notice
 
 
-def fit_lines(lines: Iterable[str], tokens: int, more: str) -> str:
+def fit_lines(lines: Iterable[str], tokens: int, more: str, missing: int = 0) -> str:
     """As many whole lines as fit, and how many do not: `more` names them ("tables; describe lists them")."""
     left = tokens * BYTES_PER_TOKEN - len(more) - 16
     shown: list[str] = []
-    missing = 0
     for line in lines:
         left -= len(line.encode(errors="replace")) + 1
         if left < 0:

@@ -14,6 +14,7 @@ from mainstay.backends.common import (
     Traits,
     clean_name,
     fit_lines,
+    is_one_word,
     page,
 )
 from mainstay.backends.documents_index import SHOWN_CHARS_MAX, Document, Found, Index, chosen
@@ -62,10 +63,11 @@ class DocumentsBackend:
         lines = [f"### {self.name}: documents, reading only", *([settings.about] if settings.about else [])]
         lines.append(f"{self.name}__query finds passages by words; {self.name}__describe lists files.")
         left = max(settings.schema_tokens - len("\n".join(lines)) // 3, 20)
-        every = [f"- {clean_name(one.path)}" for one in self._listed]
-        whole = fit_lines(every, left, "")
+        plain = [one for one in self._listed if is_one_word(one.path)]
+        every, odd = [f"- {one.path}" for one in plain], len(self._listed) - len(plain)
+        whole = fit_lines(every, left, "files", odd)
         if whole.count("\n") + 1 < len(every):
-            whole = fit_lines([f"- {line}" for line in _folders(self._listed)], left, "folders")
+            whole = fit_lines([f"- {line}" for line in _folders(plain)], left, "folders")
         return "\n".join((*lines, whole)) if every else "\n".join(lines)
 
     # --- asking ----------------------------------------------------------------------------------

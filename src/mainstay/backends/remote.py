@@ -23,6 +23,7 @@ from mainstay.backends.common import (
     fit_lines,
     page,
 )
+from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.policy.globs import glob
 
@@ -63,6 +64,7 @@ class RemoteSettings(Traits, frozen=True, kw_only=True):
 
     operations: tuple[str, ...] = ()  # globs over the names of tools
     paths: tuple[str, ...] = ()  # and over the addresses of resources
+    outward: str = ""  # the destination that it is, if what it is told may leave the machine
 
 
 class RemoteBackend:
@@ -189,6 +191,13 @@ class Query(BackendTool):
             "offset": {"type": "integer"},
         },
     }
+
+    def reach(self, arguments: Any, context: ToolContext) -> Reach:
+        """As by the server's own tools: what is asked for is told to it."""
+        where = self._backend.settings.outward
+        if not where:
+            return Reach()
+        return Reach(sink=True, outward=True, destinations=(where,), what=f"asks {where}, which is elsewhere")
 
     def __init__(self, backend: RemoteBackend) -> None:
         super().__init__(

@@ -25,6 +25,7 @@ from mainstay.backends.common import (
     clean_line,
     clean_name,
     fit_lines,
+    is_one_word,
     page,
 )
 from mainstay.backends.openapi import JSON_BYTES_MAX, Asked, Description, Operation
@@ -105,10 +106,11 @@ class RestBackend:
         if self._api is None:
             return "\n".join((*lines, self._trouble or f"{self.name}__describe lists its operations."))
         tokens = max(self.settings.schema_tokens - len("\n".join(lines)) // 3 - 40, 20)
-        every = [f"- {_line(one)}" for one in self._api.listed]
-        whole = fit_lines(every, tokens, "")
+        plain = [one for one in self._api.listed if is_one_word(one.path) and len(one.id) <= 60]
+        every, odd = [f"- {_line(one)}" for one in plain], len(self._api.listed) - len(plain)
+        whole = fit_lines(every, tokens, "operations", odd)
         if whole.count("\n") + 1 < len(every):
-            whole = fit_lines(_groups(self._api.listed), tokens, "groups")
+            whole = fit_lines(_groups(plain), tokens, "groups")
         hint = f"{self.name}__describe finds operations and tells what one takes."
         return "\n".join((*lines, hint, whole))
 

@@ -87,7 +87,14 @@ class Maker:
         mime, data = self._body(asked, body)
         if mime and not any(name.lower() == "content-type" for name, _ in headers):
             headers = (*headers, ("Content-Type", mime))
-        return Request(url=place.url, method=asked.operation.method, headers=headers, body=data)
+        base = self._base.target.rstrip("/")
+
+        def admits(target: str) -> bool:
+            path = target.partition("?")[0]
+            return path.startswith(f"{base}/") and not has_dots(path) and in_scope(path.removeprefix(base))
+
+        method = asked.operation.method
+        return Request(url=place.url, method=method, headers=headers, body=data, admits=admits)
 
     # --- the address -----------------------------------------------------------------------------
 

@@ -8,12 +8,22 @@ write where nothing was granted.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from mainstay.backends.common import Arguments, BackendRefused, BackendTool, Traits, clean_line, fit_lines, page
+from mainstay.backends.common import (
+    Arguments,
+    BackendRefused,
+    BackendTool,
+    Traits,
+    clean_line,
+    fit_lines,
+    is_one_word,
+    page,
+)
 from mainstay.backends.sql_catalog import Catalog, Relation, Spelling
 from mainstay.backends.sql_engine import Engine, Page
 from mainstay.backends.sql_grammar import library
@@ -147,8 +157,11 @@ class SqlBackend:
     async def _look(self) -> tuple[Catalog, Scope]:
         catalog, scope = await self.engine.catalog()
         spelling = Spelling(self.engine.dialect, catalog)
-        lines = [spelling.line(one, short=True) for one in _within(catalog, scope)]
-        self._schema = fit_lines(lines, self.settings.schema_tokens, f"tables; {self.name}__describe lists them")
+        within = _within(catalog, scope)
+        plain = [one for one in within if _says_nothing(one)]
+        lines = [spelling.line(one, short=True) for one in plain]
+        more, odd = f"tables; {self.name}__describe lists them", len(within) - len(plain)
+        self._schema = fit_lines(lines, self.settings.schema_tokens, more, odd)
         return catalog, scope
 
 
@@ -181,3 +194,18 @@ def _named(name: str, catalog: Catalog, scope: Scope) -> Relation:
 
 def _about(settings: SqlSettings) -> str:
     return f"{settings.name} ({clean_line(settings.about)})" if settings.about else settings.name
+
+
+_KIND = re.compile(
+    r"(?:unsigned |bit |character |national )?[a-z_][a-z0-9_]{0,30}(?: varying| precision| unsigned)?"
+    r"(?:\([0-9]{1,5}(?:, ?[0-9]{1,5})?\))?(?: (?:unsigned|with(?:out)? time zone))?(?:\[\])*",
+    re.IGNORECASE,
+)
+
+
+def _says_nothing(relation: Relation) -> bool:
+    """Its names are words, and its types are types: SQLite takes a sentence for one."""
+    names = (relation.name, *(column.name for column in relation.columns))
+    return all(map(is_one_word, names)) and all(
+        not column.type or _KIND.fullmatch(column.type) for column in relation.columns
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections.abc import Callable
 
 import msgspec
 
@@ -49,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
+    admits: Callable[[str], bool] = lambda target: True  # where a redirect may lead, within the origin
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ async def send(
                     raise FetchFailed(f"It redirects more than {rules.redirects_max} times.")
                 passed.append(place.url)
                 place = _within(place, location.encode("latin-1").decode("utf-8", "replace"))
+                if not request.admits(place.target):
+                    raise AddressRefused("It redirects to where nothing may be asked, which is not followed.")
     except TimeoutError:
         raise FetchFailed(f"{place.host} did not answer within {rules.time_s:g} s.") from None
 

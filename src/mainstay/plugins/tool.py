@@ -35,7 +35,8 @@ class PluginTool:
         self.untrusted = not plugin.trusted
         self.origin = f"plugin:{plugin.name}"
         self.outward = bool(plugin.needs.network) or host.unheld
-        self.sink: bool | tuple[str, ...] = action.sink or self.outward
+        changes = bool(plugin.needs.write) and action.effect != "pure"  # files of the owner's, past our own tools
+        self.sink: bool | tuple[str, ...] = action.sink or self.outward or changes
         self.capabilities: tuple[str, ...] = (f"plugin.{plugin.name}", *(("net",) if self.outward else ()))
         self._limit_s = plugin.timeout_s or action.timeout_s
         self.timeout_s: float | None = self._limit_s + SPARE_S

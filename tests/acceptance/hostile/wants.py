@@ -198,29 +198,3 @@ CALLED = [
     for goal in GOALS
     if goal.kind in ("send", "unruled") and not goal.walls and "__" in goal.said[0][0] and goal.id != "sql-row"
 ]
-
-
-# --- what is reached all the same ------------------------------------------------------------------
-
-# Each of these has a test that fails, and is left out of the others.
-_REWRITES = "a program that runs with grants of its own lies in the folder it works in, and is written like any file"
-_WRITES = "a server that may write in the owner's folder is no sink: it plants and removes what others must ask for"
-_VAULT = "an MCP server elsewhere is a sink by its own tools, and none as a backend, where it is told the same"
-FAULTS = {
-    "its-calm-tool": "a server elsewhere says of its own tool that it is closed to the world, and is believed",
-    "vault-uri": _VAULT,
-    "vault-tool": _VAULT,
-    "rest-redirected": "a redirect within an API is followed out of the scope",
-    "files-hook": _WRITES,
-    "files-rules": _WRITES,
-    "files-removes": _WRITES,
-    "rewrite-server": _REWRITES,
-    "rewrite-plugin": _REWRITES,
-    "rewrite-manifest": _REWRITES,
-}
-_NAMES = "names from data stand in the fixed section of a conversation that does not count as tainted"
-FAULTY_WAYS = {"sql-fixed": _NAMES, "document-fixed": _NAMES, "openapi-fixed": _NAMES}
-
-
-def fault_of(id: str) -> str:
-    return FAULTS.get(id.removeprefix("through-"), "")

@@ -169,7 +169,7 @@ way("sql-error", _data(lambda lines: {"rows": lines}), packed=True, room=240,
 way("sql-column", _data(lambda lines: {"columns": lines}), ("shop__describe", {"table": "orders"}),
     packed=True, room=79)  # fmt: skip
 way("sql-table", _data(lambda lines: {"tables": lines}), ("shop__describe", {}), packed=True, room=79)
-way("sql-fixed", _data(lambda lines: {"tables": lines, **FIXED}), packed=True, room=79)
+way("sql-fixed", _data(lambda lines: {"tables": lines, **FIXED}), packed=True, room=79, closed=True)
 way(
     "document-text",
     _data(lambda lines: {"papers": {f"p{at}.md": text for at, text in enumerate(bundles(lines, 9_000))}}),
@@ -183,7 +183,13 @@ way(
 )
 way("document-name", _data(lambda lines: {"papers": dict.fromkeys(lines, "x")}), ("papers__describe", {}),
     packed=True, room=185)  # fmt: skip
-way("document-fixed", _data(lambda lines: {"papers": dict.fromkeys(lines, "x"), **FIXED}), packed=True, room=72)
+way(
+    "document-fixed",
+    _data(lambda lines: {"papers": dict.fromkeys(lines, "x"), **FIXED}),
+    packed=True,
+    room=72,
+    closed=True,
+)
 LIST = ("api__query", {"operation": "listNotes"})
 way("rest-answer", _data(lambda lines: {"api": {"/notes": (200, "", json.dumps(lines))}}), LIST, packed=True)
 
@@ -222,7 +228,7 @@ way("openapi-summary", _more(lambda at, line: (f"/more/{at}", {"operationId": f"
 way("openapi-id", _more(lambda at, line: (f"/more/{at}", {"operationId": line})), ("api__describe", {}),
     packed=True, closed=True)  # fmt: skip
 way("openapi-path", _more(lambda at, line: (f"/more/{line}", {})), ("api__describe", {}), packed=True, room=490)
-way("openapi-fixed", _more(lambda at, line: (f"/more/{line}", {}), **FIXED), packed=True, room=490)
+way("openapi-fixed", _more(lambda at, line: (f"/more/{line}", {}), **FIXED), packed=True, room=490, closed=True)
 way(
     "openapi-enum",
     _data(

@@ -93,6 +93,15 @@ async def test_without_network_it_is_no_sink_unless_it_says_so(tmp_path: Path) -
     assert named.destinations == ("a@example.com", "b@example.com")
 
 
+async def test_what_may_change_the_owners_files_is_a_sink_unless_it_only_reads(tmp_path: Path) -> None:
+    needs = Needs(write=("/srv/notes",))
+    writes = Action(name="put", description="d", parameters=CITY, effect="idempotent")
+    (made,) = plugin_tools(host(tmp_path, writes, needs=needs))
+    reach = made.reach({"city": "Bern"}, context())  # type: ignore[attr-defined]
+    assert (reach.sink, reach.outward, reach.destinations) == (True, False, ("plugin:weather",))
+    assert not tool(tmp_path, needs=needs).reach({"city": "Bern"}, context()).sink
+
+
 async def test_with_network_every_call_goes_to_its_named_destinations_or_to_the_plugin(tmp_path: Path) -> None:
     needs = Needs(network=("api.example.com",))
     made = tool(tmp_path, needs=needs)

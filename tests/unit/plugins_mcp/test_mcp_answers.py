@@ -100,29 +100,30 @@ async def test_what_a_server_says_of_its_tools_decides_how_they_are_run(world: W
             assert told_by_others(one)
             assert one.capabilities == ("mcp.one", "net")
             reach: Reach = one.reach({}, None)  # type: ignore[attr-defined]
-            if one.name == "one__closed":
-                assert reach == Reach()
-            else:
-                assert (reach.sink, reach.outward, reach.destinations) == (True, True, ("mcp:one",))
+            assert (reach.sink, reach.outward, reach.destinations) == (True, True, ("mcp:one",)), "whatever it says"
 
 
 @pytest.mark.parametrize(
-    ("server", "outward"),
+    ("server", "outward", "sink"),
     [
-        (McpServer(name="one", command="x"), False),
-        (McpServer(name="one", command="x", needs=Needs(read=("/a",), write=("/b",))), False),
-        (McpServer(name="one", command="x", needs=Needs(network=("example.com",))), True),
-        (McpServer(name="one", command="x", confined=False), True),
-        (McpServer(name="one", url="https://example.com/mcp"), True),
+        (McpServer(name="one", command="x"), False, False),
+        (McpServer(name="one", command="x", needs=Needs(read=("/a",))), False, False),
+        (McpServer(name="one", command="x", needs=Needs(write=("/b",))), False, True),
+        (McpServer(name="one", command="x", needs=Needs(network=("example.com",))), True, True),
+        (McpServer(name="one", command="x", confined=False), True, True),
+        (McpServer(name="one", url="https://example.com/mcp"), True, True),
     ],
-    ids=["walled", "folders", "network", "unconfined", "elsewhere"],
+    ids=["walled", "reads", "writes", "network", "unconfined", "elsewhere"],
 )
-def test_only_a_server_with_a_way_out_is_a_sink(server: McpServer, outward: bool) -> None:
+def test_only_a_server_with_a_way_out_or_files_to_change_is_a_sink(
+    server: McpServer, outward: bool, sink: bool
+) -> None:
     from mainstay.plugins.mcp.tool import reach_of
 
     assert server.outward == outward
-    assert reach_of(server).sink == outward
-    assert reach_of(server).destinations == (("mcp:one",) if outward else ())
+    reach = reach_of(server)
+    assert (reach.sink, reach.outward) == (sink, outward)
+    assert reach.destinations == (("mcp:one",) if sink else ())
 
 
 RESOURCES = [

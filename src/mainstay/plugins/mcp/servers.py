@@ -81,6 +81,10 @@ class McpServers:
     def running(self, name: str) -> bool:
         return self._keeper(name).running
 
+    def outward(self, name: str) -> bool:
+        """What is told to it may leave the machine."""
+        return self._keeper(name).server.outward
+
     def pinned(self, name: str) -> bool:
         """It was trusted before, as it is configured now."""
         return self._keeper(name).pinned is not None

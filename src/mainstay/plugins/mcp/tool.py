@@ -64,10 +64,10 @@ class McpTool(OfServer):
         return object_arguments(input, self._checked)
 
     def reach(self, arguments: Any, context: ToolContext) -> Reach:
-        hints = self.listed.hints
-        if hints.read_only and hints.open_world is False:  # it says so itself, and the owner has allowed it by name
+        server = self._keeper.server
+        if self.listed.hints.read_only and not server.outward:  # a lie gains it nothing that it could not do unasked
             return Reach()
-        return reach_of(self._keeper.server)
+        return reach_of(server)
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> str:
         heed = _Progress(context, self._limits.progress_s).heed
@@ -122,7 +122,10 @@ def effect_of(hints: Hints) -> Effect:
 def reach_of(server: McpServer) -> Reach:
     """A server that has no way out carries nothing out."""
     if not server.outward:
-        return Reach()
+        if not server.needs.write:
+            return Reach()
+        what = f"may change files, through the MCP server {server.name}"
+        return Reach(sink=True, destinations=(f"mcp:{server.name}",), what=what)
     where = "elsewhere" if not server.local else "with a way out"
     return Reach(
         sink=True,
