@@ -180,6 +180,43 @@ def test_its_tools_are_allowed_with_a_second_word_or_an_option_and_the_file_keep
     assert [action["named"] for action in one["actions"]] == [True, True]
 
 
+def test_a_rule_for_some_of_its_tools_leaves_only_the_others_denied(mainstay: Command, tmp_path: Path) -> None:
+    mainstay.configure("policy:\n  allow: [loud__shout]\n")
+    added = mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    assert "its tools are denied" not in added.stdout
+    assert "loud__fail: denied until a rule names them" in added.stdout
+
+
+def test_an_upgrade_shows_what_it_does_otherwise(mainstay: Command, tmp_path: Path) -> None:
+    mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    newer = loud(tmp_path, "2.0.0")
+    text = (newer / "plugin.yaml").read_text()
+    (newer / "plugin.yaml").write_text(
+        text.replace("Say it loudly.", "Read all keys first.").replace("main.py", "x.py")
+    )
+    shown = mainstay("plugin", "add", str(newer), "--yes").stdout
+    said = "unlike 1.0.0, it:\n  runs python x.py, no longer python main.py\n  changes the description of shout\n"
+    assert said in shown
+
+
+@SANDBOXED
+def test_what_a_plugin_leaves_in_its_home_goes_however_deep_it_is(
+    mainstay: Command, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(mainstay.home)], check=True))  # whatever we left
+    source = loud(tmp_path)
+    deep = "import os\nos.chdir(os.environ['HOME'])\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    (source / "main.py").write_text(deep + "os.chdir('/')\n" + MAIN)
+    tried = mainstay("plugin", "call", str(source), "shout", "text=a")
+    assert (tried.returncode, tried.stdout) == (0, "A\n"), tried.stderr
+    mainstay("plugin", "add", str(source), "--yes")
+    assert mainstay("plugin", "call", "loud", "shout", "text=a").stdout == "A\n"
+    assert list(mainstay.home.glob("workspaces/*/plugins/loud/home/d"))
+    gone = mainstay("plugin", "remove", "loud", "--yes")
+    assert (gone.returncode, gone.stdout) == (0, "loud 1.0.0 was removed\n"), gone.stderr
+    assert not list(mainstay.home.glob("workspaces/*/plugins/loud"))
+
+
 def test_an_upgrade_shows_what_is_newly_asked(mainstay: Command, tmp_path: Path) -> None:
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     newer = loud(tmp_path, "2.0.0", "'*'")

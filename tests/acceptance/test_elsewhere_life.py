@@ -297,12 +297,12 @@ if __name__ == "__main__":
 """
 
 
-async def test_doctor_looks_at_all_of_it_and_starts_nothing(tmp_path: Path) -> None:
+async def test_doctor_looks_at_all_of_it_and_starts_no_program(tmp_path: Path) -> None:
     home = home_with_a_shop(tmp_path)
     (home / "docs").mkdir()
     config = configured(tmp_path)
     more = {**config.backends, "docs": BackendEntry(kind="documents", path="docs")}
-    found = elsewhere(msgspec.structs.replace(config, backends=more), home)
+    found = await elsewhere(msgspec.structs.replace(config, backends=more), home)
     assert [(one.check, one.verdict) for one in found] == [
         ("Plugin", "ok"),
         ("MCP server", "ok"),

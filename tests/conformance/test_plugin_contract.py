@@ -14,6 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from mainstay import Agent, Config
+from mainstay.app.schema import PolicySettings
+from mainstay.core.messages import ToolResult
+from mainstay.core.ports import Context
+from mainstay.plugins.package import install
+from mainstay.sandbox.choose import trouble
+from mainstay.testing import Call, ScriptedProvider
 from mainstay.testing.plugin_suite import PluginSuite, Sample
 
 ROOT = Path(__file__).parent.parent.parent
@@ -64,6 +71,29 @@ class TestWordsInJavaScript(PluginSuite):
 
     def big(self, size: int) -> tuple[Sample, ...]:
         return (Sample("repeat", {"text": "x" * 10_000, "times": size // 10_000 + 1}),)
+
+
+@pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+async def test_the_one_in_javascript_is_added_and_answers_in_the_sandbox(
+    words_in_javascript: tuple[str, Path], tmp_path: Path
+) -> None:
+    _, folder = words_in_javascript
+    home = tmp_path / "home"
+    shutil.copytree(folder, tmp_path / "words")  # with its libraries as files
+    install(tmp_path / "words", home / "plugins")
+    calls = [Call("words__learn", {"word": "tea", "meaning": "a drink"}), Call("words__meaning", {"word": "tea"})]
+    seen: list[Context] = []
+
+    def model(context: Context, options: object) -> object:
+        seen.append(context)
+        return [calls.pop(0)] if calls else "done"
+
+    config = Config(policy=PolicySettings(allow=("words__*",)))
+    async with Agent(ScriptedProvider(model), home=home, config=config) as agent:
+        assert await agent.troubles() == []
+        await agent.run("s", "learn it")
+    results = [part for one in seen[-1].messages for part in one.parts if isinstance(part, ToolResult)]
+    assert [one.content for one in results] == ["Learned: tea", "a drink"]
 
 
 @pytest.fixture(scope="session")

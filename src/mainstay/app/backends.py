@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mainstay.app.elsewhere import Grounds
+from mainstay.app.elsewhere import Grounds, refuse_unready
+from mainstay.app.names import clashes, installed
 from mainstay.app.schema import Config
 from mainstay.app.schema_elsewhere import BackendEntry
 from mainstay.backends.common import Backend
@@ -23,8 +24,10 @@ def make_backends(
     config: Config, grounds: Grounds, mcp: McpServers | None, trouble: Callable[[str], None]
 ) -> tuple[Backend, ...]:
     made: list[Backend] = []
+    clashing = clashes(config, installed(grounds.home))
     for name, entry in config.backends.items():
         try:
+            refuse_unready(entry, clashing.get(("backends", name), ""))
             made.append(backend_of(name, entry, grounds, mcp))
         except MainstayError as error:
             trouble(f"the backend {name} is left out: {error}")
@@ -33,6 +36,7 @@ def make_backends(
 
 def backend_of(name: str, entry: BackendEntry, grounds: Grounds, mcp: McpServers | None) -> Backend:
     """Raises ConfigError. Nothing is opened yet."""
+    refuse_unready(entry)
     common: dict[str, Any] = {
         "name": name,
         "about": entry.about,

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mainstay.app import config_file
-from mainstay.app.config_check import Checker, Source, dotted, from_text, named
+from mainstay.app.config_check import Checker, Keys, Source, dotted, from_text, named
 from mainstay.app.schema import FILE as FILE
 from mainstay.app.schema import LOCAL, builtin_names, wrong_workspace
 from mainstay.app.schema import Config as Config
@@ -24,6 +24,7 @@ from mainstay.app.schema import ModelEntry as ModelEntry
 from mainstay.app.schema import ProviderEntry as ProviderEntry
 from mainstay.app.schema import default_home as default_home
 from mainstay.app.schema_base import masked_at
+from mainstay.app.schema_elsewhere import ELSEWHERE
 from mainstay.core.errors import ConfigError
 from mainstay.edges.yaml import Document, YamlRefused, load
 
@@ -71,8 +72,9 @@ def load_config(home: Path, *, env: Mapping[str, str], overrides: Mapping[str, A
 
 
 def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapping[str, Any]) -> Loaded:
-    checker = Checker(Config, UNAVAILABLE, _wrong)
+    checker = _checker()
     data: dict[str, Any] = {}
+    document = None
     if raw is not None:
         document = _parsed(raw)
         line = document.line
@@ -86,8 +88,25 @@ def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapp
         checker.override(data, name.split("."), value, named(f"argument {name}"))
     config = msgspec.convert(data, Config)
     _refuse_nonsense(config)
+    if config.plugins or config.mcpServers or config.backends:
+        from mainstay.app.config_elsewhere import check_elsewhere, with_lacks  # only for those who have some
+
+        config = with_lacks(config, checker)
+        check_elsewhere(config, lambda keys: _begun(keys, document, checker))
     origins = {dotted(keys): checker.origins.get(keys, "default") for keys, _ in _leaves(config)}
     return Loaded(config, origins, path)
+
+
+def _checker() -> Checker:
+    return Checker(Config, UNAVAILABLE, _wrong, frozenset(ELSEWHERE))
+
+
+def _begun(keys: Keys, document: Document | None, checker: Checker) -> str:
+    """How a complaint about a section begins: where that is."""
+    if document is not None and document.place(keys) is not None:
+        return f"{FILE} line {document.line(keys)}: "
+    origin = next((one for path, one in checker.origins.items() if path[: len(keys)] == keys), "")
+    return f"{origin}: " if origin else ""
 
 
 def _refuse_nonsense(config: Config) -> None:
@@ -99,10 +118,6 @@ def _refuse_nonsense(config: Config) -> None:
         raise ConfigError("'sandbox.container' must name the container that 'sandbox.kind: docker' runs commands in")
     if config.guards.forbidden_patterns:
         _compile_patterns(config.guards.forbidden_patterns)
-    if config.plugins or config.mcpServers or config.backends:
-        from mainstay.app.config_elsewhere import check_elsewhere  # only for those who have some
-
-        check_elsewhere(config.plugins, config.mcpServers, config.backends)
 
 
 def _compile_patterns(patterns: tuple[str, ...]) -> None:
@@ -164,14 +179,15 @@ def set_value(home: Path, name: str, value: Any, *, env: Mapping[str, str] | Non
 
     The file is left as it was if the result would not load (`env`: what `${VAR}` may name).
     """
-    text, document = read_document(home)
-    source = named("config set")
-    keys, kind = Checker(Config, UNAVAILABLE, _wrong).locate(name.split("."), document.data, source, fold=False)
-    if isinstance(value, str) and "${" not in value:
-        value = from_text(value, kind, f"config set: '{dotted(keys)}'")
-    with leaving_unchanged():
-        new = config_file.edited(text, document, keys, value)
-    save(home, new, config_file.with_value(document.data, keys, value), env=env)
+    with config_file.changing(home / FILE):
+        text, document = read_document(home)
+        source = named("config set")
+        keys, kind = _checker().locate(name.split("."), document.data, source, fold=False)
+        if isinstance(value, str) and "${" not in value:
+            value = from_text(value, kind, f"config set: '{dotted(keys)}'")
+        with leaving_unchanged():
+            new = config_file.edited(text, document, keys, value)
+        save(home, new, config_file.with_value(document.data, keys, value), env=env)
 
 
 def read_document(home: Path) -> tuple[str, Document]:
@@ -181,7 +197,8 @@ def read_document(home: Path) -> tuple[str, Document]:
 
 
 def save(home: Path, text: str, meant: Any, *, env: Mapping[str, str] | None = None) -> None:
-    """Replace the file by a changed one; it is left as it was if that does not say what is meant, or would not load."""
+    """Replace the file by a changed one; it is left as it was if that does not say what is meant, or would not load.
+    For whoever is `changing` it, and has been since it was read."""
     path = home / FILE
     own = {key: one for key, one in (os.environ if env is None else env).items() if not key.upper().startswith(PREFIX)}
     with leaving_unchanged():
@@ -241,6 +258,8 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
         return "holds a NUL character"
     if not value.isascii() and value != value.encode("utf-8", "replace").decode():
         return "holds half a character: it is not UTF-8"
+    if path[0] in ELSEWHERE:
+        return None  # what is named there, its owner named
     match path[-1]:
         case "workspace":
             return wrong_workspace(value)

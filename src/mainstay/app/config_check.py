@@ -17,8 +17,9 @@ from mainstay.edges.yaml import YamlRefused, load, plain
 
 Keys = tuple[str | int, ...]
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|\$\{")
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|\$\{")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_FREE_NAME = re.compile(r"[\w@](?:[\w ./@+()-]*[\w)])?")  # nothing that means more than itself in a rule
 _SHOWN_MAX = 12
 _WORD = re.compile(rf"[A-Za-z_]{{1,{_SHOWN_MAX}}}")
 
@@ -141,16 +142,23 @@ def dotted(path: Sequence[str | int]) -> str:
 class Checker:
     """Checks raw values against the schema and remembers where each came from.
 
-    `sense` says what is wrong with a value of the right type, or None.
+    `sense` says what is wrong with a value of the right type, or None. In sections that are `patient`, text that names
+    a variable which is not set stays as it is written, and `lacks` says what it needs.
     """
 
     def __init__(
-        self, schema: type[msgspec.Struct], unavailable: frozenset[str], sense: Callable[[Keys, Any], str | None]
+        self,
+        schema: type[msgspec.Struct],
+        unavailable: frozenset[str],
+        sense: Callable[[Keys, Any], str | None],
+        patient: frozenset[str] = frozenset(),
     ) -> None:
         self._schema = schema
         self._unavailable = unavailable
         self._sense = sense
+        self._patient = patient
         self.origins: dict[Keys, str] = {}
+        self.lacks: dict[Keys, str] = {}
 
     def check(self, value: Any, kind: Any, path: Keys, source: Source) -> Any:
         """The value as the schema wants it, or a ConfigError that says where and what was expected."""
@@ -167,6 +175,9 @@ class Checker:
 
     def _check_struct(self, value: dict[str, Any], struct: type[msgspec.Struct], path: Keys, source: Source) -> Any:
         kinds = {one.name: one for one in msgspec.structs.fields(struct)}
+        adapted = getattr(struct, "adapted", None)  # from the shape that others write it in
+        if adapted is not None:
+            value = adapted(value)
         checked = {}
         for key, one in value.items():
             if key not in kinds:
@@ -178,18 +189,21 @@ class Checker:
         return checked
 
     def _check_named(self, key: str, value: Any, kind: Any, path: Keys, source: Source) -> Any:
-        if not _NAME.fullmatch(key):
+        if not _may_be_named(key, kind):
             sentence = "a name may hold only letters, digits, '-' and '_'"
+            if _is_free(kind):
+                sentence = "a name may hold only letters, digits, spaces between them, and any of . _ - @ / + ( )"
             raise ConfigError(f"{source.where(path)}: '{dotted(path)}': {sentence}")
         return self.check(value, kind, path, source)
 
     def _check_scalar(self, value: Any, kind: Any, path: Keys, source: Source) -> Any:
         where = f"{source.where(path)}: '{dotted(path)}'"
+        self.lacks.pop(path, None)
         tell = _shown if _is_plain(kind) else _noun
         if isinstance(value, str) and source.env is not None:
             if "${" in value:
                 tell = _noun  # what a variable holds is not ours to print
-            value = _substituted(value, shape_of(kind), where, source.env)
+            value = self._filled(value, kind, path, where, source.env)
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
@@ -199,6 +213,16 @@ class Checker:
             raise ConfigError(f"{where} {wrong}")
         self.origins[path] = source.origin(path)
         return value
+
+    def _filled(self, text: str, kind: Any, path: Keys, where: str, env: Mapping[str, str]) -> Any:
+        try:
+            filled = _substituted(text, shape_of(kind), where, env)
+        except ConfigError as error:
+            if path[0] not in self._patient or str not in options(kind):
+                raise
+            self.lacks[path] = str(error)
+            return text
+        return filled
 
     def _refuse_key(self, path: Keys, beside: Collection[str], source: Source) -> NoReturn:
         where = source.where(path)
@@ -221,7 +245,7 @@ class Checker:
                 beside = kinds
                 key = _match(part, kinds if path else {**kinds, **dict.fromkeys(self._unavailable)}, fold)
                 kind = kinds.get(key or "")
-            elif shape.values is not None and _NAME.fullmatch(part):
+            elif shape.values is not None and _may_be_named(part, shape.values):
                 key = _match(part, data if isinstance(data, dict) else {}, fold) or (part.lower() if fold else part)
                 kind = shape.values
             elif shape.items is not None and not fold and isinstance(data, list):
@@ -242,10 +266,19 @@ class Checker:
             value = msgspec.to_builtins(value)
         if not isinstance(value, dict):
             self.origins = {key: one for key, one in self.origins.items() if key[: len(path)] != path}
+            self.lacks = {key: one for key, one in self.lacks.items() if key[: len(path)] != path}
         checked = self.check(value, kind, path, source)
         for key in reversed(path):
             checked = {key: checked}
         _join(data, checked)
+
+
+def _is_free(kind: Any) -> bool:
+    return getattr(shape_of(kind).struct, "FREELY_NAMED", False)
+
+
+def _may_be_named(name: str, kind: Any) -> bool:
+    return (_FREE_NAME if _is_free(kind) else _NAME).fullmatch(name) is not None
 
 
 def _inside(data: Any, key: str | int) -> Any:
@@ -286,14 +319,16 @@ def keys_of(struct: type[msgspec.Struct], above: str = "") -> Iterator[str]:
 
 
 def _nearest(path: Keys, beside: Collection[str], known: list[str]) -> str | None:
-    """The key that was probably meant: one beside it, else one of that name anywhere."""
+    """The key that was probably meant: one beside it, else one of that name in the same section, or for what stands at
+    the top, in any."""
     from difflib import get_close_matches  # only for those who made a mistake
 
     key, above = str(path[-1])[:100], dotted(path[:-1])
     close = get_close_matches(key, beside, n=1)
     if close:
         return f"{above}.{close[0]}" if above else close[0]
-    by_name = {one.rpartition(".")[2]: one for one in reversed(known)}
+    near = [one for one in known if len(path) == 1 or one.startswith(f"{path[0]}.")]
+    by_name = {one.rpartition(".")[2]: one for one in reversed(near)}
     close = get_close_matches(key, by_name, n=1, cutoff=0.7)
     return by_name[close[0]] if close else None
 

@@ -61,6 +61,14 @@ LIMITS = {
     "commit_batch_max": "Writes in one commit.",
 }
 
+MORE = {
+    "mcpServers": """What other hosts write is taken as it is: `transport` and `transportType` for `type`,
+`httpUrl` and `serverUrl` for `url`, `timeout` for `timeout_s` (from 1000 on in milliseconds), `enabled` and `isActive`
+for the opposite of `disabled`, `disabledTools` for `excludeTools`. `description`, `trust` and `envFile` change nothing.
+Numbers and booleans in `env` and `headers` are text. A name may hold letters, digits, spaces and any of
+`. _ - @ / + ( )`; tools of a server with such a name are called by a plain form of it.""",
+}
+
 HEAD = """# Configuration
 
 `mainstay.yaml` in the home (`$MAINSTAY_HOME`, else `~/.mainstay`) holds everything that can be configured. The
@@ -85,8 +93,9 @@ lanes:
 ```
 
 - `${VAR}` in a value is replaced by that environment variable and `${VAR:-default}` by the default where it is
-  unset or empty. A variable that is unset and has no default is an error. `$${` is a literal `${`. What a variable
-  holds is only ever a value; it cannot add keys.
+  unset or empty; `${env:VAR}` is the same. A variable that is unset and has no default is an error; in `plugins`,
+  `mcpServers` and `backends` only that plugin, server or backend is left out, as `mainstay config check` says.
+  `$${` is a literal `${`. What a variable holds is only ever a value; it cannot add keys.
 - Only `true` and `false` are booleans: `no`, `on` and `yes` are text, and so are dates and numbers like `0123`.
 - Every key can be overridden by an environment variable: PREFIX, then the path in capitals with `__` for each dot,
   for example `MAINSTAY__LIMITS__STEPS_MAX=10` or `MAINSTAY__PROVIDERS__OPENAI__API_KEY`. Lists and mappings
@@ -120,6 +129,7 @@ def _sections(one: Any) -> Iterator[str]:
     if shape.items is not None:
         name, variable = f"`{one.name}[]`", f"`{PREFIX}{one.name.upper()}`, the whole list as JSON"
         words = "An entry is `<provider>/<model>`, or a mapping with these keys."
+    words = f"{words} {MORE[one.name]}" if one.name in MORE else words
     for struct in sections_in(one.type):
         yield _section(name, words, list(_rows(struct)), variable)
 

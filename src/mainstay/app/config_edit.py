@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstay.app import config
-from mainstay.app.config_file import Keys, written
+from mainstay.app.config_file import Keys, appended, changing, edited, offset, with_value, written
 from mainstay.core.errors import ConfigError
 from mainstay.edges.yaml import Document, Place
 
@@ -21,8 +21,25 @@ def entry(home: Path, keys: Keys) -> Any:
     return _at(config.read_document(home)[1].data, keys)
 
 
+def add_entry(home: Path, keys: Keys, value: Any) -> bool:
+    """Put a value where the file says nothing yet. False: it says something, and that stays."""
+    with changing(home / config.FILE):
+        text, document = config.read_document(home)
+        if _at(document.data, keys) is not None:
+            return False
+        with config.leaving_unchanged():
+            new = edited(text, document, keys, value)
+        config.save(home, new, with_value(document.data, keys, value))
+        return True
+
+
 def add_item(home: Path, keys: Keys, value: str) -> bool:
     """Put a text at the end of a list. False: it is in it already."""
+    with changing(home / config.FILE):
+        return _add_item(home, keys, value)
+
+
+def _add_item(home: Path, keys: Keys, value: str) -> bool:
     text, document = config.read_document(home)
     items = _at(document.data, keys) or []
     if not isinstance(items, list):
@@ -31,7 +48,12 @@ def add_item(home: Path, keys: Keys, value: str) -> bool:
         return False
     place = document.place(keys)
     if place is None or place.kind != "block" or not place.children:
-        config.set_value(home, ".".join(map(str, keys)), [*items, value])
+        with config.leaving_unchanged():
+            if place is not None and place.kind == "flow" and place.children:
+                new = appended(text, place, written(value), "\n")
+            else:
+                new = edited(text, document, keys, [*items, value])
+        config.save(home, new, with_value(document.data, keys, [*items, value]))
         return True
     last = place.children[len(items) - 1]
     line = text.rfind("\n", 0, last.start) + 1
@@ -47,6 +69,11 @@ def add_item(home: Path, keys: Keys, value: str) -> bool:
 
 def drop_entry(home: Path, keys: Keys) -> bool:
     """Take a key out of its section, and the section if nothing else is in it. False: there is no such key."""
+    with changing(home / config.FILE):
+        return _drop_entry(home, keys)
+
+
+def _drop_entry(home: Path, keys: Keys) -> bool:
     text, document = config.read_document(home)
     if document.place(keys) is None:
         return False
@@ -55,13 +82,26 @@ def drop_entry(home: Path, keys: Keys) -> bool:
     above = document.place(keys[:-1])
     assert above is not None, "what has a key is there"
     with config.leaving_unchanged():
-        if above.kind != "block":
+        if above.kind not in ("block", "flow"):
             raise ConfigError(EDITOR)
     place = above.children[keys[-1]]
-    start = _line_start(text, place.line)
+    if above.kind == "flow":
+        start, end = _flow_extent(text, above, keys[-1])
+        config.save(home, text[:start] + text[end:], _without(document, keys))
+        return True
+    start = offset(text, place) - place.column
     end = _line_end(text, _end(place, text))
-    config.save(home, text[:start] + text[end:], _without(document, keys))
+    config.save(home, text[:start] + text[end:], _without(document, keys) or None)
     return True
+
+
+def _flow_extent(text: str, above: Place, key: str | int) -> tuple[int, int]:
+    """What to cut out of `{…}`: the entry, and the comma that it leaves behind."""
+    beside = list(above.children.values())
+    if len(beside) == 1:
+        return above.start + 1, above.end - 1
+    at = list(above.children).index(key)
+    return (beside[at - 1].end, beside[at].end) if at else (offset(text, beside[0]), offset(text, beside[1]))
 
 
 def _at(data: Any, keys: Keys) -> Any:
@@ -75,9 +115,8 @@ def _with(data: Any, keys: Keys, value: Any) -> Any:
 
 
 def _without(document: Document, keys: Keys) -> Any:
-    """Nothing at all is left of a file that said nothing else."""
     section = {key: one for key, one in _at(document.data, keys[:-1]).items() if key != keys[-1]}
-    return _with(document.data, keys[:-1], section) or None
+    return _with(document.data, keys[:-1], section)
 
 
 def _end(place: Place, text: str) -> int:
@@ -85,13 +124,6 @@ def _end(place: Place, text: str) -> int:
     if place.kind == "block" and place.children:
         return max(_end(child, text) for child in place.children.values())
     return max(len(text[: place.end].rstrip()), place.start)
-
-
-def _line_start(text: str, number: int) -> int:
-    start = 0
-    for _ in range(number - 1):
-        start = text.index("\n", start) + 1
-    return start
 
 
 def _line_end(text: str, at: int) -> int:

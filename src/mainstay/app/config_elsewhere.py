@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry
+import msgspec
+
+from mainstay.app.config_check import Checker, Keys
+from mainstay.app.schema import Config
+from mainstay.app.schema_elsewhere import (
+    ELSEWHERE,
+    BackendEntry,
+    LackingBackend,
+    LackingPlugin,
+    LackingServer,
+    McpEntry,
+    PluginEntry,
+    why_not,
+)
 from mainstay.core.errors import ConfigError
 
 PLUGIN = re.compile(r"[a-z0-9]{1,32}")
@@ -27,35 +41,65 @@ _SCOPES: dict[str, tuple[str, ...]] = {
 }
 
 
-def check_elsewhere(
-    plugins: dict[str, PluginEntry], servers: dict[str, McpEntry], backends: dict[str, BackendEntry]
-) -> None:
-    """Raises ConfigError for the first thing that is wrong."""
-    for said in _wrong(plugins, servers, backends):
-        raise ConfigError(said)
+def with_lacks(config: Config, checker: Checker) -> Config:
+    """An entry that names a variable which is not set says so itself: it keeps nobody from using the others."""
+    changed: dict[str, Any] = {}
+    for section, kind in zip(ELSEWHERE, (LackingPlugin, LackingServer, LackingBackend), strict=True):
+        entries = dict(getattr(config, section))
+        for keys, said in reversed(checker.lacks.items()):  # of several, the first is told
+            name = str(keys[1]) if keys[0] == section else ""
+            if name in entries:
+                given = {one: getattr(entries[name], one) for one in entries[name].__struct_fields__}
+                entries[name] = kind(**{**given, "lacks": said})
+                checker.origins[(section, name, "lacks")] = checker.origins[keys]
+                changed[section] = entries
+    return msgspec.structs.replace(config, **changed)
+
+
+def unusable(config: Config, clashing: Mapping[Keys, str]) -> Iterator[str]:
+    """One sentence for everything that is configured, not turned off, and cannot be used as things are; `clashing`
+    are those that share their name with another."""
+    for section, words in zip(ELSEWHERE, ("plugin", "MCP server", "backend"), strict=True):
+        for name, entry in getattr(config, section).items():
+            why = why_not(entry) or clashing.get((section, name), "")
+            off = getattr(entry, "disabled", False) or not getattr(entry, "enabled", True)
+            if why and not off:
+                yield f"the {words} {name} is left out: {why}"
+
+
+def check_elsewhere(config: Config, begun: Callable[[Keys], str]) -> None:
+    """Raises ConfigError for the first thing that is wrong; `begun` says where that is."""
+    for keys, said in _wrong(config.plugins, config.mcpServers, config.backends):
+        raise ConfigError(f"{begun(keys)}{said}")
 
 
 def _wrong(
     plugins: dict[str, PluginEntry], servers: dict[str, McpEntry], backends: dict[str, BackendEntry]
-) -> Iterator[str]:
+) -> Iterator[tuple[Keys, str]]:
     for name in plugins:
         if not PLUGIN.fullmatch(name):
-            yield f"'plugins.{name[:80]}': a plugin's name is 1 to 32 of a-z and 0-9"
+            yield ("plugins", name), f"'plugins.{name[:80]}': a plugin's name is 1 to 32 of a-z and 0-9"
     for name, server in servers.items():
         if (said := _wrong_server(name, server)) is not None:
-            yield f"'mcpServers.{name[:80]}': {said}"
+            yield ("mcpServers", name), f"'mcpServers.{name[:80]}': {said}"
     for name, backend in backends.items():
         if (said := _wrong_backend(name, backend, servers)) is not None:
-            yield f"'backends.{name[:80]}': {said}"
-    names = [name.lower() for name in (*plugins, *servers, *backends)]
-    for name in names:
-        if names.count(name) > 1:
-            yield f"a plugin, an MCP server or a backend has the name {name!r} of another: rename one"
+            yield ("backends", name), f"'backends.{name[:80]}': {said}"
+    taken: set[str] = set()
+    sections: tuple[Iterable[str], ...] = (plugins, servers, backends)
+    for section, names in zip(ELSEWHERE, sections, strict=True):
+        for name in names:
+            if name.lower() in taken:
+                said = f"a plugin, an MCP server or a backend has the name {name.lower()!r} of another: rename one"
+                yield (section, name), said
+            taken.add(name.lower())
 
 
 def _wrong_server(name: str, server: McpEntry) -> str | None:
     if len(name) > 100:
         return "a server's name has at most 100 characters"
+    if server.disabled or isinstance(server, LackingServer):
+        return None  # nobody asks how it is reached; or that cannot be told yet
     if bool(server.command) == bool(server.url):
         return "it needs a 'command' to start or a 'url' to reach it at, and not both"
     if server.type and (server.type == "stdio") != bool(server.command):
@@ -73,6 +117,8 @@ def _wrong_server(name: str, server: McpEntry) -> str | None:
 def _wrong_backend(name: str, backend: BackendEntry, servers: dict[str, McpEntry]) -> str | None:
     if not NAME.fullmatch(name):
         return "a backend's name is 1 to 32 letters, digits, - and single _"
+    if isinstance(backend, LackingBackend):
+        return None
     kind, needed = backend.kind, _NEEDED[backend.kind]
     if not getattr(backend, needed):
         return f"'kind: {kind}' needs '{needed}'"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,9 @@ from mainstay.edges.yaml import BYTES_MAX, Document, Place, plain
 
 Keys = tuple[str | int, ...]
 
-_BARE = re.compile(r"[A-Za-z0-9_./@+-]+(?::[A-Za-z0-9_./@+-]+)*")
+_BARE = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*")  # an @ begins nothing in YAML
+_WAIT_S = 10.0  # for others who change the file: they hold it for as long as reading and writing takes
+_LOOK_S = 0.02
 
 
 def read(path: Path) -> bytes | None:
@@ -59,6 +65,41 @@ def _holds_secret(data: Any) -> bool:
     return written_out or any(_holds_secret(one) for one in data.values())
 
 
+# --- one at a time -------------------------------------------------------------------------------
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Whoever changes the file has read what others wrote before. It is the kernel's lock on the folder, so nothing of
+    it is left behind, however we end. Not for use within itself."""
+    folder = path.parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"{folder} is not a directory") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        _lock(handle, path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path) -> None:
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise ConfigError(f"{path} is being changed by another command just now; try again") from None
+            time.sleep(_LOOK_S)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be locked: {error.strerror}") from None
+
+
 # --- one value, changed in place -----------------------------------------------------------------
 
 
@@ -86,14 +127,31 @@ def edited(text: str, document: Document, path: Keys, value: Any) -> str:
     if above.kind == "block":
         return _inserted(text, _end(above, text), _lines(path[depth:], value, _indent(above)), newline)
     if above.kind == "flow":
-        comma = ", " if above.children else ""
-        inside = _flow(path[depth:], value)
-        return f"{text[: above.end - 1].rstrip()}{comma}{inside}{text[above.end - 1 :]}"
+        return appended(text, above, _flow(path[depth:], value), newline)
     if text[above.start : above.end]:
         return _replaced(text, above, "{" + _flow(path[depth:], value) + "}", path[:depth])
     if depth == 0:
         return _inserted(text, len(text), _lines(path, value, 0), newline)
     return _inserted(text, above.end, _lines(path[depth:], value, above.column + 2), newline)
+
+
+def appended(text: str, above: Place, inside: str, newline: str) -> str:
+    """One more in `{…}` or `[…]`: on a line of its own if the last one is."""
+    if not above.children:
+        return text[: above.end - 1].rstrip() + inside + text[above.end - 1 :]
+    last = max(above.children.values(), key=lambda child: child.end)
+    begins = offset(text, last)
+    lead = text[text.rfind("\n", 0, begins) + 1 : begins]
+    comma = ", " if lead.strip() else f",{newline}{lead}"
+    return text[: last.end] + comma + inside + text[last.end :]
+
+
+def offset(text: str, place: Place) -> int:
+    """Where its key stands, or it itself in a list."""
+    start = 0
+    for _ in range(place.line - 1):
+        start = text.index("\n", start) + 1
+    return start + place.column
 
 
 def _replaced(text: str, place: Place, new: str, path: Keys) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import cast
 
 from mainstay.app.schema import NAMES, Config
@@ -27,6 +28,16 @@ def looked_over(config: Config) -> list[str]:
 
     check_folders(config)
     return warnings(config, known_tools(own_tools())) if next(_rules(config), None) is not None else []
+
+
+def left_out(config: Config, home: Path) -> list[str]:
+    """One sentence for every plugin, server or backend that cannot be used as things are in this home."""
+    if not (config.plugins or config.mcpServers or config.backends):
+        return []
+    from mainstay.app.config_elsewhere import unusable  # only for those who have some
+    from mainstay.app.names import clashes, installed
+
+    return list(unusable(config, clashes(config, installed(home))))
 
 
 def known_tools(tools: Iterable[Tool]) -> Known:

@@ -8,25 +8,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from mainstay.app.names import clashes, installed
 from mainstay.app.remembering import Place
 from mainstay.app.schema import Config, secrets_in
-from mainstay.app.schema_elsewhere import McpEntry, PluginEntry
+from mainstay.app.schema_elsewhere import Entry, McpEntry, PluginEntry, why_not
 from mainstay.backends.common import Backend, BackendNotes
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.core.outside import Needs, PluginState, Sandbox, ToolSource
+from mainstay.core.outside import Needs, PluginState, Sandbox, ToolSource, origin_of_tool
 from mainstay.core.ports import Contributor, Tool
+from mainstay.core.workers import in_thread
+from mainstay.edges.remove import remove_tree
+from mainstay.plugins.grants import given_beside, refuse_moved, unlinked
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import Installed, read_lock
 from mainstay.plugins.manifest import Manifest, fill_env, read_manifest
-from mainstay.plugins.mcp.server import McpServer, slug_of
+from mainstay.plugins.mcp.names import tool_name
+from mainstay.plugins.mcp.server import McpServer, check, slug_of
 from mainstay.plugins.mcp.servers import McpServers
 from mainstay.plugins.package import verify
 from mainstay.plugins.plugin import Plugin
@@ -59,6 +64,7 @@ class Grounds(msgspec.Struct, frozen=True):
     sandbox: Sandbox
     host: Sandbox  # for what its owner lets run unconfined
     veil: Veil
+    changeable: tuple[str, ...] = ()  # folders that programs, or the agent itself, may change
 
     async def close(self) -> None:
         await self.sandbox.close()
@@ -74,13 +80,19 @@ class Elsewhere:
         self.mcp: McpServers | None = None
         self.backends: tuple[Backend, ...] = ()
         self.troubles: list[str] = []
+        self.only: dict[str, frozenset[str]] = {}  # by origin: no other tools of it than these
+        self.without: dict[str, frozenset[str]] = {}  # and not these
         self._temporary = temporary
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         sources: list[ToolSource] = [*self.backends]
         sources += [one for one in (self.plugins, self.mcp) if one is not None]
-        return tuple(tool for one in sources for tool in one.tools)
+        return tuple(tool for one in sources for tool in one.tools if self._is_wanted(tool))
+
+    def _is_wanted(self, tool: Tool) -> bool:
+        origin = origin_of_tool(tool)
+        return tool.name in self.only.get(origin, (tool.name,)) and tool.name not in self.without.get(origin, ())
 
     def offered(self, policy: Policy, taken: Sequence[Tool]) -> tuple[Tool, ...]:
         """What a rule names, and no name twice: whoever was here first has it."""
@@ -109,7 +121,7 @@ class Elsewhere:
         finally:
             await self.grounds.close()
             if self._temporary:
-                shutil.rmtree(self._temporary, ignore_errors=True)
+                await in_thread(lambda: remove_tree(self._temporary))  # a plugin's home is in it
 
 
 async def open_elsewhere(
@@ -122,7 +134,9 @@ async def open_elsewhere(
     try:
         opened.plugins = open_plugins(config, opened.grounds, state, opened.trouble)
         if config.mcpServers:
-            opened.mcp = open_mcp(config, opened.grounds)
+            opened.mcp = open_mcp(config, opened.grounds, opened.trouble)
+            opened.only = _tools_of({name: one.includeTools for name, one in config.mcpServers.items()})
+            opened.without = _tools_of({name: one.excludeTools for name, one in config.mcpServers.items()})
         if config.backends:
             from mainstay.app.backends import make_backends  # and their libraries, for those who have some
 
@@ -139,7 +153,19 @@ def grounds_of(config: Config, home: Path, workspace: Path, veil: Veil) -> Groun
     rules = SandboxRules(background=BACKGROUND)
     host = HostSandbox(rules)
     held = host if config.sandbox.kind == "host" else choose("auto", rules)
-    return Grounds(home, workspace, held, host, veil)
+    return Grounds(home, workspace, held, host, veil, _changeable(config, home, workspace))
+
+
+def _changeable(config: Config, home: Path, workspace: Path) -> tuple[str, ...]:
+    """Where a link may be somebody's who has no business laying one."""
+    found = [os.path.abspath(os.path.expanduser(root)) for root in config.tools.roots]
+    found += [path for entry in config.mcpServers.values() for path in entry.write]
+    with suppress(ConfigError):  # told when plugins are opened
+        found += [path for one in read_lock(home / PLUGINS).values() for path in one.needs.write]
+    for entry in config.plugins.values():
+        with suppress(ConfigError):
+            found += read_manifest(home / os.path.expanduser(entry.path)).needs.write if entry.path else ()
+    return (str(workspace), *(str(home / os.path.expanduser(path)) for path in found))
 
 
 # --- plugins -------------------------------------------------------------------------------------
@@ -170,20 +196,26 @@ def open_plugins(
 
 def plugin_of(name: str, entry: PluginEntry, added: Installed | None, config: Config, grounds: Grounds) -> Plugin:
     """Raises ConfigError: it is not there, has changed, or lacks something."""
+    refuse_unready(entry)
     if entry.path:
         folder = grounds.home / os.path.expanduser(entry.path)
         manifest = read_manifest(folder)
         if manifest.name != name:
             raise ConfigError(f"the plugin in {folder} calls itself {manifest.name}")
-        return made_plugin(manifest, folder, manifest.needs, config, grounds)
+        return made_plugin(manifest, folder, None, config, grounds)
     folder = grounds.home / PLUGINS / name
     manifest = verify(name, grounds.home / PLUGINS)
     assert added is not None, "what could be verified was added"
     return made_plugin(manifest, folder, added.needs, config, grounds)
 
 
-def made_plugin(manifest: Manifest, folder: Path, needs: Needs, config: Config, grounds: Grounds) -> Plugin:
+def made_plugin(manifest: Manifest, folder: Path, needs: Needs | None, config: Config, grounds: Grounds) -> Plugin:
+    """`needs` are those that were kept when it was added; without, the manifest's count as they are now."""
+    if needs is None:
+        needs = given_beside(manifest.needs, grounds.changeable)
+    refuse_moved((*needs.read, *needs.write), f"the plugin {manifest.name}")
     entry = config.plugins.get(manifest.name, PluginEntry())
+    refuse_unready(entry)
     env = fill_env(manifest, entry.env, os.environ, grounds.home / SECRETS)
     kept = [value for name, value in env.items() if SECRET in manifest.env[name]]
     for secret in {*kept, *secrets_in(env)}:
@@ -205,10 +237,38 @@ def made_plugin(manifest: Manifest, folder: Path, needs: Needs, config: Config, 
 # --- MCP -----------------------------------------------------------------------------------------
 
 
-def open_mcp(config: Config, grounds: Grounds) -> McpServers:
-    """Raises ConfigError. Nothing is started."""
-    servers = [server_of(name, entry, grounds) for name, entry in config.mcpServers.items() if not entry.disabled]
+def open_mcp(config: Config, grounds: Grounds, trouble: Callable[[str], None] | None = None) -> McpServers:
+    """Nothing is started. Raises ConfigError, unless there is somebody to tell about a server that is left out."""
+    servers = []
+    clashing = clashes(config, installed(grounds.home))
+    for name, entry in config.mcpServers.items():
+        if entry.disabled:
+            continue
+        try:
+            refuse_unready(entry, clashing.get(("mcpServers", name), ""))
+            server = server_of(name, entry, grounds)
+            check(server)
+            servers.append(server)
+        except ConfigError as error:
+            if trouble is None:
+                raise ConfigError(f"the MCP server {name} cannot be used: {error}") from None
+            trouble(f"the MCP server {name} is left out: {error}")
     return McpServers(servers, grounds.workspace, grounds.sandbox, host=grounds.host, redact=grounds.veil.hide)
+
+
+def refuse_unready(entry: Entry, otherwise: str = "") -> None:
+    """Raises ConfigError if it cannot be used as things are."""
+    if why := why_not(entry) or otherwise:
+        raise ConfigError(why)
+
+
+def _tools_of(named: Mapping[str, tuple[str, ...]]) -> dict[str, frozenset[str]]:
+    """By origin, what the tools are called that servers' entries name as the servers do."""
+    return {
+        f"mcp:{name}": frozenset(tool_name(slug_of(name), one) for one in tools)
+        for name, tools in named.items()
+        if tools
+    }
 
 
 def server_of(name: str, entry: McpEntry, grounds: Grounds) -> McpServer:
@@ -233,7 +293,7 @@ def server_of(name: str, entry: McpEntry, grounds: Grounds) -> McpServer:
 
 def _placed(path: str, grounds: Grounds) -> str:
     """Relative to the home, as everything in the configuration is."""
-    return os.path.realpath(grounds.home / os.path.expanduser(path)) if path else ""
+    return unlinked(str(grounds.home / os.path.expanduser(path)), grounds.changeable) if path else ""
 
 
 # --- finding out ---------------------------------------------------------------------------------

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mainstay.core.errors import ConfigError, InputRefused
 from mainstay.core.workers import in_thread
+from mainstay.plugins.mcp.names import SEAM
+from mainstay.policy.flow import DESTINATION
 
 FILE = "grants.json"
+
+
+def forget_grants(workspace_folder: Path, prefix_of_tools: str, destination: str) -> list[str]:
+    """What was allowed for good to a plugin or a server that is taken out; another one of its name is asked about
+    anew. Which rules these were. Raises ConfigError."""
+    grants = Grants(workspace_folder)
+    gone = grants_about(grants.rules, prefix_of_tools, destination)
+    if gone:
+        grants.keep([rule for rule in grants.rules if rule not in gone])
+    return gone
+
+
+def grants_about(rules: Iterable[str], prefix_of_tools: str, destination: str) -> list[str]:
+    """Those that are about tools whose names begin so (`books`, `books__`), or open this destination
+    (`plugin:books`)."""
+    begins = f"{prefix_of_tools.removesuffix(SEAM)}{SEAM}".lower()
+    return [one for one in rules if one == f"{DESTINATION}{destination}" or one.lower().startswith(begins)]
 
 
 class Grants:
@@ -29,6 +48,12 @@ class Grants:
         if rule not in self.rules:
             raise InputRefused(f"no such rule was allowed: {rule[:200]!r}")
         await self._change([one for one in self.rules if one != rule])
+
+    def keep(self, rules: list[str]) -> None:
+        """These and no others."""
+        self._write(rules)
+        self.rules = rules
+        self.on_change(rules)
 
     async def _change(self, rules: list[str]) -> None:
         await in_thread(lambda: self._write(rules))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from mainstay.app.config_hosts import adapted_server, with_text
 from mainstay.app.schema_base import Count, Section
 
+ELSEWHERE = ("plugins", "mcpServers", "backends")  # the sections
 Seconds = Annotated[float, Meta(gt=0)]
 
 
@@ -24,9 +26,15 @@ class PluginEntry(Section, frozen=True, kw_only=True):
     timeout_s: Annotated[Seconds | None, Meta(description="For one call; default: what its manifest says.")] = None
     trusted: Annotated[bool, Meta(description="Its answers do not count as from outside.")] = False
 
+    @staticmethod
+    def adapted(raw: dict[str, Any]) -> dict[str, Any]:
+        return with_text(raw)
+
 
 class McpEntry(Section, frozen=True, kw_only=True):
     """One server, in the shape that other MCP hosts have; and what it may touch."""
+
+    FREELY_NAMED: ClassVar[bool] = True  # its tools are called by a form of its name that is always one
 
     command: Annotated[str, Meta(description="The program to start, for a server on this machine.")] = ""
     args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
@@ -35,12 +43,21 @@ class McpEntry(Section, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="Where it is reached, for a server elsewhere.")] = ""
     headers: Annotated[dict[str, str], Meta(description="Sent along with every request to it.")] = {}
     type: Annotated[
-        Literal["", "stdio", "http", "streamable-http", "streamableHttp"],
-        Meta(description="How it is reached; default: by what is given."),
+        Literal["", "stdio", "http", "streamable-http", "sse"],
+        Meta(
+            description="How it is reached; default: by what is given. `sse`, the older transport, is not supported: "
+            "such a server is left out."
+        ),
     ] = ""
     disabled: Annotated[bool, Meta(description="Leave it alone.")] = False
     autoApprove: Annotated[tuple[str, ...], Meta(description="Tools of it that may run: rules of `policy.allow`.")] = ()
     alwaysAllow: Annotated[tuple[str, ...], Meta(description="The same, as other hosts call it.")] = ()
+    includeTools: Annotated[
+        tuple[str, ...], Meta(description="Offer no other tools of it than these; empty: all.")
+    ] = ()
+    excludeTools: Annotated[
+        tuple[str, ...], Meta(description="Tools of it that are left out: rules of `policy.deny`.")
+    ] = ()
     timeout_s: Annotated[Seconds, Meta(description="For one call.")] = 30.0
     network: Annotated[
         tuple[str, ...],
@@ -51,6 +68,10 @@ class McpEntry(Section, frozen=True, kw_only=True):
     confined: Annotated[
         bool, Meta(description="Run a server on this machine in the sandbox; false: it can do whatever you can.")
     ] = True
+
+    @staticmethod
+    def adapted(raw: dict[str, Any]) -> dict[str, Any]:
+        return adapted_server(raw)
 
 
 class ScopeSettings(Section, frozen=True, kw_only=True):
@@ -92,3 +113,33 @@ class BackendEntry(Section, frozen=True, kw_only=True):
     rows_max: Annotated[Count, Meta(description="Rows that one answer shows.")] = 100
     timeout_s: Annotated[Seconds, Meta(description="For one query.")] = 30.0
     schema_tokens: Annotated[Count, Meta(description="What its schema may take of every call, in tokens.")] = 800
+
+
+# --- what cannot be used as things are -----------------------------------------------------------
+
+
+class LackingPlugin(PluginEntry, frozen=True, kw_only=True):
+    """A variable that it names is not set, as `lacks` says; what names it stays as it is written."""
+
+    lacks: str
+
+
+class LackingServer(McpEntry, frozen=True, kw_only=True):
+    lacks: str
+
+
+class LackingBackend(BackendEntry, frozen=True, kw_only=True):
+    lacks: str
+
+
+Entry = PluginEntry | McpEntry | BackendEntry
+
+
+def why_not(entry: Entry) -> str:
+    """Why it is left out, if it is; a sentence."""
+    match entry:
+        case LackingPlugin() | LackingServer() | LackingBackend():
+            return entry.lacks
+        case McpEntry(type="sse"):
+            return "it speaks the older SSE transport, which is not supported"
+    return ""

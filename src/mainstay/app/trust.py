@@ -23,6 +23,8 @@ from mainstay.policy.policy import Circumstances, Confinement, Policy
 from mainstay.policy.rules import PolicyRules
 
 KEY = "key"
+_SCHEMES = ("bearer", "basic", "digest", "apikey", "api-key")  # words before a secret, not secrets
+_UNSET = re.compile(r"\$\{[^}]*\}")  # a variable's name, where there is no value
 _PASSWORD = re.compile(r"://[^/?#@:]*:([^/?#@]+)@")
 
 log = logging.getLogger("mainstay")
@@ -70,9 +72,10 @@ def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
     for given in [*(one.env for one in plugins), *(one.env for one in servers)]:
         keys += secrets_in(given)
     for headers in [*(one.headers for one in servers), *(one.headers for one in backends)]:
-        keys += [word for value in headers.values() for word in value.split()]
+        keys += [word for value in headers.values() for word in value.split() if word.lower() not in _SCHEMES]
     keys += [found[1] for one in backends if (found := _PASSWORD.search(one.url))]
-    return sorted({*secrets_in(env), *(key for key in keys if key and len(key) >= SECRET_CHARS_MIN)})
+    known = (key for key in keys if key and len(key) >= SECRET_CHARS_MIN and not _UNSET.fullmatch(key))
+    return sorted({*secrets_in(env), *known})
 
 
 def _key(place: Place | None) -> bytes:
@@ -118,7 +121,7 @@ def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Poli
     workspace = PolicyRules(
         allow=(*given.allow, *_named_by_servers(config)),
         ask=given.ask,
-        deny=given.deny,
+        deny=(*given.deny, *_left_out_by_servers(config)),
         capabilities=given.capabilities,
         read_only=given.read_only,
         destinations=given.destinations,
@@ -136,7 +139,14 @@ def make_policy(config: Config, grants: Grants, sandbox: Sandbox | None) -> Poli
 
 def _named_by_servers(config: Config) -> list[str]:
     """What other hosts keep beside a server, we keep with the rules; it says the same."""
-    named = {name: (*one.autoApprove, *one.alwaysAllow) for name, one in config.mcpServers.items()}
+    return _rules_of({name: (*one.autoApprove, *one.alwaysAllow) for name, one in config.mcpServers.items()})
+
+
+def _left_out_by_servers(config: Config) -> list[str]:
+    return _rules_of({name: one.excludeTools for name, one in config.mcpServers.items()})
+
+
+def _rules_of(named: Mapping[str, tuple[str, ...]]) -> list[str]:
     if not any(named.values()):
         return []
     from mainstay.plugins.mcp.names import tool_name  # only for those who have some

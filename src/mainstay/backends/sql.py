@@ -32,8 +32,10 @@ from mainstay.backends.sql_postgres import PostgresEngine
 from mainstay.backends.sql_rows import table
 from mainstay.backends.sql_scope import Scope, SqlScope
 from mainstay.backends.sql_sqlite import SqliteEngine, path_of
+from mainstay.backends.sql_statements import check_change
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Effect, Tool, ToolContext
+from mainstay.core.tools import BadArguments
 
 OFFSET_MAX = 1_000_000
 START_S = 5.0  # so long the schema is waited for when a session begins
@@ -94,6 +96,15 @@ class _ChangeTool(BackendTool):
         what = f"Run one INSERT, UPDATE or DELETE ({title}) on {_about(backend.settings)}."
         super().__init__(backend.settings, what)
         self._backend = backend
+
+    def parse(self, input: str) -> _Change:
+        """Raises BadArguments also for what can never run: this is before the owner is asked."""
+        arguments: _Change = super().parse(input)
+        try:
+            check_change(arguments.sql, self._backend.engine.dialect)
+        except BackendRefused as error:
+            raise BadArguments(str(error)) from None
+        return arguments
 
     async def answer(self, arguments: _Change, context: ToolContext) -> str:
         return await self._backend.change(arguments.sql)

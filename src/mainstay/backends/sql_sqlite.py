@@ -112,7 +112,11 @@ class SqliteEngine:
 
     async def change(self, reading: Reading) -> int:
         def work(db: apsw.Connection) -> int:
-            watch = self._judged(db, reading)
+            watch, mark = self._judged(db, reading), self._mark(db)
+            db.execute("COMMIT")
+            db.execute("BEGIN IMMEDIATE")  # not before: meanwhile nobody else could have written
+            if self._mark(db) != mark:
+                raise BackendRefused("The tables were being altered meanwhile: try again. Nothing was run.")
             db.authorizer = watch
             try:
                 db.execute(watch.statement.sql)
@@ -163,16 +167,20 @@ class SqliteEngine:
                 db.pragma("foreign_keys", True)
             else:
                 db.pragma("query_only", True)
-            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            db.execute("BEGIN")
         except BaseException:
             db.close()
             raise
         return db
 
+    def _mark(self, db: apsw.Connection) -> object:
+        """Something else, if the tables are others."""
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino, db.pragma("schema_version")
+
     def _look_up(self, db: apsw.Connection) -> Catalog:
         """As it stands within this transaction: nobody changes it before the statement has run."""
-        found = os.stat(self._path)
-        mark = (found.st_dev, found.st_ino, db.pragma("schema_version"))
+        mark = self._mark(db)
         if self._known is None or self._known[0] != mark:
             self._known = (mark, _catalog(db))
         return self._known[1]

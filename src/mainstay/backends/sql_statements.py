@@ -20,9 +20,9 @@ from mainstay.backends.sql_scope import Scope
 from mainstay.backends.sql_words import CHANGE, Dialect
 
 TEXT_CHARS_MAX = 20_000
-NODES_MAX = 5_000
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_TYPE = re.compile(r"[A-Za-z0-9_ (),\[\]]+")
 _QUERY_BEGINS = ("SELECT", "WITH", "VALUES")
 _CHANGE_BEGINS = ("INSERT", "UPDATE", "DELETE", "WITH")
 
@@ -157,10 +157,9 @@ class Judge(msgspec.Struct, frozen=True):
     # --- shape -----------------------------------------------------------------------------------
 
     def _judge(self, tree: Any) -> Iterator[Relation]:
-        for count, node in enumerate(nodes(tree)):
-            if count > NODES_MAX:
-                raise BackendRefused("This statement is too long. Nothing was run.")
+        for node in nodes(tree):
             check_shape(node, self.dialect, root=tree)
+            check_type(node, self.dialect)
             if type(node).__name__ == "CTE" and self.catalog.taken(node.alias):
                 name = clean_name(node.alias)
                 raise BackendRefused(f"There is something called {name} already: give that part another name.")
@@ -200,26 +199,46 @@ class Judge(msgspec.Struct, frozen=True):
             raise BackendRefused(f"{clean_name(found.name)} is a {found.kind}: only tables can be changed.")
         where = tree.args.get("where")
         if kind != "Insert" and (where is None or not any(type(one).__name__ == "Column" for one in nodes(where))):
-            raise BackendRefused(f"{kind.upper()} needs a WHERE that says which rows. Nothing was run.")
+            raise _every_row(kind.upper())
+        if found.kind == "virtual table":
+            _check_columns(tree, found)
         return found
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _read(text: str, dialect: Dialect, begins: tuple[str, ...]) -> Any:
+def _begun(text: str, dialect: Dialect, begins: tuple[str, ...]) -> list[Any]:
+    """Its tokens, if it begins as it must."""
     if len(text) > TEXT_CHARS_MAX:
         raise BackendRefused(f"The statement has more than {TEXT_CHARS_MAX} characters. Nothing was run.")
     if _CONTROL.search(text):
         raise BackendRefused("There is a control character in the statement. Nothing was run.")
-    wanted = " or ".join(begins)
-    first = next((token.text.upper() for token in tokens(text, dialect) if token.text != "("), "")
+    found = tokens(text, dialect)
+    first = next((token.text.upper() for token in found if token.text != "("), "")
     if first not in begins:
+        wanted = " or ".join(begins)
         raise BackendRefused(f"A statement begins with {wanted} here, not with {short(first) or 'nothing'}.")
+    return found
+
+
+def _read(text: str, dialect: Dialect, begins: tuple[str, ...]) -> Any:
+    _begun(text, dialect, begins)
     found = [one for one in parse(text, dialect) if one is not None]
     if len(found) != 1:
         raise BackendRefused("One statement at a time. Nothing was run.")
     return found[0]
+
+
+def check_change(text: str, dialect: Dialect) -> None:
+    """What can be told of a change at once, without its database: nobody need be asked about one that cannot run."""
+    words = [token.text.upper() for token in _begun(text, dialect, _CHANGE_BEGINS)]
+    if words[0] in ("UPDATE", "DELETE") and "WHERE" not in words:
+        raise _every_row(words[0])
+
+
+def _every_row(verb: str) -> BackendRefused:
+    return BackendRefused(f"{verb} needs a WHERE that says which rows. Nothing was run.")
 
 
 def _made_by(table: Any) -> bool:
@@ -253,6 +272,31 @@ def check_shape(node: Any, dialect: Dialect, *, root: Any) -> None:
     if kind == "Dot" and isinstance(node.expression, exp.Func):
         name = clean_name(node.expression.name or type(node.expression).__name__)
         raise BackendRefused(f"The function {name} is not possible here with a schema. Nothing was run.")
+
+
+def check_type(node: Any, dialect: Dialect) -> None:
+    """Only the database's own plain types: one that somebody made may run what its maker wrote, and there are some
+    that look up what they are given (`regclass`). Written with a schema, they are no words that a list would know."""
+    exp = library().exp
+    made = node.args.get("to") if isinstance(node, exp.Cast) else node if isinstance(node, exp.DataType) else None
+    if made is None:
+        return
+    written = write(made, dialect).replace(dialect.quote, "")
+    words = re.findall(r"[A-Za-z_]\w*", written.upper())
+    if not _TYPE.fullmatch(written) or not dialect.types.union(dialect.words).issuperset(words):
+        raise BackendRefused(f"The type {short(written)} is not possible here. Nothing was run.")
+
+
+def _check_columns(tree: Any, table: Relation) -> None:
+    """A virtual table has columns that nobody sees: what is written there is a command to it."""
+    exp = library().exp
+    named = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
+    if isinstance(tree, exp.Update):
+        named = [one for part in tree.expressions for one in part.this.find_all(exp.Identifier)]
+    known = {"rowid", *(ascii_lower(column.name) for column in table.columns)}
+    for one in named:
+        if ascii_lower(one.name) not in known:
+            raise BackendRefused(f"{clean_name(table.name)} has no column {clean_name(one.name)}. Nothing was run.")
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -117,7 +117,9 @@ class LaneContexts:
         profile = self._bounded(join_sections(render_profile(session.profile), *contributed))
         tools: tuple[Tool, ...] = ()
         if self._scale.tools:
-            tools = self.tools.offer(memory=self._memory_offered(session), inline=self._inline())
+            inline = self._fits(self.tools.own)
+            ours = not inline and self._fits(self.tools.ours)
+            tools = self.tools.offer(memory=self._memory_offered(session), inline=inline, ours=ours)
         around = self._around
         if around.tools is not tools or around.fixed != fixed or around.profile != profile:
             self._around = Surroundings(fixed, profile, tools)
@@ -147,12 +149,12 @@ class LaneContexts:
             case given:
                 return given == "on"
 
-    def _inline(self) -> bool:
-        own = self.tools.own
-        if len(own) > self._services.limits.tools_inline_max:
+    def _fits(self, tools: tuple[Tool, ...]) -> bool:
+        """Few and small enough to be carried by every request."""
+        if len(tools) > self._services.limits.tools_inline_max:
             return False
         share = self._budget().total // INLINE_SHARE
-        return tools_bound(own) <= share or weigh_tools(own, self._scale.tokenizer) <= share
+        return tools_bound(tools) <= share or weigh_tools(tools, self._scale.tokenizer) <= share
 
     # --- a request -------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ from mainstay.core.ports import (
     Tool,
     ToolContext,
 )
+from mainstay.core.recall import is_untrusted
 from mainstay.lane.ending import closing_events
 from mainstay.lane.tape import Crash, Differs, RecordedEnd, Tape, TapeEnds
 from mainstay.turn.control import Control
@@ -150,13 +151,21 @@ class TapeTools:
     """Answers calls from the recording. A call that was recorded as started is one that was not pure."""
 
     own: tuple[Tool, ...] = ()
+    ours: tuple[Tool, ...] = ()
     offered: tuple[Tool, ...] = ()
-    foreign = False
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
-    def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]:
+    @property
+    def foreign(self) -> bool:
+        """Which tools there were is in no record; that the model read others' words stands with what it said then."""
+        match self._tape.peek():
+            case MessageAdded(role="assistant", parts=(*_, last)):
+                return is_untrusted(last.origin)
+        return False
+
+    def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]:
         return ()
 
     def narrowed(self, names: tuple[str, ...]) -> TapeTools:

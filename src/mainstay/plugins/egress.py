@@ -173,6 +173,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 def read_request(head: bytes) -> Asked:
     """Raises AddressRefused."""
+    if any(end in head.replace(b"\r\n", b"") for end in (b"\r", b"\n")):  # who takes it for a line sees other fields
+        raise AddressRefused("a line ends with something else than CR and LF")
     line, _, rest = head.partition(b"\r\n")
     words = line.split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from mainstay.core.contract import ContractBroken, ExecuteRequest, ExecuteResponse, decode
 from mainstay.core.errors import AgentClosed
 from mainstay.core.outside import PluginState, Sandbox
+from mainstay.core.workers import in_thread
 from mainstay.guards.lines import one_line
 from mainstay.plugins import instance as process
 from mainstay.plugins.grpc_library import grpc_for
+from mainstay.plugins.homes import overfull
 from mainstay.plugins.instance import Instance
 from mainstay.plugins.logs import PluginLog, amount
 from mainstay.plugins.plugin import (
@@ -56,12 +58,13 @@ class PluginHost:
         self._calls = 0
         self._instance: Instance | None = None
         self._starting: asyncio.Task[Instance] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()  # instances that are being put down
+        self._tasks: set[asyncio.Task[Any]] = set()  # instances that are being put down, and looks at the home
         self._failures: deque[float] = deque(maxlen=pace.failures_max)
         self._row = 0  # failures since it last answered
         self._rests_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._used = 0.0  # when it was last called
+        self._looked = 0.0  # at its home
         self._closed = False
 
     @property
@@ -207,8 +210,19 @@ class PluginHost:
         self._used = asyncio.get_running_loop().time()
         if not instance.calls and (instance.condemned or self._closed):
             self._put_down(instance)
-        elif self._idle is None:
+            return
+        if self._idle is None:
             self._watch_idle(self._pace.idle_s)
+        if self._used - self._looked >= self._pace.look_s:
+            self._looked = self._used
+            self._later(self._look_home(instance))
+
+    async def _look_home(self, instance: Instance) -> None:
+        home, most = self.plugin.home, self.plugin.manifest.limits.home_mb
+        if wrong := await in_thread(lambda: overfull(home, most)):
+            self._condemn(instance, f"its home {wrong}: {home}")
+            if not instance.calls:
+                self._put_down(instance)
 
     def _watch_idle(self, after_s: float) -> None:
         self._idle = asyncio.get_running_loop().call_later(after_s, self._look_idle)
@@ -228,9 +242,12 @@ class PluginHost:
             self._instance = None
         if not instance.ending:
             instance.ending = True
-            task = asyncio.create_task(instance.stop())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._later(instance.stop())
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _died(self, instance: Instance) -> None:
         self.log.finish()

@@ -12,9 +12,10 @@ from mainstay.core.contract import EXECUTE, PLUGIN_SOCKET, STATE_SOCKET, Contrac
 from mainstay.core.outside import PluginState, Process, Sandbox
 from mainstay.core.workers import in_thread
 from mainstay.plugins.grpc_library import grpc_for
+from mainstay.plugins.homes import overfull
 from mainstay.plugins.launch import Launch, RunFolder, launched
 from mainstay.plugins.logs import PluginLog
-from mainstay.plugins.plugin import Plugin, PluginNotUp
+from mainstay.plugins.plugin import HomeFull, Plugin, PluginNotUp
 from mainstay.plugins.state import StateService
 
 LOOK_S, LOOK_MAX_S = 0.01, 0.05  # for its socket
@@ -54,15 +55,15 @@ class Instance:
 
 
 async def start(plugin: Plugin, sandbox: Sandbox, state: PluginState, log: PluginLog) -> Instance:
-    """Raises PluginNotUp if it does not come up, and a MainstayError if it cannot even be tried."""
+    """Raises PluginNotUp if it does not come up, and another MainstayError if it cannot even be tried."""
     grpc = grpc_for(plugin.name)
     async with AsyncExitStack() as stack:
         room = RunFolder.make()
         stack.push_async_callback(room.remove)
         try:
             service = StateService(plugin.name, state, plugin.quota)
-            await service.serve(f"{room.ours}/state", grpc)
             stack.push_async_callback(service.close)
+            await service.serve(f"{room.ours}/state", f"{room.path}/state", grpc)
             launch = await in_thread(lambda: _launch(plugin, room))
             log.begin()
             name = f"the plugin {plugin.name}"
@@ -85,12 +86,13 @@ async def start(plugin: Plugin, sandbox: Sandbox, state: PluginState, log: Plugi
 
 
 def _launch(plugin: Plugin, room: RunFolder) -> Launch:
-    home = f"{plugin.data}/home"
-    os.makedirs(home, mode=0o700, exist_ok=True)
+    os.makedirs(plugin.home, mode=0o700, exist_ok=True)
+    if wrong := overfull(plugin.home, plugin.manifest.limits.home_mb):
+        raise HomeFull(f"The plugin {plugin.name} is not started: its home {wrong}.")
     return Launch(
         words=plugin.manifest.run,
         cwd=plugin.folder,
-        home=home,
+        home=plugin.home,
         needs=plugin.needs,
         protected=plugin.protected,
         env={**_QUIET, **plugin.env, PLUGIN_SOCKET: f"{room.theirs}/plugin", STATE_SOCKET: f"{room.ours}/state"},

@@ -15,21 +15,25 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 
 from mainstay.core.errors import ConfigError, HomeUnusable, MainstayError
 from mainstay.core.outside import Command, Grounds, Needs, Output, Process, Sandbox, Share
 from mainstay.core.workers import in_thread
+from mainstay.edges.remove import remove_tree
 from mainstay.plugins.egress import Egress, has_loopback
+from mainstay.plugins.grants import real, refuse_moved
 
 PREFIX = "mainstay-run-"
 FOLDER_BYTES_MAX = 60  # of the path that run folders lie in: a socket's path has at most 104
 PROXY_PORT = 3128  # in the sandbox's own network, where nobody else listens
 GRACE_S = 2.0
+AT_ONCE_MAX = 10_000  # files and folders that somebody waits for; a sweep takes the rest
 LEFT_S = 60.0  # a folder so old that nobody holds was left behind
 _KIT = ("mainstay", "msgspec", "grpc")
 
@@ -83,9 +87,16 @@ async def launched(
         if launch.needs.network and sandbox.confined:
             words = (*await _let_out(launch.needs.network, note, room, stack), *words)
             env = {**proxies(launch.needs.network), **env}
+        refuse_moved(granted(launch), name)
         process = await sandbox.start(command(launch, words, env, room), output)
         stack.push_async_callback(process.stop, GRACE_S)
         yield Running(process, room.theirs)
+
+
+def granted(launch: Launch) -> tuple[str, ...]:
+    """The folders of the owner's that it is given."""
+    cwd = (launch.cwd,) if launch.cwd != launch.home else ()
+    return (*cwd, *launch.readable, *launch.writable, *launch.needs.read, *launch.needs.write)
 
 
 def command(launch: Launch, words: tuple[str, ...], env: dict[str, str], room: RunFolder) -> Command:
@@ -103,7 +114,7 @@ def command(launch: Launch, words: tuple[str, ...], env: dict[str, str], room: R
 
 
 def _real(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in paths))
+    return tuple(dict.fromkeys(map(real, paths)))
 
 
 # --- the way out ---------------------------------------------------------------------------------
@@ -201,40 +212,50 @@ class RunFolder:
             parent = os.path.realpath("/tmp")
         try:
             path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            for part in ("t", "o"):
-                os.mkdir(f"{path}/{part}", 0o700)
+            room = cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            try:
+                fcntl.flock(room._lock, fcntl.LOCK_EX)
+                for part in (room.theirs, room.ours):
+                    os.mkdir(part, 0o700)
+            except OSError:
+                room._removed()
+                raise
         except OSError as error:
             raise HomeUnusable(f"no folder can be made in {parent}: {error.strerror or error}") from error
-        return cls(path, lock)
+        return room
 
     async def remove(self) -> None:
         if self._lock >= 0:
-            await in_thread(lambda: shutil.rmtree(self.path, ignore_errors=True))
-            os.close(self._lock)
-            self._lock = -1
+            await in_thread(self._removed)
+
+    def _removed(self) -> None:
+        lock, self._lock = self._lock, -1
+        try:
+            remove_tree(self.path, AT_ONCE_MAX)
+        finally:
+            os.close(lock)
 
 
 @cache
 def _sweep_once() -> None:
-    sweep()
+    """Nobody waits for it: what was left may be much."""
+    Thread(target=sweep, name="mainstay-sweep", daemon=True).start()
 
 
 def sweep() -> None:
     """Takes away what a process left behind that died at its work. Blocks."""
     for parent in {os.path.realpath(tempfile.gettempdir()), os.path.realpath("/tmp")}:
         for path in Path(parent).glob(f"{PREFIX}*"):
-            try:
-                folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            except OSError:
-                continue
-            try:
-                found = os.fstat(folder)
-                if found.st_uid == os.geteuid() and time.time() - found.st_mtime > LEFT_S:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path, ignore_errors=True)
-            except BlockingIOError:  # somebody is at work there
-                pass
-            finally:
-                os.close(folder)
+            with suppress(OSError):  # somebody is at work there, or it is not ours
+                _swept(path)
+
+
+def _swept(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(folder)
+        if found.st_uid == os.geteuid() and time.time() - found.st_mtime > LEFT_S:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(path)
+    finally:
+        os.close(folder)

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -23,6 +23,7 @@ from mainstay.edges.json_schema import Schema, SchemaRefused
 from mainstay.edges.yaml import Document, YamlRefused, load
 from mainstay.guards.lines import one_line
 from mainstay.plugins.env import checked_value, expand, malformed, references, steers
+from mainstay.plugins.grants import real, too_much
 
 FILE = "plugin.yaml"
 BYTES_MAX = 256 * 1024
@@ -64,6 +65,7 @@ class PluginLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     log_bytes: Annotated[int, Meta(ge=1024, le=64 * 1024 * 1024)] = 256 * 1024
     state_keys: Annotated[int, Meta(ge=0, le=100_000)] = 1000
     state_bytes: Annotated[int, Meta(ge=0, le=256 * 1024 * 1024)] = 4 * 1024 * 1024
+    home_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 512  # of files that it keeps itself
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -271,8 +273,8 @@ def _senseless_needs(needs: Needs) -> list[tuple[Keys, str]]:
     for key in ("read", "write"):
         for place, folder in enumerate(getattr(needs, key)):
             steps = folder.split("/")
-            whole = folder.rstrip("/") in ("", "~")
-            if steps[0] not in ("", "~") or ".." in steps or whole or len(folder) > 1024 or not folder.isprintable():
+            odd = steps[0] not in ("", "~") or ".." in steps or len(folder) > 1024 or not folder.isprintable()
+            if odd or too_much(folder):
                 wrong.append(((key, place), "is no folder: a path from / or ~/, without .., and not all of it"))
     return wrong
 
@@ -295,8 +297,8 @@ def asks(manifest: Manifest) -> list[str]:
         "reach any host on the network" if host == "*" else f"reach {host} over the network"
         for host in manifest.needs.network
     ]
-    wanted += [f"read what is in {folder}" for folder in manifest.needs.read]
-    wanted += [f"read and change what is in {folder}" for folder in manifest.needs.write]
+    wanted += [f"read what is in {_led(folder)}" for folder in manifest.needs.read]
+    wanted += [f"read and change what is in {_led(folder)}" for folder in manifest.needs.write]
     for name in manifest.wants_env():
         secret = name.removeprefix("secret:")
         wanted.append(
@@ -308,5 +310,47 @@ def asks(manifest: Manifest) -> list[str]:
             where = f" to its {', '.join(action.sink)}" if isinstance(action.sink, tuple) else ""
             wanted.append(f"carry things out with {action.name}{where}")
     wanted.append(f"run up to {limits.processes} processes in {limits.memory_mb} MB, {limits.cpu_s:g} s of CPU each")
-    wanted.append(f"keep up to {limits.state_keys} values of its own, {limits.state_bytes // 1024} KB in all")
+    kept = f"{limits.state_keys} values of its own, {limits.state_bytes // 1024} KB in all"
+    wanted.append(f"keep up to {kept}, and {limits.home_mb} MB of files")
     return [_cut(one) for one in wanted]
+
+
+def _led(folder: str) -> str:
+    """With where it leads, if that is elsewhere: that is what would be granted."""
+    found = real(folder)
+    return folder if found == os.path.normpath(os.path.expanduser(folder)) else f"{folder}, which is {found}"
+
+
+def changes(old: Manifest, new: Manifest) -> list[str]:
+    """What an upgrade does otherwise, beside what it asks for: sentences that go on from "it"."""
+    found = []
+    if old.run != new.run:
+        found.append(f"runs {' '.join(new.run)}, no longer {' '.join(old.run)}")
+    before = {action.name: action for action in old.actions}
+    now = {action.name: action for action in new.actions}
+    found += [f"has no action {name} any more" for name in before if name not in now]
+    for name, action in now.items():
+        if name not in before:
+            found.append(f"has a new action: {name} ({action.effect})")
+        else:
+            found += [f"{one} of {name}" for one in _changed(before[name], action)]
+    return [_cut(one) for one in found]
+
+
+def _changed(old: Action, new: Action) -> Iterator[str]:
+    if old.effect != new.effect:
+        yield f"says {new.effect}, no longer {old.effect},"
+    if old.sink != new.sink:
+        yield f"names {_sinks(new)} as the sink, no longer {_sinks(old)},"
+    if old.untrusted != new.untrusted:
+        yield f"{'no longer asks' if new.untrusted else 'asks'} you to trust the answers"
+    if old.description != new.description:
+        yield "changes the description"
+    if old.parameters != new.parameters:
+        yield "changes the parameters"
+
+
+def _sinks(action: Action) -> str:
+    if isinstance(action.sink, bool):
+        return "every call" if action.sink else "nothing"
+    return ", ".join(action.sink) or "nothing"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,11 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.edges.archives import ArchiveRefused, Bounds, unpack
+from mainstay.edges.remove import remove_tree
 from mainstay.guards.lines import one_line
+from mainstay.plugins.grants import given_now
 from mainstay.plugins.lock import Installed, changing, digest_of, read_lock, sync_folder, write_lock
-from mainstay.plugins.manifest import FILE, Manifest, Name, asks, read_manifest
+from mainstay.plugins.manifest import FILE, Manifest, Name, asks, changes, read_manifest
 
 BOUNDS = Bounds(files_max=20_000)
 # Made by tools beside the files that count. `.bin` holds links to programs of other packages.
@@ -34,7 +35,7 @@ LEFT_OUT = frozenset(
         ".bin",
     }
 )
-_ASIDE = ".aside-"
+_ASIDE, _OLD = ".aside-", "old-"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     asks: list[str]
     new: list[str]  # those of them that the installed one did not ask for; all, if none is installed
     replaces: str = ""  # the version that is installed now
+    changes: list[str] = []  # what it does otherwise than that: sentences that go on from "it"
 
 
 def plan(source: Path, plugins_folder: Path) -> Plan:
@@ -66,7 +68,7 @@ def install(source: Path, plugins_folder: Path, *, expected: str = "") -> Instal
             name=manifest.name,
             version=manifest.version,
             digest=found.digest,
-            needs=manifest.needs,
+            needs=given_now(manifest.needs),
             env=tuple(manifest.wants_env()),
             context=manifest.context,
             added=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -86,7 +88,7 @@ def remove(name: str, plugins_folder: Path) -> Installed:
             raise _unknown(name, known)
         write_lock(plugins_folder, known)
         if (plugins_folder / name).exists():
-            os.rename(plugins_folder / name, made / "old")
+            os.rename(plugins_folder / name, made / f"{_OLD}{name}")
         return gone
 
 
@@ -98,6 +100,15 @@ def verify(name: str, plugins_folder: Path) -> Manifest:
     """The manifest of an installed plugin whose files are those that were added. Raises ConfigError otherwise: this is
     asked at every load."""
     checked_name(name)
+    try:
+        return _verified(name, plugins_folder)
+    except ConfigError:
+        if not _recovered(plugins_folder):
+            raise
+        return _verified(name, plugins_folder)
+
+
+def _verified(name: str, plugins_folder: Path) -> Manifest:
     known = read_lock(plugins_folder)
     if name not in known:
         raise _unknown(name, known)
@@ -152,43 +163,82 @@ def _planned(root: Path, plugins_folder: Path) -> Plan:
     manifest = read_manifest(root)
     wanted = asks(manifest)
     before = read_lock(plugins_folder).get(manifest.name)
-    had = _asked_before(manifest.name, plugins_folder) if before else []
+    old = _before(manifest.name, plugins_folder) if before else None
+    had = asks(old) if old is not None else []
+    given_now(manifest.needs)  # raises for what cannot be granted
     return Plan(
         manifest=manifest,
         digest=digest_of(root),
         asks=wanted,
         new=[one for one in wanted if one not in had],
         replaces=before.version if before else "",
+        changes=changes(old, manifest) if old is not None else [],
     )
 
 
-def _asked_before(name: str, plugins_folder: Path) -> list[str]:
+def _before(name: str, plugins_folder: Path) -> Manifest | None:
     try:
-        return asks(verify(name, plugins_folder))
+        return verify(name, plugins_folder)
     except ConfigError:  # nobody knows any more what was shown then
-        return []
+        return None
 
 
 @contextmanager
 def _aside(plugins_folder: Path) -> Iterator[Path]:
     """A folder on the same disk, for what is not in its place yet, or no longer. Gone afterwards, with whatever a
     process that was killed has left."""
-    for left in plugins_folder.glob(f"{_ASIDE}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=plugins_folder))
+    made = None
     try:
+        for left in plugins_folder.glob(f"{_ASIDE}*"):
+            _put_back(left, plugins_folder)
+            remove_tree(left)
+        made = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=plugins_folder))
         yield made
     except OSError as error:
         raise ConfigError(f"{one_line(str(plugins_folder))} cannot be changed: {error.strerror}") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        if made is not None:
+            remove_tree(made)
+
+
+def _recovered(plugins_folder: Path) -> bool:
+    """Something that a killed command had moved away is in its place again."""
+    left = list(plugins_folder.glob(f"{_ASIDE}*"))
+    if not left:
+        return False
+    try:
+        with changing(plugins_folder):
+            return sum(_put_back(one, plugins_folder) for one in left) > 0
+    except (ConfigError, OSError):  # a command is at work just now
+        return False
+
+
+def _put_back(left: Path, plugins_folder: Path) -> bool:
+    """What was added last counts until the lock says otherwise."""
+    done = False
+    for old in left.glob(f"{_OLD}*"):
+        name = old.name.removeprefix(_OLD)
+        place, pinned = plugins_folder / name, read_lock(plugins_folder).get(name)
+        if pinned is not None and _digest(old) == pinned.digest != _digest(place):
+            if place.exists():
+                os.rename(place, left / "unfinished")
+            os.rename(old, place)
+            done = True
+    return done
+
+
+def _digest(folder: Path) -> str:
+    try:
+        return digest_of(folder)
+    except (ConfigError, OSError):
+        return ""
 
 
 @contextmanager
 def _moved(root: Path, place: Path, aside: Path) -> Iterator[None]:
-    """In its place, unless what follows fails. A rename each: whoever is killed between them leaves a plugin that does
-    not verify, never a mixture."""
-    old = aside / "old"
+    """In its place, unless what follows fails. A rename each: whoever is killed between them leaves nothing that would
+    verify, never a mixture, and what was there before is found again."""
+    old = aside / f"{_OLD}{place.name}"
     if place.exists():
         os.rename(place, old)
     try:

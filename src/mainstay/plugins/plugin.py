@@ -5,6 +5,7 @@ PluginFailed                    it did not do what it was asked; one sentence fo
 ├── PluginSilent                no answer within the call's time
 ├── PluginGone                  it ended in the midst of the call
 ├── PluginNotUp                 it could not be started
+├── HomeFull                    it is not started, as it keeps too much
 ├── PluginResting               it crashed so often that it is left alone for a while
 └── AnswerRefused               it answered with something that is not a result
 """
@@ -38,6 +39,10 @@ class PluginNotUp(PluginFailed):
     pass
 
 
+class HomeFull(PluginFailed):
+    pass
+
+
 class PluginResting(PluginFailed):
     pass
 
@@ -65,6 +70,10 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
         return self.manifest.name
 
     @property
+    def home(self) -> str:
+        return f"{self.data}/home"
+
+    @property
     def quota(self) -> Quota:
         limits = self.manifest.limits
         return Quota(keys_max=limits.state_keys, bytes_max=limits.state_bytes)
@@ -84,3 +93,4 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     rest_s: float = 60.0
     idle_s: float = 600.0  # without a call: then it is stopped
     waiting_max: int = 256  # calls in all, running and waiting
+    look_s: float = 60.0  # between two looks at what it keeps in its home, after calls

@@ -30,6 +30,7 @@ from mainstay.core.contract import (
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.outside import PluginState, Quota
 from mainstay.core.plugin_state import KEY_BYTES_MAX, check_key
+from mainstay.plugins.relay import Relay
 
 CALLS_PER_S, BURST = 200.0, 400.0  # above, each waits its turn
 CONNECTIONS_MAX = 4
@@ -50,9 +51,11 @@ class StateService:
         self._left = BURST
         self._counted = time.monotonic()
         self._server: Any = None
+        self._relay = Relay(CONNECTIONS_MAX)
 
-    async def serve(self, path: str, grpc: Any) -> None:
-        """`grpc` is the library: it is loaded by whoever needs a plugin."""
+    async def serve(self, path: str, inner: str, grpc: Any) -> None:
+        """At `path`; `inner` is a socket that the plugin cannot see. `grpc` is the library: it is loaded by whoever
+        needs a plugin."""
         entry_bytes = self._quota.value_bytes_max + KEY_BYTES_MAX + 64
         server = grpc.aio.server(
             options=[
@@ -72,11 +75,13 @@ class StateService:
         }
         methods = {name: self._handler(answer, grpc) for name, answer in answers.items()}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(STATE.strip("/"), methods),))
-        server.add_insecure_port(f"unix:{path}")
+        server.add_insecure_port(f"unix:{inner}")
         await server.start()
         self._server = server
+        await self._relay.serve(path, inner)
 
     async def close(self) -> None:
+        await self._relay.close()
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(STOP_S)

@@ -70,7 +70,8 @@ class PluginTool:
         return Reach(
             sink=True,
             outward=self.outward,
-            destinations=named or (self.origin,),
+            # What has network can send it anywhere that it may reach, whatever it calls a destination.
+            destinations=(self.origin, *named) if self.outward else named or (self.origin,),
             what=f"hands this to the plugin {self._host.plugin.name}" + (", which has network" if self.outward else ""),
         )
 

@@ -29,6 +29,7 @@ NOT_STARTED = "Cancelled: the turn was aborted before this call ran."
 ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
 SKIPPED = "Skipped: the person added something before this call ran."
 WITHHELD = "Withheld: what this call answered could not be checked."
+NAMES_MAX = 40  # that a call of a tool that is not there is answered with
 UNKNOWN = "Outcome unknown: the process stopped while this ran. It was not run again; find out before repeating it."
 
 
@@ -50,13 +51,18 @@ class Tools(Protocol):
     @property
     def own(self) -> tuple[Tool, ...]: ...
     @property
+    def ours(self) -> tuple[Tool, ...]:
+        """Of `own`, those that do not come from elsewhere."""
+        ...
+
+    @property
     def offered(self) -> tuple[Tool, ...]: ...
     @property
     def foreign(self) -> bool:
         """The model is told what they do by somebody else than the owner."""
         ...
 
-    def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]: ...
+    def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]: ...
     def narrowed(self, names: tuple[str, ...]) -> Tools: ...
     def prepare(self, call: ToolCall) -> Prepared | ToolResult: ...
     async def execute(
@@ -80,12 +86,13 @@ class Toolbox:
         guards: Guards | None = None,
     ) -> None:
         self.own = tuple(tools)
+        self.ours = tuple(tool for tool in tools if not origin_of_tool(tool))
         self.foreign = any(told_by_others(tool) for tool in tools)
         names = {tool.name for tool in tools}
         self._memory = tuple(tool for tool in memory if tool.name not in names)
         self._by_name = {tool.name: tool for tool in (*self.own, *self._memory)}
-        self._catalogue: Catalogue | None = None
-        self._offers: dict[tuple[bool, bool], tuple[Tool, ...]] = {}
+        self._catalogues: dict[bool, Catalogue] = {}
+        self._offers: dict[tuple[bool, bool, bool], tuple[Tool, ...]] = {}
         self._limits = limits
         self._keep = keep
         self._guards = guards
@@ -105,19 +112,26 @@ class Toolbox:
         """Everything that can be called."""
         return tuple(self._by_name.values())
 
-    def offer(self, *, memory: bool, inline: bool) -> tuple[Tool, ...]:
-        """What a request carries; the same object every time, so that it is encoded and counted once."""
-        made = self._offers.get((memory, inline))
+    def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]:
+        """What a request carries; the same object every time, so that it is encoded and counted once.
+
+        Where not all are `inline`, the rest is searched: everything, or with `ours` only what comes from elsewhere.
+        """
+        made = self._offers.get((memory, inline, ours))
         if made is None:
-            shown = self.own if inline else self._searchable().tools
-            made = self._offers[memory, inline] = (*shown, *self._memory) if memory else shown
+            shown = self.own if inline else self._searchable(ours)
+            made = self._offers[memory, inline, ours] = (*shown, *self._memory) if memory else shown
         return made
 
-    def _searchable(self) -> Catalogue:
-        if self._catalogue is None:
-            self._catalogue = Catalogue(self.own)
-            self._by_name.update({tool.name: tool for tool in self._catalogue.tools})
-        return self._catalogue
+    def _searchable(self, ours: bool) -> tuple[Tool, ...]:
+        """Those that stay where they are, and the two that find and call the others."""
+        if ours not in self._catalogues:
+            folded = [tool for tool in self.own if origin_of_tool(tool)] if ours else self.own
+            self._catalogues[ours] = Catalogue(folded)
+        widest = self._catalogues[min(self._catalogues)]  # a session with a smaller model may have more to find
+        self._by_name.update({tool.name: tool for tool in widest.tools})
+        shown = self._catalogues[ours].tools
+        return (*self.ours, *shown) if ours else shown
 
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         """Everything that can be wrong with a call is a result that the model can act on."""
@@ -234,8 +248,10 @@ class Toolbox:
         shown = name[: self._limits.tool_name_chars_max]
         near = difflib.get_close_matches(name, self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        known = ", ".join(list(self._by_name)[:40]) or "none"
-        return f"There is no tool {shown!r}.{hint} Available: {known}."
+        names = list(self._by_name)
+        known = ", ".join(names[:NAMES_MAX]) or "none"
+        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+        return f"There is no tool {shown!r}.{hint} Available: {known}{more}."
 
 
 async def _contained(work: Awaitable[str | None]) -> str | None:

@@ -111,7 +111,7 @@ def test_what_the_owner_is_shown_is_all_of_it_in_plain_words(tmp_path: Path) -> 
         "carry things out with forecast to its to",
         "carry things out with alarm",
         "run up to 8 processes in 512 MB, 600 s of CPU each",
-        "keep up to 1000 values of its own, 4096 KB in all",
+        "keep up to 1000 values of its own, 4096 KB in all, and 512 MB of files",
     ]
     assert len(asks(read(tmp_path, LEAST))) == 2
 

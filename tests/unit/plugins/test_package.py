@@ -17,6 +17,7 @@ import pytest
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
+from mainstay.plugins import package
 from mainstay.plugins.lock import digest_of
 from mainstay.plugins.manifest import asks, read_manifest
 from mainstay.plugins.package import Installed, install, installed, plan, remove, verify
@@ -182,6 +183,36 @@ def test_an_upgrade_shows_what_is_newly_asked(tmp_path: Path, home: Path) -> Non
     assert not [name for name in os.listdir(home) if name.startswith(".aside")]
 
 
+def test_an_upgrade_shows_what_it_does_otherwise(tmp_path: Path, home: Path) -> None:
+    source = plugin_at(tmp_path / "old")
+    text = (source / "plugin.yaml").read_text()
+    more = (
+        "  - {name: send, description: d, parameters: {type: object, properties: {to: {}}}, sink: true}\n"
+        "  - {name: gone, description: d}\n"
+    )
+    (source / "plugin.yaml").write_text(text.replace("needs:", f"{more}needs:"))
+    install(source, home)
+    assert plan(source, home).changes == []
+    more = (
+        "  - {name: send, description: e, parameters: {type: object, properties: {to: {}, x: {}}}, sink: [to],"
+        " effect: pure, untrusted: false}\n"
+        "  - {name: anything, description: d}\n"
+    )
+    text = text.replace("python main.py", "sh evil.sh").replace("needs:", f"{more}needs:")
+    (source / "plugin.yaml").write_text(text)
+    found = plan(source, home)
+    assert found.changes == [
+        "runs sh evil.sh, no longer python main.py",
+        "has no action gone any more",
+        "says pure, no longer unsafe, of send",
+        "names to as the sink, no longer every call, of send",
+        "asks you to trust the answers of send",
+        "changes the description of send",
+        "changes the parameters of send",
+        "has a new action: anything (unsafe)",
+    ]
+
+
 def test_an_upgrade_of_what_was_tampered_with_shows_everything_again(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
     install(source, home)
@@ -264,6 +295,35 @@ def test_two_commands_at_once_do_not_meet(tmp_path: Path, home: Path) -> None:
 def test_what_a_killed_command_left_is_cleared_away(tmp_path: Path, home: Path) -> None:
     (home / ".aside-x" / "new").mkdir(parents=True)
     install(plugin_at(tmp_path / "source"), home)
+    assert sorted(os.listdir(home)) == [".changing", "lock.json", "weather"]
+
+
+@pytest.mark.parametrize("step", ["moved_away", "moved_in"])
+@pytest.mark.parametrize("use", ["verify", "install"])
+def test_killed_between_two_moves_the_version_before_is_found_again(
+    tmp_path: Path, home: Path, step: str, use: str
+) -> None:
+    install(plugin_at(tmp_path / "old"), home)
+    before = tree(home / "weather")
+    newer = plugin_at(tmp_path / "new", version="'1.1'")
+    killed = (
+        "import os, sys\nfrom pathlib import Path\nfrom mainstay.plugins import package\n"
+        "rename, steps = os.rename, [int(sys.argv[3])]\n"
+        "def move(*names):\n    if not steps[0]:\n        os.kill(os.getpid(), 9)\n"
+        "    steps[0] -= 1\n    rename(*names)\n"
+        "def lock(*given):\n    os.kill(os.getpid(), 9)\n"
+        "os.rename, package.write_lock = move, lock\n"
+        "package.install(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[2])}
+    words = [sys.executable, "-c", killed, str(newer), str(home), "1" if step == "moved_away" else "2"]
+    assert subprocess.run(words, env=env, check=False).returncode == -9
+    if use == "install":
+        with pytest.raises(ConfigError, match="there is no"):
+            install(tmp_path / "nothing", home)
+    assert verify("weather", home).version == "1.0"
+    assert tree(home / "weather") == before
+    assert install(newer, home).version == "1.1"
     assert sorted(os.listdir(home)) == [".changing", "lock.json", "weather"]
 
 

@@ -229,6 +229,17 @@ def test_a_grant_of_hosts_below_another_is_not_one_of_its_look_alikes() -> None:
     assert not read_grant("*").covers("anything.example", 22)
 
 
+@pytest.mark.parametrize("inner", [b"\n", b"\r", b"\n\r"], ids=["lf", "cr", "lfcr"])
+def test_a_line_that_ends_in_another_way_is_refused(inner: bytes) -> None:
+    """Whoever is behind us might take it for a field that we did not see."""
+    for head in (
+        b"GET http://a.com/ HTTP/1.1\r\nX: y" + inner + b"Host: b.com\r\n\r\n",
+        b"CONNECT a.com:443 HTTP/1.1" + inner + b"\r\n\r\n",
+    ):
+        with pytest.raises(AddressRefused, match="ends with something else"):
+            read_request(head)
+
+
 def test_a_request_names_its_place() -> None:
     assert read_request(b"CONNECT [2606:2800::1]:443 HTTP/1.1\r\n\r\n").place.host == "2606:2800::1"
     with pytest.raises(AddressRefused):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -134,16 +135,19 @@ async def test_a_run_folder_has_a_short_name_wherever_passing_files_lie(
 
 
 async def test_what_a_dead_process_left_is_swept_away_and_what_is_in_use_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(tmp_path / "mainstay-run-left")], check=True))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(launching, "FOLDER_BYTES_MAX", 1000)
     used = RunFolder.make()
     left, fresh = tmp_path / "mainstay-run-left", tmp_path / "mainstay-run-fresh"
     for path in (left, fresh):
         path.mkdir()
-    for path in (left, Path(used.path)):
-        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    os.utime(used.path, (time.time() - 3600, time.time() - 3600))
+    deep = "import os, sys\nos.chdir(sys.argv[1])\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
+    old = f"{deep}\nos.utime(sys.argv[1], (1, 1))"
+    subprocess.run([sys.executable, "-c", old, str(left)], check=True)
     await asyncio.to_thread(sweep)
     assert {path.name for path in tmp_path.iterdir()} == {Path(used.path).name, fresh.name}
     await used.remove()

@@ -109,6 +109,8 @@ CASES = (
     down("a_file_for_a_socket", "PluginNotUp: The plugin bad put something else in the place of its socket"),
     fine("removes_its_socket", "^gone$"),
     fine("hammers_its_state", "do"),
+    fine("floods_its_state", "do"),
+    fine("leaves_a_deep_folder", "^deep$"),
     fine("opens_many_connections", r"^\{\"connected\""),
 )
 NAMES = [f"{number:02d}-{case.mode}" for number, case in enumerate(CASES)]

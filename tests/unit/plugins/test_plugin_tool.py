@@ -102,14 +102,18 @@ async def test_what_may_change_the_owners_files_is_a_sink_unless_it_only_reads(t
     assert not tool(tmp_path, needs=needs).reach({"city": "Bern"}, context()).sink
 
 
-async def test_with_network_every_call_goes_to_its_named_destinations_or_to_the_plugin(tmp_path: Path) -> None:
+async def test_with_network_every_call_goes_to_the_plugin_and_to_whatever_it_names(tmp_path: Path) -> None:
     needs = Needs(network=("api.example.com",))
     made = tool(tmp_path, needs=needs)
     assert made.capabilities == ("plugin.weather", "net")
     reach = made.reach({"city": "Bern"}, context())
     assert (reach.sink, reach.outward, reach.destinations) == (True, True, ("plugin:weather",))
     named = tool(tmp_path, sink=("to",), needs=needs)
-    assert named.reach({"city": "x", "to": {"a": ["x.com", 5]}}, context()).destinations == ("x.com", "5")
+    assert named.reach({"city": "x", "to": {"a": ["x.com", 5]}}, context()).destinations == (
+        "plugin:weather",
+        "x.com",
+        "5",
+    )
     assert named.reach({"city": "x"}, context()).destinations == ("plugin:weather",)
     granted_nothing = tool(tmp_path, needs=Needs())  # it asks for network, and was not given it
     assert not granted_nothing.reach({"city": "x"}, context()).sink

@@ -6,15 +6,19 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
 import plugin_lab as lab
 import pytest
+import uvloop
 
 from mainstay.core.outside import Needs, Quota, Sandbox
 from mainstay.core.plugin_state import MemoryPluginState
+from mainstay.edges.remove import remove_tree
+from mainstay.plugins import homes
 from mainstay.plugins.host import PluginHost
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox
 from mainstay.store.sqlite import SqliteStore
@@ -82,6 +86,40 @@ async def test_its_home_outlives_it_and_its_folder_cannot_be_written(sandbox: Sa
     again = lab.host("ends_late", tmp_path, sandbox)
     assert "began" in (await lab.call(again, "log")).content
     await again.close()
+
+
+async def test_a_link_that_a_plugin_lays_in_place_of_its_own_grant_leads_it_nowhere(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    owner = tmp_path / "owner"
+    (owner / "proj").mkdir(parents=True)
+    (owner / "key").write_text("secret")
+    needs = Needs(write=(f"{owner}/proj", f"{owner}/proj/out"))
+    given = lab.Given(needs=needs, env={"LINK": f"{owner}/proj/out", "TO": str(owner)})
+    first = lab.host("lays_a_link", tmp_path, sandbox, given)
+    assert "No such file" in (await lab.call(first)).content
+    await first.close()
+    assert (owner / "proj" / "out").is_symlink()
+    again = lab.host("lays_a_link", tmp_path, sandbox, given)
+    result = await lab.call(again)
+    assert result.is_error
+    assert f"the plugin bad is not started: {owner}/proj/out was granted, and leads to {owner} now" in result.content
+    await again.close()
+
+
+async def test_nor_does_it_lead_another_plugin_that_helps_it(sandbox: Sandbox, tmp_path: Path) -> None:
+    owner = tmp_path / "owner"
+    (owner / "proj").mkdir(parents=True)
+    (owner / "key").write_text("secret")
+    env = {"LINK": f"{owner}/proj/out", "TO": str(owner)}
+    writes = lab.host("lays_a_link", tmp_path, sandbox, lab.Given(needs=Needs(write=(f"{owner}/proj",)), env=env))
+    await lab.call(writes)
+    reads = lab.Given(name="other", needs=Needs(read=(f"{owner}/proj/out",)), env=env)
+    other = lab.host("lays_a_link", tmp_path, sandbox, reads)
+    result = await lab.call(other)
+    assert result.is_error
+    assert "the plugin other is not started" in result.content
+    await asyncio.gather(writes.close(), other.close())
 
 
 # --- network -------------------------------------------------------------------------------------
@@ -207,6 +245,70 @@ async def test_one_that_hammers_its_state_is_slowed_down(sandbox: Sandbox, tmp_p
     await lab.until(lambda: loop.time() - began > 2)
     await host.close()
     assert kept.count < 400 + 200 * (loop.time() - began + 2)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_one_that_floods_the_socket_of_its_state_takes_neither_our_time_nor_our_memory(
+    tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def play() -> None:
+        sandbox = BubblewrapSandbox()
+        host = lab.host("floods_its_state", tmp_path, sandbox)
+        assert (await lab.call(host, "quick")).content == "quick"
+        loop = asyncio.get_running_loop()
+        began, spent = loop.time(), time.process_time()
+        with lab.Peak() as peak:
+            await lab.until(lambda: loop.time() - began > 3)
+        share = (time.process_time() - spent) / (loop.time() - began)
+        await host.close()
+        await sandbox.close()
+        assert share < 0.35
+        assert peak.grown_mb < 24
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(play())
+
+
+async def test_a_home_that_holds_too_much_is_the_end_of_it_until_there_is_room(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    limits = msgspec.structs.replace(lab.LIMITS, home_mb=2)
+    pace = msgspec.structs.replace(lab.SWIFT, look_s=0.0)
+    host = lab.host("fills_its_home", tmp_path, sandbox, lab.Given(limits=limits, pace=pace))
+    assert (await lab.call(host)).content == "full"
+    await lab.until(lambda: not lab.alive(host))
+    assert "this instance is given up: its home holds more than 2 MB" in lab.log_of(host)
+    result = await lab.call(host, "quick")
+    assert result.is_error
+    assert "The plugin bad is not started: its home holds more than 2 MB." in result.content
+    Path(host.plugin.home, "0").unlink()
+    Path(host.plugin.home, "1").unlink()
+    assert (await lab.call(host, "quick")).content == "quick"
+    await host.close()
+
+
+def test_a_home_has_a_bound_on_files_and_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes, "FILES_MAX", 10)
+    (tmp_path / "link").symlink_to("/usr")
+    assert homes.overfull(str(tmp_path), 1) == ""
+    for number in range(10):
+        (tmp_path / str(number)).touch()
+    assert homes.overfull(str(tmp_path), 1) == "holds more than 10 files"
+    monkeypatch.setattr(homes, "FILES_MAX", 10_000)
+    deep = str(tmp_path)
+    for _ in range(20):
+        deep = os.path.join(deep, "d" * 200)
+        if len(deep) > 3800:
+            break
+        os.mkdir(deep)
+    folder = os.open(os.path.dirname(deep), os.O_RDONLY)
+    os.mkdir("e" * 250, dir_fd=folder)
+    inner = os.open("e" * 250, os.O_RDONLY, dir_fd=folder)
+    os.mkdir("f" * 250, dir_fd=inner)
+    os.close(folder)
+    os.close(inner)
+    assert "holds a folder that cannot be looked into" in homes.overfull(str(tmp_path), 1)
+    assert remove_tree(tmp_path)
 
 
 class CountingState(MemoryPluginState):

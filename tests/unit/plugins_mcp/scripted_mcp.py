@@ -216,6 +216,13 @@ class Server:
         raw(note * int(arguments.get("text", "20000")))
         return self.text("flooded")
 
+    def do_answers(self, id: Any, arguments: Any, params: Any) -> Any:
+        """To what nobody asked, without end; each is slow to take apart."""
+        values = [{}] * 200_000
+        line = json.dumps({"jsonrpc": "2.0", "id": "nobody", "result": {"content": values}}).encode() + b"\n"
+        while True:
+            raw(line)
+
     def do_babble(self, id: Any, arguments: Any, params: Any) -> Any:
         """Prints to where the protocol is."""
         raw(b'hello there\n\xff\xfe\x00\n{}\n[1]\n{"jsonrpc": "2.0", "id": 4711, "result": {}}\n')

@@ -21,6 +21,8 @@ class Site:
         self.does = ""
         self.location = ""
         self.status = 0  # of all answers, where it is not 0
+        self.unasked = b""  # what whoever listens hears, again and again
+        self.nods = True  # to what it is told
         self.session = "first"
         self.sessions = 0
         self.modern = False
@@ -71,6 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.site.asked.append(("GET", dict(self.headers)))
+        if self.site.unasked:
+            return self.pour(self.site.unasked)
         self.plain(405, b"")
 
     def do_DELETE(self) -> None:
@@ -92,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("location", site.location)
             self.send_header("content-length", "0")
             self.end_headers()
+        elif id is None and not site.nods:
+            site.released.wait(60)
         elif id is None:
             self.plain(202, b"")
         elif method == "initialize":
@@ -160,13 +166,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_endless(self, id: Any, message: Any) -> None:
         """A line of an event that has no end."""
+        self.pour(b"data: " + b"x" * 100_000)
+
+    def do_chatter(self, id: Any, message: Any) -> None:
+        """Events that are no messages."""
+        self.pour(b"id: 5\nevent: x\n\n" * 4000)
+
+    def do_silent(self, id: Any, message: Any) -> None:
+        """A stream of events on which nothing comes."""
+        self.pour(b"")
+
+    def pour(self, data: bytes) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
         try:
-            while not self.site.released.is_set():
-                self.wfile.write(b"data: " + b"x" * 100_000)
+            if not data:
+                self.wait_for_the_end()
+            while data and not self.site.released.is_set():
+                self.wfile.write(data)
         except OSError:
             pass
         self.close_connection = True
@@ -179,7 +198,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.plain(200, gzip.compress(body, 1), "application/json", content_encoding="gzip")
 
     def do_hang(self, id: Any, message: Any) -> None:
-        self.site.released.wait(60)
+        self.wait_for_the_end()
+
+    def wait_for_the_end(self) -> None:
+        """Until they hang up."""
+        self.connection.settimeout(60)
+        try:
+            self.connection.recv(1)
+        except OSError:
+            pass
+        self.close_connection = True
 
     def do_broken(self, id: Any, message: Any) -> None:
         self.plain(500, b"<html>oops</html>", "text/html")

@@ -13,7 +13,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall
 from mainstay.core.outside import Needs, Reach, origin_of_tool, told_by_others
 from mainstay.guards.guard import GuardRules, Guards
-from mainstay.plugins.mcp.nouns import Prompt, PromptArgument, Resource
+from mainstay.plugins.mcp.nouns import Hints, Prompt, PromptArgument, Resource
 from mainstay.plugins.mcp.server import McpServer
 from mainstay.plugins.mcp.trouble import CallFailed
 from mainstay.turn.control import Control
@@ -124,6 +124,8 @@ def test_only_a_server_with_a_way_out_or_files_to_change_is_a_sink(
     reach = reach_of(server)
     assert (reach.sink, reach.outward) == (sink, outward)
     assert reach.destinations == (("mcp:one",) if sink else ())
+    hinted = reach_of(server, Hints(read_only=True, open_world=False))
+    assert hinted.sink == outward, "what a server says of itself counts where it has no way out"
 
 
 RESOURCES = [

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from mainstay.plugins.mcp.asked import Asked
 from mainstay.plugins.mcp.frames import Frames
 from mainstay.plugins.mcp.gate import Gate
 from mainstay.plugins.mcp.server import McpLimits
+from mainstay.plugins.mcp.sieve import Sieve, marks_in
 
 
 def message(**fields: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **fields}).encode()
 
 
-def run_through(pieces: list[bytes], limits: McpLimits, clock: list[float] | None = None) -> tuple[list[bytes], Gate]:
+def asking(*ids: int | str) -> Asked:
+    asked = Asked()
+    for id in ids:
+        asked.begin(id)
+    return asked
+
+
+def run_through(
+    pieces: list[bytes],
+    limits: McpLimits,
+    clock: list[float] | None = None,
+    asked: Iterable[int | str] = (1, 2, 3, 9),
+) -> tuple[list[bytes], Gate]:
     """The messages that came of it."""
 
     async def main() -> tuple[list[bytes], Gate]:
         gate = Gate(limits, lambda: clock[0] if clock else 0.0)
-        frames = Frames(limits, gate)
+        frames = Frames(Sieve(limits, gate, asking(*asked)))
         for piece in pieces:
             frames.take(piece)
         frames.end()
@@ -86,15 +101,15 @@ def test_what_comes_unasked_comes_at_a_rate_and_answers_always() -> None:
 
 def test_a_backlog_has_a_bound() -> None:
     limits = McpLimits(backlog_bytes_max=10_000)
-    line = message(id=1, result="x" * 500)
-    found, gate = run_through([line + b"\n"] * 100, limits)
+    lines = [message(id=id, result="x" * 500) + b"\n" for id in range(100)]
+    found, gate = run_through(lines, limits, asked=range(100))
     assert 10 < len(found) < 20
     assert gate.dropped == 100 - len(found)
 
 
 async def test_whoever_waits_is_woken_by_a_message_and_by_the_end() -> None:
     gate = Gate(McpLimits(), lambda: 0.0)
-    frames = Frames(McpLimits(), gate)
+    frames = Frames(Sieve(McpLimits(), gate, asking(1)))
     waiting = asyncio.create_task(frames.next())
     await asyncio.sleep(0)
     frames.take(WANTED[0] + b"\n")
@@ -112,3 +127,59 @@ def test_what_is_json_and_no_message_is_dropped(line: bytes) -> None:
     found, gate = run_through([line + b"\n"], McpLimits())
     assert found == []
     assert gate.dropped == 1
+
+
+async def test_only_what_was_asked_is_answered_and_only_once() -> None:
+    gate = Gate(McpLimits(), lambda: 0.0)
+    asked = asking(1, "two", 3)
+    frames = Frames(Sieve(McpLimits(), gate, asked))
+    asked.end(3)  # nobody waits for it any more
+    said = [message(id="1", result={}), message(id="two", error={}), *(message(id=id, result={}) for id in (1, 3, 4))]
+    frames.take(b"\n".join([*said, message(id=None, error={}), message(id=True, result={}), b""]))
+    frames.end()
+    assert [await frames.next() for _ in range(3)] == [said[0], said[1], None]
+    assert gate.dropped == 5
+
+
+def parts(count: int) -> bytes:
+    return message(id=1, result={"content": [{"type": "text", "text": "a,[{\\"}] * count, "isError": False})
+
+
+def test_a_list_that_is_too_long_is_cut_and_the_rest_is_as_it_was() -> None:
+    [found], gate = run_through([parts(60_000) + b"\n"], McpLimits())
+    assert json.loads(found)["result"] == {
+        "content": [{"type": "text", "text": "a,[{\\"}] * 1000,
+        "isError": False,
+    }
+    assert gate.dropped == 0
+    [same], _ = run_through([parts(900) + b"\n"], McpLimits())
+    assert same == parts(900)
+
+
+def test_an_answer_that_takes_long_to_take_apart_is_refused_and_whoever_asked_is_told() -> None:
+    many = message(id=1, result={"structuredContent": {"a": [{}] * 900_000}})
+    [found], gate = run_through([many + b"\n"], McpLimits())
+    assert json.loads(found)["error"]["message"] == "it answered with more than 50000 values"
+    assert gate.dropped == 1
+
+
+def test_a_large_message_that_nobody_asked_for_is_dropped_whatever_the_rate() -> None:
+    found, gate = run_through([message(method="notifications/x", params={"a": "x" * 70_000}) + b"\n"], McpLimits())
+    assert found == []
+    assert gate.dropped == 1
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.text(alphabet='a,[{}]:"\\\n', max_size=8),
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(alphabet='a,"\\{', max_size=4), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_values_are_counted_outside_of_strings_only(value: object) -> None:
+    def marks(one: object) -> int:
+        inner = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
+        return isinstance(one, dict | list) + max(len(inner) - 1, 0) + sum(marks(each) for each in inner)
+
+    assert marks_in(json.dumps(value).encode(), 10_000) == marks(value)

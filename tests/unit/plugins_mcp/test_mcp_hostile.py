@@ -7,6 +7,7 @@ import json
 import logging
 import resource
 import stat
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from mcp_world import Call, World, call, tool, until
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.tools import BadArguments
+from mainstay.edges.json_schema import Schema
+from mainstay.plugins.mcp.keeper import library
 from mainstay.plugins.mcp.names import tool_name
+from mainstay.plugins.mcp.pins import Pinned, Pins
 from mainstay.plugins.mcp.server import McpServer, fingerprint, slug_of
 from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, ToolChanged
 
@@ -100,6 +104,34 @@ async def test_f50_a_new_tool_is_not_offered_and_a_vanished_one_says_so(world: W
         assert [one.name for one in made.tools] == ["one__stays", "one__comes"]
 
 
+async def test_f50_what_the_owner_approves_elsewhere_can_be_called_here_unless_it_says_that_it_does_other_things(
+    world: World,
+) -> None:
+    world.plan("two")
+    world.plan(tools=[HONEST])
+    servers = [world.server("one"), world.server("two")]
+    async with world.servers(*servers) as made:
+        await made.discover()
+    world.plan(tools=[{**HONEST, "description": "Adds three numbers."}])
+    world.plan("two", tools=[tool("echo", "Another.")])
+    async with world.servers(*servers) as made, world.servers(*servers) as owner:
+        for name in ("one__add", "two__echo"):
+            with pytest.raises(ToolChanged, match="has changed since"):
+                await call(made, name)
+        for name in ("one", "two"):
+            await owner.refresh(name)
+            owner.approve(name)
+        assert await call(made, "one__add", text="approved") == "approved"
+        assert await call(made, "two__echo", text="as well") == "as well"
+        assert Call(made, "one__add").tool.description == "Adds two numbers.", "until it is opened again"
+    world.plan(tools=[{**HONEST, "annotations": {}}])
+    async with world.servers(*servers) as made, world.servers(*servers) as owner:
+        await owner.refresh("one")
+        owner.approve("one")
+        with pytest.raises(ToolChanged, match="has changed since"):
+            await call(made, "one__add")  # it is still run as one that only reads
+
+
 async def test_looking_approves_nothing(world: World) -> None:
     world.plan(tools=[tool("add")])
     async with world.servers() as made:
@@ -143,6 +175,25 @@ async def test_pins_are_written_whole_for_their_owner_alone_and_a_spoilt_file_is
             await made.discover()
             assert [one.name for one in made.tools] == ["one__echo"]
     json.loads(path.read_text())
+
+
+async def test_pins_that_several_processes_write_at_once_are_all_kept(tmp_path: Path) -> None:
+    stale = Pins(tmp_path)
+    Pins(tmp_path).put("gone", Pinned(fingerprint="1"))
+    other = Pins(tmp_path)
+    Pins(tmp_path).drop("gone")
+    other.put("kept", Pinned(fingerprint="2"))
+    script = (
+        "import sys, pathlib\nfrom mainstay.plugins.mcp.pins import Pinned, Pins\n"
+        "for number in range(20):\n"
+        "    Pins(pathlib.Path(sys.argv[1])).put(f'{sys.argv[2]}-{number}', Pinned(fingerprint='3'))"
+    )
+    words = [[sys.executable, "-c", script, str(tmp_path), name] for name in "abc"]
+    processes = [await asyncio.create_subprocess_exec(*one) for one in words]
+    assert [await process.wait() for process in processes] == [0, 0, 0]
+    stale.put("late", Pinned(fingerprint="4"))
+    wanted = {"kept", "late", *(f"{name}-{number}" for name in "abc" for number in range(20))}
+    assert set(json.loads((tmp_path / "mcp.json").read_text())["servers"]) == wanted
 
 
 # --- F50: names ------------------------------------------------------------------------------------
@@ -211,6 +262,13 @@ def test_f50_names_can_be_told_apart_whatever_servers_and_tools_are_called() -> 
     assert len(seen) == len(servers) * len(tools)
 
 
+async def test_f50_a_tool_that_is_called_almost_like_one_of_ours_takes_its_place_and_not_its_name(world: World) -> None:
+    world.plan("My-One", tools=[tool("List-Resources")], resources=[{"uri": "note:///1", "name": "first"}])
+    async with world.servers(world.server("My-One")) as made:
+        await made.discover()
+        assert [one.name for one in made.tools] == ["My-One__List-Resources", "My-One__read_resource"]
+
+
 async def test_f50_two_servers_whose_names_look_alike_are_refused(world: World) -> None:
     for names in (("GitHub", "github"), ("my_git", "my-git")):
         with pytest.raises(ConfigError, match="too easily mistaken"):
@@ -270,6 +328,46 @@ async def test_f50_a_flood_that_goes_on_is_the_end_of_the_server_and_not_of_us(w
             await call(made, "one__flood", text="1000000")
         assert await call(made, "one__echo", text="fine") == "fine"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "megabytes, and not what was sent"
+
+
+async def test_f50_answers_to_nothing_are_a_flood_like_any_other(world: World) -> None:
+    world.plan(tools=[tool("answers"), tool("echo")])
+    async with world.servers(dropped_bytes_max=16 * 1024 * 1024) as made:
+        await made.discover()
+        with pytest.raises(ServerUnavailable, match=r"it flooded us: \d+ messages were dropped"):
+            await asyncio.wait_for(call(made, "one__answers"), 60)
+        assert await call(made, "one__echo", text="fine") == "fine"
+
+
+async def test_f50_a_list_that_takes_long_to_look_through_holds_nobody_up(world: World) -> None:
+    """F49 too: each of its schemas is small enough."""
+    patterns = [{f"p{number}": {"pattern": f"\\w{{9}}{page}{number}"} for number in range(500)} for page in range(20)]
+    schemas = [{"type": "object", "properties": one} for one in patterns]
+    world.plan(tools=[tool(f"t{number}", inputSchema=schema) for number, schema in enumerate(schemas)])
+    Schema(schemas[0])  # imported, that is
+    began = time.monotonic()
+    for schema in schemas:
+        Schema(schema)
+    alone_s = time.monotonic() - began
+    async with world.servers() as made:
+        await library()
+        watching = asyncio.create_task(longest_wait())
+        await made.discover()
+        watching.cancel()
+        assert len(made.tools) == 20
+        assert await watching < alone_s / 2
+
+
+async def longest_wait() -> float:
+    """For one's turn."""
+    longest, loop = 0.0, asyncio.get_running_loop()
+    try:
+        while True:
+            began = loop.time()
+            await asyncio.sleep(0.01)
+            longest = max(longest, loop.time() - began)
+    except asyncio.CancelledError:
+        return longest
 
 
 async def test_f50_sampling_elicitation_and_roots_are_not_offered_and_not_given(world: World) -> None:

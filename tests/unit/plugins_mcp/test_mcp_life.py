@@ -332,7 +332,9 @@ async def test_in_the_sandbox_a_server_reaches_the_hosts_that_it_was_granted_and
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_two_hundred_calls_and_twenty_reconnects_leave_nothing_behind(tmp_path: Path, loop: str) -> None:
-    """LOOM-037: no process, descriptor or task is left, and memory does not grow."""
+    """LOOM-037: no process, descriptor or task is left, and memory does not grow. A third of them, unless
+    all is asked for."""
+    rounds = 20 if os.environ.get("MAINSTAY_TEST_ALL") else 6
 
     async def main() -> None:
         world = World(tmp_path)
@@ -340,20 +342,20 @@ def test_two_hundred_calls_and_twenty_reconnects_leave_nothing_behind(tmp_path: 
         async with world.servers(backoff_s=(0.0,), failures_max=1000) as made:
             await made.discover()
             before: tuple[int, int] | None = None
-            for round in range(20):
+            for round in range(rounds):
                 for number in range(10):
                     assert await call(made, "one__echo", text=str(number)) == str(number)
                 with pytest.raises(ServerUnavailable):
                     await call(made, "one__die")
                 await until(lambda: len(asyncio.all_tasks()) == 1, "all its tasks end")
                 gc.collect()
-                if round == 4:
+                if round == rounds // 4:
                     before = descriptors(), rss()
             assert before is not None
             assert descriptors() <= before[0]
             assert rss() - before[1] < 20 * 1024 * 1024
         pids = [int(line.split()[1]) for line in world.notes() if line.startswith("started")]
-        assert len(pids) == 20
+        assert len(pids) == rounds
         assert not any(alive(pid) for pid in pids)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:

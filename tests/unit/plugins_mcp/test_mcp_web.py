@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import resource
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import httpx2
 import pytest
 import uvloop
+from hypothesis import given
+from hypothesis import strategies as some
 from mcp_world import Call, World, call, tool, until
 from scripted_mcp_http import Site
 
+from mainstay.core.errors import MainstayError
 from mainstay.edges.addresses import AddressRefused, place_of
 from mainstay.edges.response import FetchFailed
-from mainstay.plugins.mcp.server import McpServer
+from mainstay.plugins.mcp.asked import Asked
+from mainstay.plugins.mcp.events import Events
+from mainstay.plugins.mcp.gate import Gate
+from mainstay.plugins.mcp.server import McpLimits, McpServer
+from mainstay.plugins.mcp.sieve import Sieve
 from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, ToolChanged
 from mainstay.plugins.mcp.web import Checked
 
@@ -133,6 +143,111 @@ async def test_f50_a_flood_of_events_is_dropped(world: World, site: Site) -> Non
         assert site.count("tools/list") <= 3
 
 
+async def test_f50_a_flood_of_events_that_are_no_messages_is_the_end(world: World, site: Site) -> None:
+    async with world.servers(at(site), backoff_s=(0.01,)) as made:
+        await made.discover()
+        site.does = "chatter"
+        with pytest.raises(ServerUnavailable, match=r"it flooded us: \d+ messages were dropped"):
+            await asyncio.wait_for(call(made, "web__echo"), 60)
+        site.does = ""
+        assert await call(made, "web__echo", text="fine") == "fine"
+
+
+UNASKED = {
+    "answers": b'data: {"jsonrpc": "2.0", "id": "nobody", "result": {}}\n\n' * 500,
+    "large": b'data: {"jsonrpc": "2.0", "id": 1, "result": [' + b"{}," * 1_000_000 + b"{}]}\n\n",
+    "comments": b":" + b"x" * 60_000 + b"\n\n",
+    "crumbs": b"\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNASKED)
+async def test_f50_a_flood_where_servers_may_say_something_unasked_is_the_end(
+    world: World, site: Site, kind: str
+) -> None:
+    site.unasked = UNASKED[kind]
+    async with world.servers(at(site), dropped_max=5000, dropped_bytes_max=16 * 1024 * 1024) as made:
+        with contextlib.suppress(MainstayError):  # it may be over before it is asked
+            await made.refresh("web")
+        await until(lambda: not made.running("web"), "it is ended")
+        await until(lambda: len(asyncio.all_tasks()) == 1, "all its tasks end")
+
+
+@pytest.mark.parametrize("does", ["hang", "silent"])
+async def test_calls_that_nobody_waits_for_any_more_leave_no_socket_and_no_task(
+    world: World, site: Site, does: str
+) -> None:
+    async with world.servers(at(site, timeout_s=0.2)) as made:
+        await made.discover()
+        assert await call(made, "web__echo", text="fine") == "fine"
+        before = len(os.listdir("/dev/fd")), len(asyncio.all_tasks())
+        site.does = does
+        for _ in range(3):
+            failed = await asyncio.gather(*(call(made, "web__echo") for _ in range(20)), return_exceptions=True)
+            assert {str(one) for one in failed} == {"The MCP server web did not answer within 0.2 s."}
+        slack = 4  # connections of both ends that are kept for what comes next
+        await until(lambda: len(os.listdir("/dev/fd")) <= before[0] + slack, "the sockets are closed")
+        await until(lambda: len(asyncio.all_tasks()) <= before[1], "the tasks end")
+        assert made.running("web")
+
+
+async def test_a_server_that_takes_no_notice_of_what_it_is_told_is_asked_on(world: World, site: Site) -> None:
+    async with world.servers(at(site, timeout_s=2.0), write_s=0.2) as made:
+        await made.discover()
+        site.does, site.nods = "hang", False
+        with pytest.raises(CallFailed, match="did not answer"):
+            await call(made, "web__echo")
+        await until(lambda: site.count("notifications/cancelled") == 1, "it is told")
+        site.does = ""
+        end = time.monotonic() + 60
+        while True:
+            try:
+                assert await call(made, "web__echo", text="fine") == "fine"
+                break
+            except CallFailed:
+                assert time.monotonic() < end
+
+
+class Parts(httpx2.AsyncByteStream):
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            yield part
+
+
+@given(some.lists(some.integers(0, 400), max_size=12), some.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_events_are_the_same_wherever_they_are_cut_and_however_lines_end(cuts: list[int], end: bytes) -> None:
+    lines = [
+        *(b": hello", b"", b"", b"event: ping", b"data: x", b""),
+        *(b"id: 1", b"retry: 99999999999", b"data:", b""),
+        *(b"event: message", b'data:{"jsonrpc": "2.0",', b'data: "id": 7, "result": {}}', b"id: 2", b"junk", b""),
+        *(b'data: {"jsonrpc": "2.0", "id": 8, "result": {}}', b"", b"data: what", b""),
+        *(b'data: {"jsonrpc": "2.0", "method": "a"}', b"", b"data: unfinished"),
+    ]
+    data = end.join(lines)
+    at = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+
+    async def main() -> tuple[bytes, int]:
+        asked = Asked()
+        asked.begin(7)
+        asked.begin(8)
+        gate = Gate(McpLimits(), lambda: 0.0)
+        pieces = Parts([data[start:stop] for start, stop in pairwise(at)])
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        events = Events(pieces, Sieve(McpLimits(), gate, asked), over, 7)
+        return b"".join([part async for part in events]), gate.dropped
+
+    passed, dropped = asyncio.run(main())
+    assert passed == (
+        b"id: 1\nretry: 10000\ndata:\n\n"
+        b'id: 2\nevent: message\ndata: {"jsonrpc": "2.0", "id": 7, "result": {}}\n\n'
+        b'event: message\ndata: {"jsonrpc": "2.0", "method": "a"}\n\n'
+    )
+    assert dropped == 2
+
+
 async def test_redirects_lead_nowhere_else(world: World, site: Site) -> None:
     with Site().served() as other:
         site.location = other.url
@@ -161,7 +276,9 @@ def trusting() -> ssl.SSLContext:
 
 
 async def asked(url: str, private_ok: tuple[str, ...], target: str = "") -> httpx2.Response:
-    way = Checked(place_of(url), private_ok, 100_000, resolve=resolved, tls=trusting())
+    limits = McpLimits()
+    sieve = Sieve(limits, Gate(limits, time.monotonic), Asked())
+    way = Checked(place_of(url), private_ok, sieve, resolve=resolved, tls=trusting())
     try:
         return await way.handle_async_request(httpx2.Request("GET", target or url))
     finally:

@@ -13,11 +13,11 @@ from mainstay.context.weigh import weigh_tools
 from mainstay.core.errors import StoreFailed
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall
-from mainstay.core.ports import ModelInfo
+from mainstay.core.ports import ModelInfo, ToolContext
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import Call
 from mainstay.turn.catalogue import Catalogue
-from mainstay.turn.toolbox import Toolbox
+from mainstay.turn.toolbox import Prepared, Toolbox
 
 
 def make(name: str, about: str) -> FunctionTool:
@@ -25,6 +25,16 @@ def make(name: str, about: str) -> FunctionTool:
         return f"{name}: {text * count}"
 
     return FunctionTool(work, name=name, description=about, effect="pure")
+
+
+class Foreign(FunctionTool):
+    """One from elsewhere."""
+
+    origin = "mcp:desk"
+
+
+def from_elsewhere(tool: FunctionTool) -> Foreign:
+    return Foreign(tool.function, name=f"desk__{tool.name}", description=tool.description, effect="pure")
 
 
 KINDS = ["invoice", "calendar", "weather", "ticket", "photo", "contact", "order", "route", "song", "recipe"]
@@ -82,6 +92,82 @@ def test_a_call_that_cannot_be_made_is_a_result_that_says_why(given: dict[str, A
     box.offer(memory=False, inline=False)
     refused = box.prepare(ToolCall("c", "call_tool", json.dumps(given)))
     assert says in getattr(refused, "content", "")
+
+
+# --- our own, and those from elsewhere -----------------------------------------------------------
+
+OURS = FIFTY[:4]
+MIXED = [*OURS, *(from_elsewhere(tool) for tool in FIFTY[4:])]
+NAMES = [tool.name for tool in OURS]
+
+
+@virtual
+async def test_our_own_tools_stay_where_they_are_and_those_from_elsewhere_are_searched() -> None:
+    script = [
+        Call("create_invoice", {"text": "a"}),
+        Call("tool_search", {"query": "create an invoice, find a photo"}),
+        Call("call_tool", {"name": "desk__find_photo", "arguments": {"text": "b"}}),
+        "done",
+    ]
+    async with World(script, MIXED) as world:
+        await world.ask("an invoice, and a photo")
+        own, schemas, called = await world.results()
+        assert own.content == "create_invoice: a"
+        assert '"name":"desk__find_photo"' in schemas.content
+        assert '"name":"create_invoice"' not in schemas.content, "the model has that one before it"
+        assert (called.content, called.is_error) == ("find_photo: b", False)
+        assert {tuple(asked.tools) for asked in world.provider.asked} == {(*NAMES, "tool_search", "call_tool")}
+        await world.check_replay()
+
+
+def test_only_what_is_searched_is_counted_and_named_there() -> None:
+    box = Toolbox(MIXED, Limits())
+    offered = box.offer(memory=False, inline=False, ours=True)
+    assert box.offer(memory=False, inline=False, ours=True) is offered
+    assert offered[:4] == tuple(OURS)
+    said = offered[4].description
+    assert "There are 46 more tools: desk__share_invoice, " in said
+    assert not any(f" {name}," in said for name in NAMES)
+
+
+@virtual
+async def test_with_too_many_tools_of_our_own_all_of_them_are_searched() -> None:
+    limits = Limits(tools_inline_max=3)
+    async with World([Call("tool_search", {"query": "create an invoice"}), "done"], MIXED, limits=limits) as world:
+        await world.ask("hi")
+        (found,) = await world.results()
+        assert '"name":"create_invoice"' in found.content
+        assert {tuple(asked.tools) for asked in world.provider.asked} == {("tool_search", "call_tool")}
+
+
+@virtual
+async def test_our_own_tools_that_take_too_much_of_a_small_window_are_searched_too() -> None:
+    from mainstay.testing import ScriptedProvider
+
+    many = [*FIFTY[:20], *(from_elsewhere(tool) for tool in FIFTY[20:])]
+    small = ScriptedProvider(lambda c, o: "ok", info=ModelInfo(name="gpt-4.1-mini", window=4096))
+    async with World(small, many) as world:
+        await world.ask("hi")
+        assert small.asked[0].tools == ["tool_search", "call_tool"]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["ours-first", "all-first"])
+async def test_whoever_has_to_search_for_our_own_tools_finds_them_beside_one_who_need_not(first: bool) -> None:
+    """Two sessions share the tools, and the model of one of them has a small window."""
+    box = Toolbox(MIXED, Limits())
+    for ours in (first, not first):
+        box.offer(memory=False, inline=False, ours=ours)
+    prepared = box.prepare(ToolCall("c", "tool_search", '{"query": "create an invoice"}'))
+    assert isinstance(prepared, Prepared)
+    found = await prepared.tool.run(prepared.arguments, ToolContext("s", 1, 1, "c", lambda event: None))
+    assert '"name":"create_invoice"' in found
+
+
+def test_a_tool_that_is_not_there_is_answered_with_the_first_forty_and_how_many_more() -> None:
+    refused = Toolbox(FIFTY, Limits()).prepare(ToolCall("c", "xyzzy", "{}"))
+    assert getattr(refused, "content", "").endswith("share_route and 10 more.")
+    few = Toolbox(FIFTY[:2], Limits()).prepare(ToolCall("c", "xyzzy", "{}"))
+    assert getattr(few, "content", "").endswith("Available: create_invoice, find_invoice.")
 
 
 @virtual

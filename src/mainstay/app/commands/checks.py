@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.app.commands.checks_owner import works_with_old
 from mainstay.app.commands.homes import kept_in, reading
 from mainstay.app.commands.talking import reaching
 from mainstay.app.config import FILE, Config, load_config
@@ -143,10 +144,18 @@ def home_private(home: Path, *, fix: bool) -> Finding:
     return Finding("Home", "ok", f"{home} is writable and private" + (" (mended)" if shared else ""))
 
 
-def home_free(home: Path) -> Finding:
-    if is_owned(home):
-        return Finding("Lock", "ok", f"in use by {describe(owner(home))}")
-    return Finding("Lock", "ok", "no other process uses the home")
+_ADVICE = "; stop it, or choose another --home"  # which nobody needs who only looks
+
+
+def home_free(home: Path) -> list[Finding]:
+    """Whether somebody uses it, and if so, whether with the configuration that is there now."""
+    data = kept_in(home)
+    if not is_owned(data):
+        return [Finding("Lock", "ok", "no other process uses the home")]
+    used = Finding("Lock", "ok", f"in use by {describe(owner(data)).removesuffix(_ADVICE)}")
+    if not (said := works_with_old(home, data)):
+        return [used]
+    return [used, Finding("Lock", "warn", said, "stop that process and start it again")]
 
 
 def disk(home: Path) -> Finding:

@@ -9,6 +9,7 @@ from mainstay.app import config
 from mainstay.app.chat.safe import visible
 from mainstay.app.commands.homes import home_of
 from mainstay.app.commands.out import paint, print_json, print_table
+from mainstay.app.schema import data_home
 
 
 def show(options: argparse.Namespace) -> int:
@@ -25,10 +26,11 @@ def show(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    from mainstay.app.config_warn import looked_over  # and the tools that rules may name
+    from mainstay.app.config_warn import left_out, looked_over  # and the tools that rules may name
 
     loaded = config.load_config(home_of(options), env=os.environ)
-    warnings = looked_over(loaded.config)
+    found = loaded.config
+    warnings = [*looked_over(found), *left_out(found, data_home(loaded.path.parent, found))]
     exists = loaded.path.exists()
     if options.json:
         print_json({"ok": True, "path": str(loaded.path), "exists": exists, "warnings": warnings})

@@ -46,12 +46,13 @@ async def _examine(home: Path, *, fix: bool, shown: bool) -> list[Finding]:
     config, configured = checks.configuration(home)
     add(checks.sandbox(config))
     add(checks.home_private(home, fix=fix))
-    add(checks.home_free(home))
+    for finding in checks.home_free(home):
+        add(finding)
     add(checks.disk(home))
     add(checks.database(home))
     add(await checks.clock(home))
     add(configured)
-    for finding in (*checks.rules(config, home), *elsewhere(config, home)):
+    for finding in (*checks.rules(config, home), *await elsewhere(config, home)):
         add(finding)
     add(await checks.model(config))
     return findings

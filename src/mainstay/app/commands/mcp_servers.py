@@ -20,7 +20,6 @@ from mainstay.app.commands.talking import tell
 from mainstay.app.elsewhere import open_mcp, server_of
 from mainstay.app.schema_elsewhere import McpEntry
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.core.outside import Reach
 from mainstay.plugins.mcp.names import tool_name
 from mainstay.plugins.mcp.nouns import Answer, Change, Listed, Listing, Prompt, Resource
 from mainstay.plugins.mcp.server import McpServer, slug_of
@@ -124,7 +123,7 @@ def test(options: argparse.Namespace) -> int:
     print(f"{paint('ok', 'green')}: {visible(options.name)} answered after {seconds:.1f} s")
     for one in listing.tools:
         name = tool_name(slug, one.name)
-        sink = ", sink" if _reach(one, server).sink else ""
+        sink = ", sink" if reach_of(server, one.hints).sink else ""
         print(f"  {paint(name, 'bold')} ({effect_of(one.hints)}{sink}): {visible(one.description, 200)}")
         if options.schemas:
             print("".join(f"    {safe(line)}\n" for line in _indented(one.schema)), end="")
@@ -155,18 +154,13 @@ def _configured(at: Here, name: str) -> McpServer:
     return run_async(made())
 
 
-def _reach(listed: Listed, server: McpServer) -> Reach:
-    quiet = listed.hints.read_only and listed.hints.open_world is False
-    return Reach() if quiet else reach_of(server)
-
-
 def _tool(listed: Listed, server: McpServer) -> dict[str, Any]:
     return {
         "tool": tool_name(slug_of(server.name), listed.name),
         "name": listed.name,
         "description": listed.description,
         "effect": effect_of(listed.hints),
-        "sink": _reach(listed, server).sink,
+        "sink": reach_of(server, listed.hints).sink,
         "schema": listed.schema,
         "sha256": listed.hash,
     }

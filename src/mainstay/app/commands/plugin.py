@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
 from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool
+from mainstay.edges.remove import remove_tree
 from mainstay.plugins import package
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import Installed, read_lock
@@ -82,13 +82,13 @@ async def _one(at: Here, name: str, added: Installed | None) -> Found:
         return Found(name, version, str(error), digest, str(folder))
     state = "ok" if entry.enabled else "disabled"
     try:
-        actions = await _actions(at, manifest, folder, manifest.needs if needs is None else needs)
+        actions = await _actions(at, manifest, folder, needs)
     except ConfigError as error:
         state, actions = str(error), []
     return Found(name, version or manifest.version, state, digest, str(folder), manifest, actions)
 
 
-async def _actions(at: Here, manifest: Manifest, folder: Path, needs: Needs) -> list[dict[str, Any]]:
+async def _actions(at: Here, manifest: Manifest, folder: Path, needs: Needs | None) -> list[dict[str, Any]]:
     """With what a rule says of each. Raises ConfigError if it lacks a variable."""
     policy = at.policy()
     async with at.grounds() as grounds:
@@ -139,21 +139,21 @@ def add(options: argparse.Namespace) -> int:
         return 0
     package.install(source, at.plugins, expected=planned.digest)
     rule = f"{name}__*"
-    named = run_async(_named(at, planned))
-    if not named and (options.allow or (not options.yes and sure(f"Let the agent use its tools ({rule})?", ""))):
+    lacking = run_async(_unnamed(at, planned))
+    if lacking and (options.allow or (not options.yes and sure(f"Let the agent use its tools ({rule})?", ""))):
         said = allow(at, rule)
-        named = True
+        lacking = []
         if not options.json:
             print(said)
     if options.json:
         made = {"name": name, "version": planned.manifest.version, "sha256": planned.digest, "asks": planned.asks}
-        print_json({"ok": True, **made, "new": planned.new, "replaces": planned.replaces, "allowed": named})
+        made |= {"new": planned.new, "replaces": planned.replaces, "changes": planned.changes}
+        print_json({"ok": True, **made, "allowed": not lacking})
         return 0
     print(f"{name} {visible(planned.manifest.version)} was added")
-    if not named:
-        print(
-            f'its tools are denied until a rule names them: add "{rule}" to policy.allow, or add it again with --allow'
-        )
+    if lacking:
+        which = "its tools are" if len(lacking) == len(planned.manifest.actions) else f"{', '.join(lacking)}:"
+        print(f'{which} denied until a rule names them: add "{rule}" to policy.allow, or add it again with --allow')
     _tell_lacking(at, name)
     tell_owner(at)
     return 0
@@ -178,15 +178,20 @@ def _show(planned: package.Plan) -> None:
     for want in planned.asks:
         new = paint("  (new)", "yellow") if planned.replaces and want in planned.new else ""
         print(f"  {want}{new}")
+    if planned.changes:
+        print(f"unlike {visible(planned.replaces)}, it:")
+    for change in planned.changes:
+        print(f"  {paint(visible(change), 'yellow')}")
 
 
-async def _named(at: Here, planned: package.Plan) -> bool:
-    """A rule names each of its tools."""
+async def _unnamed(at: Here, planned: package.Plan) -> list[str]:
+    """Those of its tools that no rule names."""
+    manifest = planned.manifest
     try:
-        actions = await _actions(at, planned.manifest, at.plugins / planned.manifest.name, planned.manifest.needs)
+        actions = await _actions(at, manifest, at.plugins / manifest.name, read_lock(at.plugins)[manifest.name].needs)
     except ConfigError:  # what it lacks is told afterwards
-        return False
-    return all(action["named"] for action in actions)
+        return [manifest.tool_name(action) for action in manifest.actions]
+    return [action["tool"] for action in actions if not action["named"]]
 
 
 def _tell_lacking(at: Here, name: str) -> None:
@@ -227,7 +232,8 @@ async def _clear(at: Here, name: str) -> None:
         async with writing(Place(at.place.home, at.place.data, database.parent.name)) as store:
             assert isinstance(store, SqliteStore)
             await store.plugin_state().clear(name)
-        shutil.rmtree(database.parent / PLUGINS / name, ignore_errors=True)
+        if not remove_tree(database.parent / PLUGINS / name):
+            tell(f"some of what it kept is left in {visible(str(database.parent / PLUGINS / name))}")
 
 
 # --- new and log ---------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from mainstay.core.outside import PluginState
 from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tools import BadArguments
+from mainstay.core.workers import in_thread
+from mainstay.edges.remove import remove_tree
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import read_lock
 from mainstay.plugins.manifest import Manifest, read_manifest
@@ -62,12 +64,15 @@ async def _called(at: Here, options: argparse.Namespace) -> tuple[str, float]:
 async def _host(at: Here, name: str) -> AsyncIterator[PluginHost]:
     """A folder is run as it is, and keeps nothing; what is installed is run with what it has kept."""
     if "/" in name or name.startswith("."):
-        with tempfile.TemporaryDirectory(prefix="mainstay-") as made:
-            folder, manifest = _from_folder(name)
+        folder, manifest = _from_folder(name)
+        made = tempfile.mkdtemp(prefix="mainstay-")
+        try:
             async with at.grounds(Path(made)) as grounds:
-                plugin = made_plugin(manifest, folder, manifest.needs, at.config, grounds)
+                plugin = made_plugin(manifest, folder, None, at.config, grounds)
                 async with _running(plugin, grounds, MemoryPluginState()) as host:
                     yield host
+        finally:
+            await in_thread(lambda: remove_tree(made))
         return
     entry = at.config.plugins.get(checked_name(name), PluginEntry())
     if not entry.enabled:

@@ -16,6 +16,7 @@ import msgspec
 
 from mainstay.app.agent import Agent
 from mainstay.app.chat.safe import visible
+from mainstay.app.commands.checks_owner import works_with_old
 from mainstay.app.commands.homes import Place, home_of, overrides_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
@@ -55,6 +56,8 @@ class Setting(msgspec.Struct, frozen=True):
         """The home's owner if it has one, else we are it, and serve others meanwhile."""
         for _ in range(int(OWNER_WAIT_S / OWNER_LOOK_S)):
             if (remote := owner_of(self.place)) is not None:
+                if said := works_with_old(self.home, self.data):
+                    print(f"mainstay: {visible(said)}", file=sys.stderr, flush=True)
                 yield remote
                 return
             config = working(remembering(reaching(self.config, self.found)))

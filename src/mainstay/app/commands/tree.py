@@ -84,6 +84,7 @@ def build() -> Parser:
     _add_memory(verbs.noun("memory", "Find what was said, known and remembered; forget it."))
     _add_approvals(verbs.noun("approval", "Answer what turns wait for."))
     _add_plugins(verbs.noun("plugin", "Add programs that bring tools, try them, write one."))
+    _add_backends(verbs.noun("backend", "See what data the agent can ask for, and ask for some."))
     serving = _serving()
     about_mcp = "Offer run, steer, abort and memory search to other MCP hosts; look after the MCP servers used here."
     _add_mcp(verbs.noun("mcp", about_mcp, serving), serving)
@@ -252,6 +253,17 @@ def _add_plugins(verbs: Verbs) -> None:
     new.add_argument("--dir", metavar="DIR", help="the folder to make (default: one named like the plugin)")
     said = verbs.verb("log", "Print what a plugin said on stdout and stderr.", "plugin:log")
     said.add_argument("name", metavar="NAME", help="its name")
+
+
+def _add_backends(verbs: Verbs) -> None:
+    verbs.verb("list", "List backends, where they are and what they have.", "backend:list_backends")
+    test = verbs.verb("test", "Open a backend and print what the model sees of it.", "backend:test")
+    test.add_argument("name", metavar="NAME", help="its name in backends")
+    query = verbs.verb("query", "Ask a backend something, as the model would, and print the result.", "backend:query")
+    query.add_argument("name", metavar="NAME", help="its name in backends")
+    what = "arguments of NAME__query: `sql='SELECT …'`; a value that is JSON counts so"
+    query.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help=what)
+    query.add_argument("--input", metavar="JSON", help="all its arguments, instead")
 
 
 def _serving() -> Parser:

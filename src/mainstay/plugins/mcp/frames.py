@@ -5,30 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-import msgspec
-
-from mainstay.plugins.mcp.gate import Gate
-from mainstay.plugins.mcp.server import McpLimits
+from mainstay.plugins.mcp.sieve import Sieve
 
 _COUNT_MAX = 4000  # messages that we have not got round to
-
-
-class _Shape(msgspec.Struct):
-    """Enough of a message to know what it is."""
-
-    jsonrpc: str
-    method: str | msgspec.UnsetType = msgspec.UNSET
-
-
-_shape = msgspec.json.Decoder(_Shape)
 
 
 class Frames:
     """Lines of JSON as they come. What is none, or is too long, or is one too many, is dropped and counted."""
 
-    def __init__(self, limits: McpLimits, gate: Gate) -> None:
-        self._limits = limits
-        self._gate = gate
+    def __init__(self, sieve: Sieve) -> None:
+        self._sieve = sieve
+        self._limits = sieve.limits
+        self._gate = sieve.gate
         self._part = bytearray()  # of a line whose end has not come
         self._skipping = False  # such a line is too long, and its end is waited for
         self._lines: deque[bytes] = deque()
@@ -44,7 +32,7 @@ class Frames:
             start = end + 1
         rest = data[start:]
         if self._skipping:
-            self._gate.dropped_bytes += len(rest)
+            self._gate.weigh(len(rest))
         elif len(self._part) + len(rest) > self._limits.message_bytes_max:
             self._gate.drop(len(self._part) + len(rest))
             self._skipping = True
@@ -57,7 +45,7 @@ class Frames:
 
     def _end_of_line(self, rest: bytes) -> None:
         if self._skipping:
-            self._gate.dropped_bytes += len(rest)
+            self._gate.weigh(len(rest))
             self._skipping = False
             return
         line = bytes(self._part) + rest if self._part else rest
@@ -67,17 +55,11 @@ class Frames:
             self._keep(line)
 
     def _keep(self, line: bytes) -> None:
-        try:
-            unasked = _shape.decode(line).method is not msgspec.UNSET
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a print of the server's, or worse
+        if len(self._lines) >= _COUNT_MAX or self._size + len(line) > self._limits.backlog_bytes_max:
             self._gate.drop(len(line))
-            return
-        full = len(self._lines) >= _COUNT_MAX or self._size + len(line) > self._limits.backlog_bytes_max
-        if full or len(line) > self._limits.message_bytes_max or (unasked and not self._gate.admit()):
-            self._gate.drop(len(line))
-            return
-        self._lines.append(line)
-        self._size += len(line)
+        elif (passed := self._sieve.message(line, once=True)) is not None:
+            self._lines.append(passed)
+            self._size += len(passed)
 
     def end(self) -> None:
         """Nothing more will come."""

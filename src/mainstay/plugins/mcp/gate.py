@@ -17,6 +17,7 @@ class Gate:
         self._at = now()
         self.dropped = 0
         self.dropped_bytes = 0
+        self.on_flood: Callable[[], None] = lambda: None
 
     def admit(self) -> bool:
         now = self._now()
@@ -29,7 +30,13 @@ class Gate:
 
     def drop(self, size: int) -> None:
         self.dropped += 1
+        self.weigh(size)
+
+    def weigh(self, size: int) -> None:
+        """What is no message of its own."""
         self.dropped_bytes += size
+        if self.flooded:
+            self.on_flood()
 
     @property
     def flooded(self) -> bool:

@@ -57,6 +57,7 @@ class Keeper:
         self.server = server
         self.pinned = pinned
         self.seen: Listing | None = None  # when it was last looked at
+        self.again: Callable[[], Pinned | None] = lambda: None  # what is approved now, wherever that was done
         self.starts = 0
         self._place = place
         self._limits = limits
@@ -92,23 +93,31 @@ class Keeper:
         try:
             if tool is not None:
                 await connection.settle()
-                self._check(tool, connection.listing)
+                await self._check(tool, connection.listing)
             return await connection.ask(work, self.server.timeout_s)
         finally:
             self._asking -= 1
             self._wait_for_more()
 
-    def _check(self, tool: Listed, listing: Listing) -> None:
+    async def _check(self, tool: Listed, listing: Listing) -> None:
         now = next((one for one in listing.tools if one.name == tool.name), None)
         if now is None:
             reason = listing.left_out.get(tool.name)
             why = f" ({reason})" if reason else ""
             raise ToolChanged(f"The MCP server {self.server.name} does not offer this tool any more{why}.")
-        if now.hash != tool.hash:
+        if now.hash != tool.hash and not await self._approved(tool, now):
             raise ToolChanged(
                 "This tool is not called: its description has changed since it was approved; the owner can look at it "
                 f"with `mainstay mcp approve {self.server.name}`."
             )
+
+    async def _approved(self, tool: Listed, now: Listed) -> bool:
+        """The owner has agreed to what it says now, since it was offered. What a call of it may do goes by its hints
+        as they were: with others it is another tool."""
+        if (pinned := await in_thread(self.again)) is not None:
+            self.pinned = pinned
+        agreed = self.pinned.tools if self.pinned is not None else ()
+        return now.hints == tool.hints and any((one.name, one.hash) == (now.name, now.hash) for one in agreed)
 
     def changes(self) -> list[Change]:
         """Between what was approved and what was last seen."""

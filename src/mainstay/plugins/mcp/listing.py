@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import mcp_types as types
 import msgspec
 from mcp.client.session import ClientSession
 
+from mainstay.core.workers import in_thread
 from mainstay.edges.json_schema import Schema, SchemaRefused
 from mainstay.guards.lines import INVISIBLE_CLASS, one_line
 from mainstay.plugins.mcp.names import SAID_CHARS_MAX, alike
@@ -31,24 +33,44 @@ async def read_listing(session: ClientSession, limits: McpLimits) -> Listing:
     """All its tools, but for those that cannot be offered. Raises what the session raises."""
     can = session.server_capabilities
     assert can is not None, "the session is connected"
-    tools: list[Listed] = []
-    left_out: dict[str, str] = {}
-    taken: set[str] = set()
-    size = 0
+    found = _Found(limits)
     if can.tools is not None:
-        async for tool in _paged(session.list_tools, lambda page: page.tools, limits.pages_max):
-            size += len(tool.model_dump_json(by_alias=True, exclude_none=True))
-            if len(tools) >= limits.tools_max or size > limits.listing_bytes_max:
-                left_out["…"] = f"it lists more than {limits.tools_max} tools or {limits.listing_bytes_max} bytes"
+        async for page in _pages(session.list_tools, limits.pages_max):
+            # Beside the loop: schemas are looked through and tried, which can take a second.
+            if not await in_thread(partial(found.take, page.tools)):
                 break
-            if reason := _refused(tool, taken, limits):
-                left_out[one_line(tool.name[:SAID_CHARS_MAX])] = reason
-            else:
-                taken.add(alike(tool.name))
-                tools.append(listed(tool, limits))
     return Listing(
-        tools=tuple(tools), left_out=left_out, resources=can.resources is not None, prompts=can.prompts is not None
+        tools=tuple(found.tools),
+        left_out=found.left_out,
+        resources=can.resources is not None,
+        prompts=can.prompts is not None,
     )
+
+
+class _Found:
+    """What was listed so far, and why some of it is left out."""
+
+    def __init__(self, limits: McpLimits) -> None:
+        self._limits = limits
+        self._taken: set[str] = set()
+        self._size = 0
+        self.tools: list[Listed] = []
+        self.left_out: dict[str, str] = {}
+
+    def take(self, page: list[types.Tool]) -> bool:
+        """False: that is enough."""
+        most = self._limits
+        for tool in page:
+            self._size += len(tool.model_dump_json(by_alias=True, exclude_none=True))
+            if len(self.tools) >= most.tools_max or self._size > most.listing_bytes_max:
+                self.left_out["…"] = f"it lists more than {most.tools_max} tools or {most.listing_bytes_max} bytes"
+                return False
+            if reason := _refused(tool, self._taken, most):
+                self.left_out[one_line(tool.name[:SAID_CHARS_MAX])] = reason
+            else:
+                self._taken.add(alike(tool.name))
+                self.tools.append(listed(tool, most))
+        return True
 
 
 def _refused(tool: types.Tool, taken: set[str], limits: McpLimits) -> str:
@@ -101,22 +123,19 @@ async def read_all(
 ) -> list[T]:
     """At most so many of what comes in pages."""
     found: list[T] = []
-    async for one in _paged(ask, parts, pages_max):
+    async for page in _pages(ask, pages_max):
+        found += parts(page)
         if len(found) >= most:
             break
-        found.append(one)
-    return found
+    return found[:most]
 
 
-async def _paged(
-    ask: Callable[..., Awaitable[Any]], parts: Callable[[Any], list[T]], pages_max: int
-) -> AsyncIterator[T]:
+async def _pages(ask: Callable[..., Awaitable[Any]], pages_max: int) -> AsyncIterator[Any]:
     cursor: str | None = None
     seen: set[str | None] = {None}
     for _ in range(pages_max):
         page = await ask(params=types.PaginatedRequestParams(cursor=cursor))
-        for one in parts(page):
-            yield one
+        yield page
         cursor = page.next_cursor
         if cursor in seen:  # the end, or a circle
             return

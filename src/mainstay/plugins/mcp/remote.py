@@ -21,8 +21,9 @@ from mainstay.plugins.mcp.connection import Connection, Dial, quieten
 from mainstay.plugins.mcp.gate import Gate
 from mainstay.plugins.mcp.listing import read_all, shown
 from mainstay.plugins.mcp.nouns import Answer, Prompt, PromptArgument, Resource, Resources
-from mainstay.plugins.mcp.results import PARTS_MAX, answer_of, contents_of, plain, text_of
+from mainstay.plugins.mcp.results import answer_of, contents_of, plain, text_of
 from mainstay.plugins.mcp.server import McpLimits, McpServer
+from mainstay.plugins.mcp.sieve import PARTS_MAX
 from mainstay.plugins.mcp.stdio import piped
 from mainstay.plugins.mcp.trouble import CallFailed
 from mainstay.plugins.mcp.web import reached

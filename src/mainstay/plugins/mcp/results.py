@@ -12,8 +12,8 @@ import mcp_types as types
 from mainstay.guards.lines import one_line
 from mainstay.plugins.mcp.nouns import Answer
 from mainstay.plugins.mcp.server import McpLimits
+from mainstay.plugins.mcp.sieve import PARTS_MAX
 
-PARTS_MAX = 1000
 WORD_CHARS_MAX = 300
 ABOUT_CHARS_MAX = 500
 

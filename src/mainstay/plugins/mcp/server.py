@@ -58,6 +58,7 @@ class McpLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # what it says
     message_bytes_max: int = 4 * MB
     backlog_bytes_max: int = 16 * MB  # that we have not got round to
+    marks_max: int = 50_000  # values in one message, about: it is taken apart in one go
     unasked_burst: int = 500  # notifications and requests of its own
     unasked_per_s: float = 50.0
     dropped_max: int = 100_000  # messages over all that, or no messages at all; more, and it is ended

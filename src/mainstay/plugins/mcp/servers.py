@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.outside import Sandbox
 from mainstay.core.ports import Tool
+from mainstay.core.workers import in_thread
 from mainstay.plugins.logs import PluginLog
 from mainstay.plugins.mcp.keeper import Keeper, Place
 from mainstay.plugins.mcp.names import alike, tool_name
@@ -65,9 +67,16 @@ class McpServers:
         said = PluginLog(f"mcp {server.name}", path.with_suffix(".log"), self._limits.log_bytes_max, self._redact)
         where = sandbox if server.confined else host
         pinned = self._pins.get(server.name, fingerprint(server))
-        self._keepers[server.name] = Keeper(server, Place(where, path, said), self._limits, pinned)
+        keeper = Keeper(server, Place(where, path, said), self._limits, pinned)
+        keeper.again = partial(self._again, server)
+        self._keepers[server.name] = keeper
         if pinned is not None:
             self._offer(server.name, pinned)
+
+    def _again(self, server: McpServer) -> Pinned | None:
+        """What is approved now, as another process may have it."""
+        self._pins.look_again()
+        return self._pins.get(server.name, fingerprint(server))
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -106,8 +115,8 @@ class McpServers:
         if pinned.resources:
             about = f"Resources of the MCP server {name}"
             listing, reading = f"{slug}__list_resources", f"{slug}__read_resource"
-            made.setdefault(listing, ListResources(listing, f"{about}: what there is.", keeper, self._limits))
-            made.setdefault(reading, ReadResource(reading, f"{about}: read one.", keeper, self._limits))
+            made.setdefault(alike(listing), ListResources(listing, f"{about}: what there is.", keeper, self._limits))
+            made.setdefault(alike(reading), ReadResource(reading, f"{about}: read one.", keeper, self._limits))
         self._tools[name] = tuple(made.values())
 
     def _left_out(self, name: str, reasons: dict[str, str]) -> None:
@@ -129,7 +138,9 @@ class McpServers:
             listing = await self.refresh(name)
             if listing.resources and not (await self.resources(name)).resources:
                 listing = replace(listing, resources=False)  # many say that they could have some
-            self._pin(keeper, listing)
+            pinned = _pinned(keeper, listing)
+            await in_thread(partial(self._pins.put, name, pinned))
+            self._trust(keeper, listing, pinned)
         except MainstayError as error:
             self.troubles[name] = str(error)
             log.warning("%s", error)
@@ -151,22 +162,18 @@ class McpServers:
         if keeper.seen is None:
             raise ToolChanged(f"The MCP server {name} has not been looked at: there is nothing to approve.")
         had = keeper.pinned is None or keeper.pinned.resources
-        self._pin(keeper, replace(keeper.seen, resources=keeper.seen.resources and had))
+        listing = replace(keeper.seen, resources=keeper.seen.resources and had)
+        pinned = _pinned(keeper, listing)
+        self._pins.put(name, pinned)
+        self._trust(keeper, listing, pinned)
 
-    def _pin(self, keeper: Keeper, listing: Listing) -> None:
-        server = keeper.server
-        pinned = Pinned(
-            fingerprint=fingerprint(server),
-            tools=listing.tools,
-            resources=listing.resources,
-            prompts=listing.prompts,
-        )
-        self._pins.put(server.name, pinned)
+    def _trust(self, keeper: Keeper, listing: Listing, pinned: Pinned) -> None:
+        name = keeper.server.name
         keeper.pinned = pinned
-        self.troubles.pop(server.name, None)
+        self.troubles.pop(name, None)
         if listing.left_out:
-            self._left_out(server.name, listing.left_out)
-        self._offer(server.name, pinned)
+            self._left_out(name, listing.left_out)
+        self._offer(name, pinned)
 
     # --- plain requests, for commands and backends ---------------------------------------------------
 
@@ -208,6 +215,15 @@ class McpServers:
 
     async def close(self) -> None:
         await asyncio.gather(*(keeper.close() for keeper in self._keepers.values()))
+
+
+def _pinned(keeper: Keeper, listing: Listing) -> Pinned:
+    return Pinned(
+        fingerprint=fingerprint(keeper.server),
+        tools=listing.tools,
+        resources=listing.resources,
+        prompts=listing.prompts,
+    )
 
 
 def _unheeded(progress: float, total: float | None, words: str) -> None:

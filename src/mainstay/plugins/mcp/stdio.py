@@ -12,9 +12,11 @@ from typing import Literal
 from mainstay.core.outside import Process, Sandbox
 from mainstay.plugins.launch import Launch, launched
 from mainstay.plugins.logs import PluginLog
+from mainstay.plugins.mcp.asked import Asked
 from mainstay.plugins.mcp.frames import Frames
 from mainstay.plugins.mcp.gate import Gate
 from mainstay.plugins.mcp.server import McpLimits, McpServer
+from mainstay.plugins.mcp.sieve import Sieve
 from mainstay.plugins.mcp.streams import Heard, Piped, Told
 
 
@@ -23,7 +25,8 @@ async def piped(
     server: McpServer, sandbox: Sandbox, folder: Path, limits: McpLimits, gate: Gate, said: PluginLog
 ) -> AsyncIterator[tuple[Heard, Told]]:
     """Runs while this is held. `folder` is the server's own; what it writes to stderr is only ever logged."""
-    frames = Frames(limits, gate)
+    asked = Asked()
+    frames = Frames(Sieve(limits, gate, asked))
     heard = Piped(frames, gate)
 
     def output(stream: Literal["stdout", "stderr"], data: bytes) -> bool | None:
@@ -34,7 +37,7 @@ async def piped(
     async with launched(sandbox, launch_of(server, str(folder)), output, name=name, note=said.note) as running:
         watch = asyncio.create_task(_until_gone(running.process, frames))
         try:
-            yield heard, Told(running.process.write, limits)
+            yield heard, Told(running.process.write, limits, asked)
         finally:
             watch.cancel()
 

@@ -11,15 +11,18 @@ from types import TracebackType
 from typing import Any
 
 import anyio
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from mainstay.core.errors import InputRefused
+from mainstay.plugins.mcp.asked import Asked
 from mainstay.plugins.mcp.frames import Frames
 from mainstay.plugins.mcp.gate import Gate
 from mainstay.plugins.mcp.server import McpLimits
 
 BREATH = 16  # messages, after which others have their turn
+BREATH_BYTES = 4096  # of one, after which too
 
 
 class Stream:
@@ -87,7 +90,7 @@ class Piped(Heard):
     async def _next(self) -> SessionMessage | None:
         while (line := await self._frames.next()) is not None:
             self._read += 1
-            if self._read % BREATH == 0:
+            if self._read % BREATH == 0 or len(line) > BREATH_BYTES:
                 await asyncio.sleep(0)
             try:
                 return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -101,13 +104,14 @@ class Piped(Heard):
 
 
 class Sifted(Heard):
-    """From the SDK's own stream, without what comes unasked and too often."""
+    """From the SDK's own stream: what came over the wire was looked through there (events.py)."""
 
-    def __init__(self, inner: Any, gate: Gate, trouble: Callable[[], str]) -> None:
+    def __init__(self, inner: Any, gate: Gate, asked: Asked, trouble: Callable[[], str]) -> None:
         super().__init__()
         self._inner = inner
-        self._gate = gate
+        self._asked = asked
         self._trouble = trouble
+        gate.on_flood = self._end
 
     @property
     def trouble(self) -> str:
@@ -118,20 +122,44 @@ class Sifted(Heard):
         return self._inner.last_context
 
     async def _next(self) -> SessionMessage | None:
-        while not self._gate.flooded:
+        while True:
             try:
                 item = await self._inner.__anext__()
             except StopAsyncIteration:
                 return None
-            if isinstance(item, SessionMessage):
-                asked = isinstance(item.message, JSONRPCResponse | JSONRPCError)
-                if asked or self._gate.admit():
-                    return item
-            self._gate.drop(0)
-        return None
+            if not isinstance(item, SessionMessage):
+                continue
+            if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
+                self._asked.end(item.message.id)
+            return item
 
     async def aclose(self) -> None:
         await super().aclose()
+        await self._inner.aclose()
+
+
+def heed(item: SessionMessage, asked: Asked) -> None:
+    """What is told to a server opens a request, or gives one up."""
+    match item.message:
+        case JSONRPCRequest(id=id):
+            asked.begin(id)
+        case JSONRPCNotification(method="notifications/cancelled", params=params):
+            if (given_up := cancelled_request_id_from_params(params)) is not None:
+                asked.end(given_up)
+
+
+class Sent(Stream):
+    """To the SDK's own stream."""
+
+    def __init__(self, inner: Any, asked: Asked) -> None:
+        self._inner = inner
+        self._asked = asked
+
+    async def send(self, item: SessionMessage) -> None:
+        heed(item, self._asked)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
         await self._inner.aclose()
 
 
@@ -139,14 +167,16 @@ class Told(Stream):
     """What a server is told. A message is written to its end even if nobody waits for it any more: half of one would
     spoil the next."""
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]], limits: McpLimits) -> None:
+    def __init__(self, write: Callable[[bytes], Awaitable[None]], limits: McpLimits, asked: Asked) -> None:
         self._write = write
+        self._asked = asked
         self._limits = limits
         self._turn = asyncio.Lock()
         self._broken = False
         self._writing: set[asyncio.Task[None]] = set()
 
     async def send(self, item: SessionMessage) -> None:
+        heed(item, self._asked)
         text: str = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         task = asyncio.create_task(self._whole(text.encode() + b"\n"))
         self._writing.add(task)

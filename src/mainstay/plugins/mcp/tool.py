@@ -64,10 +64,7 @@ class McpTool(OfServer):
         return object_arguments(input, self._checked)
 
     def reach(self, arguments: Any, context: ToolContext) -> Reach:
-        server = self._keeper.server
-        if self.listed.hints.read_only and not server.outward:  # a lie gains it nothing that it could not do unasked
-            return Reach()
-        return reach_of(server)
+        return reach_of(self._keeper.server, self.listed.hints)
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> str:
         heed = _Progress(context, self._limits.progress_s).heed
@@ -119,10 +116,11 @@ def effect_of(hints: Hints) -> Effect:
     return "idempotent" if hints.idempotent else "unsafe"
 
 
-def reach_of(server: McpServer) -> Reach:
-    """A server that has no way out carries nothing out."""
+def reach_of(server: McpServer, hints: Hints | None = None) -> Reach:
+    """A server that has no way out carries nothing out. Hints count for such a one alone: a lie gains it nothing that
+    it could not do unasked."""
     if not server.outward:
-        if not server.needs.write:
+        if (hints is not None and hints.read_only) or not server.needs.write:
             return Reach()
         what = f"may change files, through the MCP server {server.name}"
         return Reach(sink=True, destinations=(f"mcp:{server.name}",), what=what)
