@@ -24,6 +24,7 @@ from mainstay.backends.sql_engine import (
     too_slow,
     unreachable,
 )
+from mainstay.backends.sql_functions import guard
 from mainstay.backends.sql_rows import Rows, show
 from mainstay.backends.sql_scope import Scope, SqlScope
 from mainstay.backends.sql_statements import Judge, Statement
@@ -162,6 +163,7 @@ class SqliteEngine:
                 db.limit(limit, value)
             db.set_busy_timeout(int(min(self._seconds, 5.0) * 1000))
             db.set_progress_handler(call.look, STEPS)
+            guard(db, call.look, LIMITS)
             db.pragma("temp_store", 2)  # in memory, where it is counted
             if write:
                 db.pragma("foreign_keys", True)

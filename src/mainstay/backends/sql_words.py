@@ -69,7 +69,7 @@ _COMMON = _words(
 )
 _SQLITE = _words(
     "changes char date datetime format glob hex if ifnull iif instr json json_array json_array_length json_extract "
-    "json_group_array json_group_object json_insert json_object json_patch json_pretty json_quote json_remove "
+    "json_group_array json_group_object json_insert json_object json_patch json_quote json_remove "
     "json_replace json_set json_type json_valid jsonb jsonb_array jsonb_extract jsonb_group_array jsonb_group_object "
     "jsonb_object julianday like likelihood likely median percentile percentile_cont percentile_disc printf quote "
     "randomblob strftime time timediff total typeof unhex unicode unistr unixepoch unlikely zeroblob bm25 highlight "

@@ -261,7 +261,7 @@ backends: {SHOP: {kind: documents, path: .}, own: {kind: documents, path: .}}
     assert mcp.names == ("a-b",)
     assert [one.name for one in make_backends(config, grounds, mcp, troubles.append)] == ["own"]
     assert troubles == told
-    with pytest.raises(ConfigError, match="the MCP server Books cannot be used: .* like those of the plugin books"):
+    with pytest.raises(ConfigError, match=r"the MCP server Books cannot be used: .* like those of the plugin books"):
         open_mcp(config, grounds)
 
 
