@@ -24,8 +24,8 @@ from mainstay.backends.common import Backend, BackendNotes
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.outside import Needs, PluginState, Sandbox, ToolSource, origin_of_tool
 from mainstay.core.ports import Contributor, Tool
+from mainstay.core.remove import remove_tree
 from mainstay.core.workers import in_thread
-from mainstay.edges.remove import remove_tree
 from mainstay.plugins.grants import given_beside, refuse_moved, unlinked
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import Installed, read_lock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from mainstay.app.schema import Config
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Grounds, Sandbox
 from mainstay.core.ports import Tool
+from mainstay.core.remove import remove_tree
 from mainstay.edges.beneath import is_inside
 from mainstay.edges.paths import folder_name
 
@@ -125,11 +125,11 @@ class Workplace:
     def drop(self, session: str) -> None:
         """The session was deleted: its own folder goes with it."""
         self._known.pop(session, None)
-        shutil.rmtree(self._thread(session), ignore_errors=True)
+        remove_tree(self._thread(session))
 
     def close(self) -> None:
         if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
+            remove_tree(self._own)
 
 
 def _programs(config: Config, place: Place | None) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ import msgspec
 
 from mainstay.core.errors import ConfigError, HomeUnusable, MainstayError
 from mainstay.core.outside import Command, Grounds, Needs, Output, Process, Sandbox, Share
+from mainstay.core.remove import remove_tree
 from mainstay.core.workers import in_thread
-from mainstay.edges.remove import remove_tree
 from mainstay.plugins.egress import Egress, has_loopback
 from mainstay.plugins.grants import real, refuse_moved
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.core.remove import remove_tree
 from mainstay.edges.archives import ArchiveRefused, Bounds, unpack
-from mainstay.edges.remove import remove_tree
 from mainstay.guards.lines import one_line
 from mainstay.plugins.grants import given_now
 from mainstay.plugins.lock import Installed, changing, digest_of, read_lock, sync_folder, write_lock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from typing import Literal
@@ -11,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.outside import Command
+from mainstay.core.remove import remove_tree
 from mainstay.sandbox.limits import SandboxUnusable, within
 from mainstay.sandbox.overlay import FOLDER, Guarded, Merged
 
@@ -139,7 +139,7 @@ def take_away(root: str, steps: list[str]) -> None:
         for number, step in enumerate(steps):
             found = os.stat(step, dir_fd=folder, follow_symlinks=False)
             if number == len(steps) - 1 and stat.S_ISDIR(found.st_mode):
-                shutil.rmtree(step, dir_fd=folder)
+                remove_tree(step, dir_fd=folder)
             elif number == len(steps) - 1 or not stat.S_ISDIR(found.st_mode):
                 os.unlink(step, dir_fd=folder)
                 return

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mainstay.core.outside import Grounds
+from mainstay.core.remove import remove_tree
 from mainstay.sandbox.limits import SandboxUnusable, within
 
 NAMED_MAX = 10_000  # paths told of one command
@@ -116,7 +117,7 @@ class Guarded:
             reason = error.strerror or str(error)
             raise SandboxUnusable(f"what the command wrote could not be put in its place: {reason}") from error
         finally:
-            remove(self._room)
+            remove_tree(self._room)
             os.close(self._lock)
         return Merged(merged.changed.told(), merged.created.told(), merged.held.told())
 
@@ -305,17 +306,8 @@ def sweep(parent: str) -> None:
         try:
             if os.fstat(folder).st_uid == os.geteuid():
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove(path)
+                remove_tree(path)
         except BlockingIOError:  # somebody is at work there
             pass
         finally:
             os.close(folder)
-
-
-def remove(room: str) -> None:
-    """Also what its owner may not enter, as an overlay's own folder."""
-    for folder, names, _ in os.walk(room):
-        for name in names:
-            if not os.path.islink(f"{folder}/{name}"):
-                os.chmod(f"{folder}/{name}", 0o700)
-    shutil.rmtree(room, ignore_errors=True)

@@ -17,7 +17,7 @@ import uvloop
 
 from mainstay.core.outside import Needs, Quota, Sandbox
 from mainstay.core.plugin_state import MemoryPluginState
-from mainstay.edges.remove import remove_tree
+from mainstay.core.remove import remove_tree
 from mainstay.plugins import homes
 from mainstay.plugins.host import PluginHost
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox

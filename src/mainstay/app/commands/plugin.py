@@ -20,7 +20,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
 from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool
-from mainstay.edges.remove import remove_tree
+from mainstay.core.remove import remove_tree
 from mainstay.plugins import package
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import Installed, read_lock

@@ -24,9 +24,9 @@ from mainstay.core.errors import ConfigError, InputRefused
 from mainstay.core.outside import PluginState
 from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.remove import remove_tree
 from mainstay.core.tools import BadArguments
 from mainstay.core.workers import in_thread
-from mainstay.edges.remove import remove_tree
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import read_lock
 from mainstay.plugins.manifest import Manifest, read_manifest

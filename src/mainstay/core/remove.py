@@ -16,17 +16,17 @@ _PASS = 1000  # names held
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def remove_tree(path: str | os.PathLike[str], entries_max: int = ENTRIES_MAX) -> bool:
+def remove_tree(path: str | os.PathLike[str], entries_max: int = ENTRIES_MAX, *, dir_fd: int | None = None) -> bool:
     """Whether it is gone now. Never raises for what the disk says. Blocks."""
     try:
-        top = os.open(path, _FOLDER)
+        top = os.open(path, _FOLDER, dir_fd=dir_fd)
     except FileNotFoundError:
         return True
     except OSError:
         return False
     try:
         _emptied(top, entries_max)
-        os.rmdir(path)
+        os.rmdir(path, dir_fd=dir_fd)
     except OSError:
         return False
     finally:
