@@ -396,6 +396,22 @@ async def test_a_change_beyond_that_is_refused_and_changes_nothing(world: World,
     assert world.fingerprint() == before
 
 
+async def test_postgresql_runs_nobodys_function_by_a_type_that_somebody_made(worlds: dict[str, World]) -> None:
+    world = worlds["postgres"]
+    world.run("CREATE TABLE hr.called (word text)")
+    world.run(
+        "CREATE FUNCTION hr.note(text) RETURNS bool LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO hr.called VALUES ('called'); RETURN true; END $$"
+    )
+    world.run("CREATE DOMAIN hr.noted AS text CHECK (hr.note(value))")
+    backend = world.backend(write=True)
+    for made in ("'x'::hr.noted", "CAST('x' AS hr.noted)", '\'x\'::"hr"."noted"', "('{x}'::hr.noted[])[1]"):
+        with pytest.raises(BackendRefused, match=r"type hr\.noted"):
+            print(await backend.change(f"UPDATE orders SET note = {made} WHERE id = 1"))
+    assert world.direct("SELECT count(*) FROM hr.called")[1] == [(0,)]
+    world.run("DROP DOMAIN hr.noted; DROP FUNCTION hr.note; DROP TABLE hr.called")
+
+
 async def test_a_change_that_fails_midway_leaves_nothing_behind(world: World) -> None:
     before = world.fingerprint()
     with pytest.raises(BackendRefused, match="The database says"):

@@ -15,7 +15,7 @@ Value = None | int | float | str | bytes
 PATTERN_CHARS = 50  # up to here a pattern is within SQLite's limit for one, whatever its letters are
 # By how many arguments they are called, and how much work (one size by the other) is done in 0.2 s or so.
 _COMPARING, _BY_LETTER, _BY_KEY = 20_000_000_000, 100_000_000, 1_000_000_000
-_WORK = {
+WORK = {
     ("instr", 2): _COMPARING,
     ("replace", 3): _COMPARING,
     ("trim", 2): _BY_LETTER,
@@ -53,7 +53,7 @@ def guard(db: apsw.Connection, enough: Callable[[], bool], limits: dict[int, int
                     return int(compare(pattern, text) == 0)
         return slowly(*values)
 
-    for (name, count), most in _WORK.items():
+    for (name, count), most in WORK.items():
         made = partial(call, name, f"SELECT {name}({', '.join('?' * count)})", most)
         if name in ("like", "glob"):
             made = partial(matches, apsw.strlike if name == "like" else apsw.strglob, made)

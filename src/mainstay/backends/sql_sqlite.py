@@ -35,7 +35,7 @@ from mainstay.core.workers import in_thread
 
 T = TypeVar("T")
 
-VALUE_BYTES_MAX = 1_000_000  # some functions take quadratic time and cannot be stopped meanwhile
+VALUE_BYTES_MAX = 500_000  # what a function does with it cannot be stopped, nor what a thousand of them do in one row
 MEMORY_MAX = 256 * 1024 * 1024
 STEPS = 1_000  # of SQLite's machine between two looks at the clock
 LIMITS = {
@@ -105,7 +105,7 @@ class SqliteEngine:
 
     async def query(self, reading: Reading, page: Page) -> tuple[Statement, Rows]:
         def work(db: apsw.Connection) -> tuple[Statement, Rows]:
-            watch = self._judged(db, reading)
+            watch = self._judged(db, reading, "BEGIN")
             db.authorizer = watch
             return watch.statement, _rows(db, watch.statement.sql, page)
 
@@ -113,11 +113,7 @@ class SqliteEngine:
 
     async def change(self, reading: Reading) -> int:
         def work(db: apsw.Connection) -> int:
-            watch, mark = self._judged(db, reading), self._mark(db)
-            db.execute("COMMIT")
-            db.execute("BEGIN IMMEDIATE")  # not before: meanwhile nobody else could have written
-            if self._mark(db) != mark:
-                raise BackendRefused("The tables were being altered meanwhile: try again. Nothing was run.")
+            watch = self._judged(db, reading, "BEGIN IMMEDIATE")
             db.authorizer = watch
             try:
                 db.execute(watch.statement.sql)
@@ -181,16 +177,21 @@ class SqliteEngine:
         return found.st_dev, found.st_ino, db.pragma("schema_version")
 
     def _look_up(self, db: apsw.Connection) -> Catalog:
-        """As it stands within this transaction: nobody changes it before the statement has run."""
+        """As it stands within this transaction."""
         mark = self._mark(db)
         if self._known is None or self._known[0] != mark:
             self._known = (mark, _catalog(db))
         return self._known[1]
 
-    def _judged(self, db: apsw.Connection, reading: Reading) -> Watch:
-        catalog = self._look_up(db)
+    def _judged(self, db: apsw.Connection, reading: Reading, begin: str) -> Watch:
+        """It is judged while nobody waits for the file, and runs if the tables are still those it was judged by."""
+        catalog, mark = self._look_up(db), self._mark(db)
         scope = scope_of(self._scope, catalog)
+        db.execute("COMMIT")
         statement = reading(Judge(SQLITE, catalog, scope))
+        db.execute(begin)
+        if self._mark(db) != mark:
+            raise BackendRefused("The tables were altered meanwhile: try again. Nothing was run.")
         watch = Watch(statement, catalog, scope)
         for relation in statement.relations:
             if relation.kind == "view":
@@ -301,6 +302,8 @@ def _said(call: _Call, seconds: float) -> Iterator[None]:
         raise BackendRefused("This would read or change something that is not within reach. Nothing was run.") from None
     except (apsw.CantOpenError, apsw.NotADBError, apsw.PermissionsError, apsw.CorruptError, FileNotFoundError):
         raise unreachable(SQLITE.title) from None
+    except UnicodeDecodeError:
+        raise failed("a text is no UTF-8: leave that column out, or take hex() of it") from None
     except apsw.TooBigError:
         raise BackendRefused(f"A value is larger than {VALUE_BYTES_MAX} bytes: leave that column out.") from None
     except apsw.Error as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 
 import apsw
 import pytest
@@ -133,6 +135,50 @@ def test_no_table_is_called_in_what_runs_that_was_not_looked_up_even_if_the_tree
     hidden = f"SELECT 1 FROM {quote}{USUAL[name]}{quote} . {quote}secrets{quote}"
     with pytest.raises(BackendRefused):
         one._check_chains(hidden, ())
+
+
+# --- what takes long to read --------------------------------------------------------------------
+
+ENDLESS = {
+    "joins": "SELECT * FROM orders" + " JOIN orders" * 40,
+    "joins in parentheses": "SELECT * FROM " + "(orders JOIN " * 30 + "orders" + ")" * 30,
+    "greatest": "SELECT " + "greatest(" * 40 + "id" + ", 1)" * 40 + " FROM orders",
+    "instr": "SELECT " + "instr('a', 'b', " * 40 + "1" + ")" * 40,
+    "locate": "SELECT " + "locate('a', " * 40 + "'b'" + ", 1)" * 40,
+    "sort_array": "SELECT " + "sort_array('a', " * 40 + "1" + ")" * 40,
+    "array_contains": "SELECT " + "array_contains('a', " * 40 + "1" + ")" * 40,
+    "slices": "SELECT id" + "[1:2]" * 2_000 + " FROM orders",
+    "parts": "WITH " + ", ".join(f"a{n} AS (SELECT 1)" for n in range(400)) + " SELECT 1 FROM a1" + ", a399" * 1_500,
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_no_statement_takes_for_ever_to_read_or_to_write_anew(name: str, kind: str) -> None:
+    """Some of these would take years, and the thread that reads them cannot be stopped."""
+    began = time.process_time()
+    with contextlib.suppress(BackendRefused):
+        judge(name).query(ENDLESS[kind])
+    assert time.process_time() - began < 15
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM orders" + "".join(f" LEFT JOIN orders o{n} ON o{n}.id = orders.o{n} + 1" for n in range(60)),
+        "SELECT * FROM orders" + "".join(f" JOIN customers c{n} USING (id)" for n in range(60)),
+        "SELECT * FROM orders" + "".join(f" JOIN customers c{n}" for n in range(8)),
+        "SELECT * FROM orders WHERE id IN (" + ", ".join(str(n) for n in range(3_000)) + ")",
+        "SELECT " + ", ".join(f"sum(CASE WHEN id = {n} THEN round(total, 2) END) AS c{n}" for n in range(200)),
+        "SELECT 1" + " UNION ALL SELECT (SELECT count(*) FROM orders)" * 60,
+        "SELECT * FROM " + "(SELECT * FROM " * 10 + "orders" + ") AS x" * 10,
+        "SELECT " + "coalesce(" * 20 + "id" + ", 1)" * 20 + " FROM orders",
+    ],
+    ids=["joins", "using", "joins without a condition", "in", "columns", "union", "nested", "coalesce"],
+)
+def test_what_is_only_long_is_read(name: str, text: str) -> None:
+    assert judge(name).query(text).sql
 
 
 # --- at random -----------------------------------------------------------------------------------

@@ -1,19 +1,19 @@
-"""`mainstay mcp list|test|approve|prompts|prompt|resources`: the servers that the agent uses."""
+"""`mainstay mcp list|test|approve|prompts|prompt|resources|log`: the servers that the agent uses."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.words import count
-from mainstay.app.commands.foreign import Here, here, pairs, sure, tell_owner
+from mainstay.app.commands.foreign import AS_YOU, Here, here, pairs, print_log, quoted, sure, tell_owner
 from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.out import paint, print_json, print_table
 from mainstay.app.commands.talking import tell
@@ -23,29 +23,35 @@ from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.plugins.mcp.names import tool_name
 from mainstay.plugins.mcp.nouns import Answer, Change, Listed, Listing, Prompt, Resource
 from mainstay.plugins.mcp.server import McpServer, slug_of
-from mainstay.plugins.mcp.servers import McpServers
+from mainstay.plugins.mcp.servers import FOLDER, McpServers
 from mainstay.plugins.mcp.tool import effect_of, reach_of
 
 RESOURCES_MAX = 1000
 
 
 @asynccontextmanager
-async def _servers(at: Here, name: str = "") -> AsyncIterator[McpServers]:
-    """All of them, or one that must be there. Nothing is started by this."""
-    if name and name not in at.config.mcpServers:
-        known = ", ".join(at.config.mcpServers) or "none"
-        raise ConfigError(f"there is no MCP server {name!r} in mcpServers; there are: {known}")
+async def _servers(at: Here, name: str = "", trouble: Callable[[str], None] | None = None) -> AsyncIterator[McpServers]:
+    """All of them, or one that must be there. Nothing is started by this. `trouble` hears which are left out; without
+    it that is an error."""
+    if name:
+        _refuse_unknown(at, name)
     if name and at.config.mcpServers[name].disabled:
         raise ConfigError(f"the MCP server {name} is disabled in mainstay.yaml")
     config = at.config
     if name:
         config = msgspec.structs.replace(config, mcpServers={name: config.mcpServers[name]}, backends={})
     async with at.grounds() as grounds:
-        servers = open_mcp(config, grounds)
+        servers = open_mcp(config, grounds, trouble)
         try:
             yield servers
         finally:
             await servers.close()
+
+
+def _refuse_unknown(at: Here, name: str) -> None:
+    if name not in at.config.mcpServers:
+        known = ", ".join(at.config.mcpServers) or "none"
+        raise ConfigError(f"there is no MCP server {name!r} in mcpServers; there are: {known}")
 
 
 # --- list ----------------------------------------------------------------------------------------
@@ -60,7 +66,7 @@ def list_servers(options: argparse.Namespace) -> int:
         tell("no MCP servers are configured; `mainstay mcp add` writes one into mainstay.yaml")
     else:
         table = [
-            [row["name"], visible(row["reached"], 60), str(row["tools"]), str(row["named"]), row["state"]]
+            [row["name"], visible(row["reached"], 60), str(row["tools"]), str(row["named"]), _told_state(row)]
             for row in rows
         ]
         print_table(["NAME", "REACHED BY", "TOOLS", "ALLOWED", "STATE"], table, "cd")
@@ -70,14 +76,16 @@ def list_servers(options: argparse.Namespace) -> int:
 async def _rows(at: Here, *, check: bool) -> list[dict[str, Any]]:
     policy, redact = at.policy(), at.guards().hide
     rows = []
-    async with _servers(at) as servers:
+    troubles: list[str] = []
+    async with _servers(at, trouble=troubles.append) as servers:
         for name, entry in at.config.mcpServers.items():
             row: dict[str, Any] = {
                 "name": name,
                 "reached": redact(_reached(entry)),
                 "tools": 0,
                 "named": 0,
-                "state": "disabled",
+                "state": "disabled" if entry.disabled else redact(_left_out(name, troubles)),
+                "unconfined": bool(entry.command) and (at.unwalled or not entry.confined),
             }
             if name in servers.names:
                 state, changes = await _state(servers, name, check=check)
@@ -89,17 +97,28 @@ async def _rows(at: Here, *, check: bool) -> list[dict[str, Any]]:
 
 
 async def _state(servers: McpServers, name: str, *, check: bool) -> tuple[str, list[str]]:
-    pinned = bool(servers.listed(name))
+    pinned = servers.pinned(name)
+    unseen = f"not approved yet: the first conversation, or `mainstay mcp approve {quoted(name)}`, does that"
     if not check:
-        return ("approved" if pinned else "never asked"), []
+        return ("approved" if pinned else unseen), []
     try:
         await servers.refresh(name)
     except MainstayError as error:
         return str(error), []
     changes = [one.name for one in servers.changes(name)]
     if not pinned:
-        return "answers; never asked before", changes
-    return (f"{count(len(changes), 'change')} to look at: mainstay mcp approve {name}" if changes else "ok"), changes
+        return f"answers; {unseen}", changes
+    look = f"to look at: mainstay mcp approve {quoted(name)}"
+    return (f"{count(len(changes), 'change')} {look}" if changes else "ok"), changes
+
+
+def _left_out(name: str, troubles: list[str]) -> str:
+    begins = f"the MCP server {name} is "
+    return next((said.removeprefix(begins) for said in troubles if said.startswith(begins)), "left out")
+
+
+def _told_state(row: dict[str, Any]) -> str:
+    return visible(f"{row['state']}; {AS_YOU}" if row["unconfined"] else row["state"])
 
 
 def _reached(entry: McpEntry) -> str:
@@ -133,7 +152,9 @@ def test(options: argparse.Namespace) -> int:
     if extras:
         print(f"it has {' and '.join(extras)} too")
     if changes:
-        print(f"{count(len(changes), 'tool')} changed since it was approved: `mainstay mcp approve {options.name}`")
+        print(
+            f"{count(len(changes), 'tool')} changed since it was approved: `mainstay mcp approve {quoted(options.name)}`"
+        )
     if not policy.may_name(f"{slug}__", f"mcp.{options.name}"):
         print(f'its tools are denied until a rule names them: add "{slug}__*" to policy.allow')
     return 0
@@ -143,7 +164,18 @@ async def _tested(at: Here, name: str) -> tuple[Listing, list[Change], float]:
     async with _servers(at, name) as servers:
         began = time.monotonic()
         listing = await servers.refresh(name)
-        return listing, servers.changes(name), time.monotonic() - began
+        seconds = time.monotonic() - began
+        return await _with_extras(servers, name, listing), servers.changes(name), seconds
+
+
+async def _with_extras(servers: McpServers, name: str, listing: Listing) -> Listing:
+    """Many say that they could have resources and prompts: whether they have any is asked."""
+    resources = prompts = False
+    with suppress(MainstayError):
+        resources = listing.resources and bool((await servers.resources(name)).resources)
+    with suppress(MainstayError):
+        prompts = listing.prompts and bool(await servers.prompts(name))
+    return msgspec.structs.replace(listing, resources=resources, prompts=prompts)
 
 
 def _configured(at: Here, name: str) -> McpServer:
@@ -175,13 +207,13 @@ def approve(options: argparse.Namespace) -> int:
     if options.json:
         shown = [msgspec.to_builtins(one) for one in changes]
         print_json({"ok": True, "name": options.name, "changes": shown, "approved": approved})
-    elif not changes:
-        print(f"{visible(options.name)} is as it was approved")
-    elif not approved:
-        print("nothing was approved")
-    else:
+    elif approved:
         print(f"{visible(options.name)} was approved as it is now")
         tell_owner(at)
+    elif not changes:
+        print(f"{visible(options.name)} is as it was approved")
+    else:
+        print("nothing was approved")
     return 0
 
 
@@ -191,14 +223,17 @@ async def _approved(at: Here, options: argparse.Namespace) -> tuple[list[Change]
     async with _servers(at, name) as servers:
         listing = await servers.refresh(name)
         changes = servers.changes(name)
-        if not servers.listed(name):
+        first = not servers.pinned(name)
+        if first:
             changes = [Change(name=one.name, old=None, new=one) for one in listing.tools]
         if not options.json:
             for change in changes:
                 for line in _shown(change):
                     print(line)
         if not changes:
-            return [], False
+            if first:  # it offers no tools: there is nothing to look at, and from now on nothing else is taken
+                servers.approve(name)
+            return [], first
         what = f"what it offers is approved with your word only; add --yes to give it ({count(len(changes), 'change')})"
         if options.yes or sure(f"Have the agent see {name} like this from now on?", what):
             servers.approve(name)
@@ -311,3 +346,16 @@ def _read(at: Here, options: argparse.Namespace) -> int:
     else:
         print(safe(answer.text))
     return 0
+
+
+# --- log -----------------------------------------------------------------------------------------
+
+
+def log(options: argparse.Namespace) -> int:
+    at = here(options)
+    file = at.workspace / FOLDER / f"{slug_of(options.name)}.log"
+    if not file.is_file():  # of one that was taken out there may be some
+        _refuse_unknown(at, options.name)
+    local = options.name not in at.config.mcpServers or at.config.mcpServers[options.name].command
+    nothing = "has said nothing here" if local else "runs elsewhere: what it says on its stderr is not heard here"
+    return print_log(options, file, f"{visible(options.name)} {nothing}")

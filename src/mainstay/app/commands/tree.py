@@ -94,7 +94,10 @@ def build() -> Parser:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     own, words = _without_words(arguments)
-    given = build().parse_args(own, argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None))
+    blank = argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None)
+    given, unknown = build().parse_known_args(own, blank)
+    if unknown:
+        raise UsageError(_unknown(own, unknown))
     if words:
         given.words = [*given.words, *words]
     if given.home == "":
@@ -102,12 +105,23 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return given
 
 
+def _unknown(arguments: Sequence[str], unknown: Sequence[str]) -> str:
+    said = f"unrecognized arguments: {' '.join(unknown)}"
+    if _adds_server(arguments):
+        return f"{said}; put `--` before the command: `mainstay mcp add NAME -- COMMAND …`"
+    return f"{said} (see `mainstay --help`)"
+
+
+def _adds_server(arguments: Sequence[str]) -> bool:
+    return any(noun in ("mcp", "mcps") and verb == "add" for noun, verb in pairwise(arguments))
+
+
 def _without_words(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Another program's command line (`mcp add NAME … -- COMMAND …`) is none of argparse's business."""
     if "--" in arguments:
         at = arguments.index("--")
         own = arguments[:at]
-        if any(noun in ("mcp", "mcps") and verb == "add" for noun, verb in pairwise(own)):
+        if _adds_server(own):
             return own, arguments[at + 1 :]
     return arguments, ()
 
@@ -246,7 +260,8 @@ def _add_plugins(verbs: Verbs) -> None:
     call = verbs.verb("call", "Run one action of a plugin, in its sandbox, and print the result.", "plugin_call:call")
     call.add_argument("name", metavar="NAME", help="its name, or a folder with a plugin.yaml: `./weather`")
     call.add_argument("action", metavar="ACTION", help="what to run")
-    call.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="its arguments; a value that is JSON counts so")
+    what = "its arguments; a value that is JSON counts so"
+    call.add_argument("arguments", nargs="*", default=[], metavar="KEY=VALUE", help=what)
     call.add_argument("--input", metavar="JSON", help="all its arguments, instead")
     new = verbs.verb("new", "Write a plugin that works, to begin with.", "plugin:new")
     new.add_argument("name", metavar="NAME", help="small letters and digits")
@@ -262,7 +277,7 @@ def _add_backends(verbs: Verbs) -> None:
     query = verbs.verb("query", "Ask a backend something, as the model would, and print the result.", "backend:query")
     query.add_argument("name", metavar="NAME", help="its name in backends")
     what = "arguments of NAME__query: `sql='SELECT …'`; a value that is JSON counts so"
-    query.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help=what)
+    query.add_argument("arguments", nargs="*", default=[], metavar="KEY=VALUE", help=what)
     query.add_argument("--input", metavar="JSON", help="all its arguments, instead")
 
 
@@ -287,11 +302,12 @@ def _add_mcp(verbs: Verbs, serving: Parser) -> None:
     _server(verbs.verb("prompts", "List the prompts that a server offers.", "mcp_servers:prompts"))
     prompt = _server(verbs.verb("prompt", "Print a prompt of a server, filled in.", "mcp_servers:prompt"))
     prompt.add_argument("prompt", metavar="PROMPT", help="its name")
-    prompt.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="its arguments")
+    prompt.add_argument("arguments", nargs="*", default=[], metavar="KEY=VALUE", help="its arguments")
     resources = _server(verbs.verb("resources", "List a server's resources, or print one.", "mcp_servers:resources"))
     resources.add_argument("uri", nargs="?", metavar="URI", help="the one to print")
     add = _server(verbs.verb("add", "Write a server into mainstay.yaml.", "mcp_config:add"))
-    add.add_argument("words", nargs="*", metavar="COMMAND", help="the program and its arguments, after `--`")
+    what = "the program and its arguments, after `--`"
+    add.add_argument("words", nargs="*", default=[], metavar="COMMAND", help=what)
     add.add_argument("--url", metavar="URL", help="instead: where it is reached")
     for option, noun, what in (
         ("--env", "VAR=VALUE", "a variable it gets; best a ${VAR} of yours, in single quotes"),
@@ -303,6 +319,7 @@ def _add_mcp(verbs: Verbs, serving: Parser) -> None:
         add.add_argument(option, metavar=noun, action="append", default=[], help=f"{what}; may be given again")
     add.add_argument("--allow", action="store_true", help="let the agent use it: adds a rule to policy.allow")
     _server(verbs.verb("remove", "Take a server out of mainstay.yaml.", "mcp_config:remove"))
+    _server(verbs.verb("log", "Print what a server on this machine said on stderr.", "mcp_servers:log"))
 
 
 def _server(parser: Parser) -> Parser:
