@@ -210,6 +210,31 @@ async def test_it_works_beside_another_owner_and_goes_on_when_that_one_leaves(ma
         assert third.stdout.strip() == "You said **three**.", "others work through the server now"
 
 
+async def test_what_an_owner_has_in_mind_is_taken_back_when_a_server_is_removed(mainstay: Command) -> None:
+    written = (mainstay.home / "mainstay.yaml").read_text()
+    mainstay.configure(written + "mcpServers:\n  tides: {command: x, disabled: true}\n")
+    kept = mainstay.home / "workspaces" / "default" / "grants.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('["tides__x", "read", "destination:mcp:tides"]')
+    async with client(mainstay) as one:
+        await one.call_tool("run", {"prompt": "hello", "session": "s"})
+        removed = await asyncio.to_thread(mainstay, "mcp", "remove", "tides")
+        assert "no longer allowed: tides__x, destination:mcp:tides\n" in removed.stdout, removed.stderr
+        assert json.loads(kept.read_text()) == ["read"]
+        assert (await asyncio.to_thread(mainstay, "approvals", "revoke", "read")).returncode == 0
+        assert json.loads(kept.read_text()) == [], "it writes what it has in mind"
+
+
+async def test_steering_a_conversation_that_is_none_begins_none(mainstay: Command) -> None:
+    async with client(mainstay) as one:
+        await one.call_tool("run", {"prompt": "hello", "session": "s"})
+        wrong = await one.call_tool("steer", {"session": "z", "text": "to the left"})
+        assert wrong.is_error
+        assert "there is no session 'z'" in wrong.content[0].text  # type: ignore[union-attr]
+        listed = await one.call_tool("sessions", {})
+        assert [each["session"] for each in listed.structured_content["sessions"]] == ["s"]
+
+
 # --- by hand: the ends ---------------------------------------------------------------------------
 
 

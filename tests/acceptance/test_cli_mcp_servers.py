@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -56,6 +58,9 @@ ECHO = {
 WIPE = {"name": "wipe", "description": "Wipe \u001b[2J it.", "inputSchema": {"type": "object"}}
 
 
+NEW = "not approved yet: the first conversation, or `mainstay mcp approve {}`, does that"
+
+
 class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,6 +94,7 @@ def written(mainstay: Command) -> str:
 
 def test_a_server_is_written_into_the_file_and_taken_out_again(mainstay: Command) -> None:
     before = written(mainstay)
+    (mainstay.folder / "docs").mkdir()
     done = mainstay("mcp", "add", "files", "--env", "A=b c", "--network", "*", "--read", "docs", "--", "npx", "-y", "x")
     assert done.returncode == 0, done.stderr
     assert "files was added; `mainstay mcp test files` tries it" in done.stdout
@@ -98,7 +104,7 @@ def test_a_server_is_written_into_the_file_and_taken_out_again(mainstay: Command
     assert [values[f"mcpServers.files.args.{n}"]["value"] for n in (0, 1)] == ["-y", "x"]
     assert values["mcpServers.files.read.0"]["value"] == str(mainstay.folder / "docs")
     [row] = mainstay.json("mcp", "list")["servers"]
-    assert (row["name"], row["reached"], row["state"]) == ("files", "npx -y x", "never asked")
+    assert (row["name"], row["reached"], row["state"]) == ("files", "npx -y x", NEW.format("files"))
     assert written(mainstay).startswith(before)
     refused(mainstay("mcp", "add", "files", "--", "other"), "there is an MCP server files already")
     assert mainstay("mcp", "remove", "files").returncode == 0
@@ -128,8 +134,10 @@ def test_a_server_elsewhere_is_added_with_its_headers_and_a_rule(mainstay: Comma
         (["x", "--url", "https://a.b", "--", "npx"], "say how it is reached"),
         (["x", "--env", "A", "--", "npx"], "VAR=VALUE"),
         (["x", "--env", "A=1", "--env", "A=2", "--", "npx"], "twice"),
+        (["x", "node", "x.js", "--flag"], "put `--` before the command"),
+        (["x", "--", "npx", "a\udcff"], "is not UTF-8"),
     ],
-    ids=["nothing", "both", "half", "twice"],
+    ids=["nothing", "both", "half", "twice", "dashes", "bytes"],
 )
 def test_a_command_line_that_makes_no_sense_changes_nothing(mainstay: Command, words: list[str], why: str) -> None:
     before = written(mainstay)
@@ -139,12 +147,79 @@ def test_a_command_line_that_makes_no_sense_changes_nothing(mainstay: Command, w
 
 @pytest.mark.parametrize(
     "words",
-    [["x", "--url", "ftp://a"], ["a b", "--", "npx"], ["x", "--env", "A=${NONE}", "--", "n"]],
+    [
+        ["x", "--url", "ftp://a"],
+        ["a*b", "--", "npx"],
+        ["../z", "--", "npx"],
+        ["x", "--network", "http://x y", "--", "npx"],
+        ["x", "--read", "nope", "--", "npx"],
+    ],
+    ids=["scheme", "glob", "path", "host", "folder"],
 )
 def test_a_server_that_cannot_be_is_refused_and_the_file_is_left_alone(mainstay: Command, words: list[str]) -> None:
     before = written(mainstay)
     refused(mainstay("mcp", "add", *words))
     assert written(mainstay) == before
+
+
+def test_a_name_with_spaces_is_quoted_where_it_stands_in_a_command(mainstay: Command) -> None:
+    added = mainstay("mcp", "add", "my files", "--", "npx")
+    assert "`mainstay mcp test 'my files'` tries it" in added.stdout
+    refused(mainstay("mcp", "add", "my files", "--", "npx"), "`mainstay mcp remove 'my files'` takes it out")
+    assert mainstay.json("mcp", "list")["servers"][0]["state"] == NEW.format("'my files'")
+
+
+def test_a_server_that_cannot_be_used_does_not_hide_the_others(mainstay: Command) -> None:
+    mainstay.configure(
+        "mcpServers:\n"
+        "  old: {type: sse, url: 'https://old.example.com'}\n"
+        "  lacking: {command: x, env: {A: '${NOT_SET_ANYWHERE}'}}\n"
+        "  off: {command: x, disabled: true}\n"
+        "  good: {command: x}\n"
+        "backends:\n  one: {kind: mcp, server: old}\n  two: {kind: mcp, server: good, scope: {operations: [a]}}\n"
+    )
+    states = {row["name"]: row["state"] for row in mainstay.json("mcp", "list", "--check")["servers"]}
+    assert states["old"] == "left out: it speaks the older SSE transport, which is not supported"
+    assert "NOT_SET_ANYWHERE" in states["lacking"]
+    assert states["off"] == "disabled"
+    assert "good" in states["good"]
+    assert len(mainstay("mcp", "list").stdout.splitlines()) == 5
+    backends = {row["name"]: row["state"] for row in mainstay.json("backend", "list")["backends"]}
+    assert "SSE" in backends["one"]
+    assert "not opened" in backends["two"]
+
+
+def test_trust_does_not_outlive_a_server(mainstay: Command) -> None:
+    """F50: another server of its name is asked about anew, in every workspace."""
+    kept = {"default": ["my-s-x__a", "destination:mcp:mem", "mem__echo(text=a)", "MEM__x", "memo__x"], "b": ["mem__y"]}
+    for name, allowed in kept.items():
+        folder = mainstay.home / "workspaces" / name
+        folder.mkdir(parents=True)
+        (folder / "grants.json").write_text(json.dumps(allowed))
+        (folder / "mcp.json").write_text('{"servers": {"mem": {"fingerprint": "x"}, "memo": {"fingerprint": "x"}}}')
+    mainstay.configure("policy: {allow: ['mem__*', 'read'], destinations: ['mcp:mem']}\n")
+    added = mainstay("mcp", "add", "mem", "--", "npx")
+    assert "already allowed by mem__* (policy.allow), mcp:mem (policy.destinations), " in added.stdout
+    assert "denied" not in added.stdout
+    removed = mainstay("mcp", "remove", "mem")
+    assert "no longer allowed: mem__y, destination:mcp:mem, mem__echo(text=a), MEM__x\n" in removed.stdout
+    still = "another of this name would be allowed still, by mem__* (policy.allow), mcp:mem (policy.destinations)\n"
+    assert removed.stderr == still
+    left = [json.loads(path.read_text()) for path in sorted(mainstay.home.glob("workspaces/*/grants.json"))]
+    assert left == [[], ["my-s-x__a", "memo__x"]]
+    for path in mainstay.home.glob("workspaces/*/mcp.json"):
+        assert list(json.loads(path.read_text())["servers"]) == ["memo"]
+
+
+def test_it_is_said_that_nothing_holds_a_server(mainstay: Command) -> None:
+    mainstay.configure("sandbox: {kind: host}\n")
+    assert "runs as you, with everything you can do" in mainstay("mcp", "add", "here", "--", "npx").stdout
+    assert "runs as you" not in mainstay("mcp", "add", "far", "--url", "https://mcp.example.com").stdout
+    here, far = mainstay("mcp", "list").stdout.splitlines()[1:]
+    assert here.endswith("; runs as you, with everything you can do")
+    assert "runs as you" not in far
+    mainstay.configure("mcpServers: {a: {command: x}, b: {command: x, confined: false}}\n")
+    assert [row["unconfined"] for row in mainstay.json("mcp", "list")["servers"]] == [False, True]
 
 
 # --- looking at it -------------------------------------------------------------------------------
@@ -167,7 +242,7 @@ def test_a_server_is_tried_and_nothing_is_approved_by_it(mainstay: Command, serv
         ("mem__wipe", "unsafe"),
     ]
     assert not any(one["sink"] for one in document["tools"]), "it has no network"
-    assert mainstay.json("mcp", "list")["servers"][0]["state"] == "never asked"
+    assert mainstay.json("mcp", "list")["servers"][0]["state"] == NEW.format("mem")
     refused(mainstay("mcp", "test", "other"), "there are: mem")
 
 
@@ -228,3 +303,99 @@ def test_a_server_that_does_not_come_up_says_why(mainstay: Command, server: Serv
     mainstay.configure(written(mainstay).replace('"command"', '"disabled": true, "command"'))
     refused(mainstay("mcp", "test", "mem"), "disabled")
     assert mainstay.json("mcp", "list", "--check")["servers"][0]["state"] == "disabled"
+
+
+@SANDBOXED
+def test_what_a_server_said_is_printed_and_a_server_that_is_none_is_a_sentence(
+    mainstay: Command, server: Server
+) -> None:
+    (server.folder / "server.py").write_text(f"import sys\nprint('up \\x1b[2J', file=sys.stderr){SERVER}")
+    mainstay("mcp", "add", "mem", *server.words)
+    assert "mem has said nothing here" in mainstay("mcp", "log", "mem").stderr
+    mainstay("mcp", "test", "mem")
+    said = mainstay("mcp", "log", "mem").stdout
+    assert "stderr up " in said
+    assert "\x1b" not in said
+    assert len(mainstay.json("mcp", "log", "mem")["lines"]) == 1
+    refused(mainstay("mcp", "log", "nope"), "there is no MCP server 'nope'")
+
+
+@SANDBOXED
+def test_a_server_without_tools_is_approved_once_and_what_it_does_not_have_is_not_told(
+    mainstay: Command, server: Server
+) -> None:
+    source = SERVER.replace('"prompts": [{', '"prompts": [] and [{').replace(
+        '"resources": [{', '"resources": [] and [{'
+    )
+    source = source.replace('"resourceTemplates": [{', '"resourceTemplates": [] and [{')
+    (server.folder / "server.py").write_text(source)
+    server.offer()
+    mainstay("mcp", "add", "mem", *server.words)
+    assert "it has" not in mainstay("mcp", "test", "mem").stdout
+    assert "mem was approved as it is now" in mainstay("mcp", "approve", "mem").stdout
+    assert "mem is as it was approved" in mainstay("mcp", "approve", "mem").stdout
+    assert mainstay.json("mcp", "list")["servers"][0]["state"] == "approved"
+
+
+NETWORK = "it runs without network"
+STACK = "\n".join(f"    at Module.load{n} (node:internal/modules/loader:{n})" for n in range(12))
+
+
+@SANDBOXED
+@pytest.mark.parametrize(
+    ("said", "hinted"),
+    [
+        ("npm error network request failed, reason: getaddrinfo EAI_AGAIN registry", True),
+        (f"node:internal/modules/loader:1\n\nError: Cannot find module 'gone'\n{STACK}\nNode.js v24", False),
+        ("no disk today", False),
+    ],
+    ids=["network", "stack", "else"],
+)
+def test_what_may_be_the_matter_is_told_only_where_it_may_be(
+    mainstay: Command, server: Server, said: str, hinted: bool
+) -> None:
+    (server.folder / "server.py").write_text(f"raise SystemExit({said!r})")
+    mainstay("mcp", "add", "mem", *server.words)
+    tried = mainstay("mcp", "test", "mem")
+    refused(tried, "cannot be used")
+    assert (NETWORK in tried.stderr) is hinted
+    assert ("its last words: Error: Cannot find module 'gone'." in tried.stderr) is ("gone" in said)
+
+
+@SANDBOXED
+def test_a_file_that_it_cannot_see_is_named_with_what_to_add(mainstay: Command, server: Server) -> None:
+    mainstay("mcp", "add", "mem", *server.words[2:])
+    missing = f"{server.folder}/server.py is not in a folder that it may read: add `--read {server.folder}`"
+    tried = mainstay("mcp", "test", "mem")
+    refused(tried, missing)
+    assert NETWORK not in tried.stderr
+    mainstay("mcp", "remove", "mem")
+    mainstay("mcp", "add", "mem", "--", "no-such-program")
+    tried = mainstay("mcp", "test", "mem")
+    refused(tried, "not found")
+    assert NETWORK not in tried.stderr
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers, but not as an MCP server does."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "8")
+        self.end_headers()
+        self.wfile.write(b'{"a": 1}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_address_where_no_mcp_server_is_gets_one_sentence(mainstay: Command) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as page:
+        Thread(target=page.serve_forever, daemon=True).start()
+        mainstay("mcp", "add", "page", "--url", f"http://127.0.0.1:{page.server_port}/mcp")
+        tried = mainstay("mcp", "test", "page")
+        page.shutdown()
+    refused(tried, "The MCP server page cannot be used: what it answers is no MCP.")
+    assert "required: PROMPT " in mainstay("mcp", "prompt", "page").stderr

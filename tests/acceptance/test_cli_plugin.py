@@ -320,7 +320,10 @@ def test_an_action_is_called_with_arguments_of_its_schema_and_its_log_is_kept(
 def test_a_plugin_that_does_not_come_up_says_why(mainstay: Command, tmp_path: Path) -> None:
     source = loud(tmp_path)
     (source / "main.py").write_text("raise SystemExit('no voice today')\n")
-    refused(mainstay("plugin", "call", str(source), "shout", "text=x"), "loud", "no voice today")
+    failed = mainstay("plugin", "call", str(source), "shout", "text=x")
+    assert failed.returncode == 1
+    assert failed.stderr.endswith("ended with code 1 before it was ready. Its last words: no voice today\n")
+    assert " stderr no voice today\n" in failed.stderr, "its log, of which nothing is left"
 
 
 @SANDBOXED
@@ -366,9 +369,76 @@ def _commands() -> list[str]:
     return found
 
 
-def test_the_log_of_nobody_is_a_sentence(mainstay: Command) -> None:
-    done = mainstay("plugin", "log", "nobody")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "there is no plugin nobody" in done.stderr
-    empty: dict[str, Any] = mainstay.json("plugin", "log", "nobody")
+def test_the_log_of_nobody_is_a_sentence(mainstay: Command, tmp_path: Path) -> None:
+    refused(mainstay("plugin", "log", "nobody"), "there is no plugin nobody, and no log of one")
+    mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    assert "loud has said nothing here" in mainstay("plugin", "log", "loud").stderr
+    empty: dict[str, Any] = mainstay.json("plugin", "log", "loud")
     assert empty["lines"] == []
+
+
+@SANDBOXED
+def test_a_failure_can_be_looked_into(mainstay: Command, tmp_path: Path) -> None:
+    source = loud(tmp_path)
+    (source / "main.py").write_text(MAIN.replace('ActionFailed("it was too quiet")', "KeyError('volume \\x1b[2J')"))
+    failed = mainstay("plugin", "call", str(source), "fail")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "stderr KeyError: 'volume" in failed.stderr
+    assert "\x1b" not in failed.stderr
+    assert failed.stderr.endswith("mainstay: The action failed: KeyError.\n")
+    mainstay("plugin", "add", str(source), "--yes")
+    failed = mainstay("plugin", "call", "loud", "fail")
+    assert "what it said is in its log: `mainstay plugin log loud`" in failed.stderr
+    assert "volume" not in failed.stderr
+    assert "volume" in mainstay("plugin", "log", "loud").stdout
+
+
+def test_trust_does_not_outlive_a_plugin(mainstay: Command, tmp_path: Path) -> None:
+    """Another plugin of its name is asked about anew, in every workspace."""
+    mainstay.configure("policy: {allow: ['loud__*'], destinations: ['plugin:loud', 'plugin:other']}\n")
+    added = mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    assert "already allowed by loud__* (policy.allow), plugin:loud (policy.destinations)\n" in added.stdout
+    for name in ("default", "b"):
+        folder = mainstay.home / "workspaces" / name
+        folder.mkdir(parents=True)
+        (folder / "grants.json").write_text('["loud__fail", "destination:plugin:loud", "louder__x"]')
+    gone = mainstay("plugin", "remove", "loud", "--keep-state")
+    assert gone.stdout == "loud 1.0.0 was removed\nno longer allowed: loud__fail, destination:plugin:loud\n"
+    assert "by loud__* (policy.allow), plugin:loud (policy.destinations)\n" in gone.stderr
+    for path in mainstay.home.glob("workspaces/*/grants.json"):
+        assert json.loads(path.read_text()) == ["louder__x"]
+    assert mainstay.json("approvals", "rules")["rules"] == ["louder__x"]
+
+
+def test_what_is_added_again_is_the_same_even_if_somebody_changed_it_meanwhile(
+    mainstay: Command, tmp_path: Path
+) -> None:
+    source = loud(tmp_path, hosts="api.example.com")
+    mainstay("plugin", "add", str(source), "--yes")
+    (mainstay.home / "plugins" / "loud" / "main.py").write_text("print('other')")
+    again = mainstay("plugin", "add", str(source), "--yes")
+    assert "  the same as was added\n" in again.stdout
+    assert "(new)" not in again.stdout
+    assert mainstay.json("plugin", "list")["plugins"][0]["state"] == "ok"
+
+
+def test_it_is_said_that_nothing_holds_a_plugin(mainstay: Command, tmp_path: Path) -> None:
+    mainstay.configure("sandbox: {kind: host}\n")
+    assert (
+        "it runs as you, with everything you can do" in mainstay("plugin", "add", str(loud(tmp_path)), "--yes").stdout
+    )
+    assert "  runs as you, with everything you can do" in mainstay("plugin", "list").stdout
+    assert mainstay.json("plugin", "list")["plugins"][0]["unconfined"]
+    mainstay.configure("")
+    assert "runs as you" not in mainstay("plugin", "list").stdout
+
+
+def test_what_a_command_line_lacks_is_told_as_it_was_given(mainstay: Command, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    bare = str(tmp_path / "bare")
+    refused(mainstay("plugin", "add", bare), f"there is no plugin.yaml in {bare}\n")
+    refused(mainstay("plugin", "add", "https://example.com/loud.zip"), "fetch it first")
+    refused(mainstay("plugin", "call", "loud"), "required: ACTION (see", code=2)
+    mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
+    refused(mainstay("plugin", "call", "loud", "shout", "text=\udcff"), "is not UTF-8", code=2)
+    refused(mainstay("plugin", "call", "loud", "shout", "--input", "\udcff"), "is not UTF-8", code=2)

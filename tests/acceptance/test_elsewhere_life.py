@@ -314,6 +314,18 @@ async def test_doctor_looks_at_all_of_it_and_starts_no_program(tmp_path: Path) -
     assert not (home / "workspaces").exists()
 
 
+async def test_a_backend_that_is_not_there_is_told_with_its_file_and_found_when_it_comes(tmp_path: Path) -> None:
+    home = home_with_a_shop(tmp_path)
+    os.rename(home / "shop.db", home / "elsewhere.db")
+    script = Script(Call("shop__query", {"sql": "SELECT what FROM orders"}))
+    async with Agent(ScriptedProvider(script), home=home, config=configured(tmp_path)) as agent:
+        told = await agent.troubles()
+        os.rename(home / "elsewhere.db", home / "shop.db")
+        await agent.run("s", "what was sold?")
+    assert told == [f"the backend shop cannot be used yet: there is no file {home / 'shop.db'}"]
+    assert "tea" in script.results[0].content
+
+
 OWNER = """
 import asyncio, sys
 from pathlib import Path

@@ -10,7 +10,7 @@ from mainstay.app.elsewhere import Grounds, refuse_unready
 from mainstay.app.names import clashes, installed
 from mainstay.app.schema import Config
 from mainstay.app.schema_elsewhere import BackendEntry
-from mainstay.backends.common import Backend
+from mainstay.backends.common import Backend, clean_line
 from mainstay.backends.remote import RemoteTool, Resource
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.ports import ToolContext
@@ -18,6 +18,7 @@ from mainstay.plugins.mcp.servers import McpServers
 
 INDEXES = "indexes"  # a folder of the workspace
 PAGES_MAX = 20
+REASON_CHARS_MAX = 300
 
 
 def make_backends(
@@ -82,6 +83,28 @@ def backend_of(name: str, entry: BackendEntry, grounds: Grounds, mcp: McpServers
             outward = f"mcp:{entry.server}" if mcp.outward(entry.server) else ""
             settings = RemoteSettings(**common, operations=scope.operations, paths=scope.paths, outward=outward)
             return RemoteBackend(settings, McpSource(mcp, entry.server))
+
+
+def why(backend: Backend, error: MainstayError) -> str:
+    """What the owner is told, which is more than the model is: files by their names, a driver in its own words."""
+    from mainstay.backends.documents import DocumentsBackend
+    from mainstay.backends.sql import SqlBackend
+    from mainstay.backends.sql_engine import unreachable
+    from mainstay.backends.sql_sqlite import path_of
+
+    said = str(error).removeprefix(f"backends.{backend.name}: ").removeprefix(f"backends.{backend.name}.")
+    match backend:
+        case DocumentsBackend(settings=settings) if not os.path.isdir(settings.path):
+            return f"there is no folder {settings.path}"
+        case SqlBackend(settings=settings):
+            title = backend.engine.dialect.title
+            path = path_of(settings.url) if settings.url.startswith("sqlite:") else ""
+            if path and not os.path.isfile(path):
+                return f"{path} is no file" if os.path.exists(path) else f"there is no file {path}"
+            if said == str(unreachable(title)) and error.__context__ is not None:
+                reason = clean_line(str(error.__context__), REASON_CHARS_MAX)
+                return f"the {title} database cannot be opened: {reason}"
+    return said
 
 
 class McpSource:

@@ -316,6 +316,9 @@ async def _started(opened: Elsewhere, policy: Policy) -> None:
         except TimeoutError:
             opened.trouble(f"the backend {backend.name} did not say what it has within {START_S:g} s")
         except MainstayError as error:
-            opened.trouble(f"the backend {backend.name} cannot be used yet: {error}")
+            from mainstay.app.backends import why  # it is loaded, where there are backends
+
+            said = opened.grounds.veil.hide(why(backend, error))
+            opened.trouble(f"the backend {backend.name} cannot be used yet: {said}")
 
     await asyncio.gather(*(start(one) for one in opened.backends if any(policy.names(tool) for tool in one.tools)))

@@ -64,7 +64,8 @@ class Backend(Protocol):
         ...
 
     async def start(self) -> None:
-        """Raises ConfigError if the owner must mend something; what is only out of reach is tried again later."""
+        """Raises ConfigError if the owner must mend something, and BackendRefused if it is only out of reach now: it is
+        tried again whenever it is asked something."""
         ...
 
     async def close(self) -> None: ...

@@ -94,6 +94,7 @@ class RestBackend:
             if not _is_address(self.settings.description):
                 raise ConfigError(f"backends.{self.name}.description: it cannot be read: {error}") from None
             self._trouble = f"Its description cannot be had just now: {clean_line(str(error))}"
+            raise BackendRefused(self._trouble) from None
         except (BackendRefused, AddressRefused) as error:
             raise ConfigError(f"backends.{self.name}: {error}") from None
 

@@ -125,13 +125,13 @@ class SqlBackend:
         return self.settings.name
 
     async def start(self) -> None:
-        """Reads the schema for the fixed section; a database that cannot be reached is described later."""
+        """Reads the schema for the fixed section."""
         library()
         try:
             async with asyncio.timeout(START_S):
                 await self._look()
-        except (BackendRefused, TimeoutError):
-            pass
+        except TimeoutError:
+            raise BackendRefused(f"The database did not say what it has within {START_S:g} s.") from None
 
     async def close(self) -> None:
         """Nothing is kept open between calls."""

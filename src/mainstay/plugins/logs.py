@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,7 @@ WORDS_LINES, WORDS_CHARS_MAX = 8, 600  # of what is quoted when it does not go w
 STAMP_BYTES = 40  # before each line: when, and where it was said
 ENDED = "[ended: "  # how the sandbox says why it put an end to something
 REFILL_S = 60.0  # how long it takes to be allowed to fill its file once more
+_ERROR = re.compile(r"(?:Uncaught )?[\w.]*(?:Error|Exception)(?: \[\w+\])?: \S")  # how programs name one
 log = logging.getLogger("mainstay.plugins")
 
 Said = Literal["stdout", "stderr"]
@@ -43,6 +45,7 @@ class PluginLog:
         self._counted = time.monotonic()
         self._dropped = 0
         self._words: deque[str] = deque(maxlen=WORDS_LINES)
+        self._error = ""  # the last line that names one
 
     @property
     def last_words(self) -> str:
@@ -51,10 +54,17 @@ class PluginLog:
         said = " | ".join(ends[:1] or self._words)
         return said if len(said) <= WORDS_CHARS_MAX else "…" + said[-WORDS_CHARS_MAX:]
 
+    @property
+    def reason(self) -> str:
+        """The line in which it named an error, if it did: what comes after is the tail of a stack."""
+        ended = any(line.startswith(ENDED) for line in self._words)
+        return self._error[:WORDS_CHARS_MAX] if self._error and not ended else self.last_words
+
     def begin(self) -> None:
         """A new instance speaks from here on."""
         self.finish()
         self._words.clear()
+        self._error = ""
 
     def take(self, stream: Said, data: bytes) -> bool:
         """For the sandbox: False asks it to read more slowly."""
@@ -118,6 +128,7 @@ class PluginLog:
                 lines.append(line if len(line) <= self._line_max else f"{line[: self._line_max]}…")
                 room -= len(lines[-1].encode(errors="replace")) + STAMP_BYTES
         self._words.extend(lines[-WORDS_LINES:])
+        self._error = next((line for line in reversed(lines) if _ERROR.match(line)), self._error)
         if lines:
             self._put(stream, lines)
         self._allowance = room

@@ -436,7 +436,8 @@ async def test_a_description_that_cannot_be_fetched_is_tried_again_when_it_is_ne
     replies = [answer(b"", status=503), answer(PETS)]
     async with ApiServer(lambda asked: replies.pop(0)) as server:
         pets = RestBackend(RestSettings(name="pets", description=f"{server.url}/api.json", url=server.url))
-        await pets.start()
+        with pytest.raises(BackendRefused, match="HTTP 503"):
+            await pets.start()
         assert "HTTP 503" in pets.schema()
         assert "listPets" in await run(pets.tools[0])
         assert "listPets" in pets.schema()

@@ -141,25 +141,23 @@ def test_no_table_is_called_in_what_runs_that_was_not_looked_up_even_if_the_tree
 
 ENDLESS = {
     "joins": "SELECT * FROM orders" + " JOIN orders" * 40,
-    "joins in parentheses": "SELECT * FROM " + "(orders JOIN " * 30 + "orders" + ")" * 30,
-    "greatest": "SELECT " + "greatest(" * 40 + "id" + ", 1)" * 40 + " FROM orders",
-    "instr": "SELECT " + "instr('a', 'b', " * 40 + "1" + ")" * 40,
-    "locate": "SELECT " + "locate('a', " * 40 + "'b'" + ", 1)" * 40,
-    "sort_array": "SELECT " + "sort_array('a', " * 40 + "1" + ")" * 40,
-    "array_contains": "SELECT " + "array_contains('a', " * 40 + "1" + ")" * 40,
+    "greatest": "SELECT " + "greatest(" * 24 + "id" + ", 1)" * 24 + " FROM orders",
+    "instr": "SELECT " + "instr('a', 'b', " * 24 + "1" + ")" * 24,
+    "locate": "SELECT " + "locate('a', " * 24 + "'b'" + ", 1)" * 24,
+    "sort_array": "SELECT " + "sort_array('a', " * 24 + "1" + ")" * 24,
+    "array_contains": "SELECT " + "array_contains('a', " * 24 + "1" + ")" * 24,
     "slices": "SELECT id" + "[1:2]" * 2_000 + " FROM orders",
-    "parts": "WITH " + ", ".join(f"a{n} AS (SELECT 1)" for n in range(400)) + " SELECT 1 FROM a1" + ", a399" * 1_500,
 }
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_no_statement_takes_for_ever_to_read_or_to_write_anew(name: str, kind: str) -> None:
-    """Some of these would take years, and the thread that reads them cannot be stopped."""
+    """Some of these would take hours, some years, and the thread that reads them cannot be stopped."""
     began = time.process_time()
     with contextlib.suppress(BackendRefused):
         judge(name).query(ENDLESS[kind])
-    assert time.process_time() - began < 15
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -15,7 +15,7 @@ import msgspec
 from mainstay.app.backends import backend_of
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.commands.checks_backends import Look, look_at, place_of
-from mainstay.app.commands.foreign import Here, here, pairs
+from mainstay.app.commands.foreign import Here, here, pairs, text_of
 from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.out import paint, print_json, print_table
 from mainstay.app.commands.talking import tell
@@ -159,7 +159,7 @@ async def _asked(at: Here, options: argparse.Namespace) -> tuple[str, float]:
     """Through the very tool that the model has."""
     async with _named(at, options.name) as backend:
         tool = next(one for one in backend.tools if one.name.endswith("__query"))
-        input = options.input if options.input is not None else _input(options.arguments, tool.schema)
+        input = text_of(options.input) if options.input is not None else _input(options.arguments, tool.schema)
         try:
             arguments = tool.parse(input)
         except BadArguments as error:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterable
 
 import msgspec
 
+from mainstay.app.backends import why
 from mainstay.app.chat.words import count
 from mainstay.app.schema_elsewhere import BackendEntry
 from mainstay.backends import rest_scope
-from mainstay.backends.common import Backend, clean_line, clean_name
+from mainstay.backends.common import Backend, clean_name
 from mainstay.backends.documents import DocumentsBackend
 from mainstay.backends.remote import RemoteBackend
 from mainstay.backends.rest import RestBackend
 from mainstay.backends.sql import SqlBackend
-from mainstay.backends.sql_engine import scope_of, unreachable
+from mainstay.backends.sql_engine import scope_of
 from mainstay.backends.sql_sqlite import path_of
 from mainstay.core.errors import MainstayError
 from mainstay.core.ports import ToolContext
@@ -51,7 +51,7 @@ async def look_at(backend: Backend, hide: Callable[[str], str], *, servers: bool
     except TimeoutError:
         return Look(trouble=f"it did not say what it has within {OPEN_S:g} s", seconds=time.monotonic() - began)
     except MainstayError as error:
-        return Look(trouble=hide(_why(backend, error)), seconds=time.monotonic() - began)
+        return Look(trouble=hide(why(backend, error)), seconds=time.monotonic() - began)
     return Look(has=has, odd=odd, seconds=time.monotonic() - began)
 
 
@@ -119,20 +119,3 @@ def _fit_nothing(where: str, globs: Iterable[str]) -> tuple[str, ...]:
 
 
 # --- what is wrong -------------------------------------------------------------------------------
-
-
-def _why(backend: Backend, error: MainstayError) -> str:
-    """More than the model is told: files by their names, a driver in its own words."""
-    said = str(error).removeprefix(f"backends.{backend.name}: ").removeprefix(f"backends.{backend.name}.")
-    match backend:
-        case DocumentsBackend(settings=settings) if not os.path.isdir(settings.path):
-            return f"there is no folder {settings.path}"
-        case SqlBackend(settings=settings):
-            title = backend.engine.dialect.title
-            path = path_of(settings.url) if settings.url.startswith("sqlite:") else ""
-            if path and not os.path.isfile(path):
-                return f"{path} is no file" if os.path.exists(path) else f"there is no file {path}"
-            if said == str(unreachable(title)) and error.__context__ is not None:
-                reason = clean_line(str(error.__context__), REASON_CHARS_MAX)
-                return f"the {title} database cannot be opened: {reason}"
-    return said

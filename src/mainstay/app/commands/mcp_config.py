@@ -10,7 +10,6 @@ from mainstay.app import config
 from mainstay.app.chat.safe import visible
 from mainstay.app.commands.foreign import (
     AS_YOU,
-    Here,
     Party,
     allow,
     forget,
@@ -39,7 +38,7 @@ def add(options: argparse.Namespace) -> int:
     made = _made(options)
     party = Party("mcp", name, slug_of(name))
     already = rules_about(at, party)
-    if not _added(at, name, made):
+    if not add_entry(at.place.home, (SECTION, name), made):
         raise ConfigError(f"there is an MCP server {name} already; `mainstay mcp remove {quoted(name)}` takes it out")
     rule = f"{party.prefix}__*"
     if options.allow:
@@ -59,18 +58,6 @@ def add(options: argparse.Namespace) -> int:
         print(f"it {AS_YOU}: sandbox.kind is host")
     tell_owner(at)
     return 0
-
-
-def _added(at: Here, name: str, made: dict[str, Any]) -> bool:
-    """Raises ConfigError, and nothing is changed, where the file would not load with it."""
-    try:
-        return add_entry(at.place.home, (SECTION, name), made)
-    except ConfigError as error:
-        if "unknown key" not in str(error):
-            raise
-        raise ConfigError(
-            f"{name!r} is no name for a server: it has letters, digits and spaces or . / @ + ( ) _ - between them"
-        ) from None
 
 
 def _made(options: argparse.Namespace) -> dict[str, Any]:

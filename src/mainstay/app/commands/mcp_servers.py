@@ -152,9 +152,8 @@ def test(options: argparse.Namespace) -> int:
     if extras:
         print(f"it has {' and '.join(extras)} too")
     if changes:
-        print(
-            f"{count(len(changes), 'tool')} changed since it was approved: `mainstay mcp approve {quoted(options.name)}`"
-        )
+        look = f"`mainstay mcp approve {quoted(options.name)}`"
+        print(f"{count(len(changes), 'tool')} changed since it was approved: {look}")
     if not policy.may_name(f"{slug}__", f"mcp.{options.name}"):
         print(f'its tools are denied until a rule names them: add "{slug}__*" to policy.allow')
     return 0

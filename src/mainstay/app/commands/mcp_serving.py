@@ -91,7 +91,9 @@ class Home:
                 yield event
 
     async def steer(self, session: str, text: str) -> None:
-        await (await self._opened()).steer(session, text)
+        agent = await self._opened()
+        await agent.sessions.get(session)  # raises: a conversation is begun with `run`, not by a name mistaken
+        await agent.steer(session, text)
 
     async def abort(self, session: str) -> bool:
         return await (await self._opened()).abort(session)

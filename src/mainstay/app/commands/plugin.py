@@ -8,9 +8,21 @@ from typing import Any
 
 import msgspec
 
-from mainstay.app.chat.safe import safe, visible
+from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
-from mainstay.app.commands.foreign import Here, allow, here, sure, tell_owner
+from mainstay.app.commands.foreign import (
+    AS_YOU,
+    Here,
+    Party,
+    allow,
+    forget,
+    here,
+    print_log,
+    rules_about,
+    sure,
+    tell_forgotten,
+    tell_owner,
+)
 from mainstay.app.commands.homes import Place, run_async, writing
 from mainstay.app.commands.out import paint, print_json
 from mainstay.app.commands.talking import tell
@@ -24,7 +36,7 @@ from mainstay.core.remove import remove_tree
 from mainstay.plugins import package
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import Installed, read_lock
-from mainstay.plugins.manifest import Manifest, asks, read_manifest
+from mainstay.plugins.manifest import FILE, Manifest, asks, read_manifest
 from mainstay.plugins.tool import plugin_tools
 
 
@@ -47,7 +59,7 @@ def list_plugins(options: argparse.Namespace) -> int:
     at = here(options)
     found = run_async(_found(at))
     if options.json:
-        print_json({"ok": True, "plugins": [_document(one) for one in found]})
+        print_json({"ok": True, "plugins": [_document(one) | {"unconfined": at.unwalled} for one in found]})
         return 0
     if not found:
         tell("there are no plugins; `mainstay plugin add` installs one, `mainstay plugin new` writes one")
@@ -58,6 +70,8 @@ def list_plugins(options: argparse.Namespace) -> int:
             print(f"  {action['tool']}  {_traits(action)}")
         for want in asks(one.manifest) if one.manifest is not None else ():
             print(f"  may {want}")
+        if at.unwalled:
+            print(f"  {AS_YOU}: sandbox.kind is host")
     return 0
 
 
@@ -127,18 +141,19 @@ def _document(one: Found) -> dict[str, Any]:
 def add(options: argparse.Namespace) -> int:
     at = here(options)
     source = Path(options.source).expanduser()
-    planned = package.plan(source, at.plugins)
+    planned = _planned(at, options.source, source)
     _refuse_other(options.sha256, planned.digest)
     name = planned.manifest.name
     if name in {one.lower() for one in (*at.config.mcpServers, *at.config.backends)}:
         raise ConfigError(f"an MCP server or a backend has the name {name} already: rename it in mainstay.yaml")
     if not options.json:
-        _show(planned)
+        _show(planned, same=_is_same(at, planned), walls=not at.unwalled)
     if not options.yes and not sure(f"Add {name}?", "a plugin is added with your word only; add --yes to give it"):
         print("nothing was added")
         return 0
     package.install(source, at.plugins, expected=planned.digest)
     rule = f"{name}__*"
+    already = rules_about(at, Party("plugin", name, name))
     lacking = run_async(_unnamed(at, planned))
     if lacking and (options.allow or (not options.yes and sure(f"Let the agent use its tools ({rule})?", ""))):
         said = allow(at, rule)
@@ -148,9 +163,11 @@ def add(options: argparse.Namespace) -> int:
     if options.json:
         made = {"name": name, "version": planned.manifest.version, "sha256": planned.digest, "asks": planned.asks}
         made |= {"new": planned.new, "replaces": planned.replaces, "changes": planned.changes}
-        print_json({"ok": True, **made, "allowed": not lacking})
+        print_json({"ok": True, **made, "allowed": not lacking, "already": already})
         return 0
     print(f"{name} {visible(planned.manifest.version)} was added")
+    if already:
+        print(f"already allowed by {', '.join(map(visible, already))}")
     if lacking:
         which = "its tools are" if len(lacking) == len(planned.manifest.actions) else f"{', '.join(lacking)}:"
         print(f'{which} denied until a rule names them: add "{rule}" to policy.allow, or add it again with --allow')
@@ -159,15 +176,38 @@ def add(options: argparse.Namespace) -> int:
     return 0
 
 
+def _planned(at: Here, given: str, source: Path) -> package.Plan:
+    """What is told of it names what was given, and not where we have unpacked it."""
+    if given.lower().startswith(("http://", "https://")):
+        raise ConfigError(f"{given} is an address: fetch it first, and add the file or folder")
+    try:
+        planned = package.plan(source, at.plugins)
+    except ConfigError as error:
+        lacks = f"there is no {FILE} in "
+        if str(error).startswith(lacks):
+            raise ConfigError(f"{lacks}{given}") from None
+        raise
+    if _is_same(at, planned):  # whatever has become of what was installed
+        return msgspec.structs.replace(planned, new=[], changes=[])
+    return planned
+
+
+def _is_same(at: Here, planned: package.Plan) -> bool:
+    known = read_lock(at.plugins).get(planned.manifest.name)
+    return known is not None and known.digest == planned.digest
+
+
 def _refuse_other(wanted: str | None, digest: str) -> None:
     if wanted is not None and wanted.lower().removeprefix("sha256:") != digest.removeprefix("sha256:"):
         raise ConfigError(f"this is not what was wanted: its hash is {digest}")
 
 
-def _show(planned: package.Plan) -> None:
+def _show(planned: package.Plan, *, same: bool, walls: bool) -> None:
     manifest = planned.manifest
     print(f"{paint(manifest.name, 'bold')} {visible(manifest.version)}: {visible(manifest.description)}")
-    if planned.replaces:
+    if same:
+        print("  the same as was added")
+    elif planned.replaces:
         print(f"  in place of {visible(planned.replaces)}")
     print(f"  {planned.digest}")
     print(f"  runs {visible(' '.join(manifest.run))}")
@@ -178,6 +218,8 @@ def _show(planned: package.Plan) -> None:
     for want in planned.asks:
         new = paint("  (new)", "yellow") if planned.replaces and want in planned.new else ""
         print(f"  {want}{new}")
+    if not walls:
+        print(f"it {AS_YOU}: sandbox.kind is host")
     if planned.changes:
         print(f"unlike {visible(planned.replaces)}, it:")
     for change in planned.changes:
@@ -212,14 +254,16 @@ def remove(options: argparse.Namespace) -> int:
         return 0
     if not options.keep_state:
         run_async(_clear(at, name))
+    party = Party("plugin", name, name)
+    revoked = forget(at, party)
     gone = package.remove(name, at.plugins)
-    rule = f"{name}__*"
+    left = rules_about(at, party)
     if options.json:
-        print_json({"ok": True, "name": name, "version": gone.version, "kept_state": bool(options.keep_state)})
+        made = {"name": name, "version": gone.version, "kept_state": bool(options.keep_state)}
+        print_json({"ok": True, **made, "revoked": revoked, "left": left})
         return 0
     print(f"{name} {visible(gone.version)} was removed")
-    if rule in at.config.policy.allow:
-        tell(f"policy.allow still names {rule}")
+    tell_forgotten(revoked, left)
     tell_owner(at)
     return 0
 
@@ -260,17 +304,7 @@ def new(options: argparse.Namespace) -> int:
 def log(options: argparse.Namespace) -> int:
     at = here(options)
     name = package.checked_name(options.name)
-    folder = at.workspace / PLUGINS / name
-    lines: list[str] = []
-    for file in (folder / "log.1", folder / "log"):
-        if file.is_file() and not file.is_symlink():
-            lines += file.read_text(errors="replace").splitlines()
-    if options.json:
-        print_json({"ok": True, "name": name, "lines": lines})
-        return 0
-    for line in lines:
-        print(safe(line))
-    if not lines:
-        known = name in read_lock(at.plugins) or name in at.config.plugins
-        tell(f"{name} has said nothing here" if known else f"there is no plugin {name}, and no log of one")
-    return 0
+    file = at.workspace / PLUGINS / name / "log"
+    if not file.is_file() and name not in read_lock(at.plugins) and name not in at.config.plugins:
+        raise ConfigError(f"there is no plugin {name}, and no log of one")
+    return print_log(options, file, f"{name} has said nothing here")

@@ -14,13 +14,14 @@ from typing import Any, cast
 import msgspec
 
 from mainstay.app.chat.safe import safe
-from mainstay.app.commands.foreign import Here, here, pairs
+from mainstay.app.commands.foreign import Here, here, log_lines, pairs, text_of
 from mainstay.app.commands.homes import run_async, writing
 from mainstay.app.commands.out import print_json
+from mainstay.app.commands.talking import tell
 from mainstay.app.commands.tree import UsageError
-from mainstay.app.elsewhere import Grounds, made_plugin, plugin_of
+from mainstay.app.elsewhere import PLUGINS, Grounds, made_plugin, plugin_of
 from mainstay.app.schema_elsewhere import PluginEntry
-from mainstay.core.errors import ConfigError, InputRefused
+from mainstay.core.errors import ConfigError, InputRefused, MainstayError
 from mainstay.core.outside import PluginState
 from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool, ToolContext
@@ -49,7 +50,7 @@ def call(options: argparse.Namespace) -> int:
 async def _called(at: Here, options: argparse.Namespace) -> tuple[str, float]:
     async with _host(at, options.name) as host:
         tool = _tool(host, options.action)
-        input = options.input if options.input is not None else _input(options.arguments, tool.schema)
+        input = text_of(options.input) if options.input is not None else _input(options.arguments, tool.schema)
         try:
             arguments = tool.parse(input)
         except BadArguments as error:
@@ -71,13 +72,17 @@ async def _host(at: Here, name: str) -> AsyncIterator[PluginHost]:
                 plugin = made_plugin(manifest, folder, None, at.config, grounds)
                 async with _running(plugin, grounds, MemoryPluginState()) as host:
                     yield host
+        except MainstayError:  # nothing of it will be left, and whoever writes it wants to know
+            for line in log_lines(Path(made) / PLUGINS / manifest.name / "log"):
+                tell(safe(line))
+            raise
         finally:
             await in_thread(lambda: remove_tree(made))
         return
     entry = at.config.plugins.get(checked_name(name), PluginEntry())
     if not entry.enabled:
         raise ConfigError(f"the plugin {name} is disabled in mainstay.yaml")
-    async with at.grounds() as grounds:
+    async with at.grounds() as grounds, _pointing_to_log(at, name):
         plugin = plugin_of(name, entry, read_lock(at.plugins).get(name), at.config, grounds)
         from mainstay.store.sqlite import SqliteStore
 
@@ -86,6 +91,19 @@ async def _host(at: Here, name: str) -> AsyncIterator[PluginHost]:
             _running(plugin, grounds, cast(SqliteStore, store).plugin_state()) as host,
         ):
             yield host
+
+
+@asynccontextmanager
+async def _pointing_to_log(at: Here, name: str) -> AsyncIterator[None]:
+    """If it fails, and has said something that may tell why."""
+    file = at.workspace / PLUGINS / name / "log"
+    before = len(log_lines(file))
+    try:
+        yield
+    except MainstayError:
+        if len(log_lines(file)) != before:
+            tell(f"what it said is in its log: `mainstay plugin log {name}`")
+        raise
 
 
 def _from_folder(name: str) -> tuple[Path, Manifest]:

@@ -58,7 +58,7 @@ class Connection:
         self._looking = False
         self._looked_at = float("-inf")
         self._gap_s = limits.relist_s
-        self.hint = ""  # what may be the matter if it does not come up
+        self.hint: Callable[[bool], str] = lambda late: ""  # what may be the matter if it does not come up
         self.listing = Listing()
         self.legacy = False
         self.ignored = 0  # times that it said its list had changed, and nobody looked
@@ -97,7 +97,7 @@ class Connection:
         late = not self._over.done()
         await self.close()
         reason = f"it was not ready within {self._limits.start_s:g} s" if late else self._over.result()
-        hint = f" ({self.hint})" if self.hint else ""
+        hint = f" ({hint})" if (hint := self.hint(late)) else ""
         raise ServerUnavailable(f"The MCP server {self._name} cannot be used: {self._told(reason)}.{hint}")
 
     async def close(self) -> None:
@@ -285,6 +285,8 @@ def reason_of(error: BaseException) -> str:
     match next(_leaves(error)):
         case MainstayError() as ours:
             return told(str(ours))
+        case MCPError(message=message) if "validation error" in message:  # pydantic's, of all that it could have been
+            return "what it answers is no MCP"
         case MCPError(message=message):
             return told(f"it says {message!r}" if message else "it refused")
         case httpx2.ConnectError() | httpx2.ConnectTimeout():

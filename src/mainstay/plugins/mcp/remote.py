@@ -19,6 +19,7 @@ from mainstay.core.outside import Sandbox
 from mainstay.plugins.logs import PluginLog
 from mainstay.plugins.mcp.connection import Connection, Dial, quieten
 from mainstay.plugins.mcp.gate import Gate
+from mainstay.plugins.mcp.hints import hint_of
 from mainstay.plugins.mcp.listing import read_all, shown
 from mainstay.plugins.mcp.nouns import Answer, Prompt, PromptArgument, Resource, Resources
 from mainstay.plugins.mcp.results import answer_of, contents_of, plain, text_of
@@ -48,9 +49,8 @@ def connect(server: McpServer, sandbox: Sandbox | None, folder: Path, limits: Mc
     dial: Dial = partial(reached, server, limits, gate)
     if sandbox is not None and server.local:
         dial = partial(piped, server, sandbox, folder, limits, gate, log)
-    made = Connection(server.name, dial, limits, gate, lambda: log.last_words)
-    if server.local and server.confined and not server.needs.network:
-        made.hint = f"it runs without network; if it needs some, name the hosts in mcpServers.{server.name}.network"
+    made = Connection(server.name, dial, limits, gate, lambda: log.reason)
+    made.hint = lambda late: hint_of(server, log.last_words, late=late)
     return made
 
 
