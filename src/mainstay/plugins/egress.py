@@ -16,6 +16,7 @@ import msgspec
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.edges.addresses import AddressRefused, Place, is_public, is_web_port, place_of
 from mainstay.edges.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
+from mainstay.plugins.ways import Ways
 
 CONNECTIONS_MAX = 32
 BACKLOG = 16  # that wait to be looked at
@@ -70,7 +71,7 @@ def has_loopback(named: Sequence[str]) -> bool:
     return any(grant.host in ("localhost", "127.0.0.1", "::1") for grant in map(read_grant, named))
 
 
-class Egress:
+class Egress(Ways):
     """The proxy of one program. `note` is told what was refused."""
 
     def __init__(
@@ -79,28 +80,10 @@ class Egress:
         self._grants = tuple(map(read_grant, granted))
         self._note = note
         self._resolve = resolve
-        self._server: asyncio.Server | None = None
-        self._ways: set[asyncio.Task[None]] = set()
+        super().__init__(CONNECTIONS_MAX, head_bytes=HEAD_BYTES_MAX, backlog=BACKLOG)
 
     async def serve(self, path: str) -> None:
-        self._server = await asyncio.start_unix_server(self._came, path, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
-
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for way in tuple(self._ways):
-            way.cancel()
-        if self._ways:
-            await asyncio.wait(self._ways)
-
-    def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._ways) >= CONNECTIONS_MAX or self._server is None:
-            writer.transport.abort()
-            return
-        way = asyncio.create_task(self._lead(reader, writer))
-        self._ways.add(way)
-        way.add_done_callback(self._ways.discard)
+        await self.listen(path)
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         outward: asyncio.StreamWriter | None = None

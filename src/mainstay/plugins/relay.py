@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from mainstay.plugins.ways import Ways
+
 CHUNK = 16 * 1024
 UNITS_PER_S, BURST = 3000.0, 6000.0  # a call takes about ten
 BYTES_A_UNIT = 4096
@@ -18,37 +20,18 @@ _HEAD = 9  # bytes: of which three are the length of what follows, and one is th
 _BEGINS = 1
 
 
-class Relay:
+class Relay(Ways):
     """For one program, whose connections share what it may send."""
 
     def __init__(self, connections_max: int) -> None:
-        self._most = connections_max
+        super().__init__(connections_max, head_bytes=CHUNK, backlog=connections_max)
         self._inner = ""
         self._left = BURST
         self._counted = time.monotonic()
-        self._server: asyncio.Server | None = None
-        self._ways: set[asyncio.Task[None]] = set()
 
     async def serve(self, path: str, inner: str) -> None:
         self._inner = inner
-        self._server = await asyncio.start_unix_server(self._came, path, limit=CHUNK, backlog=self._most)
-
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for way in tuple(self._ways):
-            way.cancel()
-        if self._ways:
-            await asyncio.wait(self._ways)
-
-    def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._ways) >= self._most or self._server is None:
-            writer.transport.abort()
-            return
-        way = asyncio.create_task(self._lead(reader, writer))
-        self._ways.add(way)
-        way.add_done_callback(self._ways.discard)
+        await self.listen(path)
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         outward: asyncio.StreamWriter | None = None

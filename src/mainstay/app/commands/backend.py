@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,19 +13,17 @@ import msgspec
 
 from mainstay.app.backends import backend_of
 from mainstay.app.chat.safe import safe, visible
+from mainstay.app.commands.calling import arguments_of, check_given, nowhere, tell_answer
 from mainstay.app.commands.checks_backends import Look, look_at, place_of
-from mainstay.app.commands.foreign import Here, here, pairs, text_of
+from mainstay.app.commands.foreign import Here, here
 from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.out import paint, print_json, print_table
 from mainstay.app.commands.talking import tell
-from mainstay.app.commands.tree import UsageError
 from mainstay.app.elsewhere import Grounds, open_mcp, refuse_unready
 from mainstay.app.names import clashes, installed
 from mainstay.backends.common import Backend, BackendNotes, BackendRefused
 from mainstay.backends.documents import DocumentsBackend
-from mainstay.core.errors import ConfigError, InputRefused, MainstayError
-from mainstay.core.ports import ToolContext
-from mainstay.core.tools import BadArguments
+from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.plugins.mcp.servers import McpServers
 
 
@@ -145,30 +142,19 @@ async def _tested(at: Here, name: str) -> tuple[Look, str, list[str]]:
 
 
 def query(options: argparse.Namespace) -> int:
-    if options.input is not None and options.arguments:
-        raise UsageError("give the arguments one by one, or all of them with --input, not both")
-    content, seconds = run_async(_asked(here(options), options))
-    if options.json:
-        print_json({"ok": True, "content": content, "seconds": round(seconds, 3)})
-    else:
-        print(safe(content))
-    return 0
+    check_given(options)
+    return tell_answer(options, *run_async(_asked(here(options), options)))
 
 
 async def _asked(at: Here, options: argparse.Namespace) -> tuple[str, float]:
     """Through the very tool that the model has."""
     async with _named(at, options.name) as backend:
         tool = next(one for one in backend.tools if one.name.endswith("__query"))
-        input = text_of(options.input) if options.input is not None else _input(options.arguments, tool.schema)
-        try:
-            arguments = tool.parse(input)
-        except BadArguments as error:
-            raise InputRefused(str(error)) from None
-        context = ToolContext("command", 0, 0, secrets.token_hex(8), lambda event: None)
+        arguments = arguments_of(options, tool)
         began = time.monotonic()
         try:
             async with asyncio.timeout(tool.timeout_s):
-                content = await tool.run(arguments, context)
+                content = await tool.run(arguments, nowhere())
         except TimeoutError:
             raise BackendRefused(f"{options.name} did not answer within {tool.timeout_s:g} s") from None
         except BackendRefused:
@@ -177,19 +163,3 @@ async def _asked(at: Here, options: argparse.Namespace) -> tuple[str, float]:
                 raise BackendUnusable(f"{options.name}: {look.trouble}") from None
             raise
         return content, time.monotonic() - began
-
-
-def _input(given: list[str], schema: dict[str, Any]) -> str:
-    """A value is text where its parameter is; anything else is JSON if it can be."""
-    properties = schema.get("properties", {})
-    made = {key: _value(text, properties.get(key)) for key, text in pairs(given, "argument: write KEY=VALUE").items()}
-    return msgspec.json.encode(made).decode()
-
-
-def _value(text: str, schema: Any) -> Any:
-    if isinstance(schema, dict) and schema.get("type") == "string":
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text

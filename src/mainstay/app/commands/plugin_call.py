@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import secrets
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from mainstay.app.chat.safe import safe
-from mainstay.app.commands.foreign import Here, here, log_lines, pairs, text_of
+from mainstay.app.commands.calling import arguments_of, check_given, nowhere, tell_answer
+from mainstay.app.commands.foreign import Here, here, log_lines
 from mainstay.app.commands.homes import run_async, writing
-from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import tell
-from mainstay.app.commands.tree import UsageError
 from mainstay.app.elsewhere import PLUGINS, Grounds, made_plugin, plugin_of
 from mainstay.app.schema_elsewhere import PluginEntry
 from mainstay.core.errors import ConfigError, InputRefused, MainstayError
 from mainstay.core.outside import PluginState
 from mainstay.core.plugin_state import MemoryPluginState
-from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.ports import Tool
 from mainstay.core.remove import remove_tree
-from mainstay.core.tools import BadArguments
 from mainstay.core.workers import in_thread
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock import read_lock
@@ -37,27 +32,16 @@ from mainstay.plugins.tool import plugin_tools
 
 
 def call(options: argparse.Namespace) -> int:
-    if options.input is not None and options.arguments:
-        raise UsageError("give the arguments one by one, or all of them with --input, not both")
-    content, seconds = run_async(_called(here(options), options))
-    if options.json:
-        print_json({"ok": True, "content": content, "seconds": round(seconds, 3)})
-    else:
-        print(safe(content))
-    return 0
+    check_given(options)
+    return tell_answer(options, *run_async(_called(here(options), options)))
 
 
 async def _called(at: Here, options: argparse.Namespace) -> tuple[str, float]:
     async with _host(at, options.name) as host:
         tool = _tool(host, options.action)
-        input = text_of(options.input) if options.input is not None else _input(options.arguments, tool.schema)
-        try:
-            arguments = tool.parse(input)
-        except BadArguments as error:
-            raise InputRefused(str(error)) from None
-        context = ToolContext("command", 0, 0, secrets.token_hex(8), lambda event: None)
+        arguments = arguments_of(options, tool)
         began = time.monotonic()
-        content = await tool.run(arguments, context)
+        content = await tool.run(arguments, nowhere())
         return content, time.monotonic() - began
 
 
@@ -126,19 +110,3 @@ def _tool(host: PluginHost, action: str) -> Tool:
     if found is None:
         raise InputRefused(f"{host.plugin.name} has no action {action!r}; there are: {', '.join(tools)}")
     return found
-
-
-def _input(given: list[str], schema: dict[str, Any]) -> str:
-    """A value is text where its parameter is; anything else is JSON if it can be."""
-    properties = schema.get("properties", {})
-    made = {key: _value(text, properties.get(key)) for key, text in pairs(given, "argument: write KEY=VALUE").items()}
-    return msgspec.json.encode(made).decode()
-
-
-def _value(text: str, schema: Any) -> Any:
-    if isinstance(schema, dict) and schema.get("type") == "string":
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text
