@@ -540,8 +540,9 @@ async def test_a_server_that_never_answers_costs_the_call_its_time_and_tells_no_
     assert time.monotonic() - began < 15
     server.close()
     again = await refused(lonely, "SELECT 1", timeout_s=5.0)
-    await lonely.backend().start()  # no reason not to begin
-    for text in (said, again):
+    with pytest.raises(BackendRefused) as told:
+        await lonely.backend().start()
+    for text in (said, again, str(told.value)):
         assert "hunter2" not in text
         assert "127.0.0.1" not in text
         assert "someone" not in text

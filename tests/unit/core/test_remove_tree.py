@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mainstay.core import remove
 from mainstay.core.remove import remove_tree
-from mainstay.edges import remove
 
 DEEP = (
     "import os, sys\nos.chdir(sys.argv[1])\nfor _ in range(5000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w')"
