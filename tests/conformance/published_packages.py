@@ -17,7 +17,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache"
 INSTALL_S = 240
 UNREACHABLE = CACHE / "npm-unreachable"  # whoever found out spares the others the wait
 ASK_AGAIN_S = 900
-PATIENCE = ("--fetch-retries=1", "--fetch-timeout=20000", "--fetch-retry-maxtimeout=2000")
+PATIENCE = ("--fetch-retries=0", "--fetch-timeout=20000")
 
 
 def node() -> Path:
