@@ -69,7 +69,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up (once)…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,memory]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,mcp,memory,plugins,rest,sql]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -720,8 +720,8 @@ async def test_f31_a_session_of_any_name_works_in_a_folder_of_its_own_and_nowher
 
 
 def test_the_question_names_the_folder() -> None:
-    lines = asked_lines(ApprovalAsked("id", "c", "write", '{"path": "a"}', where="/work/\x1b[2Jhere"))
-    assert lines[-1] == "  in /work/\\x1b[2Jhere"
+    lines = asked_lines(ApprovalAsked("id", "c", "write", '{"path": "a"}', where="/srv/\x1b[2Jhere"))
+    assert lines[-1] == "  in /srv/\\x1b[2Jhere"
 
 
 async def test_a_tool_may_look_at_who_asks(tmp_path: Path) -> None:
