@@ -288,7 +288,6 @@ async def _attachment(house: House, lines: Lines) -> Reply:
 class Notes:
     """A contributor whose notes are somebody else's, as those of a skill from elsewhere."""
 
-    origin = "untrusted:skill"
     tools: tuple[Any, ...] = ()
 
     def __init__(self, text: str) -> None:
@@ -299,8 +298,8 @@ class Notes:
 
     errand = profile = fixed
 
-    def turn(self, session: str, prompt: str) -> str:
-        return self._text if session == SESSION else ""
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        return (Text(self._text, origin="untrusted:context:skill:x"),) if session == SESSION else ()
 
 
 @way("skill-text", setup=lambda lines: Setup(contributors=(Notes(letter(lines)),)))

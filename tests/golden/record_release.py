@@ -26,7 +26,7 @@ from mainstay.core.events import ApprovalAnswered, Folded, Guarded, MessageAdded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Binary, FinishReason, Text, ToolResult, Usage
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece, ThinkingPiece, Tool, ToolContext
-from mainstay.core.recall import Tiers
+from mainstay.core.recall import NOTE, Tiers
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
 from mainstay.guards.guard import GuardRules, Guards
@@ -86,8 +86,9 @@ class Notes:
     def profile(self, session: str) -> str:
         return ""
 
-    def turn(self, session: str, prompt: str) -> str:
-        return "[From memory: ferries were asked for before.]" if "ferries" in prompt else ""
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        asked = "ferries" in prompt
+        return (Text("[From memory: ferries were asked for before.]", origin=NOTE),) if asked else ()
 
 
 class Recording:

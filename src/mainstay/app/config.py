@@ -33,8 +33,7 @@ PREFIX = "MAINSTAY__"
 # Sections of later releases: known names, not typing mistakes.
 UNAVAILABLE = frozenset(
     {
-        "skills", "patterns",
-        "triggers", "channels", "workspaces", "people", "judges", "budgets", "audit", "telemetry", "server", "engine",
+        "channels", "workspaces", "people", "judges", "budgets", "audit", "telemetry", "server", "engine",
     }
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from mainstay.app.schema_base import Count, Section
 from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry
+from mainstay.app.schema_knowhow import PatternSettings, SkillSettings, TriggerSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 
@@ -288,6 +289,11 @@ class Config(Section, frozen=True, kw_only=True):
     plugins: Annotated[dict[str, PluginEntry], Meta(description="What is special about a plugin, by its name.")] = {}
     mcpServers: Annotated[dict[str, McpEntry], Meta(description="MCP servers whose tools are offered, by name.")] = {}
     backends: Annotated[dict[str, BackendEntry], Meta(description="Domain data offered as tools, by name.")] = {}
+    skills: Annotated[SkillSettings, Meta(description="Know-how in folders with a SKILL.md.")] = SkillSettings()
+    patterns: Annotated[PatternSettings, Meta(description="Know-how in YAML, matched with what is asked.")] = (
+        PatternSettings()
+    )
+    triggers: Annotated[TriggerSettings, Meta(description="Work that nobody typed.")] = TriggerSettings()
     lanes: Annotated[LaneSettings, Meta(description="How conversations are kept apart.")] = LaneSettings()
     state: Annotated[StateSettings, Meta(description="Where things are kept.")] = StateSettings()
     sessions: Annotated[SessionSettings, Meta(description="What a session remembers.")] = SessionSettings()

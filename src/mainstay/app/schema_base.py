@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 HIDDEN = "set (hidden)"
+_SECRET = ("api_key", "secret", "others")
 _KEYED = ("env", "headers")  # their values are whatever the owner puts there, keys mostly
 
 Count = Annotated[int, Meta(ge=1)]
@@ -26,7 +27,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def masked(name: str, value: Any) -> Any:
     """A value as it may be seen: keys are hidden, and so is what a URL may carry beside its address."""
-    if name == "api_key" and value is not None:
+    if name in _SECRET and value:
         return HIDDEN
     if name in _KEYED and isinstance(value, dict):
         return dict.fromkeys(value, HIDDEN)
@@ -37,6 +38,6 @@ def masked(name: str, value: Any) -> Any:
 
 def masked_at(keys: tuple[str | int, ...], value: Any) -> Any:
     """The same for a value anywhere in the configuration."""
-    if any(key in _KEYED for key in keys[:-1]):
+    if any(key in (*_KEYED, *_SECRET) for key in keys[:-1]):
         return HIDDEN
     return masked(str(keys[-1]), value)

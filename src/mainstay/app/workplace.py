@@ -10,6 +10,7 @@ from pathlib import Path
 from mainstay.app.remembering import Place
 from mainstay.app.schema import Config
 from mainstay.core.errors import ConfigError
+from mainstay.core.messages import Text
 from mainstay.core.outside import Grounds, Sandbox
 from mainstay.core.ports import Tool
 from mainstay.core.remove import remove_tree
@@ -204,5 +205,5 @@ class WorkplaceNotes:
     def profile(self, session: str) -> str:
         return ""
 
-    def turn(self, session: str, prompt: str) -> str:
-        return ""
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        return ()

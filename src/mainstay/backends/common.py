@@ -16,6 +16,7 @@ import msgspec
 
 from mainstay.core.arguments import read_arguments, schema_of
 from mainstay.core.errors import MainstayError
+from mainstay.core.messages import Text
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
 
@@ -138,8 +139,8 @@ class BackendNotes:
     def profile(self, session: str) -> str:
         return ""
 
-    def turn(self, session: str, prompt: str) -> str:
-        return ""
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        return ()
 
 
 # --- what others wrote ---------------------------------------------------------------------------

@@ -269,6 +269,7 @@ class Appointment(msgspec.Struct, frozen=True, kw_only=True):
     timezone: str = "UTC"
     id: str = ""
     key: str = ""
+    person: str = ""  # for whom; empty: the owner
     origin: str = ""
 
 

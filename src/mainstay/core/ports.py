@@ -10,7 +10,7 @@ import msgspec
 
 from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
 from mainstay.core.journal import Record
-from mainstay.core.messages import Binary, FinishReason, Message, Usage
+from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
 from mainstay.core.recall import Fact
 
 # --- time and chance -----------------------------------------------------------------------------
@@ -258,8 +258,8 @@ class Contributor(Protocol):
         """For the profile section; changes only when what it says changes."""
         ...
 
-    def turn(self, session: str, prompt: str) -> str:
-        """To be appended to this turn, after the person's words; mostly nothing."""
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        """To be appended to this turn, after the person's words, each with its origin; mostly nothing."""
         ...
 
 

@@ -17,6 +17,8 @@ import msgspec
 Kind = Literal["message", "summary", "fact", "memory"]
 UNTRUSTED = "untrusted"  # how the origin of whatever came from outside begins: "untrusted:<tool>"
 PRIVATE = "private"  # and that of what nobody else should see: "private:<tool>", or "untrusted+private:<tool>"
+RUNTIME = "runtime"  # of what we ourselves tell the model
+NOTE = "context"  # of what is appended to a turn beside the person's words: "context:skill:<name>"
 CONVERSATION = f"{UNTRUSTED}:conversation"  # of what a model says or keeps that has read something from outside
 
 

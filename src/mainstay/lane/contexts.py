@@ -16,7 +16,7 @@ from mainstay.context.tokens import Scale
 from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
-from mainstay.core.messages import Text, text_of
+from mainstay.core.messages import text_of
 from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
 from mainstay.core.session import Session
 from mainstay.lane.folding import Folding, Task
@@ -35,7 +35,6 @@ ERRAND = (
     "You are a sub-agent: another agent sent you to do one thing. Do it with the tools you have, ask nobody, and end "
     "with a report that says what you found or did, and what you could not."
 )
-NOTE = "context"  # the origin of what contributors append to a turn
 
 
 class LaneContexts:
@@ -89,9 +88,8 @@ class LaneContexts:
         if session.partial:
             events.append(_unread(session))
         for contributor in self._services.contributors if session.errand is None else ():
-            if note := contributor.turn(session.key, prompt):
-                origin = getattr(contributor, "origin", NOTE)
-                events.append(MessageAdded("system", (Text(note, origin=origin),), turn=turn))
+            for note in contributor.turn(session.key, prompt):
+                events.append(MessageAdded("system", (note,), turn=turn))
         return tuple(events)
 
     def fixed(self, session: Session) -> str:

@@ -27,8 +27,8 @@ from mainstay.core.events import (
 from mainstay.core.journal import Record, encode
 from mainstay.core.messages import ToolResult, text_of
 from mainstay.core.outcome import Aborted, Failed, Outcome
+from mainstay.core.recall import RUNTIME
 from mainstay.core.session import Session
-from mainstay.lane.contexts import NOTE
 from mainstay.turn import toolbox
 from mainstay.turn.control import Control
 
@@ -74,7 +74,9 @@ class Tape:
         while self.position < len(self._records):
             event = self._records[self.position].event
             imported = isinstance(event, MessageAdded) and (
-                not event.turn or event.role == "user" or event.parts[0].origin == NOTE
+                not event.turn
+                or event.role == "user"
+                or (event.role == "system" and event.parts[0].origin != RUNTIME)  # a contributor said it
             )
             if not imported and not isinstance(event, self._FROM_OUTSIDE):
                 return event

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
-from mainstay.core.recall import Memory, is_untrusted
+from mainstay.core.recall import NOTE, Memory, is_untrusted
 from mainstay.memory.files import NO_MEMORY, MemoryFiles, Note, render
 from mainstay.memory.prompts import Prompt, Prompts
 from mainstay.memory.workflows import Workflows
@@ -91,11 +92,11 @@ class MemoryContributor:
         self._made[session] = notes, text
         return text
 
-    def turn(self, session: str, prompt: str) -> str:
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
         if not len(self.workflows):
-            return ""
+            return ()
         found = self.workflows.match(prompt)
-        return "" if found is None else render_workflow(found)
+        return () if found is None else (Text(render_workflow(found), origin=NOTE),)
 
     def _guidance(self, prompt: Prompt, session: str) -> str:
         """How to use memory, with the files that this session may write; without any, nothing is said about files."""

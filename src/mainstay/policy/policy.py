@@ -29,10 +29,11 @@ from mainstay.policy.flow import (
     script_reach,
 )
 from mainstay.policy.globs import url_pattern_is_sound
+from mainstay.policy.narrow import Narrowing, outside
 from mainstay.policy.rules import Decision, Layer, PolicyRules, Rule, Share, allowing, first_concerned, suggest, unsure
 from mainstay.policy.wishes import asks_to_remove
 
-__all__ = ["Circumstances", "Confinement", "Policy", "PolicyRules", "Verdict"]
+__all__ = ["Circumstances", "Confinement", "Narrowing", "Policy", "PolicyRules", "Verdict"]
 
 READING = frozenset(("fs.read", "memory.read"))
 CACHE_MAX = 4096
@@ -52,6 +53,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     alone: bool = False  # a sub-agent: there is nobody to be asked
     made: Callable[[str], bool] = lambda path: False  # this session made that file (absolute, dots and all)
+    narrowing: Narrowing | None = None  # what the skills of this turn use, where they say so
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -133,7 +135,8 @@ class Policy:
         key = (id(tool), circumstances.person, capabilities)
         standing = self._standings.get(key) or self._stand(key, tool)
         careful = circumstances.tainted or circumstances.secret
-        if standing.free and not careful:
+        narrowing = circumstances.narrowing
+        if standing.free and not careful and narrowing is None:
             return ALLOWED
         if standing.refused is not None:
             return standing.refused
@@ -141,6 +144,8 @@ class Policy:
         verdict = self._by_rules(standing, call)
         if careful and verdict.decision != "deny":
             verdict = _strictest(verdict, self._by_flow(standing, call, context, circumstances))
+        if narrowing is not None and verdict.decision == "allow" and (why := outside(narrowing, call)):
+            verdict = Verdict("ask", why, guarded=verdict.guarded, removable=verdict.removable)
         if verdict.decision == "ask" and circumstances.alone:
             return Verdict("deny", f"{verdict.why} A sub-agent has nobody to ask for it.", verdict.rule)
         return verdict

@@ -75,6 +75,7 @@ class Schedule(BuiltIn):
                 session=context.session,
                 timezone=arguments.timezone or "UTC",
                 key=context.key,
+                person=context.person,
                 origin=origin_of("conversation", untrusted=context.tainted, private=context.secret),
             )
         )

@@ -11,6 +11,7 @@ from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, Guarded
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.ports import Emit, ToolContext
+from mainstay.core.recall import RUNTIME
 from mainstay.core.session import Session
 from mainstay.policy.policy import Circumstances, Verdict
 from mainstay.turn.catalogue import called
@@ -87,7 +88,7 @@ def _context(setting: Setting, call: ToolCall) -> ToolContext:
     session, turn = setting.session, setting.turn
     context = ToolContext(session.key, turn.turn, turn.step, call.id, partial(_tell, setting))
     context.source = turn.inputs[-1] if turn.inputs else 0
-    context.tainted = session.untrusted or setting.means.tools.foreign
+    context.tainted = _tainted(setting)
     context.secret = session.private
     context.messages = session.messages
     context.person = session.person
@@ -107,13 +108,20 @@ def _circumstances(setting: Setting) -> Circumstances:
     return Circumstances(
         session=session.key,
         person=session.person,
-        tainted=session.untrusted or means.tools.foreign,
+        tainted=_tainted(setting),
         secret=session.private,
         spoken=session.spoken,
         cwd=means.trust.cwd(session.key),
         alone=session.errand is not None,
         made=partial(means.trust.made, session.key),
+        narrowing=means.trust.narrowing(session.messages, setting.turn.turn),
     )
+
+
+def _tainted(setting: Setting) -> bool:
+    """The model has read something that nobody vouches for: in the conversation, of a tool, among its instructions."""
+    session, means = setting.session, setting.means
+    return session.untrusted or means.tools.foreign or means.trust.told(session.key)
 
 
 # --- what a person says --------------------------------------------------------------------------
@@ -175,6 +183,6 @@ def images_of(context: ToolContext, result: ToolResult) -> list[AnyPart]:
     """What a call attached, as the model is shown it after the results; from where its result is from."""
     said: list[AnyPart] = []
     for image in context.attached:
-        said.append(Text(f"[{image.path or result.name}:]", origin=result.origin or "runtime"))
-        said.append(msgspec.structs.replace(image, origin=result.origin or "runtime"))
+        said.append(Text(f"[{image.path or result.name}:]", origin=result.origin or RUNTIME))
+        said.append(msgspec.structs.replace(image, origin=result.origin or RUNTIME))
     return said

@@ -15,7 +15,7 @@ from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
 from mainstay.core.ports import Emit, Options, Scribe
-from mainstay.core.recall import origin_of
+from mainstay.core.recall import RUNTIME, origin_of
 from mainstay.core.session import Session
 from mainstay.turn.act import Acting, act
 from mainstay.turn.ask import Answer, Asking, Interrupted, ask
@@ -146,7 +146,7 @@ def _without_calls(answer: Answer, spent: str) -> Answer:
     parts = tuple(part for part in answer.parts if not isinstance(part, ToolCall | Finish))
     cut = answer.reason in (FinishReason.ABORTED, FinishReason.STEERED)  # then it is not the last word after all
     if not cut and not text_of(parts).strip():
-        parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin="runtime"))
+        parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin=RUNTIME))
     reason = answer.reason if cut else FinishReason.END
     return msgspec.structs.replace(answer, parts=(*parts, Finish(reason)), reason=reason)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from mainstay.core.errors import ContextTooLong, RequestRefused
 from mainstay.core.limits import Limits
+from mainstay.core.messages import Message
 from mainstay.core.outcome import Failed
 from mainstay.core.ports import Context, Provider, Scribe
 from mainstay.guards.guard import Guards
-from mainstay.policy.policy import Policy
+from mainstay.policy.policy import Narrowing, Policy
 from mainstay.turn.toolbox import Tools
 
 Review = Callable[[str], str | None]
@@ -42,6 +43,8 @@ class Trust(msgspec.Struct, frozen=True):
     now: Callable[[], int] = lambda: 0  # ms
     cwd: Callable[[str], str] = lambda session: ""  # where paths of a session begin
     made: Callable[[str, str], bool] = lambda session, path: False  # this session made that file
+    told: Callable[[str], bool] = lambda session: False  # somebody else wrote some of its instructions
+    narrowing: Callable[[Sequence[Message], int], Narrowing | None] = lambda messages, turn: None  # of this turn
 
     def clean(self, failed: Failed) -> Failed:
         """An error may quote what it was given; a key must not end up in a journal by way of one."""

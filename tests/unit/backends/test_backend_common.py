@@ -85,7 +85,7 @@ def test_the_fixed_section_has_every_schema_under_one_heading_and_ends() -> None
     notes = BackendNotes([_Source("a", "### a\nt1"), _Source("empty", ""), _Source("b", "### b\nt2")])
     assert notes.fixed("s") == f"{HEADING}\n\n### a\nt1\n\n### b\nt2"
     assert notes.errand("s") == notes.fixed("s")
-    assert (notes.profile("s"), notes.turn("s", "hi"), notes.tools) == ("", "", ())
+    assert (notes.profile("s"), notes.turn("s", "hi"), notes.tools) == ("", (), ())
     assert BackendNotes([_Source("a", "")]).fixed("s") == ""
     endless = BackendNotes([_Source("a", "é" * 1_000_000)]).fixed("s")
     assert len(endless.encode()) <= NOTES_TOKENS_MAX * BYTES_PER_TOKEN

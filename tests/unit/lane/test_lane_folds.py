@@ -15,6 +15,7 @@ from mainstay.context.rules import Rules
 from mainstay.core.errors import ContextTooLong, Overloaded, RequestRefused, SummaryUnusable
 from mainstay.core.events import Folded, Relieved, SessionChanged, Waiting
 from mainstay.core.limits import Limits
+from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import Digest, ModelInfo, Passage
 from mainstay.core.recall import Fact
@@ -404,8 +405,8 @@ class Wordy:
     def profile(self, session: str) -> str:
         return self.text
 
-    def turn(self, session: str, prompt: str) -> str:
-        return ""
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        return ()
 
 
 @pytest.mark.parametrize("text", ["word " * 20_000, "ሰላም " * 5_000], ids=["latin", "ethiopic"])

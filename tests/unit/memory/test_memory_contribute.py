@@ -148,11 +148,14 @@ def test_however_much_is_pinned_the_bound_holds(texts: list[str], tokens: int) -
 
 def test_opentalon_006_007_a_turn_like_a_known_one_is_given_what_was_done(home: Path) -> None:
     contributor = made(home)
-    assert contributor.turn(SESSION, "deploy the billing service to staging") == ""
+    assert contributor.turn(SESSION, "deploy the billing service to staging") == ()
     contributor.workflows.add(workflow("Deploy the billing service to staging"))
-    assert "build(target), then ship(target)" in contributor.turn(SESSION, "please deploy billing service to staging")
-    assert contributor.turn(SESSION, "thanks") == ""
-    assert contributor.turn(SESSION, "what is the capital of France?") == ""
+    assert (
+        "build(target), then ship(target)"
+        in contributor.turn(SESSION, "please deploy billing service to staging")[0].text
+    )
+    assert contributor.turn(SESSION, "thanks") == ()
+    assert contributor.turn(SESSION, "what is the capital of France?") == ()
 
 
 @pytest.mark.parametrize("origin", ["untrusted", "untrusted:web", "untrusted:conversation", "untrusted:summary"])
@@ -161,7 +164,7 @@ def test_f51_nothing_untrusted_gets_into_the_context(home: Path, origin: str) ->
     contributor.workflows.add(workflow(CANARY, origin=origin))
     contributor.set_pinned([memory(1, "harmless"), memory(2, CANARY, origin=origin)])
     assert "harmless" in contributor.profile(SESSION)
-    for text in (contributor.fixed(SESSION), contributor.profile(SESSION), contributor.turn(SESSION, CANARY)):
+    for text in (contributor.fixed(SESSION), contributor.profile(SESSION), str(contributor.turn(SESSION, CANARY))):
         assert CANARY not in text
     contributor.set_pinned([memory(2, CANARY, origin=origin)])
     assert PINNED not in contributor.profile(SESSION)
