@@ -29,9 +29,9 @@ from report import machine
 from talks import Question, Turn, World, worlds
 
 from mainstay.core.recall import Embedder, Entry, Query, Tiers
+from mainstay.core.stems import stems
 from mainstay.memory.embed import LocalEmbedder, pieces
 from mainstay.memory.search import Found, search, semantic
-from mainstay.memory.stems import stems
 from mainstay.store.sqlite.tiers import SqliteTiers
 
 SETS = {"first": 1, "held": 2, "third": 3}  # and their seeds

@@ -71,6 +71,8 @@ BROAD_EXCEPT = {
     "providers/wire.py": "a user's own function gives the API key and may raise anything",
     "kit/serving.py": "an action may raise anything; the core learns its kind, the log all of it",
     "plugins/mcp/connection.py": "the SDK and the server behind it may raise anything; it ends this connection alone",
+    "edges/watch.py": "whoever is told of a change may raise anything, and goes on being told",
+    "triggers/firing.py": "one trigger's trouble is its own, whatever a door, a check or a bug of ours raises",
     "turn/toolbox.py": "an exception of a tool may fail even at saying what it is",
     "testing/memory_store.py": "an append's failure belongs to whoever awaits it",
 }

@@ -15,11 +15,12 @@ import msgspec
 
 from mainstay.app.approvals import AgentApprovals
 from mainstay.app.memory import AgentMemory
-from mainstay.app.opened import ApiKey, Made, Opened
+from mainstay.app.opened import ApiKey, KnownSkill, Made, Opened
 from mainstay.app.output import Shape
 from mainstay.app.profile import Profile
 from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
+from mainstay.app.triggers import AgentTriggers
 from mainstay.core.envelope import IMPORTED, Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
 from mainstay.core.events import ApprovalAsked, Event, Lagged, MessageAdded, TurnEnded
@@ -79,6 +80,7 @@ class Agent:
         self._runner: asyncio.Runner | None = None
         self.sessions = Sessions(self._opened)
         self.memory = AgentMemory(self._opened)
+        self.triggers = AgentTriggers(self._opened)
         self.approvals = AgentApprovals(self._opened)
 
     # --- a conversation --------------------------------------------------------------------------
@@ -169,6 +171,11 @@ class Agent:
     async def model(self) -> str:
         """The name of the model that answers where a session has not chosen another."""
         return (await self._opened()).services.choose("").model().name
+
+    async def skills(self, session: str) -> list[KnownSkill]:
+        """What a session of this name knows how to do."""
+        opened = await self._opened()
+        return opened.skills(opened.key(session, ""))
 
     async def settled(self) -> None:
         """Returns when nothing is running or waiting."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mainstay.app.outbox import LocalOutbox
 from mainstay.app.schema import Config
 from mainstay.app.workplace import Workplace
-from mainstay.core.outside import Errand, Labels, Report, Sandbox, Spawner
+from mainstay.core.outside import Errand, Labels, Report, Sandbox, Scheduler, Spawner
 from mainstay.core.ports import Tool
 from mainstay.edges.fetch import FetchRules, private_places
 from mainstay.sandbox.choose import choose
@@ -24,6 +24,7 @@ from mainstay.tools.ls import ls_tool
 from mainstay.tools.message import message_tool
 from mainstay.tools.process import Processes, process_tool
 from mainstay.tools.read import read_tool
+from mainstay.tools.schedule import schedule_tool
 from mainstay.tools.spawn import spawn_tool
 from mainstay.tools.work import resting, was_made
 from mainstay.tools.write import write_tool
@@ -40,16 +41,26 @@ class LateSpawner:
 
 
 class Builtins:
-    def __init__(self, config: Config, names: tuple[str, ...], workplace: Workplace, labels: Labels) -> None:
+    def __init__(
+        self,
+        config: Config,
+        names: tuple[str, ...],
+        workplace: Workplace,
+        labels: Labels,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        """Without a `scheduler`, nobody would remember what was scheduled."""
+        self.scheduler = scheduler
         self.spawner = LateSpawner()
         self.outbox = LocalOutbox()
         self.files = Files(workplace.grounds, labels)
-        self.sandbox = _sandbox(config) if {"bash", "process"} & set(names) else None
+        self.sandbox = sandbox_of(config) if {"bash", "process"} & set(names) else None
         self.network = config.sandbox.network
         self.processes = Processes(self.files, self.sandbox, self.network) if self.sandbox is not None else None
         self.fetching = FetchRules(private_ok=private_places(config.tools.fetch_private))
         self.denies: Callable[[Tool, str], bool] = lambda tool, url: False  # a rule forbids this address
-        self.tools: tuple[Tool, ...] = tuple(_MAKERS[name](self) for name in names)
+        offered = [name for name in names if name != "schedule" or scheduler is not None]
+        self.tools: tuple[Tool, ...] = tuple(_MAKERS[name](self) for name in offered)
 
     def made(self, session: str, path: str) -> bool:
         """This session made what is there; or nothing is, and what a command itself makes it may remove."""
@@ -71,7 +82,7 @@ class Builtins:
             await self.sandbox.close()
 
 
-def _sandbox(config: Config) -> Sandbox:
+def sandbox_of(config: Config) -> Sandbox:
     given = config.sandbox
     rules = SandboxRules(memory_mb=given.memory_mb, processes=given.processes, file_mb=given.file_mb)
     return choose(given.kind, rules, given.container)
@@ -94,6 +105,11 @@ def _process(made: Builtins) -> Tool:
     return process_tool(made.processes)
 
 
+def _schedule(made: Builtins) -> Tool:
+    assert made.scheduler is not None
+    return schedule_tool(made.scheduler)
+
+
 _MAKERS: dict[str, Callable[[Builtins], Tool]] = {
     "read": lambda made: read_tool(made.files),
     "grep": lambda made: grep_tool(made.files),
@@ -107,4 +123,5 @@ _MAKERS: dict[str, Callable[[Builtins], Tool]] = {
     "fetch": _fetch,
     "spawn": lambda made: spawn_tool(made.spawner),
     "message": lambda made: message_tool(made.outbox),
+    "schedule": _schedule,
 }

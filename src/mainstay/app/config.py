@@ -65,7 +65,7 @@ def load_config(home: Path, *, env: Mapping[str, str], overrides: Mapping[str, A
     path = home / FILE
     raw = config_file.read(path)
     loaded = _load(path, raw, env, overrides or {})
-    if raw is not None and b"api_key" in raw:
+    if raw is not None and (b"api_key" in raw or b"secret" in raw):
         config_file.refuse_shared_secrets(path, _parsed(raw).data)
     return loaded
 
@@ -92,12 +92,16 @@ def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapp
 
         config = with_lacks(config, checker)
         check_elsewhere(config, lambda keys: _begun(keys, document, checker))
+    if config.triggers.webhooks:
+        from mainstay.app.config_knowhow import check_webhooks  # likewise
+
+        check_webhooks(config.triggers.webhooks, lambda keys: _begun(keys, document, checker))
     origins = {dotted(keys): checker.origins.get(keys, "default") for keys, _ in _leaves(config)}
     return Loaded(config, origins, path)
 
 
 def _checker() -> Checker:
-    return Checker(Config, UNAVAILABLE, _wrong, frozenset(ELSEWHERE))
+    return Checker(Config, UNAVAILABLE, _wrong, frozenset((*ELSEWHERE, "triggers")))
 
 
 def _begun(keys: Keys, document: Document | None, checker: Checker) -> str:

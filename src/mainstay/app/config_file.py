@@ -52,7 +52,7 @@ def refuse_shared_secrets(path: Path, data: Any) -> None:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     if mode & 0o077:
-        raise ConfigError(f"{path} holds an api_key and other users may read it: run `chmod 600 {path}`")
+        raise ConfigError(f"{path} holds a key and other users may read it: run `chmod 600 {path}`")
 
 
 def _holds_secret(data: Any) -> bool:
@@ -60,7 +60,7 @@ def _holds_secret(data: Any) -> bool:
         return any(_holds_secret(one) for one in data)
     if not isinstance(data, dict):
         return False
-    key = data.get("api_key")
+    key = data.get("api_key") or data.get("secret")
     written_out = key is not None and "${" not in str(key)
     return written_out or any(_holds_secret(one) for one in data.values())
 

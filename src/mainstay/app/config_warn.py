@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import cast
 
 from mainstay.app.schema import NAMES, Config
+from mainstay.core.outside import Scheduler
 from mainstay.core.ports import Tool
 from mainstay.policy.rules import Rule
 
-_MADE_IN_CODE = ("upload", "search_channel", "schedule")  # built in too, for those who hand them over
+_MADE_IN_CODE = ("upload", "search_channel")  # built in too, for those who hand them over
+_KNOW_HOW = ("skill", "pattern")  # and these, for those who have some
 _LEFT_ALONE = ("*", "?", ".", "__")  # more than one tool, or one of a plugin
 
 Known = Mapping[str, frozenset[str] | None]  # tools by name, with their arguments where these are known
@@ -44,7 +46,7 @@ def known_tools(tools: Iterable[Tool]) -> Known:
     """These, and whatever else there could be, of which only the names are known."""
     from mainstay.turn.catalogue import CALL, SEARCH  # which is there with many tools
 
-    others = dict.fromkeys((*NAMES, *_MADE_IN_CODE, SEARCH, CALL))
+    others = dict.fromkeys((*NAMES, *_MADE_IN_CODE, *_KNOW_HOW, SEARCH, CALL))
     return {**others, **{tool.name: _arguments(tool) for tool in tools}}
 
 
@@ -58,7 +60,8 @@ def own_tools() -> list[Tool]:
     from mainstay.memory.tools import memory_tools
 
     config = Config(sandbox=SandboxSettings(kind="host"))
-    made = Builtins(config, NAMES, Workplace(config, None, lambda session: ()), MemoryLabels())
+    scheduler = cast(Scheduler, object())
+    made = Builtins(config, NAMES, Workplace(config, None, lambda session: ()), MemoryLabels(), scheduler)
     return [*made.tools, *memory_tools(cast(Library, None))]  # none of them is run
 
 

@@ -13,6 +13,15 @@ from mainstay.core.ports import Provider, Tool
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.services import Services
 
+
+class KnownSkill(msgspec.Struct, frozen=True):
+    name: str
+    description: str
+    trigger: str = "manual"
+    scope: str = ""
+    untrusted: bool = False  # somebody else wrote it, and nobody vouches for it
+
+
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
@@ -41,6 +50,13 @@ class Opened(Protocol):
     def library(self) -> Any:
         """Its memory: a `memory.library.Library`, which is not loaded for those who never open an agent."""
         ...
+
+    @property
+    def triggering(self) -> Any:
+        """A `triggering.Triggering`; None for an agent without a home."""
+        ...
+
+    def skills(self, session: str) -> list[KnownSkill]: ...
 
     def key(self, session: str, sender: str) -> str:
         """The lane that a session's name means."""

@@ -13,7 +13,7 @@ import msgspec
 
 from mainstay.app.grants import Grants
 from mainstay.app.models import Models
-from mainstay.app.opened import Made
+from mainstay.app.opened import KnownSkill, Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
 from mainstay.app.schema import Config, builtin_names
@@ -21,6 +21,7 @@ from mainstay.app.trust import (
     MadeKey,
     denies,
     has_elsewhere,
+    has_knowhow,
     make_guards,
     make_policy,
     only,
@@ -30,7 +31,7 @@ from mainstay.app.trust import (
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
-from mainstay.core.outside import Sandbox
+from mainstay.core.outside import Labels, Sandbox
 from mainstay.core.ports import Clock, Contributor, Store
 from mainstay.guards.guard import Guards
 from mainstay.lane.children import Children
@@ -61,6 +62,9 @@ class Open:
         if (builtins := given.builtins) is not None:
             builtins.spawner.real = Children(self.lanes, services)
             builtins.outbox.wire(self.lanes, services.store, services.limits.agent_hops_max)
+        self._triggering = given.triggering
+        if given.triggering is not None:
+            self._wire(given.triggering)
 
     @property
     def troubles(self) -> list[str]:
@@ -69,6 +73,27 @@ class Open:
     @property
     def library(self) -> Library:
         return self.remembering.library
+
+    @property
+    def triggering(self) -> Any:
+        """Made when it is first asked for, unless a tool needed it before."""
+        if self._triggering is None and self._given.place is not None:
+            self._triggering = _triggers(self.config, self.services.store, self._given.place)
+            self._wire(self._triggering)
+        return self._triggering
+
+    def _wire(self, triggering: Any) -> None:
+        from mainstay.app.doors import Checks, LaneDoor  # only for those who have triggers
+
+        guards = self.services.trust.guards
+        assert guards is not None, "an agent has guards"
+        door = LaneDoor(self.lanes, self.services.store, guards, self.config)
+        builtins = self._given.builtins
+        sandbox = builtins.sandbox if builtins is not None else None
+        triggering.wire(door, Checks(sandbox, self._given.workplace, self.config))
+
+    def skills(self, session: str) -> list[KnownSkill]:
+        return self._given.knowhow.skills(session) if self._given.knowhow is not None else []
 
     async def drop(self, session: str) -> None:
         await self.remembering.drop(session)
@@ -94,6 +119,8 @@ class Open:
 
     async def close(self) -> None:
         try:
+            if self._triggering is not None:
+                await self._triggering.close()
             await self.lanes.close()
             await self._given.close()
             self.services.hub.close()
@@ -145,6 +172,9 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     policy = make_policy(config, given.grants, sandbox)
     own = (*made.tools, *(given.builtins.tools if given.builtins is not None else ()))
     contributors: tuple[Contributor, ...] = (remembering.contributor,)
+    if given.knowhow is not None:
+        own += tuple(tool for tool in given.knowhow.tools if tool.name not in {one.name for one in own})
+        contributors += given.knowhow.contributors
     if has_elsewhere(config, place.home if place is not None else None):
         given = msgspec.structs.replace(given, elsewhere=await _elsewhere(config, store, place, policy, guards))
         own += given.elsewhere.offered(policy, (*own, *remembering.tools))
@@ -183,21 +213,27 @@ class Given(msgspec.Struct, frozen=True):
     grants: Grants
     builtins: Any = None  # a `builtin_tools.Builtins`, which is not loaded for those who have none
     elsewhere: Any = None  # nor is an `elsewhere.Elsewhere`
+    knowhow: Any = None  # nor a `knowhow.KnowHow`
+    triggering: Any = None  # nor a `triggering.Triggering`, if no tool needs one
+    place: Place | None = None
 
     @property
     def troubles(self) -> list[str]:
-        return self.elsewhere.troubles if self.elsewhere is not None else []
+        return [said for one in (self.elsewhere, self.knowhow) if one is not None for said in one.troubles]
 
     async def close(self) -> None:
-        for one in (self.elsewhere, self.builtins):
+        for one in (self.elsewhere, self.knowhow, self.builtins):
             if one is not None:
                 await one.close()
         self.workplace.close()
 
     def trust(self, policy: Policy, guards: Guards, clock: Clock) -> Trust:
-        if self.builtins is None:  # no files, no paths
-            return Trust(policy, guards, clock.now_ms)
-        return Trust(policy, guards, clock.now_ms, self.workplace.cwd, self.builtins.made)
+        made = Trust(policy, guards, clock.now_ms)
+        if self.builtins is not None:  # else there are no files, and no paths
+            made = msgspec.structs.replace(made, cwd=self.workplace.cwd, made=self.builtins.made)
+        if self.knowhow is not None:
+            made = msgspec.structs.replace(made, told=self.knowhow.told, narrowing=self.knowhow.narrowing)
+        return made
 
     def notes(self, sandbox: Sandbox | None, config: Config) -> WorkplaceNotes:
         return WorkplaceNotes(self.workplace, sandbox, network=config.sandbox.network, speaks=self.builtins is not None)
@@ -208,13 +244,36 @@ async def _given(config: Config, store: Store, place: Place | None, remembering:
     grants = Grants(place.workspace if place is not None else None)
     wanted = builtin_names(config.tools.builtin)
     if not wanted:
-        return Given(workplace, grants)
+        return Given(workplace, grants, knowhow=await _knowhow(config, place, workplace, None), place=place)
     from mainstay.app.builtin_tools import Builtins  # and all that they work with, only for those who have some
     from mainstay.core.labels import MemoryLabels
     from mainstay.store.sqlite import SqliteStore
 
     labels = await cast(SqliteStore, store).labels() if place is not None else MemoryLabels()
-    return Given(workplace, grants, Builtins(config, wanted, workplace, labels))
+    knowhow = await _knowhow(config, place, workplace, labels)
+    triggering = _triggers(config, store, place) if place is not None and "schedule" in wanted else None
+    scheduler = triggering.scheduler if triggering is not None else None
+    builtins = Builtins(config, wanted, workplace, labels, scheduler)
+    return Given(workplace, grants, builtins, knowhow=knowhow, triggering=triggering, place=place)
+
+
+def _triggers(config: Config, store: Store, place: Place) -> Any:
+    from mainstay.app.triggering import Triggering  # and all that triggers need
+    from mainstay.store.sqlite import SqliteStore
+
+    return Triggering(config, place.home, cast(SqliteStore, store).triggers(), SystemClock())
+
+
+async def _knowhow(config: Config, place: Place | None, workplace: Workplace, labels: Labels | None) -> Any:
+    """Whoever works with files may find or write some later; others have what is there."""
+    if labels is None and not has_knowhow(config, place):
+        return None
+    from mainstay.app.knowhow import KnowHow  # and all that skills and patterns need
+
+    made = KnowHow(config, place, labels)
+    await made.open()
+    workplace.skills = made.ground
+    return made
 
 
 async def _elsewhere(config: Config, store: Store, place: Place | None, policy: Policy, guards: Guards) -> Any:

@@ -21,6 +21,8 @@ from mainstay.app import memory
 from mainstay.app.agent import Agent, Prompt
 from mainstay.app.approvals import RemoteApprovals
 from mainstay.app.memory import RemoteMemory
+from mainstay.app.opened import KnownSkill
+from mainstay.app.triggers import RemoteTriggers
 from mainstay.context.compile import Shown
 from mainstay.core import errors
 from mainstay.core.envelope import as_parts
@@ -67,6 +69,7 @@ SESSION_VERBS = (
 )  # fmt: skip
 MEMORY = "memory."
 APPROVALS = "approvals."
+TRIGGERS = "triggers."
 
 
 # --- the owner's side ----------------------------------------------------------------------------
@@ -162,10 +165,14 @@ async def _operation(agent: Agent, request: Request) -> Any:
             return await agent.import_history(request.session, request.arguments["messages"])
         case "profile":
             return await _profile(agent, request)
+        case "skills":
+            return await agent.skills(request.session)
         case verb if verb in SESSION_VERBS:
             return await getattr(agent.sessions, verb)(request.session, **request.arguments)
         case verb if verb.startswith(APPROVALS):
             return await agent.approvals.do(verb.removeprefix(APPROVALS), request.arguments)
+        case verb if verb.startswith(TRIGGERS):
+            return await agent.triggers.do(verb.removeprefix(TRIGGERS), request.arguments)
         case verb if verb.startswith(MEMORY) and verb.removeprefix(MEMORY) in memory.VERBS:
             return await agent.memory.do(verb.removeprefix(MEMORY), request.arguments)
         case other:
@@ -194,6 +201,7 @@ class Remote:
         self.sessions = RemoteSessions(self._ask)
         self.memory = RemoteMemory(self._remember)
         self.approvals = RemoteApprovals(self._answer)
+        self.triggers = RemoteTriggers(self._trigger)
 
     async def run(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> Reply:
         reply: Reply = await self._ask(Request("run", session, as_parts(prompt), id, sender), Reply)
@@ -217,6 +225,10 @@ class Remote:
     async def model(self) -> str:
         return str(await self._ask(Request("model"), str))
 
+    async def skills(self, session: str) -> list[KnownSkill]:
+        found: list[KnownSkill] = await self._ask(Request("skills", session), list[KnownSkill])
+        return found
+
     def profile(self, session: str) -> RemoteProfile:
         return RemoteProfile(session, self._ask)
 
@@ -225,6 +237,9 @@ class Remote:
 
     async def _answer(self, verb: str, arguments: dict[str, Any], kind: Any) -> Any:
         return await self._ask(Request(APPROVALS + verb, arguments=arguments), kind)
+
+    async def _trigger(self, verb: str, arguments: dict[str, Any], kind: Any) -> Any:
+        return await self._ask(Request(TRIGGERS + verb, arguments=arguments), kind)
 
     async def settled(self) -> None:
         """The owner's turns are the owner's business."""

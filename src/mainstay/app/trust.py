@@ -74,6 +74,8 @@ def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
     for headers in [*(one.headers for one in servers), *(one.headers for one in backends)]:
         keys += [word for value in headers.values() for word in value.split() if word.lower() not in _SCHEMES]
     keys += [found[1] for one in backends if (found := _PASSWORD.search(one.url))]
+    for hook in config.triggers.webhooks.values():
+        keys += [hook.secret, *hook.others]
     known = (key for key in keys if key and len(key) >= SECRET_CHARS_MIN and not _UNSET.fullmatch(key))
     return sorted({*secrets_in(env), *known})
 
@@ -187,3 +189,15 @@ def has_elsewhere(config: Config, home: Path | None) -> bool:
     """Most agents have no tools from elsewhere, and load nothing of what these need."""
     configured = bool(config.plugins or config.mcpServers or config.backends)
     return configured or (home is not None and (home / "plugins" / "lock.json").exists())
+
+
+def has_knowhow(config: Config, place: Place | None) -> bool:
+    """Most agents of a library have none, and load nothing of what it needs."""
+    if config.skills.folders or config.patterns.folders:
+        return True
+    if place is None:
+        return False
+    roots = (place.home, place.workspace)
+    if any((root / kind).is_dir() for root in roots for kind in ("skills", "patterns")):
+        return True
+    return any(True for depth in ("*", "*/*") for _ in place.workspace.glob(f"{depth}/skills"))

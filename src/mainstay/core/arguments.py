@@ -17,6 +17,8 @@ _KINDS: dict[Any, dict[str, Any]] = {
     bool: {"type": "boolean"},
     list[str]: {"type": "array", "items": {"type": "string"}},
     tuple[str, ...]: {"type": "array", "items": {"type": "string"}},
+    dict[str, Any]: {"type": "object"},
+    Any: {},
     dict[str, str]: {"type": "object", "additionalProperties": {"type": "string"}},
 }
 

@@ -72,6 +72,19 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""  # of its schedule, zone and target as they were then
 
 
+class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of what there is."""
+
+    name: str
+    kind: Kind | None = None  # None: its file cannot be read
+    next: int = 0  # ms: when it is due; 0: never, or not while it waits
+    paused: bool = False
+    waiting: str = ""  # for what
+    last: Run | None = None
+    trouble: str = ""
+    trigger: Trigger | None = None
+
+
 class TriggerLog(Protocol):
     """What is remembered of triggers. What returned is on disk."""
 
@@ -93,12 +106,11 @@ class TriggerLog(Protocol):
 
 
 class Prompted(msgspec.Struct, frozen=True):
-    """A prompt is on disk. `again`: it had been before."""
+    """A prompt is on disk. Without `reply`, it had been before: `Door.outcome` says what came of it."""
 
     session: str
     seq: int
-    again: bool
-    reply: Awaitable[Reply]
+    reply: Awaitable[Reply] | None = None
 
 
 class Door(Protocol):
@@ -106,6 +118,10 @@ class Door(Protocol):
 
     async def accept(self, trigger: Trigger, key: str) -> Prompted:
         """Durable, and once under the same key. Raises LaneFull, InputRefused or a StoreError: it was not taken."""
+        ...
+
+    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+        """What was accepted before under this key. An earlier process may not have come to writing it down."""
         ...
 
     async def outcome(self, session: str, seq: int) -> str:

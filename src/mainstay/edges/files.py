@@ -89,6 +89,7 @@ class Confined:
         self._rights = sorted(_rights(grounds), key=lambda one: -len(one[0]))
         self._between = between or (lambda path: None)
         self._notes = frozenset(note.rstrip("/") for note in grounds.notes)
+        self._shelves = tuple(note.rstrip("/") for note in grounds.notes if note.endswith("/"))
         tops = [*(root for root, _ in self._rights), *map(os.path.dirname, self._notes)]
         self._beneath = Beneath(tops, openat2=openat2, between=between)
         self._ours = tuple(folded(root) for root, _ in self._rights)
@@ -101,7 +102,7 @@ class Confined:
         """To be closed. `missing` of it says whether there is something."""
         spot = self._beneath.find(checked(path, self.grounds.cwd), follow=follow)
         try:
-            if spot.path not in self._notes and not any(is_inside(spot.path, root) for root, _ in self._rights):
+            if not self._is_note(spot.path) and not any(is_inside(spot.path, root) for root, _ in self._rights):
                 raise PathRefused(f"{brief(path)} is outside of the folders that this session works in.")
             if self.is_protected(spot.path, spot.stat):
                 raise PathRefused(f"{brief(path)} is protected: tools neither read nor change it.")
@@ -118,16 +119,19 @@ class Confined:
             return spot.path
 
     def is_writable(self, path: str) -> bool:
-        """By the innermost of our folders that a real path lies in; a note is one file, and ours to write."""
-        if path in self._notes:
+        """By the innermost of our folders that a real path lies in; notes are ours to write."""
+        if self._is_note(path):
             return True
         return next((writes for root, writes in self._rights if is_inside(path, root)), False)
+
+    def _is_note(self, path: str) -> bool:
+        return path in self._notes or any(is_inside(path, folder) for folder in self._shelves)
 
     def is_protected(self, path: str, found: os.stat_result | None = None) -> bool:
         """By name, however it is written, and by what the file is, under whatever name."""
         if not self._protected:
             return False
-        if path in self._notes and not (found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
+        if self._is_note(path) and not (found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
             return False
         text = folded(path)
         if barred := max((len(one) for one in self._protected if is_inside(text, one)), default=0):

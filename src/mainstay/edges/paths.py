@@ -52,6 +52,12 @@ def _escaped(char: str) -> str:
     return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
+def scopes_of(session: str) -> tuple[str, ...]:
+    """Channel and room of a key `channel:room:thread`; nothing for other keys, a person's (`user:…`) among them."""
+    parts = session.split(":")
+    return (parts[0], parts[1]) if len(parts) == 3 and parts[0] != "user" else ()
+
+
 def read_inside(root: str, path: str, bytes_max: int) -> tuple[bytes, int]:
     """The beginning of a file that really lies inside `root`, and its whole size. Raises OSError.
 

@@ -8,7 +8,7 @@ whatever breaks a cap is refused before it grows.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Any, Literal
 
@@ -93,15 +93,41 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def load(
-    text: str | bytes, *, bytes_max: int = BYTES_MAX, aliases_max: int = ALIASES_MAX, depth_max: int = DEPTH_MAX
+    text: str | bytes,
+    *,
+    bytes_max: int = BYTES_MAX,
+    aliases_max: int = ALIASES_MAX,
+    depth_max: int = DEPTH_MAX,
+    strings: bool = False,
+    strict: bool = False,
 ) -> Document:
-    """Read one document. Raises `YamlRefused`, and nothing else, whatever the text."""
+    """Read one document. Raises `YamlRefused`, and nothing else, whatever the text.
+
+    With `strings`, every scalar is the text that it is written as: `1.0` stays "1.0", and nothing is "". `strict`
+    takes only what the strictest readers do: blocks without tags, anchors and tabs. That reading is slow.
+    """
     source = _decode(text, bytes_max)
-    builder = _Builder(bytes_max, aliases_max, depth_max)
+    builder = _Builder(bytes_max, aliases_max, depth_max, _as_text if strings else _scalar)
+    with closing(_events(source, strict=strict)) as events:
+        for event in events:
+            if strict:
+                _look_at_style(event)
+            builder.take(event)
+    return builder.document()
+
+
+def load_all(text: str | bytes, *, bytes_max: int = BYTES_MAX, strings: bool = False) -> list[Document]:
+    """Read every document of a text, as `load` reads one: the caps are for all of them together."""
+    source = _decode(text, bytes_max)
+    builder = _Builder(bytes_max, ALIASES_MAX, DEPTH_MAX, _as_text if strings else _scalar)
+    documents: list[Document] = []
     with closing(_events(source)) as events:
         for event in events:
             builder.take(event)
-    return builder.document()
+            if type(event).__name__ == "DocumentEndEvent":
+                documents.append(builder.document())
+                builder.begin_another()
+    return documents
 
 
 def plain(text: str) -> Scalar:
@@ -140,12 +166,13 @@ def _decode(text: str | bytes, bytes_max: int) -> str:
     return source
 
 
-def _events(source: str) -> Generator[Any, None, None]:
-    """The parser's events, with everything it may raise mapped to one error."""
+def _events(source: str, *, strict: bool = False) -> Generator[Any, None, None]:
+    """The parser's events, with everything it may raise mapped to one error. The one in C lets tabs pass."""
     import yaml  # only once there is something to read: it is slow to import
 
+    loader = yaml.SafeLoader if strict else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        yield from yaml.parse(source.removeprefix("\ufeff"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        yield from yaml.parse(source.removeprefix("\ufeff"), Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1  # which may lie behind the end
@@ -157,6 +184,15 @@ def _events(source: str) -> Generator[Any, None, None]:
         raise YamlRefused("a character is not allowed in YAML", line) from None
     except (yaml.YAMLError, ValueError, OverflowError):  # the Python parser lets some of its own through
         raise YamlRefused("this is not YAML", 1) from None
+
+
+def _look_at_style(event: Any) -> None:
+    if getattr(event, "tag", None) is not None:
+        raise YamlRefused("a tag (!) stands before a value; put it in quotes if it is text", _line(event))
+    if getattr(event, "anchor", None) is not None:
+        raise YamlRefused("an anchor (&) or alias (*) is used; put it in quotes if it is text", _line(event))
+    if getattr(event, "flow_style", False):
+        raise YamlRefused("braces or brackets are used; put them in quotes if they are text", _line(event))
 
 
 def _explain(problem: str | None, mark: Any, source: str) -> str:
@@ -182,7 +218,10 @@ class _Open:
 class _Builder:
     """Makes plain data from events, counting what every alias would add if it were written out."""
 
-    def __init__(self, bytes_max: int, aliases_max: int, depth_max: int) -> None:
+    def __init__(
+        self, bytes_max: int, aliases_max: int, depth_max: int, scalar: Callable[[Any], Scalar] | None = None
+    ) -> None:
+        self._scalar = scalar or _scalar
         self._nodes_max = bytes_max  # a text without aliases cannot hold more nodes than bytes
         self._aliases_max = aliases_max
         self._depth_max = depth_max
@@ -197,12 +236,18 @@ class _Builder:
         data, place = self._root or (None, Place(1, 0, 0, 0, "scalar"))
         return Document(data, place)
 
+    def begin_another(self) -> None:
+        """What was counted stays; names of the last document mean nothing in the next."""
+        self._root = None
+        self._anchors.clear()
+        self._documents = 0
+
     def take(self, event: Any) -> None:
         match type(event).__name__:  # by name, so that this module does not import the parser
             case "ScalarEvent" if self._wants_key():
                 self._take_key(event)
             case "ScalarEvent":
-                self._add(_scalar(event), self._place(event, "scalar"), event.anchor)
+                self._add(self._scalar(event), self._place(event, "scalar"), event.anchor)
             case "AliasEvent":
                 self._take_alias(event)
             case "MappingStartEvent":
@@ -316,6 +361,13 @@ def _scalar(event: Any) -> Scalar:
     if type(value) not in wanted:
         raise YamlRefused("a value does not fit its tag", _line(event))
     return float(value) if wanted[0] is float and value is not None else value
+
+
+def _as_text(event: Any) -> str:
+    """A scalar that is not to mean anything; of a null there is nothing to tell."""
+    if event.tag not in (None, "!", *(_CORE + kind for kind in ("str", *_TAGGED))):
+        raise YamlRefused("only plain tags are allowed", _line(event))
+    return _text(event)
 
 
 def _text(event: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mainstay.memory.stems import stems
+from mainstay.core.stems import stems
 
 _WORD = re.compile(r"[^\W_]+")
 _TEXT_MAX = 64 * 1024

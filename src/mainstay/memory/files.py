@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.edges.paths import Watched, folder_name
+from mainstay.edges.paths import Watched, folder_name, scopes_of
 
 log = logging.getLogger("mainstay.memory")
 
@@ -118,7 +118,7 @@ class MemoryFiles:
             Place("home", os.path.join(self._home, MEMORY), self._home),
             Place("workspace", os.path.join(folder, MEMORY), folder),
         ]
-        for kind, part in zip(("channel", "room"), _scopes(session), strict=False):
+        for kind, part in zip(("channel", "room"), scopes_of(session), strict=False):
             if not part:  # it has no name, so nothing can be kept for it
                 break
             folder = os.path.join(folder, folder_name(part))
@@ -179,12 +179,6 @@ def _make_room(known: dict[str, Any]) -> None:
     """All of it can be read again, so the simple bound will do."""
     if len(known) >= _KNOWN_MAX:
         known.clear()
-
-
-def _scopes(session: str) -> tuple[str, ...]:
-    """Channel and room of a key `channel:room:thread`; nothing for other keys, a person's (`user:…`) among them."""
-    parts = session.split(":")
-    return (parts[0], parts[1]) if len(parts) == 3 and parts[0] != "user" else ()
 
 
 def _label(part: str) -> str:

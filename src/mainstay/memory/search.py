@@ -27,8 +27,8 @@ from mainstay.core.recall import (
     VectorTier,
     message_id,
 )
+from mainstay.core.stems import stems
 from mainstay.memory.pages import WORKFLOW, memory_hit
-from mainstay.memory.stems import stems
 
 CANDIDATES = 60  # by words
 MEANT = 60  # by meaning

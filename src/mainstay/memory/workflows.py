@@ -25,7 +25,7 @@ from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Text, ToolCall, text_of
 from mainstay.core.outcome import Answered
 from mainstay.core.recall import Memory, is_untrusted, message_id, worst
-from mainstay.memory.stems import stems
+from mainstay.core.stems import stems
 
 TAG = "workflow"
 STEPS_MIN = 2

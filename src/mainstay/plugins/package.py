@@ -5,37 +5,23 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.remove import remove_tree
 from mainstay.edges.archives import ArchiveRefused, Bounds, unpack
+from mainstay.edges.packages import LEFT_OUT, OLD, aside, changing, digest_of, recovered, sync_folder
 from mainstay.guards.lines import one_line
 from mainstay.plugins.grants import given_now
-from mainstay.plugins.lock import Installed, changing, digest_of, read_lock, sync_folder, write_lock
+from mainstay.plugins.lock import Installed, read_lock, write_lock
 from mainstay.plugins.manifest import FILE, Manifest, Name, asks, changes, read_manifest
 
 BOUNDS = Bounds(files_max=20_000)
-# Made by tools beside the files that count. `.bin` holds links to programs of other packages.
-LEFT_OUT = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        "__pycache__",
-        ".pytest_cache",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".DS_Store",
-        "__MACOSX",
-        ".bin",
-    }
-)
-_ASIDE, _OLD = ".aside-", "old-"
+WHAT = "a plugin"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +44,7 @@ def plan(source: Path, plugins_folder: Path) -> Plan:
 def install(source: Path, plugins_folder: Path, *, expected: str = "") -> Installed:
     """Adds a plugin, or replaces the one of its name. `expected` is the digest that the owner was shown: anything else
     is refused. Raises ConfigError, and then nothing has changed."""
-    with changing(plugins_folder), _aside(plugins_folder) as made:
+    with _changing(plugins_folder), _aside(plugins_folder) as made:
         root = _unpacked(source, made)
         found = _planned(root, plugins_folder)
         if expected and found.digest != expected:
@@ -81,14 +67,14 @@ def install(source: Path, plugins_folder: Path, *, expected: str = "") -> Instal
 def remove(name: str, plugins_folder: Path) -> Installed:
     """What it kept is not removed with it: that is in the workspaces' databases."""
     checked_name(name)
-    with changing(plugins_folder), _aside(plugins_folder) as made:
+    with _changing(plugins_folder), _aside(plugins_folder) as made:
         known = read_lock(plugins_folder)
         gone = known.pop(name, None)
         if gone is None:
             raise _unknown(name, known)
         write_lock(plugins_folder, known)
         if (plugins_folder / name).exists():
-            os.rename(plugins_folder / name, made / f"{_OLD}{name}")
+            os.rename(plugins_folder / name, made / f"{OLD}{name}")
         return gone
 
 
@@ -183,62 +169,30 @@ def _before(name: str, plugins_folder: Path) -> Manifest | None:
         return None
 
 
-@contextmanager
-def _aside(plugins_folder: Path) -> Iterator[Path]:
-    """A folder on the same disk, for what is not in its place yet, or no longer. Gone afterwards, with whatever a
-    process that was killed has left."""
-    made = None
-    try:
-        for left in plugins_folder.glob(f"{_ASIDE}*"):
-            _put_back(left, plugins_folder)
-            remove_tree(left)
-        made = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=plugins_folder))
-        yield made
-    except OSError as error:
-        raise ConfigError(f"{one_line(str(plugins_folder))} cannot be changed: {error.strerror}") from None
-    finally:
-        if made is not None:
-            remove_tree(made)
+def _changing(plugins_folder: Path) -> AbstractContextManager[None]:
+    return changing(plugins_folder, WHAT)
+
+
+def _aside(plugins_folder: Path) -> AbstractContextManager[Path]:
+    return aside(plugins_folder, partial(_pinned, plugins_folder))
 
 
 def _recovered(plugins_folder: Path) -> bool:
     """Something that a killed command had moved away is in its place again."""
-    left = list(plugins_folder.glob(f"{_ASIDE}*"))
-    if not left:
-        return False
-    try:
-        with changing(plugins_folder):
-            return sum(_put_back(one, plugins_folder) for one in left) > 0
-    except (ConfigError, OSError):  # a command is at work just now
-        return False
+    return recovered(plugins_folder, WHAT, partial(_pinned, plugins_folder))
 
 
-def _put_back(left: Path, plugins_folder: Path) -> bool:
+def _pinned(plugins_folder: Path, name: str) -> str:
     """What was added last counts until the lock says otherwise."""
-    done = False
-    for old in left.glob(f"{_OLD}*"):
-        name = old.name.removeprefix(_OLD)
-        place, pinned = plugins_folder / name, read_lock(plugins_folder).get(name)
-        if pinned is not None and _digest(old) == pinned.digest != _digest(place):
-            if place.exists():
-                os.rename(place, left / "unfinished")
-            os.rename(old, place)
-            done = True
-    return done
-
-
-def _digest(folder: Path) -> str:
-    try:
-        return digest_of(folder)
-    except (ConfigError, OSError):
-        return ""
+    known = read_lock(plugins_folder).get(name)
+    return known.digest if known is not None else ""
 
 
 @contextmanager
 def _moved(root: Path, place: Path, aside: Path) -> Iterator[None]:
     """In its place, unless what follows fails. A rename each: whoever is killed between them leaves nothing that would
     verify, never a mixture, and what was there before is found again."""
-    old = aside / f"{_OLD}{place.name}"
+    old = aside / f"{OLD}{place.name}"
     if place.exists():
         os.rename(place, old)
     try:

@@ -22,7 +22,9 @@ def outside(narrowing: Narrowing, call: Call) -> str:
     """Why somebody has to be asked about this call; empty if it keeps to what the skills name. Reading always does."""
     if call.tool.effect == "pure" and not call.tool.sink:
         return ""
-    if allowing(_read(narrowing.rules), call) is not None:
+    tool = call.tool
+    about = [rule for rule in _read(narrowing.rules) if rule.covers(tool.name, tool.capabilities, broad=False)]
+    if allowing(tuple(about), call) is not None:
         return ""
     named = ", ".join(narrowing.rules[:_SHOWN]) + (", …" if len(narrowing.rules) > _SHOWN else "")
     several = len(narrowing.skills) > 1

@@ -105,6 +105,8 @@ class Work:
 
     def is_vouched_for(self, path: str) -> bool:
         grounds = self.confined.grounds
+        if any(is_inside(path, folder) for folder in grounds.vouched):
+            return True
         roots = [root for root in (*grounds.writable, *grounds.readable) if is_inside(path, root)]
         if not roots or not grounds.trusted:
             return False

@@ -21,10 +21,10 @@ from mainstay.app.schema import EmbeddingSettings, MemorySettings, SessionSettin
 from mainstay.core.errors import InputRefused, MainstayError, MemoryUnknown, SummaryUnusable
 from mainstay.core.messages import Message, Text
 from mainstay.core.ports import Context, Options, Passage, Tool, ToolContext
+from mainstay.core.stems import stems
 from mainstay.core.tools import BadArguments
 from mainstay.memory.digests import read_answer
 from mainstay.memory.excerpt import excerpt
-from mainstay.memory.stems import stems
 from mainstay.memory.tools import RESULT_BYTES, memory_tools
 from mainstay.testing import ScriptedProvider
 

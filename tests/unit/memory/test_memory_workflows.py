@@ -17,7 +17,7 @@ from mainstay.core.journal import Record
 from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.recall import Memory
-from mainstay.memory.stems import stems
+from mainstay.core.stems import stems
 from mainstay.memory.workflows import STEPS_MAX, Workflows, read, render, shape, workflows_in
 
 AT = 1_767_225_600_000

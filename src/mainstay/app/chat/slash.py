@@ -26,14 +26,16 @@ COMMANDS = {
     "/context": "what the model sees, and how much room is left",
     "/compact": "[FOCUS]: summarise what is old now; FOCUS is what must be kept",
     "/profile": "[KEY=VALUE … | clear]: what the agent knows about you in this conversation",
+    "/skill": "NAME [TEXT]: follow a skill; /skills lists them",
+    "/skills": "what the agent knows how to do",
     "/sessions": "[NAME or NUMBER]: list conversations, go on with another",
     "/help": "this list",
     "/quit": "leave (also Ctrl-D)",
 }
 SAME = {"/reset": "/new", "/exit": "/quit", "/session": "/sessions", "/abort": "/stop", "/?": "/help"}
-LATER = frozenset({"/skill", "/skills"})
 KEYS = "Enter sends, Alt-Enter or a \\ at the end adds a line, Ctrl-C stops the turn, Ctrl-D leaves."
 LISTED_MAX = 20
+SKILL_CHARS = 100
 BAR = 24  # columns of a picture
 
 
@@ -48,8 +50,6 @@ async def obey(talk: Talk, line: str) -> Told:
     name, _, rest = line.strip().partition(" ")
     begun = [one for one in COMMANDS if one.startswith(name)]
     name = begun[0] if len(begun) == 1 and len(name) > 1 else SAME.get(name, name)
-    if name in LATER:
-        return Told([f"{name} is not available in this release"])
     if name not in COMMANDS:
         return Told([_unknown(name)])
     if talk.busy and name in ("/new", "/model", "/sessions", "/compact") and (rest or name in ("/new", "/compact")):
@@ -176,6 +176,34 @@ def _fields(text: str) -> dict[str, str]:
     return {name: value for name, mark, value in pairs} if all(name and mark for name, mark, _ in pairs) else {}
 
 
+async def _skill(talk: Talk, rest: str) -> Told:
+    name, _, text = rest.partition(" ")
+    if not name:
+        return await _skills(talk, "")
+    known = [one.name for one in await talk.agent.skills(talk.session)]
+    if name not in known:
+        from difflib import get_close_matches  # only for those who made a mistake
+
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "/skills lists what there is"
+        return Told([f"there is no skill {visible(name)}; {hint}"])
+    talk.say(f"use skill: {name}" + (f"\n\n{text.strip()}" if text.strip() else ""))
+    return Told()
+
+
+async def _skills(talk: Talk, rest: str) -> Told:
+    found = await talk.agent.skills(talk.session)
+    if not found:
+        return Told(["there are no skills; `mainstay skill install` brings some"])
+    width = max(len(visible(one.name)) for one in found)
+    return Told(
+        [
+            *(f"{visible(one.name):{width}}  {visible(one.description)[:SKILL_CHARS]}" for one in found),
+            "/skill NAME follows one",
+        ]
+    )
+
+
 async def _sessions(talk: Talk, rest: str) -> Told:
     found: list[Standing] = await talk.agent.sessions.list(limit=LISTED_MAX)
     if not rest:
@@ -220,6 +248,8 @@ _DOES: dict[str, Callable[[Talk, str], Awaitable[Told]]] = {
     "/context": _context,
     "/compact": _compact,
     "/profile": _profile,
+    "/skill": _skill,
+    "/skills": _skills,
     "/sessions": _sessions,
     "/help": _help,
     "/quit": _quit,

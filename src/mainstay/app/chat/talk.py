@@ -66,6 +66,8 @@ class Talk:
     async def open(self, session: str | None, *, new: bool) -> Standing | None:
         """Go on with the session named, else with the last one; None if it is a new one."""
         self._agent = await self._held.enter_async_context(self.where.agent())
+        if isinstance(self._agent, Agent) and self.where.config.triggers.enabled:
+            await self._agent.triggers.start()
         return await self.switch(session or ("" if new else await self._last()) or new_session(PREFIX))
 
     async def switch(self, session: str) -> Standing | None:

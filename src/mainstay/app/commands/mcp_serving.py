@@ -20,9 +20,10 @@ from mainstay.core.events import ApprovalAsked, Event
 from mainstay.core.ports import Standing
 from mainstay.core.recall import Hit
 from mainstay.core.workers import in_thread
-from mainstay.server.loopback import HOST, PATH, bind, serve_http
+from mainstay.server.loopback import HOST, PATH, serve_http
 from mainstay.server.mcp import McpServer
 from mainstay.server.stdio import serve_stdio
+from mainstay.server.web import bind
 
 NOT_TAKEN = (
     "this conversation waits for the owner's approval; the prompt was not taken: go on with it when that is given"
@@ -52,7 +53,7 @@ async def _served(offered: McpServer, port: int | None, stop: asyncio.Event) -> 
     if port is None:
         await serve_stdio(offered, stop)
         return
-    with bind(port) as at:
+    with bind(HOST, port) as at:
         url = f"http://{HOST}:{at.getsockname()[1]}{PATH}"
         tell(f"at {url}, for every program on this machine; Ctrl-C ends it")
         await serve_http(offered, at, stop)

@@ -22,8 +22,10 @@ from mainstay.core.errors import InputRefused, SessionArchived
 from mainstay.core.events import MessageAdded, SessionChanged
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text, text_of
+from mainstay.edges.jsonl import JsonlBroken, read_lines
 
 IMPORT_BYTES_MAX = 256 * 1024 * 1024
+INCIDENT = "import_incident"  # in a session's metadata: what was damaged in the file it was brought from
 _AT_ONCE = 5000
 
 
@@ -31,16 +33,19 @@ def import_file(options: argparse.Namespace) -> int:
     source: str = options.file
     name: str = options.session or ("imported" if source == "-" else Path(source).stem)
     check_session_name(name, Limits())
-    events = read_messages(_read(source), source)
-    run_async(_import(place_of(options), name, events))
+    events, incident = read_messages(_read(source), source)
+    run_async(_import(place_of(options), name, events, incident and f"{source}: {incident}"))
+    if incident:
+        print(f"mainstay: {visible(source)} is damaged: {incident}", file=sys.stderr)
     if options.json:
-        print_json({"ok": True, "session": name, "messages": len(events)})
+        found = {"incident": incident} if incident else {}
+        print_json({"ok": True, "session": name, "messages": len(events)} | found)
     else:
         print(f"{count(len(events), 'message')} imported into {visible(name)}")
     return 0
 
 
-def _read(source: str) -> str:
+def _read(source: str) -> bytes:
     if source == "-":
         raw = sys.stdin.buffer.read(IMPORT_BYTES_MAX + 1)
     else:
@@ -48,18 +53,23 @@ def _read(source: str) -> str:
             raw = file.read(IMPORT_BYTES_MAX + 1)
     if len(raw) > IMPORT_BYTES_MAX:
         raise InputRefused(f"{source} is over {IMPORT_BYTES_MAX >> 20} MB")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputRefused(f"{source} is not UTF-8") from None
+    return raw
 
 
-def read_messages(text: str, source: str) -> list[MessageAdded]:
-    """A JSON list (or {"messages": list}), or one JSON object a line; also the log.jsonl that `export` writes."""
+def read_messages(raw: bytes, source: str) -> tuple[list[MessageAdded], str]:
+    """A JSON list (or {"messages": list}), or one JSON object a line; also the log.jsonl that `export` writes.
+
+    With them, what was left out because the file is damaged at its end; empty: nothing was.
+    """
+    incident = ""
     try:
-        whole = json.loads(text)
-    except ValueError:
-        whole = [_json_line(line, n, source) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        whole = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        try:
+            lines = read_lines(raw)
+        except JsonlBroken as broken:
+            raise InputRefused(f"{source} {broken}") from None
+        whole, incident = lines.objects, lines.incident
     match whole:
         case {"messages": list(found)} | list(found):
             pass
@@ -68,15 +78,8 @@ def read_messages(text: str, source: str) -> list[MessageAdded]:
         case _:
             raise InputRefused(f"{source} holds no list of messages")
     if not found:
-        raise InputRefused(f"{source} holds no messages")
-    return [_message(one, n, source) for n, one in enumerate(found, start=1)]
-
-
-def _json_line(line: str, number: int, source: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputRefused(f"{source} line {number} is not JSON: {error}") from None
+        raise InputRefused(f"{source} holds no messages" + (f": {incident}" if incident else ""))
+    return [_message(one, n, source) for n, one in enumerate(found, start=1)], incident
 
 
 def _message(given: Any, number: int, source: str) -> MessageAdded:
@@ -93,7 +96,7 @@ def _message(given: Any, number: int, source: str) -> MessageAdded:
     raise InputRefused(f"message {number} of {source} is not {wanted}")
 
 
-async def _import(place: Place, name: str, events: Sequence[MessageAdded]) -> None:
+async def _import(place: Place, name: str, events: Sequence[MessageAdded], incident: str) -> None:
     if (owner := owner_of(place)) is not None:
         await owner.import_history(name, [{"role": one.role, "content": text_of(one.parts)} for one in events])
         return
@@ -107,6 +110,9 @@ async def _import(place: Place, name: str, events: Sequence[MessageAdded]) -> No
             await change(store, name, SessionChanged(status="active"))
         for start in range(0, len(events), _AT_ONCE):
             await change(store, name, *events[start : start + _AT_ONCE])
+        if incident:  # so that whoever misses something later finds out why
+            metadata = {**(standing.metadata if standing is not None else {}), INCIDENT: incident}
+            await change(store, name, SessionChanged(metadata=metadata))
 
 
 def fork_session(options: argparse.Namespace) -> int:

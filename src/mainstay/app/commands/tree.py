@@ -9,74 +9,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NoReturn
 
-from mainstay import __version__
-
-LATER = (
-    "serve", "skill", "pattern", "trigger", "channel", "errors", "workspace", "user",
-    "audit", "model", "eval", "backup", "restore", "worker",
-)  # fmt: skip
-LEVELS = ("debug", "info", "warning", "error")
-
-
-class UsageError(Exception):
-    """The command line makes no sense; `str(error)` is one sentence that says why."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Complains with an exception, in one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is None or value in action.choices:
-            return
-        from difflib import get_close_matches  # only for those who made a mistake
-
-        plurals = {_plural(one) for one in action.choices}
-        names = [one for one in action.choices if one not in plurals]
-        if self.prog == "mainstay" and (value in LATER or value.removesuffix("s") in LATER):
-            raise UsageError(f"`mainstay {value}` is not available in this release")
-        near = get_close_matches(str(value), names, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names)}"
-        what = "a command" if isinstance(action, argparse._SubParsersAction) else "possible here"
-        raise UsageError(f"{str(value)!r} is not {what} of `{self.prog}`; {hint}")
-
-
-def _plural(noun: str) -> str:
-    return noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-
-
-class Verbs:
-    """The verbs of one noun, as they are added."""
-
-    def __init__(self, parser: Parser, *, required: bool) -> None:
-        self._verbs = parser.add_subparsers(
-            metavar="COMMAND", dest="verb", parser_class=Parser, title="commands", required=required
-        )
-
-    def noun(self, name: str, help: str, alone: Parser | None = None) -> Verbs:
-        """A noun with verbs of its own; its plural is the same noun. `alone`: what it takes, and does, without one."""
-        parents = [_shared(), alone] if alone is not None else [_shared()]
-        made = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=parents)
-        self._verbs.choices[_plural(name)] = made
-        if alone is not None:
-            made.set_defaults(run=alone.get_default("run"))
-        return Verbs(made, required=alone is None)
-
-    def verb(self, name: str, help: str, run: str, *, json: bool = True, more: Parser | None = None) -> Parser:
-        parents = [_shared(), *([_json()] if json else []), *([more] if more is not None else [])]
-        made: Parser = self._verbs.add_parser(name, help=help, description=help, allow_abbrev=False, parents=parents)
-        made.set_defaults(run=run)
-        return made
+from mainstay.app.commands.tree_knowhow import add_patterns, add_triggers
+from mainstay.app.commands.verbs import LATER as LATER
+from mainstay.app.commands.verbs import Parser, Verbs, count, json_option, port, shared
+from mainstay.app.commands.verbs import UsageError as UsageError
 
 
 def build() -> Parser:
     about = "A durable agent runtime: nothing accepted is lost, nothing runs twice that must not."
     start = "Start with `mainstay init`, then `mainstay chat`. `mainstay COMMAND --help` says more."
-    parser = Parser(prog="mainstay", description=about, epilog=start, allow_abbrev=False, parents=[_shared(), _json()])
+    parser = Parser(
+        prog="mainstay", description=about, epilog=start, allow_abbrev=False, parents=[shared(), json_option()]
+    )
     verbs = Verbs(parser, required=False)
     _add_talking(verbs)
     _add_setup(verbs)
@@ -85,6 +30,8 @@ def build() -> Parser:
     _add_approvals(verbs.noun("approval", "Answer what turns wait for."))
     _add_plugins(verbs.noun("plugin", "Add programs that bring tools, try them, write one."))
     _add_backends(verbs.noun("backend", "See what data the agent can ask for, and ask for some."))
+    add_patterns(verbs.noun("pattern", "See which ways of doing things are written down, and try them on a request."))
+    add_triggers(verbs.noun("trigger", "Have the agent work when nobody types: later, by the clock, by webhook."))
     serving = _serving()
     about_mcp = "Offer run, steer, abort and memory search to other MCP hosts; look after the MCP servers used here."
     _add_mcp(verbs.noun("mcp", about_mcp, serving), serving)
@@ -126,23 +73,6 @@ def _without_words(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[st
     return arguments, ()
 
 
-def _shared() -> Parser:
-    """What every verb takes, before or after its name: without defaults, or the later would undo the earlier."""
-    shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    shared.add_argument("--home", metavar="DIR", help="where everything is kept (default: $MAINSTAY_HOME, ~/.mainstay)")
-    shared.add_argument("--workspace", metavar="W", help="whose conversations and memory (default: the configured one)")
-    shared.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"log to stderr: {', '.join(LEVELS)}")
-    version = f"mainstay {__version__}"
-    shared.add_argument("-V", "--version", action="version", version=version, help="print the version")
-    return shared
-
-
-def _json() -> Parser:
-    shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    shared.add_argument("--json", action="store_true", help="print one JSON document")
-    return shared
-
-
 def _add_talking(verbs: Verbs) -> None:
     chat = verbs.verb("chat", "Talk to the agent in this terminal.", "chat:chat", json=False)
     which = chat.add_mutually_exclusive_group()
@@ -168,7 +98,7 @@ def _add_setup(verbs: Verbs) -> None:
 
 def _add_sessions(verbs: Verbs) -> None:
     listing = verbs.verb("list", "List conversations, the newest first.", "session:list_sessions")
-    listing.add_argument("--limit", type=_count, default=50, metavar="N", help="at most so many (default: 50)")
+    listing.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (default: 50)")
     show = _named(verbs.verb("show", "Print a conversation.", "session:show"))
     show.add_argument("--context", action="store_true", help="what the model sees of it now, section by section")
     show.set_defaults(model=None)
@@ -180,7 +110,7 @@ def _add_sessions(verbs: Verbs) -> None:
     export.add_argument("--to", metavar="DIR", help="the folder to write to (default: one named like the session)")
     fork = _named(verbs.verb("fork", "Copy a conversation's past into a new one.", "session_write:fork_session"))
     fork.add_argument("new", metavar="NEW", help="what to call the new one")
-    fork.add_argument("--upto", type=_count, metavar="N", help="copy only records 1 to N")
+    fork.add_argument("--upto", type=count, metavar="N", help="copy only records 1 to N")
     help = "Run a conversation again from its records, with no model, and compare."
     _named(verbs.verb("replay", help, "session:replay_session"))
     archive = verbs.verb("archive", "Take no more prompts; keep everything.", "session_write:archive")
@@ -209,7 +139,7 @@ def _add_approvals(verbs: Verbs) -> None:
 def _add_memory(verbs: Verbs) -> None:
     search = verbs.verb("search", "Search all conversations by words and meaning.", "memory:search")
     search.add_argument("query", nargs="+", metavar="QUERY", help="what to look for")
-    search.add_argument("-k", type=_count, default=10, metavar="N", help="at most so many (default: 10)")
+    search.add_argument("-k", type=count, default=10, metavar="N", help="at most so many (default: 10)")
     _spanned(search)
     search.add_argument("--speaker", metavar="S", help="only what this one said: a sender, user, assistant, a tool")
     search.add_argument("--session", metavar="S", help="only in this conversation")
@@ -224,7 +154,7 @@ def _add_memory(verbs: Verbs) -> None:
     listing.add_argument("--origin", metavar="O", default="", help="only what came from there, for example untrusted")
     listing.add_argument("--pinned", action="store_true", help="only what the model always has before it")
     listing.add_argument("--facts", action="store_true", help="facts instead")
-    listing.add_argument("--limit", type=_count, default=100, metavar="N", help="at most so many (default: 100)")
+    listing.add_argument("--limit", type=count, default=100, metavar="N", help="at most so many (default: 100)")
     remember = verbs.verb("remember", "Keep something for all conversations.", "memory:remember")
     remember.add_argument("text", nargs="+", metavar="TEXT", help="what to keep")
     remember.add_argument("--tag", metavar="T", action="append", default=[], help="a tag; may be given again")
@@ -285,7 +215,7 @@ def _serving() -> Parser:
     """What `mainstay mcp` takes, with `serve` or without: no defaults, or the later would undo the earlier."""
     alone = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     help = "speak HTTP on this port of 127.0.0.1 instead of stdin and stdout (default: 7461; 0: any that is free)"
-    alone.add_argument("--http", type=_port, nargs="?", const=7461, metavar="PORT", help=help)
+    alone.add_argument("--http", type=port, nargs="?", const=7461, metavar="PORT", help=help)
     alone.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
     alone.set_defaults(run="mcp:serve")
     return alone
@@ -339,15 +269,3 @@ def _add_config(verbs: Verbs) -> None:
 def _named(parser: Parser) -> Parser:
     parser.add_argument("session", metavar="SESSION", help="its name")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number up to 65535")
-    return int(text)

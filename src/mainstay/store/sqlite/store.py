@@ -22,6 +22,7 @@ from mainstay.store.sqlite.plugin_state import SqlitePluginState
 from mainstay.store.sqlite.reader import Reader
 from mainstay.store.sqlite.slices import purging
 from mainstay.store.sqlite.tiers import make_tiers
+from mainstay.store.sqlite.triggers import SqliteTriggerLog
 from mainstay.store.sqlite.writer import EVENT, INSERT, SEEN, Append, Job, Settings, Slices, Writer, settings_of
 
 T = TypeVar("T")
@@ -76,6 +77,10 @@ class SqliteStore:
     def plugin_state(self) -> SqlitePluginState:
         """What the plugins of this workspace keep."""
         return SqlitePluginState(self._beside())
+
+    def triggers(self) -> SqliteTriggerLog:
+        """What triggers did in this workspace."""
+        return SqliteTriggerLog(self._beside())
 
     async def labels(self) -> SqliteLabels:
         """What is known of the files of this workspace."""

@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 CHARS_MAX = 2000
 STEMS_MAX = 64
+_KNOWN_MAX = 50_000
 _STEM_CHARS = 6
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -64,9 +66,9 @@ _COMMON = frozenset(
 )
 
 
-def stems(text: str) -> Iterator[str]:
+def stems(text: str, *, chars_max: int = CHARS_MAX, stems_max: int = STEMS_MAX) -> Iterator[str]:
     """The words that say what a text is about, each reduced to its beginning. Scripts without spaces give pairs."""
-    text = text[:CHARS_MAX].casefold()
+    text = text[:chars_max].casefold()
     if not text.isascii():
         text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
         text = unicodedata.normalize("NFC", text)
@@ -76,7 +78,7 @@ def stems(text: str) -> Iterator[str]:
             if stem:
                 yield stem
                 count += 1
-        if count >= STEMS_MAX:
+        if count >= stems_max:
             return
 
 
@@ -87,6 +89,7 @@ def _split(word: str) -> Iterator[str]:
         yield _stem(rest)
 
 
+@lru_cache(_KNOWN_MAX)
 def _stem(word: str) -> str:
     """Empty for a word that says nothing by itself: a number too, for it is what differs between two like requests."""
     if len(word) < 2 or word.isdecimal() or word in _COMMON:

@@ -1,0 +1,124 @@
+"""Where triggers come in: lanes for their prompts, the sandbox for their checks."""
+
+from __future__ import annotations
+
+import hashlib
+
+from mainstay.app.builtin_tools import sandbox_of
+from mainstay.app.schema import Config
+from mainstay.app.workplace import Workplace
+from mainstay.core.envelope import Envelope, check_session_name, session_key
+from mainstay.core.errors import MainstayError
+from mainstay.core.messages import AnyPart, Text
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
+from mainstay.core.outside import Command, Sandbox
+from mainstay.core.ports import Store
+from mainstay.core.recall import origin_of
+from mainstay.core.triggers import TRIGGER, Checked, Prompted, Trigger
+from mainstay.edges.beneath import brief
+from mainstay.guards.guard import Guards
+from mainstay.lane.ending import find_reply
+from mainstay.lane.lanes import Lanes
+
+ASLEEP = 1  # how a check ends that found nothing to do
+SAID_BYTES_MAX = 64 * 1024
+
+
+class LaneDoor:
+    """The Door port on the lanes of an agent."""
+
+    def __init__(self, lanes: Lanes, store: Store, guards: Guards, config: Config) -> None:
+        self._lanes = lanes
+        self._store = store
+        self._guards = guards
+        self._config = config
+
+    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+        id = f"{TRIGGER}{trigger.name}:{key}"
+        session = session_of(trigger, key, self._config)
+        lane = self._lanes.get(session)
+        seen = await self._store.seen(session, id)
+        if seen is not None:  # also if its words were others then
+            return Prompted(session, seen[0])
+        parts = self._parts(trigger, f"{session}/{id}")
+        ticket = await lane.accept(Envelope(parts=parts, thread=session, sender=trigger.person, id=id))
+        return Prompted(session, ticket.seq, ticket.reply)
+
+    async def outcome(self, session: str, seq: int) -> str:
+        reply = await find_reply(self._store, session, seq)
+        return word_of(reply.outcome) if reply is not None else ""
+
+    def _parts(self, trigger: Trigger, call: str) -> tuple[AnyPart, ...]:
+        """What was meant in somebody's words, and what came from outside as data."""
+        parts: list[AnyPart] = []
+        if trigger.text:
+            parts.append(Text(self._guards.shown(trigger.text), origin=trigger.origin))
+        if trigger.data:
+            cleaned = self._guards.result(trigger.data, foreign=True).content
+            mark = self._guards.mark(call)
+            source = f"{TRIGGER}{trigger.name}"
+            block = f"\n<data {mark} from {source}>\n{cleaned.replace(mark, '…')}\n</data {mark}>"
+            parts.append(Text(block, origin=origin_of(source, untrusted=True)))
+        return tuple(parts)
+
+
+def session_of(trigger: Trigger, key: str, config: Config) -> str:
+    """The lane that it speaks to. In a room, every run is a thread of its own, found again under the same key."""
+    target = trigger.target
+    if not target.new:
+        check_session_name(target.session, config.limits)
+        return session_key(Envelope(parts=(), thread=target.session, sender=trigger.person), config.lanes.key)
+    digest = hashlib.sha256(f"{trigger.name}\n{key}".encode()).hexdigest()[:12]
+    thread = f"{trigger.name}-{digest}"
+    placed = Envelope(parts=(), channel=target.channel, room=target.room, thread=thread, sender=trigger.person)
+    return check_session_name(session_key(placed, config.lanes.key), config.limits)
+
+
+def word_of(outcome: Outcome) -> str:
+    """How a turn ended, for a list."""
+    match outcome:
+        case Answered():
+            return "answered"
+        case Aborted():
+            return "aborted"
+        case Exhausted(bound=bound):
+            return f"exhausted: {bound}"
+        case Paused():
+            return "waits for an approval"
+        case Failed(sentence=sentence):
+            return f"failed: {sentence}"
+
+
+class Checks:
+    """Runs the commands that say whether there is anything to do: where the agent's own run, if it has any."""
+
+    def __init__(self, sandbox: Sandbox | None, workplace: Workplace, config: Config) -> None:
+        self._given = sandbox
+        self._workplace = workplace
+        self._config = config
+
+    async def __call__(self, trigger: Trigger) -> Checked:
+        """0: there is, and what it said is shown to the model. 1: there is nothing to do. Else it is broken."""
+        command = Command(
+            script=trigger.check,
+            grounds=self._workplace.grounds(trigger.target.session or f"{TRIGGER}{trigger.name}"),
+            timeout_s=self._config.triggers.check_timeout_s,
+            network=self._config.sandbox.network,
+        )
+        try:
+            sandbox = self._given or sandbox_of(self._config)
+            try:
+                ran = await sandbox.exec(command)
+            finally:
+                if sandbox is not self._given:
+                    await sandbox.close()
+        except (MainstayError, OSError) as error:
+            return Checked(False, trouble=f"its check could not be run: {error}")
+        if ran.timed_out:
+            return Checked(False, trouble=f"its check did not end within {command.timeout_s:g} s")
+        if ran.code == 0:
+            return Checked(True, ran.stdout[:SAID_BYTES_MAX].decode(errors="replace").strip())
+        if ran.code == ASLEEP:
+            return Checked(False)
+        said = ran.stderr[:200].decode(errors="replace").strip().splitlines()
+        return Checked(False, trouble=f"its check ended with {ran.code}{': ' + brief(said[0]) if said else ''}")

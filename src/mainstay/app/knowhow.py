@@ -1,0 +1,151 @@
+"""An agent's know-how, wired to its contexts: skills and patterns, for agents that have some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from mainstay.app.opened import KnownSkill
+from mainstay.app.remembering import Place
+from mainstay.app.schema import Config
+from mainstay.app.workplace import NO_SKILLS, SKILLS, SkillGround
+from mainstay.core.messages import Message
+from mainstay.core.outside import Labels
+from mainstay.core.ports import Contributor, Tool
+from mainstay.core.workers import in_thread
+from mainstay.edges.paths import folder_name, scopes_of
+from mainstay.patterns.contribute import PatternContributor
+from mainstay.patterns.library import Library
+from mainstay.patterns.tool import pattern_tool
+from mainstay.policy.narrow import Narrowing
+from mainstay.skills.contribute import SkillContributor
+from mainstay.skills.find import Scope, Shelf
+from mainstay.skills.tool import skill_tool
+
+PATTERNS = "patterns"
+
+
+class KnowHow:
+    """For as long as its agent is open. `labels` know where files are from that an agent wrote."""
+
+    def __init__(self, config: Config, place: Place | None, labels: Labels | None) -> None:
+        self.shelf: Shelf | None = None
+        self._skills: SkillContributor | None = None
+        self.library: Library | None = None
+        self._patterns: PatternContributor | None = None
+        self._grounds: dict[str, tuple[object, SkillGround]] = {}
+        known = partial(_origin, labels) if labels is not None else _unknown
+        if config.skills.enabled:
+            self.shelf = shelf_of(config, place, known)
+            self._skills = SkillContributor(
+                self.shelf,
+                catalogue_tokens=config.skills.catalogue_tokens,
+                body_tokens=config.skills.body_tokens,
+            )
+        if config.patterns.enabled:
+            self.library = library_of(config, place, known)
+            self._patterns = PatternContributor(
+                self.library,
+                matches=config.patterns.matches,
+                threshold=config.patterns.threshold,
+                tokens=config.patterns.tokens,
+            )
+
+    async def open(self) -> None:
+        if self.library is not None:
+            await in_thread(self.library.load)
+            self.library.watch()
+
+    @property
+    def contributors(self) -> tuple[Contributor, ...]:
+        return tuple(one for one in (self._skills, self._patterns) if one is not None)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Offered where there is something to be found with them."""
+        tools: list[Tool] = []
+        if self.shelf is not None and self.shelf.skills(""):
+            tools.append(skill_tool(self.shelf))
+        if self.library is not None and self.library.snapshot.patterns:
+            tools.append(pattern_tool(self.library))
+        return tuple(tools)
+
+    @property
+    def troubles(self) -> list[str]:
+        found = list(self.shelf.troubles("")) if self.shelf is not None else []
+        return found + ([str(one) for one in self.library.snapshot.troubles] if self.library is not None else [])
+
+    def ground(self, session: str) -> SkillGround:
+        """The same object while nothing has changed."""
+        if self.shelf is None:
+            return NO_SKILLS
+        found = self.shelf.skills(session)
+        known = self._grounds.get(session)
+        if known is None or known[0] is not found:
+            vouched = tuple(one.skill.folder for one in found if not one.untrusted)
+            known = self._grounds[session] = found, SkillGround(self.shelf.folders(session), vouched)
+        return known[1]
+
+    def skills(self, session: str) -> list[KnownSkill]:
+        found = self.shelf.skills(session) if self.shelf is not None else ()
+        return [
+            KnownSkill(one.skill.name, one.skill.description, one.skill.trigger, one.scope.name, one.untrusted)
+            for one in found
+        ]
+
+    def told(self, session: str) -> bool:
+        return self._skills is not None and self._skills.told(session)
+
+    def narrowing(self, messages: Sequence[Message], turn: int) -> Narrowing | None:
+        found = self._skills.narrowing(messages, turn) if self._skills is not None else None
+        return Narrowing(*found) if found is not None else None
+
+    async def close(self) -> None:
+        if self.library is not None:
+            await in_thread(self.library.close)
+
+
+def shelf_of(config: Config, place: Place | None, labels: Callable[[str], str] = lambda path: "") -> Shelf:
+    given = [_folder(one, place) for one in config.skills.folders]
+
+    def scopes(session: str) -> list[Scope]:
+        found = [Scope(f"folder {one}", one, one) for one in given]
+        if place is None:
+            return found
+        home, folder = str(place.home), str(place.workspace)
+        found += [
+            Scope("home", os.path.join(home, SKILLS), home),
+            Scope("workspace", os.path.join(folder, SKILLS), folder),
+        ]
+        for kind, part in zip(("channel", "room"), scopes_of(session), strict=False):
+            if not part:
+                break
+            folder = os.path.join(folder, folder_name(part))
+            found.append(Scope(f"{kind} {part}", os.path.join(folder, SKILLS), str(place.workspace)))
+        return found
+
+    return Shelf(scopes, workspace=config.workspace, trusted=config.skills.trusted, labels=labels)
+
+
+def library_of(config: Config, place: Place | None, labels: Callable[[str], str] = lambda path: "") -> Library:
+    """Broadest first: a pattern of a narrower place has another's name only once."""
+    folders = [_folder(one, place) for one in config.patterns.folders]
+    if place is not None:
+        folders += [str(place.home / PATTERNS), str(place.workspace / PATTERNS)]
+    return Library(folders, labels=labels)
+
+
+def _folder(given: str, place: Place | None) -> str:
+    base = place.home if place is not None else Path()
+    return os.path.realpath(base / Path(given).expanduser())
+
+
+def _origin(labels: Labels, path: str) -> str:
+    found = labels.get(path)
+    return found.origin if found is not None else ""
+
+
+def _unknown(path: str) -> str:
+    return ""

@@ -1,0 +1,131 @@
+"""The triggers of an open agent: their files, their log, and the engine that fires them once somebody starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from mainstay.app.config_knowhow import hook_of
+from mainstay.app.schema import Config
+from mainstay.core.errors import InputRefused
+from mainstay.core.outcome import Reply
+from mainstay.core.ports import Clock
+from mainstay.core.triggers import Check, Door, Run, Status, Trigger, TriggerLog
+from mainstay.core.workers import in_thread
+from mainstay.edges.watch import Watch
+from mainstay.triggers.deliveries import NAMES, Deliveries
+from mainstay.triggers.due import Rules
+from mainstay.triggers.engine import Engine
+from mainstay.triggers.files import Files
+from mainstay.triggers.folder import EventFolder
+from mainstay.triggers.hooks import ASGIApp, hooks_app
+from mainstay.triggers.scheduler import FileScheduler
+
+log = logging.getLogger("mainstay.triggers")
+
+EVENTS = "events"
+
+
+class Triggering:
+    """Made with the tools, wired when there are lanes, and idle until it is started."""
+
+    def __init__(self, config: Config, home: Path, triggers: TriggerLog, clock: Clock) -> None:
+        self._config = config
+        self._log = triggers
+        self._clock = clock
+        self.folder = EventFolder(str(home / EVENTS), clock)
+        self.scheduler = FileScheduler(self.folder, clock, self._has_fired, workspace=config.workspace)
+        self._engine: Engine | None = None
+        self._watch: Watch | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._ends: set[asyncio.Task[None]] = set()
+        self.deliveries: Deliveries | None = None
+
+    def wire(self, door: Door, check: Check) -> None:
+        given = self._config.triggers
+        rules = Rules(
+            workspace=self._config.workspace,
+            grace_s=given.grace_s,
+            catch_up_max=given.catch_up_max,
+            poll_s=given.poll_s,
+        )
+        self._door = door
+        self._engine = Engine(Files(self.folder), self._log, door, check=check, clock=self._clock, rules=rules)
+        self.deliveries = Deliveries(door, self._log, self._clock, self._follow)
+
+    @property
+    def engine(self) -> Engine:
+        assert self._engine is not None, "wired when the lanes are there"
+        return self._engine
+
+    def start(self) -> None:
+        """From now on what is due is fired. A second time changes nothing."""
+        if self._running is not None:
+            return
+        self._running = asyncio.create_task(self.engine.run(), name="triggers")
+        self._running.add_done_callback(_ended)
+        self._watch = Watch([self.folder.path], self.engine.wake, poll_s=self._config.triggers.poll_s)
+        self._watch.start()
+
+    # --- what people ask for ---------------------------------------------------------------------
+
+    async def list(self) -> Sequence[Status]:
+        return await self.engine.look()
+
+    async def add(self, trigger: Trigger, *, replace: bool = False) -> None:
+        await in_thread(lambda: self.folder.write(trigger, replace=replace))
+        self.engine.wake()
+
+    async def remove(self, name: str) -> None:
+        await self._must(name, lambda: self.folder.remove(name))
+
+    async def pause(self, name: str, *, paused: bool = True) -> None:
+        await self._must(name, lambda: self.folder.pause(name, paused))
+
+    async def run(self, name: str) -> Run:
+        return await self.engine.run_now(name)
+
+    async def history(self, name: str = "", limit: int = 100) -> Sequence[Run]:
+        """The newest first. Names that deliveries were known by are no runs."""
+        found = await self._log.runs(name, limit=limit if name else limit * 3)
+        return [one for one in found if not one.trigger.endswith(NAMES)][:limit]
+
+    def app(self, *, alone: bool = False) -> ASGIApp:
+        """What takes the configured webhooks. Raises ConfigError if one of them cannot be served."""
+        assert self.deliveries is not None, "wired when the lanes are there"
+        hooks = {name: hook_of(name, entry) for name, entry in self._config.triggers.webhooks.items()}
+        return hooks_app(hooks, self.deliveries.deliver, clock=self._clock, alone=alone)
+
+    async def _must(self, name: str, work: Callable[[], bool]) -> None:
+        if not await in_thread(work):
+            raise InputRefused(f"there is no trigger {name[:80]!r}")
+        self.engine.wake()
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            await in_thread(self._watch.close)
+        for task in [*self._ends, *([self._running] if self._running is not None else [])]:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # --- how deliveries end ----------------------------------------------------------------------
+
+    def _follow(self, run: Run, reply: Awaitable[Reply]) -> None:
+        task = asyncio.create_task(self._wait(run, reply))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+    async def _wait(self, run: Run, reply: Awaitable[Reply]) -> None:
+        await asyncio.wait((asyncio.ensure_future(reply),))
+        if word := await self._door.outcome(run.session, run.seq):
+            await self._log.ended(run.trigger, run.key, word)
+
+    async def _has_fired(self, name: str) -> bool:
+        return bool(await self._log.runs(name, limit=1))
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("triggers are fired no more: %s", error, exc_info=error)

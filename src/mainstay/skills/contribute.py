@@ -1,0 +1,247 @@
+"""What skills put into a context: those that always hold, a list of the others, and those that a message calls for.
+
+The first two are part of the fixed section, so they change only when a skill does; the third is appended to the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mainstay.core.messages import Message, Text, ToolCall, ToolResult
+from mainstay.core.ports import Tool
+from mainstay.core.recall import NOTE, UNTRUSTED, origin_of
+from mainstay.edges.beneath import brief
+from mainstay.skills.allowed import rules_of
+from mainstay.skills.find import Found, Shelf
+from mainstay.skills.header import SkillRefused
+from mainstay.skills.match import Keywords, asked_for
+from mainstay.skills.render import BYTES_PER_TOKEN, FOREIGN, bounded, introduce, line, tools_in
+
+CATALOGUE_TOKENS = 1_500
+BODY_TOKENS = 8_000
+BROUGHT_MAX = 5  # by their keywords; whoever asks for more by name gets more
+AUTO_MAX = 4  # times the room of one skill, for all that always hold
+TOOL, BY_NAME = "skill", "call_tool"
+COUNT_BYTES = 80  # for the line that counts what is left out
+_KNOWN_MAX = 256
+_SOURCE = f"{NOTE}:skill:"
+_WIDTHS = (1024, 500, 250, 120)  # of descriptions: the widest at which all of them fit
+
+HEADING = "## Skills"
+HOW = (
+    "Instructions for special tasks. When one fits what is asked, call `skill` with its name before you begin, and "
+    "follow what it says; its files are in the folder that it names, for `read` and `bash`."
+)
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """What the skills of a session make of its fixed section, and how to find those that a message calls for."""
+
+    found: tuple[Found, ...]
+    by_name: dict[str, Found]
+    fixed: str
+    errand: str
+    told: bool
+    keywords: Keywords
+
+
+class SkillContributor:
+    """The Contributor port. The tool is offered by whoever wires it (skills/tool)."""
+
+    tools: tuple[Tool, ...] = ()
+
+    def __init__(
+        self, shelf: Shelf, *, catalogue_tokens: int = CATALOGUE_TOKENS, body_tokens: int = BODY_TOKENS
+    ) -> None:
+        self._shelf = shelf
+        self._catalogue_bytes = catalogue_tokens * BYTES_PER_TOKEN
+        self._body_bytes = body_tokens * BYTES_PER_TOKEN
+        self._known: dict[int, _Standing] = {}  # by which skills: many sessions have the same
+
+    def fixed(self, session: str) -> str:
+        return self._standing(session).fixed
+
+    def errand(self, session: str) -> str:
+        """What always holds in a workspace holds for a sub-agent too. It has no list: it was sent to do one thing, with
+        the tools that it was given. Nor has it anybody else's words: nobody has asked whether it should."""
+        return self._standing(session).errand
+
+    def profile(self, session: str) -> str:
+        return ""
+
+    def told(self, session: str) -> bool:
+        """True if the fixed section holds words of a skill that is somebody else's: its description is enough."""
+        return self._standing(session).told
+
+    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+        standing = self._standing(session)
+        by_name = standing.by_name
+        asked = asked_for(prompt, by_name)
+        called = standing.keywords.match(prompt).difference(asked)
+        if not asked and not called:
+            return ()
+        texts = [self._asked(session, name, by_name.get(name)) for name in asked]
+        chosen = _narrowest_first([by_name[name] for name in called])
+        texts += [text for found in chosen[:BROUGHT_MAX] if (text := self._called(found)) is not None]
+        if left := [line(found.skill.name) for found in chosen[BROUGHT_MAX:]]:
+            texts.append(Text(f"These skills may also be about it: {', '.join(sorted(left))}.", origin=NOTE))
+        return tuple(texts)
+
+    def _asked(self, session: str, name: str, found: Found | None) -> Text:
+        try:
+            return self._brought(found or self._shelf.get(session, name))
+        except SkillRefused as error:
+            told = f"The person asks for the skill {brief(name)!r}, which cannot be had. Tell them: {error}"
+            return Text(told, origin=NOTE)
+
+    def _called(self, found: Found) -> Text | None:
+        try:
+            return self._brought(found)
+        except SkillRefused:  # it changed this very moment, and nobody has asked for it
+            return None
+
+    def _brought(self, found: Found) -> Text:
+        """Raises SkillRefused."""
+        now, body = self._shelf.open(found)
+        source = _SOURCE + now.skill.name
+        text = introduce(now, body, self._shelf.files(now), self._body_bytes)
+        return Text(text, origin=origin_of(source, untrusted=True) if now.untrusted else source)
+
+    # --- what a turn may do ----------------------------------------------------------------------
+
+    def narrowing(self, messages: Sequence[Message], turn: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """The skills that this turn follows and that name tools, and the rules that these make; None if there are none.
+
+        It is told from what the turn was shown, so a skill that changes meanwhile changes nothing, and a restart
+        neither. A skill that always holds narrows nothing: it would take from every turn of its workspace what only
+        some of them need for it.
+        """
+        names: dict[str, None] = {}
+        rules: dict[str, None] = {}
+        for text in _followed(messages, turn):
+            name, tools = tools_in(text)
+            if tools:
+                names[name] = None
+                rules.update(dict.fromkeys(rules_of(tools)))
+        return (tuple(names), tuple(rules)) if names else None
+
+    # --- the fixed section -----------------------------------------------------------------------
+
+    def _standing(self, session: str) -> _Standing:
+        found = self._shelf.skills(session)
+        known = self._known.get(id(found))
+        if known is None or known.found is not found:
+            if len(self._known) >= _KNOWN_MAX:  # all of it can be made again
+                self._known.clear()
+            known = self._known[id(found)] = self._make(found)
+        return known
+
+    def _make(self, found: tuple[Found, ...]) -> _Standing:
+        keywords = Keywords({one.skill.name: one.skill.keywords for one in found if one.skill.trigger == "keyword"})
+        always: list[tuple[Found, str]] = []
+        rest: list[Found] = []
+        left = self._body_bytes * AUTO_MAX
+        for one in found:
+            now, text = self._always(one) if one.skill.trigger == "auto" else (one, "")
+            if not text or len(text.encode()) > left:
+                rest.append(now)
+                continue
+            always.append((now, text))
+            left -= len(text.encode())
+        catalogue, shown = _catalogue(rest, self._catalogue_bytes)
+        fixed = "\n\n".join([*(text for _, text in always), *([catalogue] if catalogue else [])])
+        errand = "\n\n".join(text for one, text in always if not one.untrusted)
+        told = any(one.untrusted for one in [*shown, *(one for one, _ in always)])
+        return _Standing(found, {one.skill.name: one for one in found}, fixed, errand, told, keywords)
+
+    def _always(self, found: Found) -> tuple[Found, str]:
+        try:
+            now, body = self._shelf.open(found)
+        except SkillRefused:  # it changed this very moment: the next look will tell
+            return found, ""
+        head = f"## Skill: {line(now.skill.name)}\n\n"
+        if now.untrusted:
+            head += f"{line(now.why)} {FOREIGN}\n\n"
+        if files := self._shelf.files(now):
+            head += f"It has {len(files)} more files in {line(now.skill.folder)}.\n\n"
+        text = bounded(now, body, self._body_bytes) or line(now.skill.description, untrusted=now.untrusted)
+        return now, head + text
+
+
+def _catalogue(skills: Sequence[Found], bytes_max: int) -> tuple[str, list[Found]]:
+    """A line for each skill, and which of them are there. Where there is no room for all, descriptions are cut, and
+    then skills of broader scopes are left out and counted."""
+    if not skills:
+        return "", []
+    head = f"{HEADING}\n\n{HOW}\n"
+    shown, lines = list(skills), []
+    for width in _WIDTHS:
+        lines = [_entry(one, width) for one in skills]
+        if len(head.encode()) + sum(len(one.encode()) + 1 for one in lines) <= bytes_max:
+            return "\n".join([head, *lines]), shown
+    left = bytes_max - len(head.encode()) - COUNT_BYTES
+    if left < 0:
+        return "", []
+    written = dict(zip((one.skill.name for one in skills), lines, strict=True))
+    shown = []
+    for one in _narrowest_first(skills):
+        left -= len(written[one.skill.name].encode()) + 1
+        if left < 0:
+            break
+        shown.append(one)
+    shown.sort(key=lambda one: one.skill.name)
+    listed = [written[one.skill.name] for one in shown]
+    listed.append(f"({len(skills) - len(shown)} more, not listed: `skill` with a query finds them.)")
+    return "\n".join([head, *listed]), shown
+
+
+def _entry(found: Found, width: int) -> str:
+    return f"- {line(found.skill.name)}: {line(found.skill.description, width, untrusted=found.untrusted)}"
+
+
+def _narrowest_first(skills: Sequence[Found]) -> list[Found]:
+    return sorted(skills, key=lambda one: (-one.rank, one.skill.name))
+
+
+# --- what a turn follows -------------------------------------------------------------------------
+
+
+class _Called(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+_read_call = msgspec.json.Decoder(_Called).decode
+
+
+def _followed(messages: Sequence[Message], turn: int) -> Iterator[str]:
+    """What the turn was shown of skills: appended at its beginning, or answered to a call."""
+    calls: set[str] = set()
+    for message in _of_turn(messages, turn):
+        for part in message.parts:
+            match part:
+                case Text(text=text, origin=origin) if origin.removeprefix(f"{UNTRUSTED}:").startswith(_SOURCE):
+                    yield text
+                case ToolCall(id=id) if _is_ours(part):
+                    calls.add(id)
+                case ToolResult(call_id=id, is_error=False, content=content) if id in calls:
+                    yield content
+
+
+def _of_turn(messages: Sequence[Message], turn: int) -> Sequence[Message]:
+    """Those at the end that belong to it."""
+    at = len(messages)
+    while at and messages[at - 1].turn == turn:
+        at -= 1
+    return messages[at:]
+
+
+def _is_ours(call: ToolCall) -> bool:
+    """Called by its own name, or through the one that runs what is not offered by name."""
+    if call.name != BY_NAME or f'"{TOOL}"' not in call.input:
+        return call.name == TOOL
+    try:
+        return _read_call(call.input).name == TOOL
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False

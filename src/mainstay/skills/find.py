@@ -1,0 +1,136 @@
+"""The skills that a session has: those of its scopes, the narrowest of a name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
+
+import msgspec
+
+from mainstay.edges.beneath import brief
+from mainstay.skills.header import SkillRefused
+from mainstay.skills.look import Found, Ground, Labels, Rules, Scope, Seen, files_of
+from mainstay.skills.skill import normal_name
+
+__all__ = ["Found", "Scope", "Shelf"]
+
+AGAIN_S = 1.0  # so often the disk is looked at, at most
+NEAR_MAX = 5
+_KNOWN_MAX = 1024
+
+
+class _Merged(msgspec.Struct, frozen=True):
+    seen: tuple[Seen, ...]
+    found: tuple[Found, ...]
+    by_name: dict[str, Found]
+
+
+class Shelf:
+    """`scopes(session)` gives a session's scopes, the broadest first; `workspace` is the one that it is for.
+
+    `trusted` names installed skills that the owner vouches for, and `labels(path)` gives the origin that is known of a
+    file. Nothing here waits for anything but the disk, and that is asked at most every `again_s` seconds.
+    """
+
+    def __init__(
+        self,
+        scopes: Callable[[str], Sequence[Scope]],
+        *,
+        workspace: str,
+        trusted: Collection[str] = (),
+        labels: Labels = lambda path: "",
+        again_s: float = AGAIN_S,
+    ) -> None:
+        self._scopes = scopes
+        self._rules = Rules(workspace, frozenset(map(normal_name, trusted)), labels)
+        self._again_s = again_s
+        self._grounds: dict[Scope, tuple[Ground, float, Seen]] = {}
+        self._merged: dict[tuple[Scope, ...], _Merged] = {}
+
+    def skills(self, session: str) -> tuple[Found, ...]:
+        """By name; the very same object while nothing changes."""
+        return self._look(session).found
+
+    def get(self, session: str, name: str) -> Found:
+        """Raises SkillRefused, with the reason why it is left out, or names that are like it."""
+        wanted = normal_name(name)
+        merged = self._look(session)
+        if wanted not in merged.by_name:
+            merged = self._look(session, now=True)  # it may have been put there this very moment
+        if (found := merged.by_name.get(wanted)) is not None:
+            return found
+        for seen in reversed(merged.seen):
+            if (trouble := seen.refused.get(name.strip()) or seen.refused.get(wanted)) is not None:
+                raise SkillRefused(trouble)
+        near = [
+            merged.by_name[one].skill.name for one in get_close_matches(wanted[:200], merged.by_name, NEAR_MAX, 0.5)
+        ]
+        hint = f" There is {', '.join(near)}." if near else ""
+        raise SkillRefused(f"There is no skill {brief(name)!r}.{hint}")
+
+    def open(self, found: Found) -> tuple[Found, str]:
+        """It and its body as they are now, compared with what was approved. Raises SkillRefused."""
+        return self._ground(found.scope).open(found)
+
+    def body(self, found: Found) -> str:
+        return self.open(found)[1]
+
+    def files(self, found: Found) -> list[str]:
+        """What it has beside SKILL.md, as paths in its folder; only so many."""
+        return files_of(found.skill.folder)
+
+    def folders(self, session: str) -> tuple[str, ...]:
+        """Where its skills really are: to be made readable."""
+        return tuple(found.skill.folder for found in self.skills(session))
+
+    def troubles(self, session: str) -> list[str]:
+        """What is left out and why, a sentence each, and what is odd about the rest."""
+        merged = self._look(session)
+        said = [trouble for seen in merged.seen for trouble in seen.troubles]
+        odd = [f"{one.skill.name}: {warning}" for one in merged.found for warning in one.skill.warnings]
+        return [*said, *odd]
+
+    def origin(self, path: str) -> str:
+        """What is known of a file, by its real path."""
+        return self._rules.labels(path)
+
+    def _look(self, session: str, *, now: bool = False) -> _Merged:
+        scopes = tuple(self._scopes(session))
+        seen = tuple([self._seen(scope, now) for scope in scopes])
+        merged = self._merged.get(scopes)
+        if merged is None or any(new is not old for new, old in zip(seen, merged.seen, strict=True)):
+            if len(self._merged) >= _KNOWN_MAX:  # all of it can be made again
+                self._merged.clear()
+            merged = self._merged[scopes] = _merge(seen)
+        return merged
+
+    def _seen(self, scope: Scope, now: bool) -> Seen:
+        known = self._grounds.get(scope)
+        at = time.monotonic()
+        if known is not None and at < known[1] and not now:
+            return known[2]
+        ground = self._ground(scope)
+        seen = ground.look()
+        self._grounds[scope] = ground, at + self._again_s, seen
+        return seen
+
+    def _ground(self, scope: Scope) -> Ground:
+        known = self._grounds.get(scope)
+        if known is not None:
+            return known[0]
+        if len(self._grounds) >= _KNOWN_MAX:
+            self._grounds.clear()
+        ground = Ground(scope, self._rules)
+        self._grounds[scope] = ground, 0.0, Seen()
+        return ground
+
+
+def _merge(seen: tuple[Seen, ...]) -> _Merged:
+    """Of each name the narrowest; a broader one that is hidden by it is simply not there."""
+    by_name: dict[str, Found] = {}
+    for rank, one in enumerate(seen):
+        for found in one.found:
+            by_name[normal_name(found.skill.name)] = msgspec.structs.replace(found, rank=rank)
+    ordered = tuple(sorted(by_name.values(), key=lambda one: one.skill.name))
+    return _Merged(seen, ordered, by_name)

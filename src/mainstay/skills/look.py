@@ -1,0 +1,305 @@
+"""The skills of one scope, as they lie in its folder now.
+
+The folder is looked at often, so nothing is read or hashed again while the times and sizes of its files stay as they
+were. What was installed is used only while it is what was approved; before a body is handed out, that is looked at for
+real.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mainstay.core.errors import ConfigError
+from mainstay.core.recall import is_untrusted
+from mainstay.edges.beneath import brief, is_inside
+from mainstay.skills.header import FILES, SkillRefused
+from mainstay.skills.lock import Pinned, digest_of, read_lock
+from mainstay.skills.skill import Skill, normal_name, read_skill
+
+SKILLS_MAX = 1_000  # of one scope
+ENTRIES_MAX = 10_000  # of its folder
+TREE_MAX = 10_000  # files of one installed skill
+TREE_BYTES_MAX = 256 * 1024 * 1024
+LISTED_MAX = 200
+DEPTH_MAX = 12
+LOCK = "lock.json"
+_SETTLED_NS = 2_000_000_000  # a file written this recently may be written again without its times showing it
+_PASSED_OVER = frozenset(("__pycache__", "node_modules"))
+
+Labels = Callable[[str], str]  # the origin that is known of a file; "" for none
+Mark = tuple[object, ...]
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Where skills lie: `folder` has to be really inside of `root`."""
+
+    name: str
+    folder: str
+    root: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A skill that can be used, and whose words it speaks."""
+
+    skill: Skill
+    scope: Scope
+    untrusted: bool = False
+    why: str = ""  # it is
+    place: str = ""  # where it stands in the scope: another folder than its own if it is a link
+    rank: int = 0  # of its scope, among those of a session: the narrowest has the highest
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What was found in a scope: the skills by name, and what is to be said of those that are left out."""
+
+    found: tuple[Found, ...] = ()
+    troubles: tuple[str, ...] = ()
+    refused: dict[str, str] = {}  # by the name of their folder
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Which skills are for whom: the workspace, installed skills that the owner vouches for, what is known of files."""
+
+    workspace: str
+    trusted: Collection[str] = ()
+    labels: Labels = lambda path: ""
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """One entry of the folder when it was read."""
+
+    mark: Mark
+    found: Found | None = None
+    trouble: str = ""
+
+
+class Ground:
+    """The folder of one scope."""
+
+    def __init__(self, scope: Scope, rules: Rules) -> None:
+        self.scope = scope
+        self._rules = rules
+        self._folder = scope.folder  # its real path
+        self._known: dict[str, _Known] = {}
+        self._lock: tuple[Mark, dict[str, Pinned]] = (), {}
+        self._seen = Seen()
+
+    def look(self) -> Seen:
+        """What is there now: the very same object while nothing changes."""
+        try:
+            entries = self._entries()
+            pinned = self._pinned()
+        except (ConfigError, SkillRefused) as error:
+            return self._say(Seen(troubles=(f"No skill of {brief(self.scope.folder)} is used: {_sentence(error)}",)))
+        known: dict[str, _Known] = {}
+        for name, is_link in entries[:SKILLS_MAX]:
+            if (one := self._entry(name, is_link, pinned.get(normal_name(name)))) is not None:
+                known[name] = one
+        for name in pinned.keys() - {normal_name(name) for name in known}:
+            gone = _Known((), trouble=f"The skill {brief(name)} was installed, but it is no longer in its place.")
+            known[name] = self._known[name] if self._known.get(name) == gone else gone
+        if known.keys() == self._known.keys() and all(known[name] is self._known[name] for name in known):
+            return self._seen
+        self._known = known
+        return self._say(_summary(known, over=len(entries) > SKILLS_MAX, folder=self.scope.folder))
+
+    def open(self, found: Found) -> tuple[Found, str]:
+        """The skill as it is at this moment, with its body. Raises SkillRefused."""
+        name = os.path.basename(found.place)
+        try:
+            pinned = self._pinned().get(normal_name(name))
+        except ConfigError as error:
+            raise SkillRefused(_sentence(error)) from None
+        again, body = self._read(name, os.path.islink(found.place), pinned)
+        if again is None or again.skill.name != found.skill.name:
+            raise SkillRefused(f"The skill {brief(found.skill.name)} has been changed just now; ask for it again.")
+        return again, body
+
+    def _say(self, seen: Seen) -> Seen:
+        if seen != self._seen:
+            self._seen = seen
+        return self._seen
+
+    def _entries(self) -> list[tuple[str, bool]]:
+        """Names of folders and whether they are links, sorted; nothing if there is no such folder."""
+        folder = self.scope.folder
+        try:
+            found = []
+            with os.scandir(folder) as listed:
+                for count, entry in enumerate(listed):
+                    if count >= ENTRIES_MAX:
+                        raise SkillRefused(f"it has more than {ENTRIES_MAX} entries")
+                    if entry.name[0] != "." and (entry.is_symlink() or entry.is_dir(follow_symlinks=False)):
+                        found.append((entry.name, entry.is_symlink()))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise SkillRefused(f"it cannot be read ({error.strerror})") from None
+        if found:
+            self._folder = os.path.realpath(folder)
+            if not is_inside(self._folder, os.path.realpath(self.scope.root)):
+                raise SkillRefused("it leads out of where it belongs")
+        return sorted(found)
+
+    def _pinned(self) -> Mapping[str, Pinned]:
+        """Read again when it has changed; always if it has links, about which another lock has its say."""
+        mark = _mark_of(os.path.join(self.scope.folder, LOCK))
+        if mark is None:
+            return {}
+        before, pinned = self._lock
+        if before != mark or any(one.link for one in pinned.values()):
+            pinned = {normal_name(one): it for one, it in read_lock(Path(self.scope.folder)).items()}
+            self._lock = mark, pinned
+        return pinned
+
+    def _entry(self, name: str, is_link: bool, pinned: Pinned | None) -> _Known | None:
+        """None if it is no skill."""
+        place = os.path.join(self._folder, name)
+        marks = (_mark_of(os.path.join(place, one)) for one in FILES)
+        mark = next((one for one in marks if one is not None), None)
+        if mark is None:
+            return None
+        real = os.path.realpath(place) if is_link else place
+        tree = _tree(place) if pinned is not None and pinned.digest else ()
+        whole: Mark = (mark, tree, is_link, real, pinned, self._label(real))
+        before = self._known.get(name)
+        if before is not None and before.mark == whole:
+            return before
+        try:
+            return _Known(whole, self._read(name, is_link, pinned)[0])
+        except SkillRefused as error:
+            return _Known(whole, trouble=_sentence(error))
+
+    def _read(self, name: str, is_link: bool, pinned: Pinned | None) -> tuple[Found | None, str]:
+        """One skill and its body; None if it is for another workspace."""
+        place = os.path.join(self._folder, name)
+        real = os.path.realpath(place)
+        if is_link and (pinned is None or pinned.link != real):
+            raise SkillRefused(f"{brief(name)} is a link that no lock knows; `mainstay skill link` makes one.")
+        if pinned is not None and pinned.link and not is_link:
+            raise SkillRefused(f"{brief(name)} is no longer the link that the lock knows.")
+        try:
+            skill, body = read_skill(place)
+        except SkillRefused as error:
+            raise SkillRefused(f"The skill {brief(name)} cannot be used: {error}") from None
+        if pinned is not None:
+            _compare(name, skill, pinned, real)
+        if skill.workspace and skill.workspace != self._rules.workspace:
+            return None, ""
+        why = self._doubt(name, pinned) or self._label(real)
+        return Found(skill, self.scope, bool(why), why, place), body
+
+    def _doubt(self, name: str, pinned: Pinned | None) -> str:
+        if pinned is None or pinned.trusted or normal_name(name) in self._rules.trusted:
+            return ""
+        return f"It was installed from {brief(pinned.source) or 'elsewhere'}."
+
+    def _label(self, folder: str) -> str:
+        labels = self._rules.labels
+        if is_untrusted(labels(folder)) or any(is_untrusted(labels(os.path.join(folder, one))) for one in FILES):
+            return "It was written after something from outside had been read."
+        return ""
+
+
+def _compare(name: str, skill: Skill, pinned: Pinned, real: str) -> None:
+    """Raises SkillRefused if it is not what was approved."""
+    if normal_name(skill.name) != normal_name(name):
+        raise SkillRefused(f"The skill {brief(name)} was installed under this name and calls itself {skill.name!r}.")
+    if not pinned.digest:
+        return
+    try:
+        now = digest_of(Path(real)) if _tree(real) else "too large"
+    except (ConfigError, OSError) as error:
+        raise SkillRefused(f"The skill {brief(name)} cannot be compared with what was approved: {error}.") from None
+    if now != pinned.digest:
+        raise SkillRefused(
+            f"The skill {brief(name)} is not used: its files are not those that were approved. "
+            f"Look at them, then `mainstay skill approve {brief(name)}`."
+        )
+
+
+def _summary(known: Mapping[str, _Known], *, over: bool, folder: str) -> Seen:
+    chosen: dict[str, tuple[str, Found]] = {}
+    troubles, refused = [], {}
+    for name, one in sorted(known.items()):
+        if one.trouble:
+            troubles.append(one.trouble)
+            refused[name] = one.trouble
+        if one.found is None:
+            continue
+        called = one.found.skill.name
+        if called in chosen:
+            mine, other = (name, chosen[called][0]) if name != called else (chosen[called][0], name)
+            troubles.append(f"Two skills of {brief(folder)} are called {called}: {other} is used, {mine} is not.")
+        if called not in chosen or name == called:
+            chosen[called] = name, one.found
+    if over:
+        troubles.append(f"{brief(folder)} has more than {SKILLS_MAX} skills; the rest is left out.")
+    return Seen(tuple(found for _, (_, found) in sorted(chosen.items())), tuple(troubles), refused)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def files_of(folder: str) -> list[str]:
+    """What a skill has beside its SKILL.md, sorted, and only so many; hidden files are nobody's business."""
+    found = (path for path, _ in _walk(folder, hidden=False) if path not in FILES)
+    return sorted(path for path, _ in zip(found, range(LISTED_MAX), strict=False))
+
+
+def _tree(folder: str) -> Mark:
+    """What can be told of its files without reading them; empty if there are too many."""
+    now = time.time_ns()
+    marks: list[object] = []
+    size = 0
+    for path, found in _walk(folder, hidden=True):
+        size += found.st_size
+        if len(marks) >= TREE_MAX or size > TREE_BYTES_MAX:
+            return ()
+        marks.append((path, *_mark(found, now)))
+    return tuple(marks)
+
+
+def _walk(folder: str, *, hidden: bool, below: str = "", depth: int = 0) -> Iterator[tuple[str, os.stat_result]]:
+    """Paths from the folder on, of whatever is no folder itself. Links are not followed."""
+    try:
+        with os.scandir(os.path.join(folder, below)) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if not hidden and (entry.name.startswith(".") or entry.name in _PASSED_OVER):
+            continue
+        path = os.path.join(below, entry.name)
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if depth < DEPTH_MAX:
+                    yield from _walk(folder, hidden=hidden, below=path, depth=depth + 1)
+            elif hidden or entry.is_file(follow_symlinks=False):
+                yield path, entry.stat(follow_symlinks=False)
+        except OSError:  # it went away meanwhile
+            continue
+
+
+def _mark_of(path: str) -> Mark | None:
+    try:
+        return _mark(os.stat(path), time.time_ns())
+    except OSError:
+        return None
+
+
+def _mark(found: os.stat_result, now: int) -> Mark:
+    """Never the same twice for a file that was changed a moment ago."""
+    settled = abs(now - max(found.st_mtime_ns, found.st_ctime_ns)) > _SETTLED_NS
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    return (found.st_ino, found.st_size, found.st_mode, *times, 0 if settled else now)
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text if text.endswith((".", "`")) else f"{text}."

@@ -1,0 +1,1 @@
+"""Inbound that nobody typed: event files, cron times, webhooks."""

@@ -1,0 +1,228 @@
+"""A small world for triggers: an event folder, lanes behind a door, a log, and a clock that tests move.
+
+`World` is one process on what is in `Kept`: closing it is a clean end, `drop` is a crash of everything in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from mainstay.core.envelope import Envelope, session_key
+from mainstay.core.events import Received
+from mainstay.core.limits import Limits
+from mainstay.core.messages import AnyPart, Text
+from mainstay.core.outcome import Answered, Failed
+from mainstay.core.ports import Context, Options, Piece, Store
+from mainstay.core.recall import origin_of
+from mainstay.core.trigger_log import MemoryTriggerLog
+from mainstay.core.triggers import TRIGGER, Check, Checked, Prompted, Run, Target, Trigger, TriggerLog
+from mainstay.lane.ending import find_reply
+from mainstay.lane.hub import Hub
+from mainstay.lane.lanes import Lanes
+from mainstay.lane.services import Services
+from mainstay.testing import MemoryStore, ScriptedProvider, VirtualClock, virtual_run
+from mainstay.triggers.due import Rules
+from mainstay.triggers.engine import Engine
+from mainstay.triggers.entries import Status
+from mainstay.triggers.files import Files
+from mainstay.triggers.folder import EventFolder
+from mainstay.turn.toolbox import Toolbox
+
+BELLS = Target(session="bells")
+
+
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test on a loop whose time jumps."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **named: Any) -> None:
+        virtual_run(test(*args, **named))
+
+    return run
+
+
+async def at_once(work: Callable[[], Any]) -> Any:
+    """Threads know nothing of virtual time."""
+    return work()
+
+
+async def wakes(trigger: Trigger) -> Checked:
+    return Checked(True)
+
+
+def periodic(name: str, schedule: str, **more: Any) -> Trigger:
+    return Trigger(name=name, kind="periodic", text=f"this is {name}", schedule=schedule, **{"target": BELLS, **more})
+
+
+def one_shot(name: str, schedule: str, **more: Any) -> Trigger:
+    return Trigger(name=name, kind="one-shot", text=f"this is {name}", schedule=schedule, **{"target": BELLS, **more})
+
+
+class Crowd(ScriptedProvider):
+    """Counts how many ask it at the same time."""
+
+    now = most = 0
+
+    async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            async for piece in super().stream(context, options):
+                yield piece
+        finally:
+            self.now -= 1
+
+
+class LaneDoor:
+    """The Door port as an application has it, less the cleaning of what comes from outside."""
+
+    def __init__(self, lanes: Lanes, store: Store) -> None:
+        self._lanes = lanes
+        self._store = store
+
+    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+        if (taken := await self.taken(trigger, key)) is not None:
+            return taken
+        session = session_of(trigger, key)
+        parts: list[AnyPart] = [Text(trigger.text, origin=trigger.origin)]
+        if trigger.data:
+            parts.append(Text(trigger.data, origin=origin_of(f"{TRIGGER}{trigger.name}", untrusted=True)))
+        envelope = Envelope(parts=tuple(parts), thread=session, sender=trigger.person, id=id_of(trigger.name, key))
+        ticket = await self._lanes.get(session).accept(envelope)
+        return Prompted(session, ticket.seq, ticket.reply)
+
+    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+        session = session_of(trigger, key)
+        seen = await self._store.seen(session, id_of(trigger.name, key))
+        return Prompted(session, seen[0]) if seen is not None else None
+
+    async def outcome(self, session: str, seq: int) -> str:
+        reply = await find_reply(self._store, session, seq)
+        match reply.outcome if reply is not None else None:
+            case None:
+                return ""
+            case Answered():
+                return "answered"
+            case Failed(sentence=sentence):
+                return f"failed: {sentence}"
+            case other:
+                return type(other).__name__.lower()
+
+
+def id_of(name: str, key: str) -> str:
+    return f"{TRIGGER}{name}:{key}"
+
+
+def session_of(trigger: Trigger, key: str) -> str:
+    target = trigger.target
+    if not target.new:
+        return target.session
+    thread = f"{trigger.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    return session_key(Envelope(parts=(), channel=target.channel, room=target.room, thread=thread), "thread")
+
+
+class World:
+    """One process. `start` opens it on what an earlier one left in the folder, the store and the log."""
+
+    def __init__(
+        self,
+        where: Path,
+        *,
+        script: Any = None,
+        delay_s: float = 0.0,
+        check: Check = wakes,
+        rules: Rules | None = None,
+        limits: Limits | None = None,
+        clock: VirtualClock | None = None,
+    ) -> None:
+        self.where = where
+        self.clock = clock or VirtualClock()
+        self.store: Store = MemoryStore()
+        self.log: TriggerLog = MemoryTriggerLog()
+        self.script = script or (lambda context, options: "done")
+        self.delay_s = delay_s  # before every answer
+        self.check = check
+        self.rules = rules or Rules(poll_s=20)  # hours pass here, and files are written by ourselves
+        self.limits = limits or Limits()
+        self.aside: Callable[[Callable[[], Any]], Awaitable[Any]] = at_once
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> World:
+        self.provider = Crowd(self.script, clock=self.clock, delay_s=self.delay_s)
+        self.lanes = Lanes(
+            Services(
+                store=self.store,
+                choose=lambda spec: self.provider,
+                tools=Toolbox((), self.limits),
+                limits=self.limits,
+                clock=self.clock,
+                hub=Hub(64),
+            )
+        )
+        await self.lanes.resume()
+        self.folder = EventFolder(str(self.where / "events"), self.clock)
+        self.door = LaneDoor(self.lanes, self.store)
+        files = Files(self.folder, self.aside)
+        self.engine = Engine(files, self.log, self.door, check=self.check, clock=self.clock, rules=self.rules)
+        self._running = asyncio.ensure_future(self.engine.run())
+        return self
+
+    async def stop(self) -> None:
+        assert self._running is not None
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        await self.lanes.close()
+
+    async def __aenter__(self) -> World:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # --- what a person does ----------------------------------------------------------------------
+
+    def put(self, *triggers: Trigger) -> None:
+        """Write files, as somebody would, and have that noticed."""
+        for trigger in triggers:
+            self.folder.write(trigger, replace=True)
+        self.engine.wake()
+
+    async def pass_s(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    async def until(self, met: Callable[[], Any], within_s: float = 600) -> None:
+        """Returns when something is so; raises if it takes longer than that."""
+        end = self.clock.monotonic() + within_s
+        while not met():
+            assert self.clock.monotonic() < end, "it does not happen"
+            await self.clock.sleep(0.05)
+
+    # --- what is to be seen ----------------------------------------------------------------------
+
+    async def runs(self, name: str = "", came: str = "") -> list[Run]:
+        """The oldest first."""
+        found = (await self.log.runs(name, 100_000))[::-1]
+        return [run for run in found if not came or run.came == came]
+
+    async def keys(self, name: str, came: str = "fired") -> list[str]:
+        return [run.key for run in await self.runs(name, came)]
+
+    def status(self, name: str) -> Status:
+        return next(one for one in self.engine.status() if one.name == name)
+
+    async def prompts(self, session: str = "bells") -> list[Received]:
+        records = await self.store.read(session, limit=1_000_000)
+        return [record.event for record in records if isinstance(record.event, Received)]
+
+    async def heard(self, session: str = "bells") -> list[str]:
+        """The ids of what was taken in, in order."""
+        return [event.id for event in await self.prompts(session)]
+
+    def files(self, folder: str = "") -> list[str]:
+        found = self.where / "events" / folder
+        return sorted(one.name for one in found.iterdir() if one.is_file()) if found.exists() else []

@@ -1,0 +1,194 @@
+"""What a model sees of patterns: beside a request, and through the tool."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay.core.errors import MainstayError
+from mainstay.core.ports import Contributor, Tool, ToolContext
+from mainstay.core.recall import is_untrusted
+from mainstay.core.tools import BadArguments
+from mainstay.patterns.contribute import GUIDANCE, PatternContributor
+from mainstay.patterns.library import Library
+from mainstay.patterns.tool import PatternTool, pattern_tool
+
+REFUND = """\
+name: refund_order
+description: Give money back for an order.
+intents: [refund]
+parameters:
+  order: {description: Its number, required: true}
+templates:
+  letter: Dear {{customer}}, order {{order}} is refunded.
+  loop: "{{#each orders}}{{this}}{{/each}}"
+best_practices: [Never refund twice.]
+common_errors:
+  - {error: already refunded, solution: look first}
+---
+name: refund_part
+description: Give a part of the money back.
+intents: [refund]
+templates: {note: "Half of {{order}}"}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "refunds.yaml").write_text(REFUND)
+    return tmp_path
+
+
+@pytest.fixture
+def library(folder: Path) -> Library:
+    made = Library([str(folder)])
+    made.load()
+    return made
+
+
+def call(tool: Tool, arguments: str) -> tuple[str, ToolContext]:
+    async def run() -> tuple[str, ToolContext]:
+        context = ToolContext("s", 1, 1, "c", lambda event: None)
+        return await tool.run(tool.parse(arguments), context), context
+
+    return asyncio.run(run())
+
+
+def refused(tool: Tool, arguments: str) -> str:
+    with pytest.raises(MainstayError) as raised:
+        call(tool, arguments)
+    return str(raised.value)
+
+
+# --- beside a request ----------------------------------------------------------------------------
+
+
+def test_what_fits_a_request_is_appended_to_its_turn_each_with_its_origin(library: Library) -> None:
+    contributor: Contributor = PatternContributor(library)
+    first, second = contributor.turn("s", "a refund for order A-17 please")
+    assert first.origin == "context:pattern:refund_order"
+    assert second.origin == "context:pattern:refund_part"
+    for piece in (
+        "## Pattern: refund order (refund_order)",
+        "Give money back",
+        "Dear {{customer}}",
+        "Never refund twice",
+    ):
+        assert piece in first.text
+    assert contributor.turn("s", "what is the weather like?") == ()
+    assert (contributor.profile("s"), contributor.errand("s")) == ("", "")
+
+
+def test_the_fixed_line_is_the_same_whatever_the_patterns_say_and_missing_without_any(
+    folder: Path, library: Library
+) -> None:
+    contributor = PatternContributor(library)
+    before = contributor.fixed("s")
+    (folder / "more.yaml").write_text("name: more\ndescription: words\n")
+    library.reload()
+    assert contributor.fixed("other") == before == GUIDANCE
+    for path in folder.glob("*.yaml"):
+        path.unlink()
+    library.reload()
+    assert contributor.fixed("s") == ""
+
+
+@pytest.mark.parametrize("tokens", [30, 100, 300, 2_000])
+def test_what_is_appended_is_bounded_and_says_what_was_left_out(folder: Path, tokens: int) -> None:
+    long = "\n".join(f"  Line {number} of a long description." for number in range(2_000))
+    for number in range(5):
+        (folder / f"{number}.yaml").write_text(f"name: long{number}\nintents: [refund]\ndescription: |\n{long}\n")
+    library = Library([str(folder)])
+    library.load()
+    texts = PatternContributor(library, matches=5, threshold=0.0, tokens=tokens).turn("s", "refund")
+    assert len(texts) == 5
+    size = sum(len(one.text.encode()) for one in texts)
+    assert size <= tokens * 4 + 5 * 400  # what must be said of each
+    assert any("has all of it.)" in one.text for one in texts)
+
+
+def test_what_was_written_under_the_influence_of_others_is_marked_as_theirs(folder: Path) -> None:
+    library = Library([str(folder)], labels=lambda path: "untrusted:fetch" if path.endswith("refunds.yaml") else "")
+    library.load()
+    first, *_ = PatternContributor(library).turn("s", "refund an order")
+    assert is_untrusted(first.origin)
+    assert first.origin.endswith("context:pattern:refund_order")
+    for arguments in ('{"action":"search","query":"refund"}', '{"action":"show","name":"refund_order"}'):
+        _, context = call(pattern_tool(library), arguments)
+        assert context.untrusted
+
+
+# --- the tool ------------------------------------------------------------------------------------
+
+
+def test_search_names_what_is_like_the_query(library: Library) -> None:
+    said, context = call(pattern_tool(library), '{"action":"search","query":"refund an order"}')
+    first, second = said.splitlines()
+    assert first.startswith("refund_order (0.")
+    assert second.startswith("refund_part (0.")
+    assert not context.untrusted
+    said, _ = call(pattern_tool(library), '{"action":"search","query":"weather"}')
+    assert said == "None of the 2 patterns is about that."
+
+
+def test_show_prints_a_pattern_or_one_template_of_it(library: Library) -> None:
+    said, _ = call(pattern_tool(library), '{"action":"show","name":"refund_order"}')
+    assert "Parameters:\n- order (required): Its number" in said
+    assert "- already refunded. look first." in said
+    said, _ = call(pattern_tool(library), '{"action":"show","name":"refund_order","template":"loop"}')
+    assert said == "Template loop\n```\n{{#each orders}}{{this}}{{/each}}\n```"
+
+
+def test_fill_puts_values_into_a_template(library: Library) -> None:
+    arguments = (
+        '{"action":"fill","name":"refund_order","template":"letter","parameters":{"customer":"{{order}}","order":17}}'
+    )
+    said, _ = call(pattern_tool(library), arguments)
+    assert said == "Dear {{order}}, order 17 is refunded."
+    said, _ = call(pattern_tool(library), '{"action":"fill","name":"refund_part","parameters":{"order":"A"}}')
+    assert said == "Half of A", "the only template needs no name"
+
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "no query": ('{"action":"search"}', "To search, give a query"),
+    "no name": ('{"action":"show"}', "Give the name of a pattern"),
+    "unknown": ('{"action":"show","name":"refund_ordr"}', "There is no pattern 'refund_ordr'; did you mean refund_order?"),
+    "no such template": (
+        '{"action":"fill","name":"refund_order","template":"x"}',
+        "The pattern refund_order has no template 'x'; there are: letter, loop.",
+    ),
+    "which template": (
+        '{"action":"fill","name":"refund_order"}',
+        "The pattern refund_order has more than one template, or none; there are: letter, loop.",
+    ),
+    "missing": ('{"action":"fill","name":"refund_order","template":"letter"}', "needs customer, order (Its number)"),
+    "unknown parameter": (
+        '{"action":"fill","name":"refund_part","parameters":{"order":"A","colour":"red"}}',
+        "There is no parameter colour; there are: order.",
+    ),
+    "no object": ('{"action":"fill","name":"refund_part","parameters":"A"}', "Give parameters as an object"),
+    "a loop": ('{"action":"fill","name":"refund_order","template":"loop"}', "has more than names in it ({{#each orders}})"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=[name.replace(" ", "-") for name in REFUSED])
+def test_what_makes_no_sense_is_a_sentence(case: str, library: Library) -> None:
+    arguments, sentence = REFUSED[case]
+    assert sentence in refused(pattern_tool(library), arguments)
+
+
+def test_arguments_that_do_not_fit_are_refused_before_anything_runs(library: Library) -> None:
+    tool = pattern_tool(library)
+    for arguments in ('{"action":"destroy"}', "{}", "[]", '{"action":"show","title":"x"}'):
+        with pytest.raises(BadArguments):
+            tool.parse(arguments)
+
+
+def test_the_tool_is_terse_and_only_reads() -> None:
+    tool: Any = PatternTool
+    assert (tool.effect, tool.sink, tool.untrusted) == ("pure", False, False)
+    assert len(tool.description) < 200
+    assert tool.schema["properties"]["parameters"] == {"type": "object"}

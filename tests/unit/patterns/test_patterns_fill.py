@@ -1,0 +1,78 @@
+"""Filling in templates: strictly, at once, and never twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainstay.patterns.pattern import FILLED_CHARS_MAX, Parameter, Pattern, Template, Unfillable, fill
+
+LETTER = Template("letter", "Dear {{customer}}, {{ order }} and {{.order}} cost {{share}} {left_alone} {}")
+PATTERN = Pattern(
+    name="refund",
+    title="Refund",
+    description="x",
+    parameters=(
+        Parameter("customer", "Who is written to", required=True),
+        Parameter("order"),
+        Parameter("share", default="all"),
+        Parameter("reason", "Not in this template"),
+    ),
+    templates=(LETTER,),
+)
+
+
+def filled(**given: Any) -> str:
+    return fill(PATTERN, LETTER, given)
+
+
+def test_every_place_gets_its_value_and_a_default_where_none_was_given() -> None:
+    assert filled(customer="Ada", order="A-1") == "Dear Ada, A-1 and A-1 cost all {left_alone} {}"
+    assert filled(customer="Ada", order="A-1", share="half", reason="late").endswith("cost half {left_alone} {}")
+
+
+def test_a_value_is_never_parsed_again() -> None:
+    assert filled(customer="{{order}} {{nobody}} \\1 \\g<0>", order="{{customer}}") == (
+        "Dear {{order}} {{nobody}} \\1 \\g<0>, {{customer}} and {{customer}} cost all {left_alone} {}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(5, "5"), (1.5, "1.5"), (True, "true"), (["a", "b"], "a, b"), ({"a": [1]}, '{"a":[1]}'), ([["a"]], '[["a"]]')],
+    ids=["int", "float", "bool", "list", "map", "nested"],
+)
+def test_values_that_are_not_text_are_written_plainly(value: Any, text: str) -> None:
+    assert filled(customer=value, order="x").startswith(f"Dear {text}, x")
+
+
+def test_what_is_missing_is_named_with_what_it_is() -> None:
+    with pytest.raises(Unfillable, match=r"^The template 'letter' needs customer \(Who is written to\), order\.$"):
+        filled()
+    with pytest.raises(Unfillable, match="needs order"):
+        filled(customer="Ada", order=None)
+
+
+def test_what_nobody_knows_is_refused() -> None:
+    with pytest.raises(
+        Unfillable, match=r"^There is no parameter colour; there are: customer, order, share, reason\.$"
+    ):
+        filled(customer="Ada", order="x", colour="red")
+
+
+@pytest.mark.parametrize(
+    "place", ["{{#each items}}", "{{if .x}}", "{{a.b}}", "{{x|5}}", "{{}}", "{{ }}", "{{range $i, $x := .y}}"]
+)
+def test_a_template_with_more_than_names_says_so(place: str) -> None:
+    template = Template("t", f"{{{{customer}}}} {place}")
+    with pytest.raises(Unfillable, match="has more than names in it"):
+        fill(PATTERN, template, {"customer": "x"})
+
+
+def test_what_comes_out_is_bounded() -> None:
+    template = Template("t", "{{customer}}" * 100)
+    with pytest.raises(Unfillable, match=f"longer than {FILLED_CHARS_MAX} characters"):
+        fill(PATTERN, template, {"customer": "x" * 5_000})
+    with pytest.raises(Unfillable, match="The value of customer is longer than 20000 characters"):
+        filled(customer="x" * 20_001, order="y")
