@@ -16,7 +16,7 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -87,13 +87,10 @@ class Fields(NamedTuple):
     both: bool  # day of the month and day of the week
     fixed: bool
 
-    def at(self, local: int) -> bool:
-        """Whether a clock that shows this (seconds since 1970 began there) shows one of the times."""
-        day, second = divmod(local, DAY)
-        minute, rest = divmod(second, 60)
-        if rest or minute % 60 not in self.minutes or minute // 60 not in self.hours:
-            return False
-        return on_day(self, day)
+    @property
+    def clock(self) -> frozenset[int]:
+        """What a clock may show, in seconds of the day."""
+        return frozenset(3600 * hour + 60 * minute for hour in self.hours for minute in self.minutes)
 
 
 @cache
@@ -153,10 +150,12 @@ class Walk:
             self.latest.append(latest)
 
     def due(self, fields: Fields) -> list[int]:
-        if not fields.fixed:
-            return [moment for moment, shown in zip(self.moments, self.shown, strict=True) if fields.at(shown)]
-        found = {self._once(local) for local in range(self._whole(), self.latest[-1] + 1, 60) if fields.at(local)}
-        return sorted(found)
+        clock = fields.clock
+        if fields.fixed:
+            wanted = range(self._whole(), self.latest[-1] + 1, 60)
+            return sorted({self._once(one) for one in wanted if one % DAY in clock and on_day(fields, one // DAY)})
+        walked = zip(self.moments, self.shown, strict=True)
+        return [moment for moment, shown in walked if shown % DAY in clock and on_day(fields, shown // DAY)]
 
     def _whole(self) -> int:
         return -(-self.shown[0] // 60) * 60
@@ -186,15 +185,16 @@ def changes(zone: str, year: int) -> list[int]:
     return [hour for hour in hours if offset(hour, info) != offset(hour + 3600, info)]
 
 
+def special(zone: str, year: int) -> list[tuple[int, int]]:
+    """A day before and after whatever is special in a year."""
+    return [(at - DAY, at + DAY) for at in (*changes(zone, year), begins(year) + 59 * DAY)]
+
+
 def stretches(zone: str, year: int) -> list[tuple[int, int]]:
-    """The whole year, or a few days around whatever is special in it."""
-    if WHOLE:
-        return [(begins(year) - DAY, begins(year + 1) + DAY)]
-    special = [*changes(zone, year), begins(year) + 59 * DAY]
-    return [(at - DAY, at + DAY) for at in special]
+    return [(begins(year) - DAY, begins(year + 1) + DAY)] if WHOLE else special(zone, year)
 
 
-@cache
+@lru_cache(maxsize=8)
 def walked(zone: str, start: int, end: int) -> Walk:
     return Walk(zone, start - MARGIN, end + MARGIN)
 
@@ -217,7 +217,7 @@ def test_every_schedule_is_due_when_the_policy_says_over_every_change_of_clocks_
 def test_whenever_one_asks_the_next_and_the_last_time_are_those_of_the_policy_f29(zone: str, year: int) -> None:
     """A process may start at any moment: in the second of two hours, or at the very moment of a change."""
     chance = random.Random(f"{zone} {year}")
-    for start, end in stretches(zone, year):
+    for start, end in special(zone, year):
         walk = walked(zone, start, end)
         for schedule in SCHEDULES if WHOLE else chance.sample(SCHEDULES, 20):
             dues, times = walk.due(parsed(schedule)), Times(schedule, zone)
@@ -277,7 +277,7 @@ def test_croniter_agrees_but_for_differences_that_are_known_f29() -> None:
     for zone, year, _ in YEARS:
         if zone == "Africa/Monrovia":  # its clock shows no whole minute at a whole minute
             continue
-        for start, end in [(at - DAY, at + DAY) for at in (*changes(zone, year), begins(year) + 59 * DAY)]:
+        for start, end in special(zone, year):
             for schedule in SCHEDULES if WHOLE else chance.sample(SCHEDULES, 8):
                 ours = {ms // 1000 for ms in Times(schedule, zone).between(start * 1000, end * 1000, 1_000_000)}
                 theirs = set(by_croniter(schedule, zone, start, end))

@@ -209,6 +209,8 @@ class _Reader:
             return
         if isinstance(value, dict):
             pairs = [((*self._at, key, name), name, body) for name, body in value.items()]
+        elif not isinstance(value, list):
+            raise _Refused(f"{key} must be a list or a map, and is {_kind(value)}", (*self._at, key))
         else:
             pairs = []
             for number, one in enumerate(self._list(value, key)):

@@ -24,6 +24,7 @@ def bind(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(address)
+        made.listen(CONNECTIONS_MAX)  # whoever is told of it may come at once
     except OSError as error:
         made.close()
         raise ConfigError(f"port {port} of {host} cannot be had: {error.strerror}") from None

@@ -25,7 +25,7 @@ _DEPTH_MAX = 20
 _FENCE = "---"
 _FENCED = re.compile(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
-_NO_KEY = re.compile(r"^( +):(?=[ \n])", re.MULTILINE)  # an empty key, which some readers take
+_NO_KEY = re.compile(r"^( +):(?=[ \n])", re.MULTILINE)
 _FIELD = re.compile(r"(?!metadata:)([A-Za-z][\w-]{0,63}):[ \t]+(\S.*)")
 
 
@@ -73,8 +73,8 @@ def read_strictly(text: str) -> Header:
     """Raises SkillRefused. The header ends at the next three hyphens, wherever they stand."""
     header, body = _cut(text)
     header = _bounded(header)
-    document, trouble = None, ""
-    for written in dict.fromkeys((header, _NO_KEY.sub(r'\1"":', header))):
+    document, written, trouble = None, "", ""
+    for written in dict.fromkeys((header, _with_keys(header))):
         try:
             document = load(written, depth_max=_DEPTH_MAX, strings=True, strict=True)
             break
@@ -84,7 +84,7 @@ def read_strictly(text: str) -> Header:
         raise SkillRefused(f"The header of SKILL.md cannot be read: {trouble}.")
     if not isinstance(document.data, dict):
         raise SkillRefused("The header of SKILL.md has no fields, as `name: …`.")
-    if key := _crooked(document.data, document.root, header):
+    if key := _crooked(document.data, document.root, written):
         raise SkillRefused(f"The header of SKILL.md indents what belongs to {brief(key)!r} unlike the maps beside it.")
     return Header(document.data, body)
 
@@ -125,7 +125,7 @@ def read_leniently(text: str) -> Header:
     trouble = ""
     for header, body in [*ways, _cut(text.lstrip("\n"))]:
         header = _bounded(header)
-        for written in dict.fromkeys((header, _NO_KEY.sub(r'\1"":', header), _as_text(header))):
+        for written in dict.fromkeys((header, _with_keys(header), _as_text(header))):
             try:
                 document = load(written, depth_max=_DEPTH_MAX, strings=True)
             except YamlRefused as error:
@@ -142,6 +142,11 @@ def _bounded(header: str) -> str:
     if len(header.encode("utf-8", "surrogatepass")) > HEADER_BYTES_MAX:
         raise SkillRefused(f"The header of SKILL.md has more than {HEADER_BYTES_MAX} bytes.")
     return _ODD_BREAKS.sub(" ", header)
+
+
+def _with_keys(header: str) -> str:
+    """With keys that are empty written out: some readers see one where nothing stands before a colon."""
+    return _NO_KEY.sub(r'\1? ""\n\1:', header)
 
 
 def _as_text(header: str) -> str:

@@ -83,12 +83,22 @@ class _RandomIds:
 
 
 class EventFolder:
+    """`owned`: this process fires what is there. Another one may look, write and remove, but moves nothing."""
+
     def __init__(
-        self, path: str, clock: Clock, *, ids: Ids | None = None, settle_s: float = 2.0, waited_s: float = 60.0
+        self,
+        path: str,
+        clock: Clock,
+        *,
+        ids: Ids | None = None,
+        owned: bool = True,
+        settle_s: float = 2.0,
+        waited_s: float = 60.0,
     ) -> None:
         self.path = path.rstrip("/") or "/"
         self._clock = clock
         self._ids: Ids = ids or _RandomIds()
+        self._owned = owned
         self._settle_s = settle_s  # how long one that is wrong is left to its writer
         self._waited_s = waited_s  # and one that merely ends too early
         self._lock = threading.RLock()
@@ -106,7 +116,8 @@ class EventFolder:
         before holds until it is over."""
         with self._lock:
             troubles: dict[str, str] = {}
-            for step in (self._make, self._take_up, self._look_aside, lambda: self._look(troubles)):
+            steps = (self._make, self._take_up, self._look_aside) if self._owned else ()
+            for step in (*steps, lambda: self._look(troubles)):
                 try:
                     with told(f"The folder {self.path} cannot be used"):
                         step()
@@ -139,7 +150,9 @@ class EventFolder:
                     self._judge(name, shown, seen, troubles)
 
     def _list(self) -> dict[str, os.stat_result]:
-        found = {}
+        found: dict[str, os.stat_result] = {}
+        if not self._owned and not os.path.isdir(self.path):  # nobody has had any yet
+            return found
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
@@ -177,7 +190,7 @@ class EventFolder:
         """What cannot be used is set aside once nobody seems to be writing it."""
         assert seen.refused is not None
         wait_s = self._waited_s if seen.refused.incomplete else self._settle_s
-        if self._clock.monotonic() - seen.since < wait_s:
+        if not self._owned or self._clock.monotonic() - seen.since < wait_s:
             troubles[shown] = f"{seen.refused} It is waited for, in case it is being written."
             return
         try:
@@ -234,6 +247,7 @@ class EventFolder:
         It is moved under a hidden name first and read there, where nobody replaces it, and only then has its id.
         Raises EventsUnusable if the disk says no; the file is where it was, or is put back by the next scan.
         """
+        assert self._owned
         with self._lock, told(f"{name} cannot be taken to be fired"):
             id = self._ids.new()
             assert id.replace("-", "").isalnum(), "an id is part of a file's name"
@@ -266,6 +280,7 @@ class EventFolder:
 
     def claimed(self) -> list[Claim]:
         """What an earlier process left on its way, and nobody has finished since."""
+        assert self._owned
         with self._lock, told(f"The folder {self.path} cannot be used"):
             self._make()
             self._take_up()
@@ -372,11 +387,12 @@ class EventFolder:
     def knows(self, name: str) -> bool:
         """True if there is a file of that name, in whatever state."""
         check_trigger_name(name)
-        with self._lock, told(f"The folder {self.path} cannot be used"):
-            places = (self.path, f"{self.path}/done", f"{self.path}/failed")
-            if any(os.path.lexists(f"{place}/{name}{SUFFIX}") for place in places):
+        file = f"{name}{SUFFIX}"
+        with told(f"The folder {self.path} cannot be used"):
+            if any(os.path.lexists(f"{self.path}/{place}{file}") for place in ("", "done/", "failed/")):
                 return True
-            return any(claim.name == name for claim in (*self._claims.values(), *self.claimed()))
+            firing = os.listdir(f"{self.path}/firing") if os.path.isdir(f"{self.path}/firing") else []
+            return any(one.partition("--")[2] == file for one in firing)
 
 
 def _looks_like(path: str, signature: Signature) -> bool:

@@ -29,7 +29,8 @@ def skill(folder: Path, name: str, body: str = "Do it well.", **header: str) -> 
 
 
 def agent(script: Any, home: Path, *, builtin: tuple[str, ...] = (), config: Config | None = None) -> Agent:
-    config = config or Config(tools=ToolSettings(builtin=builtin, roots=(str(home.parent / "work"),) if builtin else ()))
+    roots = (str(home.parent / "work"),) if builtin else ()
+    config = config or Config(tools=ToolSettings(builtin=builtin, roots=roots))
     (home.parent / "work").mkdir(exist_ok=True)
     return Agent(ScriptedProvider(script), home=home, config=config)
 

@@ -215,7 +215,7 @@ async def test_a_webhook_is_an_input_like_any_other_and_its_words_are_from_outsi
 async def post(app: Any, path: str, headers: Any, body: bytes) -> tuple[int, dict[str, Any]]:
     given = headers.items() if hasattr(headers, "items") else headers
     pairs = [(str(name).lower().encode(), str(value).encode()) for name, value in given]
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": "", "headers": pairs}
+    scope = {"type": "http", "method": "POST", "path": path, "root_path": "", "headers": pairs}
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:

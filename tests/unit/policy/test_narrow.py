@@ -61,7 +61,7 @@ async def test_what_no_rule_can_be_made_of_allows_nothing() -> None:
 
 
 RULES = st.lists(
-    st.sampled_from(["*", "bash", "bash(*)", "bash(rm *)", "write(**)", "web__*", "cap:*", "fetch(**)", "message", "x("]),
+    st.sampled_from(["*", "bash", "bash(*)", "bash(rm *)", "write(**)", "web__*", "cap:*", "fetch(**)", "x("]),
     max_size=4,
 )
 
@@ -69,7 +69,9 @@ RULES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(named=RULES, denied=RULES.map(lambda rules: [rule for rule in rules if rule != "x("]))
 @pytest.mark.parametrize("number", range(len(CALLS)))
-async def test_whatever_a_skill_names_it_never_widens_the_policy(number: int, named: list[str], denied: list[str]) -> None:
+async def test_whatever_a_skill_names_it_never_widens_the_policy(
+    number: int, named: list[str], denied: list[str]
+) -> None:
     """F35: with it, a call is judged as strictly as without, or more so."""
     tool, arguments = CALLS[number]
     policy = Policy(PolicyRules(deny=tuple(denied)), confinement=BOXED)

@@ -13,7 +13,7 @@ from mainstay.app.chat.safe import safe, visible
 from mainstay.app.commands.homes import Place, place_of, reading, run_async
 from mainstay.app.commands.out import paint, print_json, print_table, when
 from mainstay.app.commands.run import exit_code
-from mainstay.app.commands.talking import owner_of, setting, tell
+from mainstay.app.commands.talking import Setting, owner_of, setting, tell
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.config import load_config
 from mainstay.app.schema_knowhow import WebhookEntry
@@ -218,7 +218,7 @@ def _changed(options: argparse.Namespace, work: Callable[[EventFolder], bool], s
 def run(options: argparse.Namespace) -> int:
     place, _ = _here(options)
     options.model = None
-    ran, reply = run_async(_ran(options, place))
+    ran, reply = run_async(_ran(setting(options), options.name, place))
     if options.json:
         print_json({"ok": True, "run": ran, "text": reply.text if reply is not None else ""})
     elif reply is not None:
@@ -232,9 +232,9 @@ def run(options: argparse.Namespace) -> int:
     return exit_code(reply.outcome)
 
 
-async def _ran(options: argparse.Namespace, place: Place) -> tuple[Run, Reply | None]:
-    async with setting(options).agent() as agent:
-        ran = await agent.triggers.run(options.name)
+async def _ran(where: Setting, name: str, place: Place) -> tuple[Run, Reply | None]:
+    async with where.agent() as agent:
+        ran = await agent.triggers.run(name)
         if ran.came != "fired":
             return ran, None
         async with reading(place) as store:

@@ -1,0 +1,118 @@
+"""Where the skills are that commands are about: the home's own, which every workspace has, and those of a workspace."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import msgspec
+
+from mainstay.app.commands.homes import Place, home_of, overrides_of, reading, run_async
+from mainstay.app.config import Config, load_config
+from mainstay.app.places import own_database
+from mainstay.app.schema import data_home
+from mainstay.app.workplace import SKILLS
+from mainstay.core.errors import ConfigError
+from mainstay.core.labels import MemoryLabels
+from mainstay.core.outside import Labels
+from mainstay.skills.find import Scope, Shelf
+from mainstay.skills.lock import Pinned, read_lock, recover
+from mainstay.store.home import make_workspace, prepare
+
+ROOMS_MAX = 1_000  # folders of channels and rooms that are looked into
+
+
+class Skills(msgspec.Struct, frozen=True):
+    """The skills folder that a command is about. Without a workspace: the home's own."""
+
+    config: Config
+    place: Place
+    workspace: str | None = None
+
+    @property
+    def root(self) -> Path:
+        if self.workspace is None:
+            return self.place.data
+        return own_database(self.place.data, self.workspace).parent
+
+    @property
+    def folder(self) -> Path:
+        return self.root / SKILLS
+
+    @property
+    def whose(self) -> str:
+        return "the home's own skills" if self.workspace is None else f"the skills of workspace {self.workspace}"
+
+    def at(self, workspace: str | None) -> Skills:
+        """Raises ConfigError if there is no such workspace: one that is misspelt would be made."""
+        found = msgspec.structs.replace(self, workspace=workspace)
+        if workspace is None or workspace == self.config.workspace or found.root.is_dir():
+            return found
+        there = sorted(one.name for one in (self.place.data / "workspaces").glob("*") if one.is_dir())
+        raise ConfigError(f"there is no workspace {workspace}; those that are: {', '.join(there) or 'none yet'}")
+
+    def made(self) -> Path:
+        """The folder, in a home that is there."""
+        prepare(self.place.data)
+        if self.workspace is not None:
+            make_workspace(self.place.data, self.workspace)
+        return self.folder
+
+    def scopes(self) -> list[Scope]:
+        """The broadest first: folders of the configuration, the home; of a workspace also its own, its channels' and
+        its rooms'."""
+        data = self.place.data
+        given = [os.path.realpath(data / Path(one).expanduser()) for one in self.config.skills.folders]
+        found = [Scope(f"folder {one}", one, one) for one in given]
+        found.append(Scope("home", str(data / SKILLS), str(data)))
+        if self.workspace is None:
+            return found
+        root = self.root
+        found.append(Scope("workspace", str(self.folder), str(root)))
+        for one in sorted([*root.glob(f"*/{SKILLS}"), *root.glob(f"*/*/{SKILLS}")])[:ROOMS_MAX]:
+            name = str(one.parent.relative_to(root))
+            found.append(Scope(f"{'room' if '/' in name else 'channel'} {name}", str(one), str(root)))
+        return found
+
+    def shelf(self, *scopes: Scope, labels: Labels) -> Shelf:
+        def origin(path: str) -> str:
+            known = labels.get(path)
+            return known.origin if known is not None else ""
+
+        workspace = self.workspace or self.config.workspace
+        return Shelf(lambda session: scopes, workspace=workspace, trusted=self.config.skills.trusted, labels=origin)
+
+    def labels(self) -> Labels:
+        """What is known of the files that agents of this workspace have written."""
+        return run_async(_labels(Place(self.place.home, self.place.data, self.workspace or self.config.workspace)))
+
+    def recovered(self) -> Skills:
+        """What a command that was killed has begun is finished."""
+        recover(self.folder)
+        return self
+
+
+def skills_of(options: argparse.Namespace) -> Skills:
+    home = home_of(options)
+    config = load_config(home, env=os.environ, overrides=overrides_of(options)).config
+    place = Place(home, data_home(home, config), config.workspace)
+    return Skills(config, place).at(options.workspace).recovered()
+
+
+def pinned_in(scope: Scope) -> dict[str, Pinned]:
+    """Nothing for a lock that cannot be read: its scope has no skills then, and says so."""
+    try:
+        return read_lock(Path(scope.folder))
+    except ConfigError:
+        return {}
+
+
+async def _labels(place: Place) -> Labels:
+    if not place.database.exists():
+        return MemoryLabels()
+    from mainstay.store.sqlite import SqliteStore
+
+    async with reading(place) as store:
+        assert isinstance(store, SqliteStore)
+        return await store.labels()  # which has them all in memory

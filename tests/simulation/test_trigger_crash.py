@@ -1,0 +1,247 @@
+"""U12: every due time has one fate, whatever stops the process and wherever: none is lost, none comes twice.
+
+A life with triggers of every kind (immediate, one-shot, periodic, checks, a lane that is full, a room) is killed at
+writes of its store, at awaits, and before and after calls on its event files, some twice; the next one finishes it.
+Then a year of schedules with a stop every few days, compared with what each policy says. `make test` takes a sample
+of the points; `make test-all` takes all of them, more than a thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from trigger_world import at_once, periodic, virtual, wakes
+
+from mainstay.core.trigger_log import MemoryTriggerLog
+from mainstay.core.triggers import Missed, Prompted, Trigger
+from mainstay.testing import VirtualClock
+from mainstay.testing.virtual import BEGINNING_MS
+from mainstay.triggers.due import Rules, delayed, written
+from mainstay.triggers.engine import Engine
+from mainstay.triggers.files import Files
+from mainstay.triggers.folder import EventFolder
+from mainstay.triggers.times import Times
+
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+SCRIPT = Path(__file__).parent / "trigger_life.py"
+WAYS = ("kill", "torn", "power", "await", "before", "after")
+SHARES = 4 if WHOLE else 1
+SAMPLE = 6  # points for each way to die
+GAP_S = 300  # from the beginning of one life to that of the next
+
+
+class Lives:
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def order(self, home: Path, do: str = "live", **more: Any) -> Any:
+        order = {"home": str(home), "do": do, "action": "", "at": 0, "seed": 0, "start_s": 0, **more}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        result = json.loads(self._process.stdout.readline())
+        assert "error" not in result, f"{more}: {result['error']}"
+        return result
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[Lives]:
+    made = Lives()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def points(lives: Lives) -> dict[str, int]:
+    """How many writes, awaits and calls an undisturbed life has; and that it leaves nothing wrong behind."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        result = lives.order(home)
+        assert lives.order(home, "check")["wrong"] == []
+        assert result["full"] > 0, "some found their lane full"
+        writes, calls = result["ops"], result["calls"]
+        return {
+            "kill": writes, "torn": writes, "power": writes, "await": result["awaits"], "before": calls, "after": calls
+        }  # fmt: skip
+
+
+def end(lives: Lives, deaths: list[tuple[str, int]], seed: int) -> int:
+    """Die as told, live on, and look. How often it really died."""
+    died = 0
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for action, at in deaths:
+            died += "killed" in lives.order(home, action=action, at=at, seed=seed, start_s=died * GAP_S)
+        lives.order(home, start_s=len(deaths) * GAP_S)
+        wrong = lives.order(home, "check")["wrong"]
+        assert wrong == [], f"after {deaths}, seed {seed}: {wrong}"
+    return died
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("action", WAYS)
+def test_u12_killed_anywhere_on_the_way_every_due_time_is_dealt_with_once(
+    lives: Lives, points: dict[str, int], action: str, share: int
+) -> None:
+    most = points[action]
+    assert most > 80, "the life has that many points"
+    chance = random.Random(f"{action} {share}")
+    every = range(1 + share, most + 1, SHARES)
+    chosen = list(every) if WHOLE else sorted(chance.sample(every, SAMPLE))
+    died = sum(end(lives, [(action, at)], seed=at) for at in chosen)
+    assert died > len(chosen) // 2, "lives differ a little, but most of them end where they should"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_u12_killed_again_while_it_recovers_it_still_loses_and_repeats_nothing(
+    lives: Lives, points: dict[str, int], share: int
+) -> None:
+    chance = random.Random(share)
+    for seed in range(40 if WHOLE else 5):
+        ways = chance.choices(WAYS, k=2)
+        end(lives, [(way, chance.randrange(1, points[way])) for way in ways], seed)
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("DELETE FROM trigger_runs WHERE name='all' AND key=(SELECT max(key) FROM trigger_runs)", "had 0 fates"),
+        ("DELETE FROM trigger_runs WHERE name='room'", "was heard and is not in the log"),
+        ("UPDATE trigger_runs SET key=key || 'x' WHERE name='once' AND came='fired'", "was fired and not heard"),
+        ("UPDATE events SET body=replace(body, 'trigger:now:', 'trigger:too:')", "was fired and not heard"),
+        ("DELETE FROM trigger_runs WHERE name='soon'", "soon has 0 runs"),
+    ],
+    ids=["a time", "a log", "a key", "an input", "a file"],
+)
+def test_u12_the_checks_would_notice(lives: Lives, harm: str, told: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        lives.order(home)
+        db = apsw.Connection(str(home / "workspace.db"))
+        db.execute(harm)
+        assert db.changes()
+        db.close()
+        wrong = lives.order(home, "check")["wrong"]
+        assert any(told in one for one in wrong), wrong
+
+
+# --- a year --------------------------------------------------------------------------------------
+
+DAY_MS = 86_400_000
+YEAR_MS = 365 * DAY_MS
+SCHEDULES = (
+    ("17 * * * *", "UTC", 0),
+    ("0 9 * * MON-FRI", "Europe/Lisbon", 0),
+    ("30 2 * * *", "America/New_York", 0),
+    ("*/30 1-3 * * *", "Australia/Lord_Howe", 0),
+    ("0 */6 * * *", "Asia/Kolkata", 600),
+    ("0 0 1 * *", "Europe/Berlin", 0),
+    ("45 23 * * SUN", "Africa/Cairo", 1800),
+)
+POLICIES: tuple[Missed, ...] = ("once", "skip", "all")
+
+
+class BookDoor:
+    """A door that remembers, over restarts, what it took: once under each key."""
+
+    def __init__(self) -> None:
+        self.book: dict[tuple[str, str], int] = {}
+
+    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+        await asyncio.sleep(0)
+        return Prompted("s", self.book.setdefault((trigger.name, key), len(self.book) + 1))
+
+    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+        seq = self.book.get((trigger.name, key))
+        return Prompted("s", seq) if seq is not None else None
+
+    async def outcome(self, session: str, seq: int) -> str:
+        return "answered"
+
+
+def stretches(chance: random.Random) -> list[tuple[int, int]]:
+    """When it runs, in a year: some days at a time, with a moment or some days in between."""
+    found, at = [], BEGINNING_MS + 17_000
+    while at < BEGINNING_MS + YEAR_MS:
+        end = at + chance.randrange(DAY_MS // 4, 6 * DAY_MS) // 60_000 * 60_000
+        found.append((at, end))
+        at = end + chance.choice((60_000, 120_000, 3 * 3_600_000, 2 * DAY_MS, 9 * DAY_MS)) + 1_000
+        at = at // 60_000 * 60_000 + 17_000
+    return found
+
+
+def owed(trigger: Trigger, rules: Rules, up: list[tuple[int, int]]) -> tuple[list[str], int]:
+    """What is to be fired, and how many times are to be passed over: straight from the policies."""
+    begun, fired, passed, before = up[0][0], [], 0, up[0][0]
+    meant = [
+        (due, delayed(trigger, due)) for due in Times(trigger.schedule, trigger.timezone).between(begun, up[-1][1], 10**6)
+    ]  # fmt: skip
+    for start, stop in up:
+        late = [due for due, at in meant if before < at < start - rules.grace_s * 1000]
+        keep = {"once": 1, "skip": 0, "all": rules.catch_up_max}[trigger.missed]
+        run = late[max(len(late) - keep, 0) :]
+        passed += len(late) - len(run)
+        fired += run + [due for due, at in meant if max(start - rules.grace_s * 1000, before) <= at <= stop]
+        before = stop
+    return [written(due) for due in fired], passed
+
+
+@virtual
+async def year(where: Path, seed: int) -> None:
+    rules = Rules(catch_up_max=3, poll_s=4 * 3600, nap_s=3600)
+    clock, door, log = VirtualClock(BEGINNING_MS + 17_000), BookDoor(), MemoryTriggerLog(runs_max=10**6)
+    folder = EventFolder(str(where / "events"), clock)
+    triggers = [
+        periodic(f"{number}-{missed}", schedule, timezone=zone, jitter_s=jitter, missed=missed)
+        for number, (schedule, zone, jitter) in enumerate(SCHEDULES)
+        for missed in POLICIES
+    ]
+    for trigger in triggers:
+        folder.write(trigger)
+    up = stretches(random.Random(seed))
+    for start, stop in up:
+        await asyncio.sleep((start - clock.now_ms()) / 1000)
+        engine = Engine(Files(folder, at_once), log, door, check=wakes, clock=clock, rules=rules)
+        running = asyncio.ensure_future(engine.run())
+        await asyncio.sleep((stop - clock.now_ms()) / 1000)
+        await asyncio.sleep(0.5)  # what is due at this very moment is still done
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    runs = await log.runs(limit=10**6)
+    assert len(up) > 50
+    for trigger in triggers:
+        own = [run for run in reversed(runs) if run.trigger == trigger.name]
+        fired, passed = owed(trigger, rules, up)
+        assert [run.key for run in own if run.came == "fired"] == fired, trigger.name
+        assert [key for name, key in door.book if name == trigger.name] == fired
+        told = [run.note.split()[0] if " times, " in run.note else "1" for run in own if run.came == "missed"]
+        assert sum(int(one) for one in told) == passed
+        assert all(run.outcome == "answered" for run in own[:-5] if run.came == "fired")
+
+
+@pytest.mark.parametrize("seed", range(6 if WHOLE else 1))
+def test_f30_u12_a_year_of_schedules_with_a_stop_every_few_days_is_what_each_policy_says(
+    tmp_path: Path, seed: int
+) -> None:
+    year(tmp_path, seed)
