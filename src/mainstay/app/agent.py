@@ -23,7 +23,7 @@ from mainstay.app.sessions import Sessions
 from mainstay.app.triggers import AgentTriggers
 from mainstay.core.envelope import IMPORTED, Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
-from mainstay.core.events import ApprovalAsked, Event, Lagged, MessageAdded, TurnEnded
+from mainstay.core.events import ApprovalAsked, Event, Lagged, MessageAdded, SessionChanged, TurnEnded
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.ports import Provider, Tool
@@ -143,8 +143,12 @@ class Agent:
         """What was left out of what the configuration wants, and why: a plugin that has changed, say."""
         return list((await self._opened()).troubles)
 
-    async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}."""
+    async def import_history(
+        self, session: str, messages: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}.
+
+        `metadata` is added to what the session remembers of itself."""
         guards = (await self._opened()).services.trust.guards
         events = [_imported(number, message, guards) for number, message in enumerate(messages)]
         lane, _ = await self._envelope(session, (Text("import"),), "", "")
@@ -152,6 +156,8 @@ class Agent:
             raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
         for start in range(0, len(events), 5000):
             await lane.change(*events[start : start + 5000])
+        if metadata:
+            await lane.change(SessionChanged(metadata={**(await lane.view()).metadata, **metadata}))
         await (await lane.contexts()).settle_in()
 
     async def watch(self, session: str | None = None) -> AsyncIterator[Event]:

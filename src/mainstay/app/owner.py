@@ -162,7 +162,8 @@ async def _operation(agent: Agent, request: Request) -> Any:
         case "abort":
             return await agent.abort(request.session, sender=request.sender)
         case "import":
-            return await agent.import_history(request.session, request.arguments["messages"])
+            found = request.arguments
+            return await agent.import_history(request.session, found["messages"], metadata=found.get("metadata"))
         case "profile":
             return await _profile(agent, request)
         case "skills":
@@ -219,8 +220,11 @@ class Remote:
     async def abort(self, session: str, *, sender: str = "") -> bool:
         return bool(await self._ask(Request("abort", session, sender=sender), bool))
 
-    async def import_history(self, session: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        await self._ask(Request("import", session, arguments={"messages": list(messages)}), Any)
+    async def import_history(
+        self, session: str, messages: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        arguments = {"messages": list(messages), "metadata": dict(metadata or {})}
+        await self._ask(Request("import", session, arguments=arguments), Any)
 
     async def model(self) -> str:
         return str(await self._ask(Request("model"), str))

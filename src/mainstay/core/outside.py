@@ -35,7 +35,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     writable: tuple[str, ...]  # folders that may be read and written; cwd lies in one of them
     readable: tuple[str, ...] = ()  # folders that may only be read
     protected: tuple[str, ...] = ()  # files and folders inside of those that nobody reads or writes through tools
-    notes: tuple[str, ...] = ()  # what contexts are made of, files and folders ("…/"): writing there is writing memory
+    notes: tuple[str, ...] = ()  # what contexts are made of, files and folders of folders ("skills/"): like memory
     scratch: str = ""  # a folder of the session's own, for what is too large to be shown
     outside: tuple[str, ...] = ()  # folders whose files are others' (attachments)
     trusted: tuple[str, ...] = ()  # globs of files (relative to the folder they lie in) that the owner vouches for

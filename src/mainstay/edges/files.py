@@ -125,7 +125,10 @@ class Confined:
         return next((writes for root, writes in self._rights if is_inside(path, root)), False)
 
     def _is_note(self, path: str) -> bool:
-        return path in self._notes or any(is_inside(path, folder) for folder in self._shelves)
+        """One of them, or what lies in a folder of a folder of them: beside those stands what says whose they are."""
+        return path in self._notes or any(
+            path.startswith(f"{folder}/") and "/" in path[len(folder) + 1 :] for folder in self._shelves
+        )
 
     def is_protected(self, path: str, found: os.stat_result | None = None) -> bool:
         """By name, however it is written, and by what the file is, under whatever name."""

@@ -129,7 +129,6 @@ class _Notices:
             return
         self.close()
         self._followed = wanted
-        self._again_at = time.monotonic() + AGAIN_S
         if not wanted:
             return
         self._roots = tuple(os.path.realpath(folder) for folder, _ in wanted)
@@ -159,6 +158,7 @@ class _Notices:
 
     def _give_up(self, error: Exception) -> None:
         self.close()
+        self._again_at = time.monotonic() + AGAIN_S
         self._complain("The system does not tell of changes in %s, so they are looked for now and then: %s", error)
 
     def _matters(self, path: str) -> bool:

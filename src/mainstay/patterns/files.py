@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -15,6 +16,7 @@ from mainstay.patterns.pattern import Pattern
 from mainstay.patterns.read import FILE_BYTES_MAX, Page, Trouble, read_page
 
 FILES_MAX = 20_000
+_LISTED_MAX = 5 * FILES_MAX  # before they are put in order
 DEPTH_MAX = 16
 ENDINGS = (".yaml", ".yml")
 _SETTLED_NS = 2_000_000_000  # a file written this recently may be written again without its times showing it
@@ -51,7 +53,7 @@ def look(folder: str, before: Look | None) -> Look:
     """What is in a folder now; a file that has not changed since is the very same object."""
     old = before.files if before is not None else {}
     try:
-        paths = sorted(_listed(folder, DEPTH_MAX))
+        paths = sorted(islice(_listed(folder, DEPTH_MAX), _LISTED_MAX))
     except (FileNotFoundError, NotADirectoryError):
         paths = []
     except OSError as error:  # it is there and cannot be listed: what it held is not gone for that

@@ -94,7 +94,8 @@ class Library:
     def origin(self, pattern: Pattern) -> str:
         """For the journal: the owner's own words, unless the file is known to hold somebody else's."""
         source = f"{NOTE}:pattern:{pattern.name}"
-        return origin_of(source, untrusted=True) if is_untrusted(self._labels(pattern.path)) else source
+        label = self._labels(os.path.realpath(pattern.path))  # labels know files by what they really are
+        return origin_of(source, untrusted=True) if is_untrusted(label) else source
 
     def watch(self) -> None:
         """From now on every change is loaded, by a thread of its own."""

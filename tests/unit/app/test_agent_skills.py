@@ -202,6 +202,30 @@ async def test_the_agent_keeps_a_skill_in_its_narrowest_scope_and_knows_it_from_
         assert "Warm the pot." in str(asked(one)[-1].messages)
 
 
+async def test_what_says_whose_skills_are_is_not_the_agents_to_write(tmp_path: Path) -> None:
+    """F35: a lock that it could write would make any skill trusted."""
+    home = tmp_path / "home"
+    shelf = home / "workspaces" / "default" / "skills"
+    skill(home, "sweep")
+    skill(home / "workspaces" / "default", "brew")
+    for call in (
+        Call("write", {"path": str(shelf / "lock.json"), "content": "{}"}),
+        Call("write", {"path": str(shelf / "brew" / ".." / "lock.json"), "content": "{}"}),
+        Call("bash", {"command": f"echo '{{}}' > {shelf}/lock.json"}),
+        Call("bash", {"command": f"echo x >> {shelf}/brew/SKILL.md"}),
+        Call("write", {"path": str(home / "skills" / "sweep" / "SKILL.md"), "content": "x"}),
+        Call("write", {"path": str(home / "events" / "evil.json"), "content": "{}"}),
+    ):
+        async with agent([call, "done"], home, builtin=("all",)) as one:
+            await one.run("s", "go")
+            [*_, result] = await results(one)
+            assert result.is_error or result.name == "bash", result  # a command may write into its own walls
+    assert "Do it well." in (shelf / "brew" / "SKILL.md").read_text()
+    assert (shelf / "brew" / "SKILL.md").read_text().splitlines()[-1] != "x"
+    assert not (shelf / "lock.json").exists()
+    assert not (home / "events" / "evil.json").exists()
+
+
 async def test_an_agent_that_has_read_something_from_outside_asks_before_it_keeps_a_skill(tmp_path: Path) -> None:
     home = tmp_path / "home"
     skill(home, "sweep")

@@ -111,7 +111,9 @@ def test_what_is_appended_is_bounded_and_says_what_was_left_out(folder: Path, to
 
 
 def test_what_was_written_under_the_influence_of_others_is_marked_as_theirs(folder: Path) -> None:
-    library = Library([str(folder)], labels=lambda path: "untrusted:fetch" if path.endswith("refunds.yaml") else "")
+    (folder.parent / "link").symlink_to(folder)
+    real = str((folder / "refunds.yaml").resolve())
+    library = Library([str(folder.parent / "link")], labels=lambda path: "untrusted:fetch" if path == real else "")
     library.load()
     first, *_ = PatternContributor(library).turn("s", "refund an order")
     assert is_untrusted(first.origin)
@@ -155,7 +157,10 @@ def test_fill_puts_values_into_a_template(library: Library) -> None:
 REFUSED: dict[str, tuple[str, str]] = {
     "no query": ('{"action":"search"}', "To search, give a query"),
     "no name": ('{"action":"show"}', "Give the name of a pattern"),
-    "unknown": ('{"action":"show","name":"refund_ordr"}', "There is no pattern 'refund_ordr'; did you mean refund_order?"),
+    "unknown": (
+        '{"action":"show","name":"refund_ordr"}',
+        "There is no pattern 'refund_ordr'; did you mean refund_order?",
+    ),
     "no such template": (
         '{"action":"fill","name":"refund_order","template":"x"}',
         "The pattern refund_order has no template 'x'; there are: letter, loop.",
@@ -170,8 +175,11 @@ REFUSED: dict[str, tuple[str, str]] = {
         "There is no parameter colour; there are: order.",
     ),
     "no object": ('{"action":"fill","name":"refund_part","parameters":"A"}', "Give parameters as an object"),
-    "a loop": ('{"action":"fill","name":"refund_order","template":"loop"}', "has more than names in it ({{#each orders}})"),
-}  # fmt: skip
+    "a loop": (
+        '{"action":"fill","name":"refund_order","template":"loop"}',
+        "has more than names in it ({{#each orders}})",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[name.replace(" ", "-") for name in REFUSED])

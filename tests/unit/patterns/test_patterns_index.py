@@ -53,7 +53,7 @@ HOUSE = [
             "The manual is wanted in Spanish"),
     pattern("csv_import", "Load a CSV file into a table: delimiters, encodings, types.", "import csv, load file",
             "Somebody sends a spreadsheet"),
-    pattern("tuikuan", "处理客户退款申请，检查订单状态并退回款项。", "退款, 退货", "客户要求退款"),
+    pattern("tuikuan", "处理客户退款申请、检查订单状态并退回款项。", "退款, 退货", "客户要求退款"),
 ]  # fmt: skip
 
 ASKED = {

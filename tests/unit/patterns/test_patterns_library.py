@@ -178,17 +178,24 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "a pipe": (_fifo, "a.yaml: it cannot be read: it is not a file"),
     "100 MB": (_large, f"a.yaml: it is larger than {FILE_BYTES_MAX} bytes"),
     "a link out": (_link_out, "a.yaml: it cannot be read: it leads out of its folder"),
-    "a link to nowhere": (lambda path, outside: path.symlink_to("gone.yaml"), "a.yaml: it is a link that leads nowhere"),
+    "a link to nowhere": (
+        lambda path, outside: path.symlink_to("gone.yaml"),
+        "a.yaml: it is a link that leads nowhere",
+    ),
     "a link to itself": (_locked, "a.yaml: it cannot be read: too many levels of symbolic links"),
     "binary": (lambda path, outside: path.write_bytes(os.urandom(64) + b"\xff\xfe"), "not UTF-8"),
     "a bomb": (
         lambda path, outside: path.write_text(
-            "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c]\n"
+            "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+            "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c]\n"
         ),
         "more than 100 aliases would have to be followed",
     ),
-    "an object": (lambda path, outside: path.write_text("!!python/object:os.system {}\n"), "only plain tags are allowed"),
-}  # fmt: skip
+    "an object": (
+        lambda path, outside: path.write_text("!!python/object:os.system {}\n"),
+        "only plain tags are allowed",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE, ids=[name.replace(" ", "-") for name in HOSTILE])

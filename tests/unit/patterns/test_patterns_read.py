@@ -145,25 +145,55 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "tab": ("name: a\n\tdescription: x\n", "p.yaml:2: a tab cannot be used for indentation; use spaces"),
     "repeated key": ("name: a\ndescription: x\nname: b\n", "p.yaml:3: the key 'name' is given twice"),
     "merge": ("name: a\ndescription: x\n<<: {b: c}\n", "p.yaml:3: merge keys (<<) are not supported"),
-    "10 MB": (b"name: a\ndescription: " + b"x" * 10_000_000, f"p.yaml:1: the text is larger than {FILE_BYTES_MAX} bytes"),
+    "10 MB": (
+        b"name: a\ndescription: " + b"x" * 10_000_000,
+        f"p.yaml:1: the text is larger than {FILE_BYTES_MAX} bytes",
+    ),
     "deep": ("name: a\ndescription: x\nq: " + "[" * 60 + "]" * 60, "p.yaml:3: it is nested deeper than 50 levels"),
     "binary": (bytes(range(256)), "p.yaml:2: the text is not UTF-8"),
     "zeros": (b"name: a\x00b\n", "p.yaml:1: a character is not allowed in YAML"),
     "half an escape": ('name: a\ndescription: "\\ud800"\n', "p.yaml:2: found invalid Unicode character escape code"),
     "no name": ("title: x\ndescription: y\n", "p.yaml:1: the pattern has no name"),
     "no description": ("\nname: a\n", "p.yaml:2: the pattern 'a' has no description"),
-    "bad name": ("name: ../../etc\ndescription: x\n", "p.yaml:1: '../../etc' is no name: letters, digits, '_', '-' and '.', at most 64"),
-    "name with a line": ('name: "a\\nb"\ndescription: x\n', "p.yaml:1: 'a\\nb' is no name: letters, digits, '_', '-' and '.', at most 64"),
+    "bad name": (
+        "name: ../../etc\ndescription: x\n",
+        "p.yaml:1: '../../etc' is no name: letters, digits, '_', '-' and '.', at most 64",
+    ),
+    "name with a line": (
+        'name: "a\\nb"\ndescription: x\n',
+        "p.yaml:1: 'a\\nb' is no name: letters, digits, '_', '-' and '.', at most 64",
+    ),
     "list for a title": ("name: a\ndescription: x\ntitle: [b]\n", "p.yaml:3: title must be text, and is a list"),
-    "map among intents": ("name: a\ndescription: x\nintents:\n  - b\n  - {c: d}\n", "p.yaml:5: an item of intents must be text, and is a map"),
-    "parameter twice": ("name: a\ndescription: x\nparameters:\n  - name: b\n  - name: b\n", "p.yaml:5: 'b' is in parameters twice"),
-    "parameter's name": ("name: a\ndescription: x\nparameters: ['b c']\n", "p.yaml:3: 'b c' is no name of a parameter: letters, digits, '_' and '-'"),
-    "required maybe": ("name: a\ndescription: x\nparameters:\n  b:\n    required: maybe\n", "p.yaml:5: required must be true or false"),
-    "template without text": ("name: a\ndescription: x\ntemplates:\n  t: {description: d}\n", "p.yaml:4: the template 't' has no text: give it as content, text, template, sql"),
+    "map among intents": (
+        "name: a\ndescription: x\nintents:\n  - b\n  - {c: d}\n",
+        "p.yaml:5: an item of intents must be text, and is a map",
+    ),
+    "parameter twice": (
+        "name: a\ndescription: x\nparameters:\n  - name: b\n  - name: b\n",
+        "p.yaml:5: 'b' is in parameters twice",
+    ),
+    "parameter's name": (
+        "name: a\ndescription: x\nparameters: ['b c']\n",
+        "p.yaml:3: 'b c' is no name of a parameter: letters, digits, '_' and '-'",
+    ),
+    "required maybe": (
+        "name: a\ndescription: x\nparameters:\n  b:\n    required: maybe\n",
+        "p.yaml:5: required must be true or false",
+    ),
+    "template without text": (
+        "name: a\ndescription: x\ntemplates:\n  t: {description: d}\n",
+        "p.yaml:4: the template 't' has no text: give it as content, text, template, sql",
+    ),
     "not a map": ("just words\n", "p.yaml:1: a pattern is a map with name and description, and this is text"),
-    "twice in a file": ("- {name: a, description: x}\n- {name: a, description: y}\n", "p.yaml:2: the pattern 'a' is in this file twice; the first one is used"),
-    "many items": ("name: a\ndescription: x\nintents: [" + "b, " * 501 + "]\n", "p.yaml:3: intents has more than 500 items"),
-}  # fmt: skip
+    "twice in a file": (
+        "- {name: a, description: x}\n- {name: a, description: y}\n",
+        "p.yaml:2: the pattern 'a' is in this file twice; the first one is used",
+    ),
+    "many items": (
+        "name: a\ndescription: x\nintents: [" + "b, " * 501 + "]\n",
+        "p.yaml:3: intents has more than 500 items",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[name.replace(" ", "-") for name in REFUSED])

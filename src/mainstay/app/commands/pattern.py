@@ -102,7 +102,8 @@ def _all(found: Snapshot) -> tuple[int, tuple[Trouble, ...]]:
 
 def _checked(paths: list[str]) -> tuple[int, tuple[Trouble, ...]]:
     """Files and folders that somebody names, each by itself."""
-    patterns, troubles = 0, []
+    patterns = 0
+    troubles: list[Trouble] = []
     for path in paths:
         if os.path.isdir(path):
             number, wrong = _all(Library([path]).load())

@@ -98,7 +98,8 @@ def _message(given: Any, number: int, source: str) -> MessageAdded:
 
 async def _import(place: Place, name: str, events: Sequence[MessageAdded], incident: str) -> None:
     if (owner := owner_of(place)) is not None:
-        await owner.import_history(name, [{"role": one.role, "content": text_of(one.parts)} for one in events])
+        said = [{"role": one.role, "content": text_of(one.parts)} for one in events]
+        await owner.import_history(name, said, metadata={INCIDENT: incident} if incident else None)
         return
     async with writing(place) as store:
         standing = await store.get(name)

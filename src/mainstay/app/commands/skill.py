@@ -69,7 +69,9 @@ def search(options: argparse.Namespace) -> int:
         return 0
     for one in best:
         skill = one.found.skill
-        print(f"{paint(visible(skill.name), 'bold')} ({visible(one.found.scope.name)}): {visible(skill.description, 200)}")
+        print(
+            f"{paint(visible(skill.name), 'bold')} ({visible(one.found.scope.name)}): {visible(skill.description, 200)}"
+        )
     if not best:
         tell(f"none of {count(len(listed), 'skill')} is about that")
     return 0

@@ -21,9 +21,9 @@ from mainstay.core.errors import ConfigError
 from mainstay.edges.fetch import private_places
 from mainstay.skills import package
 from mainstay.skills.allowed import rules_of
-from mainstay.skills.lock import Pinned, checked_name
+from mainstay.skills.lock import Pinned, checked_name, read_lock
 from mainstay.skills.package import Plan
-from mainstay.skills.skill import read_skill
+from mainstay.skills.skill import SkillRefused, read_skill
 from mainstay.skills.source import Brought, brought, choose, download, is_address
 
 SHOWN_MAX = 12  # files, findings
@@ -75,12 +75,11 @@ def _plans(found: Sequence[Brought], folder: Path, options: argparse.Namespace) 
     """Of several skills those that were chosen, by what they call themselves or what their folder is called."""
     names = [_name(one) for one in found]
     chosen = choose(names, options.skill, everything=options.all, given=options.source)
-    return [package.plan(found[n].folder, folder, source=options.source, called=found[n].called) for n in chosen]
+    source = options.source if is_address(options.source) else os.path.abspath(os.path.expanduser(options.source))
+    return [package.plan(found[n].folder, folder, source=source, called=found[n].called) for n in chosen]
 
 
 def _name(one: Brought) -> str:
-    from mainstay.skills.skill import SkillRefused
-
     try:
         return read_skill(str(one.folder))[0].name
     except SkillRefused:
@@ -112,7 +111,9 @@ def _show(one: Plan) -> None:
     print(f"  {one.digest}")
     print(f"  {count(len(one.files), 'file')}, {one.bytes:,} bytes: {_some(one.files)}")
     if one.scripts:
-        print(f"  {paint(count(len(one.scripts), 'script'), 'yellow')}, run in the sandbox if at all: {_some(one.scripts)}")
+        print(
+            f"  {paint(count(len(one.scripts), 'script'), 'yellow')}, run in the sandbox if at all: {_some(one.scripts)}"
+        )
     print(f"  brought in: {_trigger(one)}")
     if one.allowed_tools:
         narrows = ", ".join(map(visible, rules_of(one.allowed_tools)))
@@ -190,7 +191,7 @@ def approve(options: argparse.Namespace) -> int:
     found = package.changes(options.name, at.folder)
     assert found.before is not None, "it was installed"
     if found.before.same:
-        return _said(options, f"{found.name} is what was approved", name=found.name, changed=False)
+        return _said(options, f"{found.name} is what was approved", {"name": found.name, "changed": False})
     if not options.json:
         _show(found)
     _refuse_dangers([found], options.force)
@@ -199,14 +200,15 @@ def approve(options: argparse.Namespace) -> int:
         return 0
     made = package.approve(found, at.folder, trusted=options.trust)
     lost = ", and is no longer trusted" if found.before.trusted and not made.trusted else ""
-    return _said(options, f"{found.name} was approved{lost}", changed=True, **_document(found, made))
+    return _said(options, f"{found.name} was approved{lost}", {"changed": True, **_document(found, made)})
 
 
 def trust(options: argparse.Namespace) -> int:
     at = skills_of(options)
     if options.revoke:
         package.trust(options.name, at.folder, trusted=False)
-        return _said(options, f"the words of {options.name} are somebody else's again", name=options.name, trusted=False)
+        said = f"the words of {options.name} are somebody else's again"
+        return _said(options, said, {"name": options.name, "trusted": False})
     found = package.changes(options.name, at.folder)
     if not options.json:
         _show(found)
@@ -216,21 +218,21 @@ def trust(options: argparse.Namespace) -> int:
         print("nothing was changed")
         return 0
     package.trust(found.name, at.folder)
-    return _said(options, f"the words of {found.name} count as yours", name=found.name, trusted=True)
+    return _said(options, f"the words of {found.name} count as yours", {"name": found.name, "trusted": True})
 
 
 def remove(options: argparse.Namespace) -> int:
     at = skills_of(options)
     name = checked_name(options.name)
     place = at.folder / name
-    own = os.path.lexists(place) and not place.is_symlink() and name not in package.read_lock(at.folder)
+    own = os.path.lexists(place) and not place.is_symlink() and name not in read_lock(at.folder)
     whose = ", which is your own and is nowhere else" if own else ""
     if not options.yes and not sure(f"Remove {name}{whose}?", ASK.format("removed")):
         print("nothing was removed")
         return 0
     gone = package.remove(name, at.folder)
     said = f"the link {name} was removed" if gone is not None and gone.link else f"{name} was removed"
-    return _said(options, said, name=name, own=gone is None)
+    return _said(options, said, {"name": name, "own": gone is None})
 
 
 # --- copy and link -------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ def copy(options: argparse.Namespace) -> int:
         tell("an agent wrote it after it had read others' words: the copy is not trusted")
     words = "own" if made is None else "trusted" if made.trusted else "untrusted"
     said = f"{options.name} was copied to {target.whose}"
-    return _said(options, said, name=options.name, folder=str(target.folder / options.name), trust=words)
+    return _said(options, said, {"name": options.name, "folder": str(target.folder / options.name), "trust": words})
 
 
 def link(options: argparse.Namespace) -> int:
@@ -257,7 +259,7 @@ def link(options: argparse.Namespace) -> int:
         )
     made = package.link(options.name, source.folder, target.made(), force=options.force)
     said = f"{options.name} is in {target.whose} too: an edit shows in both"
-    return _said(options, said, name=options.name, folder=str(target.folder / options.name), link=made.link)
+    return _said(options, said, {"name": options.name, "folder": str(target.folder / options.name), "link": made.link})
 
 
 def _others_had_a_hand(source: Skills, name: str) -> bool:
@@ -266,7 +268,7 @@ def _others_had_a_hand(source: Skills, name: str) -> bool:
     return source.labels().any_untrusted(os.path.realpath(source.folder / checked_name(name)))
 
 
-def _said(options: argparse.Namespace, sentence: str, **document: Any) -> int:
+def _said(options: argparse.Namespace, sentence: str, document: dict[str, Any]) -> int:
     if options.json:
         print_json({"ok": True, **document})
     else:

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mainstay.app.commands.tree_knowhow import add_patterns, add_triggers
+from mainstay.app.commands.tree_knowhow import add_patterns, add_skills, add_triggers
 from mainstay.app.commands.verbs import LATER as LATER
 from mainstay.app.commands.verbs import Parser, Verbs, count, json_option, port, shared
 from mainstay.app.commands.verbs import UsageError as UsageError
@@ -30,6 +30,7 @@ def build() -> Parser:
     _add_approvals(verbs.noun("approval", "Answer what turns wait for."))
     _add_plugins(verbs.noun("plugin", "Add programs that bring tools, try them, write one."))
     _add_backends(verbs.noun("backend", "See what data the agent can ask for, and ask for some."))
+    add_skills(verbs.noun("skill", "See, install and share know-how in folders: instructions with their scripts."))
     add_patterns(verbs.noun("pattern", "See which ways of doing things are written down, and try them on a request."))
     add_triggers(verbs.noun("trigger", "Have the agent work when nobody types: later, by the clock, by webhook."))
     serving = _serving()

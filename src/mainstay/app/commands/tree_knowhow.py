@@ -2,7 +2,51 @@
 
 from __future__ import annotations
 
-from mainstay.app.commands.verbs import Verbs, count, port, seconds
+from mainstay.app.commands.verbs import Parser, Verbs, count, port, seconds
+
+
+def add_skills(verbs: Verbs) -> None:
+    verbs.verb("list", "List skills: the home's own, or all that a --workspace has.", "skill:list_skills")
+    _skill(verbs.verb("show", "Print a skill: where it is from, what it may do, what it says.", "skill:show"))
+    search = verbs.verb("search", "Find skills by words in their names and descriptions.", "skill:search")
+    search.add_argument("words", nargs="+", metavar="WORDS", help="what to look for")
+    check = verbs.verb("validate", "Say what is wrong with skills, by their specification.", "skill:validate")
+    check.add_argument("paths", nargs="+", metavar="PATH", help="folders with a SKILL.md")
+    about = "Show what a skill brings, and install it for every workspace or for one (--workspace)."
+    install = _asking(verbs.verb("install", about, "skill_install:install"), danger=True)
+    what = "a folder, an archive (.zip, .tar, .tar.gz, .tgz), or the https address of one"
+    install.add_argument("source", metavar="SOURCE", help=what)
+    install.add_argument(
+        "--skill", metavar="NAME", action="append", default=[], help="of several in it, this; may be given again"
+    )
+    install.add_argument("--all", action="store_true", help="of several in it, all")
+    install.add_argument("--trust", action="store_true", help="you have read it: its words count as yours")
+    copy = _skill(verbs.verb("copy", "Copy a skill to another workspace.", "skill_install:copy"))
+    link = _skill(
+        verbs.verb("link", "Share a skill with another workspace: an edit shows in both.", "skill_install:link")
+    )
+    for verb in (copy, link):
+        verb.add_argument("--from", dest="start", metavar="W", help="the workspace that has it (default: the home)")
+        verb.add_argument("--to", dest="end", metavar="W", help="the workspace that gets it (default: the home)")
+        verb.add_argument("--force", action="store_true", help="replace one of the same name")
+    help = "Look at what has changed in an installed skill, and accept it."
+    approve = _asking(_skill(verbs.verb("approve", help, "skill_install:approve")), danger=True)
+    approve.add_argument("--trust", action="store_true", help="you have read it: its words count as yours")
+    trust = _asking(_skill(verbs.verb("trust", "Vouch for the words of an installed skill.", "skill_install:trust")))
+    trust.add_argument("--revoke", action="store_true", help="no longer")
+    _asking(_skill(verbs.verb("remove", "Remove a skill, or a link to one.", "skill_install:remove")))
+
+
+def _skill(parser: Parser) -> Parser:
+    parser.add_argument("name", metavar="NAME", help="its name")
+    return parser
+
+
+def _asking(parser: Parser, *, danger: bool = False) -> Parser:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    if danger:
+        parser.add_argument("--force", action="store_true", help="even if it looks dangerous, or replaces your own")
+    return parser
 
 
 def add_patterns(verbs: Verbs) -> None:
