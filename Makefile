@@ -54,6 +54,7 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/trust.py --out benchmarks/results/trust.json
 	@$(BIN)/python benchmarks/guards.py --out benchmarks/results/guards.json
 	@$(BIN)/python benchmarks/sandbox.py --out benchmarks/results/sandbox.json
+	@$(BIN)/python benchmarks/patterns.py --out benchmarks/results/patterns.json
 	@$(BIN)/python benchmarks/plugins.py --out benchmarks/results/plugins.json
 
 docs: $(VENV)/.dev
@@ -69,7 +70,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up (once)…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,mcp,memory,plugins,rest,sql]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,mcp,memory,plugins,rest,serve,sql]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -71,18 +71,22 @@ DEADLINE_S = 20.0
 
 
 class FastClock:
-    """Runs SPEED times as fast as it should from where it is told, and stands still after a few minutes, so that
-    everything can be finished."""
+    """Runs SPEED times as fast as it should. The clock on the wall stands still until all is set up, and again after
+    a few minutes, so that everything can be finished."""
 
     def __init__(self, start_ms: int) -> None:
         self._start_ms = start_ms
-        self._begun = time.monotonic()
+        self._begun: float | None = None
+
+    def begin(self) -> None:
+        self._begun = self.monotonic()
 
     def now_ms(self) -> int:
-        return self._start_ms + min(int(self.monotonic() * 1000), LIFE_MS)
+        gone_s = self.monotonic() - self._begun if self._begun is not None else 0.0
+        return self._start_ms + min(int(gone_s * 1000), LIFE_MS)
 
     def monotonic(self) -> float:
-        return (time.monotonic() - self._begun) * SPEED
+        return time.monotonic() * SPEED
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / SPEED)
@@ -146,6 +150,10 @@ async def live(home: Path, plan: Plan, start_ms: int) -> int:
     engine = Engine(Files(folder), log, door, check=check, clock=clock, rules=RULES)
     running = asyncio.ensure_future(engine.run())
     late = time.monotonic() + DEADLINE_S
+    while len(await log.marks()) < len(PERIODIC):
+        assert time.monotonic() < late, engine.status()
+        await asyncio.sleep(0.002)
+    clock.begin()
     while not await over(engine, log, start_ms + LIFE_MS) or any(entry.busy for entry in engine._entries.values()):
         assert not running.done(), running.exception()
         assert time.monotonic() < late, [one for one in engine.status() if one.waiting or one.trouble]
@@ -159,13 +167,14 @@ async def live(home: Path, plan: Plan, start_ms: int) -> int:
 
 
 def put_files(home: Path, folder: EventFolder) -> None:
-    """Each once, whoever comes to it: what was put is noted first, and looked for after."""
+    """Each once, whoever comes to it: what is to be put is noted first, and then looked for."""
     noted = (home / "put").read_text().split() if (home / "put").exists() else []
+    folder.scan()  # what was about to be claimed is put back
     for trigger in (*PERIODIC.values(), *FILES):
-        if trigger.name in noted and (trigger.name in PERIODIC or folder.knows(trigger.name)):
-            continue
         if trigger.name not in noted:
             say(home / "put", trigger.name)
+        elif folder.knows(trigger.name):
+            continue
         folder.write(trigger, replace=True)
 
 

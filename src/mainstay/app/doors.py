@@ -34,15 +34,18 @@ class LaneDoor:
         self._config = config
 
     async def accept(self, trigger: Trigger, key: str) -> Prompted:
-        id = f"{TRIGGER}{trigger.name}:{key}"
-        session = session_of(trigger, key, self._config)
-        lane = self._lanes.get(session)
-        seen = await self._store.seen(session, id)
-        if seen is not None:  # also if its words were others then
-            return Prompted(session, seen[0])
+        if (before := await self.taken(trigger, key)) is not None:  # also if its words were others then
+            return before
+        id, session = _id_of(trigger, key), session_of(trigger, key, self._config)
         parts = self._parts(trigger, f"{session}/{id}")
-        ticket = await lane.accept(Envelope(parts=parts, thread=session, sender=trigger.person, id=id))
+        envelope = Envelope(parts=parts, thread=session, sender=trigger.person, id=id)
+        ticket = await self._lanes.get(session).accept(envelope)
         return Prompted(session, ticket.seq, ticket.reply)
+
+    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+        session = session_of(trigger, key, self._config)
+        seen = await self._store.seen(session, _id_of(trigger, key))
+        return Prompted(session, seen[0]) if seen is not None else None
 
     async def outcome(self, session: str, seq: int) -> str:
         reply = await find_reply(self._store, session, seq)
@@ -60,6 +63,10 @@ class LaneDoor:
             block = f"\n<data {mark} from {source}>\n{cleaned.replace(mark, '…')}\n</data {mark}>"
             parts.append(Text(block, origin=origin_of(source, untrusted=True)))
         return tuple(parts)
+
+
+def _id_of(trigger: Trigger, key: str) -> str:
+    return f"{TRIGGER}{trigger.name}:{key}"
 
 
 def session_of(trigger: Trigger, key: str, config: Config) -> str:

@@ -38,7 +38,7 @@ class PatternSettings(Section, frozen=True, kw_only=True):
         Meta(description="Further folders of patterns; those of the home and the workspace come first."),
     ] = ()
     matches: Annotated[int, Meta(ge=0, le=20, description="How many are appended to a turn at most.")] = 3
-    threshold: Annotated[Share, Meta(description="How similar to a request a pattern must be, from 0 to 1.")] = 0.25
+    threshold: Annotated[Share, Meta(description="How similar to a request a pattern must be, from 0 to 1.")] = 0.22
     tokens: Annotated[Count, Meta(description="What matched patterns may take of a turn together, in tokens.")] = 2_000
 
 

@@ -25,6 +25,7 @@ SKILLS_MAX = 1_000  # of one scope
 ENTRIES_MAX = 10_000  # of its folder
 TREE_MAX = 10_000  # files of one installed skill
 TREE_BYTES_MAX = 256 * 1024 * 1024
+TREES_A_LOOK = 25
 LISTED_MAX = 200
 DEPTH_MAX = 12
 LOCK = "lock.json"
@@ -74,6 +75,7 @@ class _Known(msgspec.Struct, frozen=True):
     """One entry of the folder when it was read."""
 
     mark: Mark
+    tree: Mark = ()
     found: Found | None = None
     trouble: str = ""
 
@@ -87,6 +89,7 @@ class Ground:
         self._folder = scope.folder  # its real path
         self._known: dict[str, _Known] = {}
         self._lock: tuple[Mark, dict[str, Pinned]] = (), {}
+        self._turn = 0
         self._seen = Seen()
 
     def look(self) -> Seen:
@@ -97,10 +100,12 @@ class Ground:
         except (ConfigError, SkillRefused) as error:
             return self._say(Seen(troubles=(f"No skill of {brief(self.scope.folder)} is used: {_sentence(error)}",)))
         known: dict[str, _Known] = {}
+        due = self._due(pinned)
         for name, is_link in entries[:SKILLS_MAX]:
-            if (one := self._entry(name, is_link, pinned.get(normal_name(name)))) is not None:
+            normal = name if name in pinned else normal_name(name)
+            if (one := self._entry(name, is_link, pinned.get(normal), trees=normal in due)) is not None:
                 known[name] = one
-        for name in pinned.keys() - {normal_name(name) for name in known}:
+        for name in pinned.keys() - known.keys() - {normal_name(name) for name in known} if pinned else ():
             gone = _Known((), trouble=f"The skill {brief(name)} was installed, but it is no longer in its place.")
             known[name] = self._known[name] if self._known.get(name) == gone else gone
         if known.keys() == self._known.keys() and all(known[name] is self._known[name] for name in known):
@@ -157,23 +162,33 @@ class Ground:
             self._lock = mark, pinned
         return pinned
 
-    def _entry(self, name: str, is_link: bool, pinned: Pinned | None) -> _Known | None:
+    def _due(self, pinned: Mapping[str, Pinned]) -> Collection[str]:
+        """The installed skills whose other files are looked at this time. Where there are many, it is some of them each
+        time: what is shown before a skill is opened comes from its SKILL.md, and that is always looked at."""
+        if len(pinned) <= TREES_A_LOOK:
+            return pinned.keys()
+        names = sorted(pinned)
+        self._turn = (self._turn + TREES_A_LOOK) % len(names)
+        return frozenset((names + names)[self._turn : self._turn + TREES_A_LOOK])
+
+    def _entry(self, name: str, is_link: bool, pinned: Pinned | None, *, trees: bool) -> _Known | None:
         """None if it is no skill."""
-        place = os.path.join(self._folder, name)
-        marks = (_mark_of(os.path.join(place, one)) for one in FILES)
-        mark = next((one for one in marks if one is not None), None)
+        place = f"{self._folder}/{name}"
+        mark = _mark_of(f"{place}/{FILES[0]}") or _mark_of(f"{place}/{FILES[1]}")
         if mark is None:
             return None
-        real = os.path.realpath(place) if is_link else place
-        tree = _tree(place) if pinned is not None and pinned.digest else ()
-        whole: Mark = (mark, tree, is_link, real, pinned, self._label(real))
         before = self._known.get(name)
+        real = os.path.realpath(place) if is_link else place
+        tree: Mark = ()
+        if pinned is not None and pinned.digest:
+            tree = _tree(place) if trees or before is None else before.tree
+        whole: Mark = (mark, tree, is_link, real, pinned, self._label(real))
         if before is not None and before.mark == whole:
             return before
         try:
-            return _Known(whole, self._read(name, is_link, pinned)[0])
+            return _Known(whole, tree, self._read(name, is_link, pinned)[0])
         except SkillRefused as error:
-            return _Known(whole, trouble=_sentence(error))
+            return _Known(whole, tree, trouble=_sentence(error))
 
     def _read(self, name: str, is_link: bool, pinned: Pinned | None) -> tuple[Found | None, str]:
         """One skill and its body; None if it is for another workspace."""
@@ -201,7 +216,7 @@ class Ground:
 
     def _label(self, folder: str) -> str:
         labels = self._rules.labels
-        if is_untrusted(labels(folder)) or any(is_untrusted(labels(os.path.join(folder, one))) for one in FILES):
+        if any(is_untrusted(labels(path)) for path in (folder, f"{folder}/{FILES[0]}", f"{folder}/{FILES[1]}")):
             return "It was written after something from outside had been read."
         return ""
 

@@ -4,6 +4,7 @@ and what is in its place already."""
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import msgspec
 from mainstay.core.errors import ConfigError
 from mainstay.edges.packages import digest_of, file_digests, standing
 from mainstay.guards.lines import one_line
-from mainstay.skills.header import SkillRefused
+from mainstay.skills.header import SkillRefused, read_file, read_leniently
 from mainstay.skills.lock import Pinned, checked_name, pinned_state, read_lock
 from mainstay.skills.scan import Finding, is_script, scan
 from mainstay.skills.skill import Skill, Trigger, read_skill
@@ -64,7 +65,7 @@ def plan(folder: Path, skills_folder: Path, *, source: str, called: str = "") ->
     ConfigError if it cannot be installed at all."""
     try:
         skill, _ = read_skill(str(folder))
-        checked_name(skill.name)
+        _check_name(folder, skill)
     except (SkillRefused, ConfigError) as error:
         where = f"{called}: " if called else ""
         raise ConfigError(f"{one_line(source)} cannot be installed: {one_line(where)}{error}") from None
@@ -86,6 +87,15 @@ def plan(folder: Path, skills_folder: Path, *, source: str, called: str = "") ->
         findings=(*scan(folder), *_odd(skill, called)),
         before=_before(skill, folder, skills_folder),
     )
+
+
+def _check_name(folder: Path, skill: Skill) -> None:
+    """What cannot be said is called as its folder is, which is ours here, and not its author's."""
+    given = read_leniently(read_file(str(folder))).fields.get("name")
+    if not isinstance(given, str) or not given.strip():
+        raise ConfigError("it has no name")
+    checked_name(unicodedata.normalize("NFKC", given.strip()))
+    assert skill.name == unicodedata.normalize("NFKC", given.strip()), "a sound name is kept"
 
 
 def changed(pinned: Pinned, skills_folder: Path) -> Plan:
