@@ -168,6 +168,27 @@ def asks_the_shop(messages: Messages) -> Said:
     ]
 
 
+def takes_minutes(messages: Messages) -> Said:
+    """As the skill says, and then what it does not say."""
+    done = results(messages)
+    if len(done) == 2:
+        return "The minutes are written, and there is no copy."
+    followed = "Every task has one name and one date." in str(messages)
+    if not followed:
+        return "I do not know how."
+    path = "all.md" if done else "minutes/2026-03-02.md"
+    return [("write", {"path": path, "content": "# Meeting of 2026-03-02\n"})]
+
+
+def watches_the_harbour(messages: Messages) -> Said:
+    return f"Noted: {last(messages)[1]}"
+
+
+def looks_at_builds(messages: Messages) -> Said:
+    known = any("tests: failed" in (message["content"] or "") for message in messages)
+    return "tests" if known and "Which job" in last(messages)[1] else "Look at the log."
+
+
 SAYS = {
     "01": names,
     "02": shops,
@@ -180,6 +201,9 @@ SAYS = {
     "09": sends,
     "10": keeps_notes,
     "11": asks_the_shop,
+    "12": takes_minutes,
+    "13": watches_the_harbour,
+    "14": looks_at_builds,
 }
 
 
@@ -302,6 +326,34 @@ def test_11_backends(example: Example) -> None:
     (system,) = [one["content"] for one in example.asked[0] if one["role"] == "system"]
     assert "orders(customer TEXT, euros REAL)" in system
     assert "staff" not in system
+
+
+def test_12_skills(example: Example) -> None:
+    printed = example("12_skills.py", takes_minutes).splitlines()
+    assert printed[0].startswith("meeting-minutes (keyword): Writes the minutes of a meeting from notes.")
+    assert printed[1].startswith("write -> Made minutes/2026-03-02.md")
+    assert printed[2] == "write waits: The skill meeting-minutes uses only write(minutes/*)."
+    assert printed[3].strip() == "The minutes are written, and there is no copy."
+    assert (example.folder / "minutes" / "2026-03-02.md").exists()
+    assert not (example.folder / "all.md").exists()
+
+
+def test_13_triggers(example: Example) -> None:
+    printed = example("13_triggers.py", watches_the_harbour).splitlines()
+    assert printed[0] == "storm (periodic) is due at 06:30 UTC"
+    assert re.fullmatch(r"tide \(one-shot\) is due at \d\d:\d\d UTC", printed[1])
+    assert printed[2:5] == [f"{name}: fired in harbour, answered" for name in ("ferry", "storm", "tide")]
+    assert printed[5:] == ["put away: True"]
+    said = [last(messages)[1] for messages in example.asked]
+    assert sorted(said) == ["Any storm?", "High water.", "The ferry has left."], "each of them once"
+
+
+def test_14_webhook_app(example: Example) -> None:
+    taken, again, knows = example("14_webhook_app.py", looks_at_builds).splitlines()
+    assert re.fullmatch(r'202 {"accepted":true,"id":"[0-9a-f]+"}', taken)
+    assert re.fullmatch(r'202 {"accepted":true,"id":"[0-9a-f]+","duplicate":true}', again)
+    assert knows.strip() == "tests"
+    assert len(example.asked) == 2, "a delivery that was sent twice is one turn"
 
 
 # --- together, and with models that do not do as they are told -----------------------------------

@@ -26,6 +26,7 @@ _FENCE = "---"
 _FENCED = re.compile(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
 _NO_KEY = re.compile(r"^( +):(?=[ \n])", re.MULTILINE)
+_BARE_MARK = re.compile(r"^( +\?)(?= *$)", re.MULTILINE)
 _FIELD = re.compile(r"(?!metadata:)([A-Za-z][\w-]{0,63}):[ \t]+(\S.*)")
 
 
@@ -146,7 +147,7 @@ def _bounded(header: str) -> str:
 
 def _with_keys(header: str) -> str:
     """With keys that are empty written out: some readers see one where nothing stands before a colon."""
-    return _NO_KEY.sub(r'\1? ""\n\1:', header)
+    return _BARE_MARK.sub(r'\1 ""', _NO_KEY.sub(r'\1? ""\n\1:', header))
 
 
 def _as_text(header: str) -> str:
@@ -155,7 +156,7 @@ def _as_text(header: str) -> str:
     while at < len(lines):
         found = _FIELD.fullmatch(lines[at])
         at += 1
-        if found is None or found[2][0] in "|>":
+        if found is None or found[2][0] in "|>!&*":  # tags, anchors and aliases are no slips of the pen
             made.append(lines[at - 1])
             continue
         value = [found[2].strip()]

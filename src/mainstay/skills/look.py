@@ -102,7 +102,7 @@ class Ground:
         known: dict[str, _Known] = {}
         due = self._due(pinned)
         for name, is_link in entries[:SKILLS_MAX]:
-            normal = name if name in pinned else normal_name(name)
+            normal = name if not pinned or name in pinned else normal_name(name)
             if (one := self._entry(name, is_link, pinned.get(normal), trees=normal in due)) is not None:
                 known[name] = one
         for name in pinned.keys() - known.keys() - {normal_name(name) for name in known} if pinned else ():

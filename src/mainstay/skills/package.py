@@ -8,8 +8,8 @@ is not used, never one that is trusted. The next command finishes what was begun
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +30,8 @@ __all__ = ["Before", "Plan", "approve", "changes", "copy", "install", "link", "p
 WHAT = "a skill"
 FINDINGS_KEPT_MAX = 20
 
+Lock = dict[str, Pinned]
+
 
 # --- installing ----------------------------------------------------------------------------------
 
@@ -49,8 +51,7 @@ def install(
             if one.name not in known:
                 _refuse_other(one.name, skills_folder, known, force=force)
         added = {one.name: _pinned(_staged(one.name, one.folder, one.digest, made), one, trusted) for one in plans}
-        with _moved(skills_folder, list(added), made, known):
-            write_lock(skills_folder, {**known, **added})
+        _move(skills_folder, list(added), made, [known, {**known, **added}])
         return added
 
 
@@ -92,20 +93,23 @@ def _pinned(folder: Path, one: Plan, trusted: bool) -> Pinned:
     )
 
 
-@contextmanager
-def _moved(skills_folder: Path, names: Sequence[str], made: Path, known: dict[str, Pinned]) -> Iterator[None]:
-    """First the lock, which is written inside, then each to its place. If something fails, all is as it was."""
+def _move(skills_folder: Path, names: Sequence[str], made: Path, locks: Sequence[Lock]) -> None:
+    """First the lock, then each to its place. `locks` are what it was, what it is to be, and what it is to be once all
+    is in its place, if that is another. If something fails, all is as it was."""
     begun: list[str] = []
     try:
-        yield
+        write_lock(skills_folder, locks[1])
         for name in names:
             begun.append(name)
             _move_in(skills_folder / name, made)
         sync_folder(skills_folder)
+        for lock in locks[2:]:
+            write_lock(skills_folder, lock)
     except BaseException:
+        write_lock(skills_folder, locks[1])
         for name in reversed(begun):
             _move_out(skills_folder / name, made)
-        write_lock(skills_folder, known)
+        write_lock(skills_folder, locks[0])
         raise
 
 
@@ -113,6 +117,15 @@ def _move_in(place: Path, made: Path) -> None:
     if os.path.lexists(place):
         os.rename(place, made / f"{OLD}{place.name}")
     os.rename(made / f"{NEW}{place.name}", place)
+
+
+def _write(skills_folder: Path, lock: Lock, before: Lock) -> None:
+    """Nothing has changed if it fails, even if that is only because nobody knows whether it is on disk."""
+    try:
+        write_lock(skills_folder, lock)
+    except BaseException:
+        write_lock(skills_folder, before)
+        raise
 
 
 def _move_out(place: Path, made: Path) -> None:
@@ -143,7 +156,7 @@ def approve(found: Plan, skills_folder: Path, *, trusted: bool = False) -> Pinne
         if standing(skills_folder / found.name) != found.digest:
             raise ConfigError(f"{found.name} has changed since it was looked at; look at it again")
         made = _pinned(skills_folder / found.name, found, trusted)
-        write_lock(skills_folder, {**known, found.name: made})
+        _write(skills_folder, {**known, found.name: made}, known)
         return made
 
 
@@ -156,7 +169,8 @@ def trust(name: str, skills_folder: Path, *, trusted: bool = True) -> Pinned:
         if trusted and standing(skills_folder / name) != pinned.digest:
             raise _changed_since(name)
         made = msgspec.structs.replace(pinned, trusted=trusted)
-        write_lock(skills_folder, {**read_own(skills_folder), name: made})
+        known = read_own(skills_folder)
+        _write(skills_folder, {**known, name: made}, known)
         return made
 
 
@@ -168,19 +182,17 @@ def remove(name: str, skills_folder: Path) -> Pinned | None:
         raise _unknown(name, skills_folder)
     with _changing(skills_folder), _aside(skills_folder) as made:
         known = read_own(skills_folder)
-        there = os.path.lexists(place)
-        if there:  # out of its place first: without its entry it would count as the owner's own
-            os.rename(place, made / f"{OLD}{name}")
-            sync_folder(skills_folder)
-        gone = known.pop(name, None)
-        if gone is not None:
-            try:
-                write_lock(skills_folder, known)
-            except BaseException:
-                if there:
-                    os.rename(made / f"{OLD}{name}", place)
-                raise
-        return gone
+        try:
+            if os.path.lexists(place):  # out of its place first: without its entry it would count as the owner's own
+                os.rename(place, made / f"{OLD}{name}")
+                sync_folder(skills_folder)
+            if name in known:
+                _write(skills_folder, {one: it for one, it in known.items() if one != name}, known)
+        except BaseException:
+            if os.path.lexists(old := made / f"{OLD}{name}"):
+                os.rename(old, place)
+            raise
+        return known.get(name)
 
 
 # --- to other workspaces -------------------------------------------------------------------------
@@ -203,12 +215,12 @@ def copy(name: str, source: Path, target: Path, *, force: bool = False, outside:
         )
         if pinned is not None and pinned.digest:
             entry = msgspec.structs.replace(pinned, link="", at=_now())
-        with _moved(target, [name], made, known):
-            write_lock(target, {**known, name: entry})
-        if outside or (pinned is not None and pinned.digest):
-            return entry
-        write_lock(target, {one: it for one, it in known.items() if one != name})
-        return None
+        locks: list[Lock] = [known, {**known, name: entry}]
+        own = not outside and (pinned is None or not pinned.digest)
+        if own:  # only now that it is there: until then somebody else's may be in its place
+            locks.append({one: it for one, it in known.items() if one != name})
+        _move(target, [name], made, locks)
+        return None if own else entry
 
 
 def link(name: str, source: Path, target: Path, *, force: bool = False) -> Pinned:
@@ -219,8 +231,7 @@ def link(name: str, source: Path, target: Path, *, force: bool = False) -> Pinne
         _refuse_other(name, target, known, force=force)
         os.symlink(folder, made / f"{NEW}{name}")
         entry = Pinned(name, "", source=str(folder), at=_now(), link=str(folder))
-        with _moved(target, [name], made, known):
-            write_lock(target, {**known, name: entry})
+        _move(target, [name], made, [known, {**known, name: entry}])
     return read_lock(target)[name]
 
 

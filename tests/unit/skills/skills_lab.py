@@ -23,7 +23,9 @@ HEADER = "---\nname: {name}\ndescription: {description}\n{more}---\n"
 STEPS = ("rename", "replace", "symlink", "fsync", "mkdir")
 
 
-def skill_at(folder: Path, name: str = "deploy", *, more: str = "", body: str = "# How\n\nDo it.\n", **files: str) -> Path:
+def skill_at(
+    folder: Path, name: str = "deploy", *, more: str = "", body: str = "# How\n\nDo it.\n", **files: str
+) -> Path:
     """A skill in `folder`, with these files beside SKILL.md: `scripts__run_sh` is scripts/run.sh."""
     folder.mkdir(parents=True, exist_ok=True)
     head = HEADER.format(name=name, description=f"Helps to {name}.", more=more)
@@ -133,6 +135,9 @@ def do(work: str, scene: Path) -> None:
 
 
 def main(work: str, scene: Path, into: Path) -> None:
+    shutil.copytree(scene, warm := into.parent / "warm", symlinks=True)
+    do(work, warm)  # what is loaded on first use is loaded for all
+    into.mkdir()
     for at in range(1, 200):
         here = into / f"{at:03}"
         shutil.copytree(scene, here, symlinks=True)

@@ -1,10 +1,11 @@
-"""Skills that come and go: shown first, moved to their place whole, pinned, and never anybody's words but whose they are."""
+"""Skills that come and go: shown first, moved to their place whole, pinned, and known for whose words they are."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_a_name_that_is_not_that_of_its_folder_is_told_f35(tmp_path: Path, skill
 
 
 @pytest.mark.parametrize(
-    "name", ["../../evil", "/etc", "a/b", "..", ".hidden", "Deploy", "two words", "a\\nb", "x" * 65, "lock.json", "a--b"]
+    "name",
+    ["../../evil", "/etc", "a/b", "..", ".hidden", "Deploy", "two words", "a\\nb", "x" * 65, "lock.json", "a--b"],
 )
 def test_no_path_can_be_made_of_a_name_f35(tmp_path: Path, skills: Path, name: str) -> None:
     folder = skill_at(tmp_path / "folder", f'"{name}"')
@@ -208,9 +210,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_update_behind_our_back_is_not_used_until_it_is_approved_f35(
-    source: Path, skills: Path, edit: str
-) -> None:
+def test_an_update_behind_our_back_is_not_used_until_it_is_approved_f35(source: Path, skills: Path, edit: str) -> None:
     """F35, U22"""
     installed(source, skills, trusted=True)
     EDITS[edit](skills / "deploy")
@@ -302,7 +302,11 @@ def test_two_commands_at_once_do_not_meet(source: Path, skills: Path) -> None:
     found = planned(source, skills)
     with open(skills / ".changing") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        for use in (lambda: install([found], skills), lambda: remove("deploy", skills), lambda: trust("deploy", skills)):
+        for use in (
+            lambda: install([found], skills),
+            lambda: remove("deploy", skills),
+            lambda: trust("deploy", skills),
+        ):
             with pytest.raises(ConfigError, match="another command is adding or removing a skill"):
                 use()
     assert list(seen(skills)) == ["deploy"]
@@ -369,7 +373,7 @@ def test_a_linked_skill_is_whose_it_is_where_it_leads(tmp_path: Path, source: Pa
     assert seen(other)["deploy"].untrusted
     trust("deploy", skills)
     assert not seen(other)["deploy"].untrusted
-    with pytest.raises(ConfigError, match="is a link to .*; trust it there"):
+    with pytest.raises(ConfigError, match=r"is a link to .*; trust it there"):
         trust("deploy", other, trusted=False)
     link("deploy", other, third)  # a link to where it really is
     assert read_lock(third)["deploy"].link == str((skills / "deploy").resolve())
@@ -446,9 +450,7 @@ def a_scene(folder: Path) -> Path:
     for name in ("known", "edited"):
         old = skill_at(folder / "old" / name, name, body="SOMEBODY ELSE'S, old.\n")
         installed(old, skills)
-    (skills / "edited" / "SKILL.md").write_text(
-        "---\nname: edited\ndescription: d\n---\nSOMEBODY ELSE'S, edited.\n"
-    )
+    (skills / "edited" / "SKILL.md").write_text("---\nname: edited\ndescription: d\n---\nSOMEBODY ELSE'S, edited.\n")
     skill_at(other / "known", "known", body="Mine.\n")
     installed(skill_at(folder / "old" / "mine", "mine", body="SOMEBODY ELSE'S, old.\n"), other)
     return folder
@@ -496,25 +498,33 @@ def contents(skills: Path) -> dict[str, tuple[str, bool]]:
 def test_whatever_the_disk_refuses_all_is_as_it_was(tmp_path: Path, work: str) -> None:
     scene = a_scene(tmp_path / "scene")
     before = {part: contents(scene / part / "skills") for part in ("home", "other")}
-    files = {part: tree(scene / part) for part in ("home", "other")}
+    files = {part: files_of(scene / part) for part in before}
 
     def refuse() -> None:
         raise OSError(28, "No space left on device")
 
+    refused = 0
     for at in range(1, 200):
-        try:
-            with interrupted(at, refuse):
-                do(work, scene)
-        except (ConfigError, OSError) as error:
-            assert "No space left" in str(error)
-        else:
+        here = tmp_path / f"{at}"
+        shutil.copytree(scene, here, symlinks=True)
+        said = ""
+        with interrupted(at, refuse) as steps:
+            try:
+                do(work, here)
+            except (ConfigError, OSError) as error:
+                said = str(error)
+        if said:
+            refused += 1
+            assert "No space left" in said
+            assert {part: contents(here / part / "skills") for part in before} == before, at
+            assert {part: files_of(here / part) for part in before} == files, at
+        if steps[0] < at:  # it has no step of this number
             break
-        assert {part: contents(scene / part / "skills") for part in before} == before, at
-        for part, known in files.items():
-            now = {path: it for path, it in tree(scene / part).items() if not path.endswith((".changing", ".new"))}
-            expected = {path: it for path, it in known.items() if not path.endswith((".changing", ".new"))}
-            assert now == expected, at
-    assert at > 4
+    assert refused > 2
+
+
+def files_of(folder: Path) -> dict[str, tuple[str, bytes]]:
+    return {path: it for path, it in tree(folder).items() if not path.endswith((".changing", ".lock.json.new"))}
 
 
 def test_what_a_killed_command_left_is_cleared_away(source: Path, skills: Path) -> None:

@@ -7,7 +7,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.commands.homes import Place, place_of, reading, run_async
@@ -28,8 +30,10 @@ from mainstay.lane.ending import find_reply
 from mainstay.store.home import prepare
 from mainstay.triggers.definition import check_ahead, check_trigger_name
 from mainstay.triggers.deliveries import NAMES
+from mainstay.triggers.due import Rules
 from mainstay.triggers.engine import Engine
 from mainstay.triggers.files import Files
+from mainstay.triggers.filing import SUFFIX
 from mainstay.triggers.folder import EventFolder
 from mainstay.triggers.times import Times
 
@@ -37,6 +41,7 @@ LOOK_S = 0.2
 SHOWN_RUNS = 10
 TEXT_CHARS = 60
 ZONE = "/etc/localtime"
+MINUTE = "%Y-%m-%d %H:%M"
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -145,13 +150,17 @@ def add(options: argparse.Namespace) -> int:
     place, _ = _here(options)
     made = _made(options)
     check_ahead(made, SystemClock().now_ms())
-    _folder(place, make=True).write(made, replace=options.force)
+    folder = _folder(place, make=True)
+    if not options.force and os.path.lexists(f"{folder.path}/{made.name}{SUFFIX}"):
+        raise InputRefused(f"there is a trigger {made.name!r} already; --force replaces it")
+    folder.write(made, replace=options.force)
     due = Times(made.schedule, made.timezone).after(SystemClock().now_ms()) if made.schedule else None
     if options.json:
         print_json({"ok": True, "name": made.name, "next": due})
         return 0
-    at = f"first at {when(due)}" if due is not None else "at once"
-    print(f"{made.name}: {at}{f' ({made.timezone})' if made.schedule else ''}, {_where(made.target)}")
+    first = "first " if made.kind == "periodic" else ""
+    at = f"{first}at {_on_the_wall(due, made.timezone)}" if due is not None else "at once"
+    print(f"{made.name}: {at}, to {'' if made.target.new else 'the session '}{_where(made.target)}")
     if owner_of(place) is None:
         tell("nothing fires it yet: `mainstay trigger serve` does, and so does a running chat")
     return 0
@@ -176,6 +185,12 @@ def _made(options: argparse.Namespace) -> Trigger:
         jitter_s=options.jitter or 0.0,
         check=options.check or "",
     )
+
+
+def _on_the_wall(ms: int, zone: str) -> str:
+    """What clocks show then, there; and here, if that is something else."""
+    there, here = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).strftime(MINUTE), when(ms)
+    return f"{there} ({zone})" + (f", which is {here} here" if here != there else "")
 
 
 def _local_zone() -> str:
@@ -224,7 +239,8 @@ def run(options: argparse.Namespace) -> int:
     elif reply is not None:
         print(safe(reply.text))
     else:
-        tell(f"{ran.trigger}: {ran.came}{f': {ran.note}' if ran.note else ''}")
+        said = "its check found nothing to do" if ran.came == "asleep" else ran.came
+        tell(f"{ran.trigger}: {said}{f': {ran.note}' if ran.note else ''}")
     if reply is None:
         return 0 if ran.came in ("fired", "asleep") else 1
     if isinstance(reply.outcome, Paused):
@@ -258,7 +274,7 @@ def _here(options: argparse.Namespace) -> tuple[Place, dict[str, WebhookEntry]]:
 def _folder(place: Place, *, make: bool = False) -> EventFolder:
     if make:
         prepare(place.data)
-    return EventFolder(str(place.data / EVENTS), SystemClock())
+    return EventFolder(str(place.data / EVENTS), SystemClock(), owned=False)
 
 
 async def _statuses(place: Place) -> Sequence[Status]:
@@ -268,7 +284,8 @@ async def _statuses(place: Place) -> Sequence[Status]:
     async with _log(place) as log:
         nobody: Any = None  # nothing is fired by looking
         files = Files(_folder(place))
-        engine = Engine(files, log, cast(Door, nobody), check=cast(Check, nobody), clock=SystemClock())
+        rules = Rules(workspace=place.workspace)
+        engine = Engine(files, log, cast(Door, nobody), check=cast(Check, nobody), clock=SystemClock(), rules=rules)
         return await engine.look()
 
 

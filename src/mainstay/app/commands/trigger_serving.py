@@ -33,7 +33,8 @@ async def _served(where: Setting, host: str, port: int) -> None:
     try:
         async with where.agent() as agent:
             if not isinstance(agent, Agent):
-                raise HomeTaken("another process owns this home and fires its triggers; stop it first")
+                said = "`mainstay doctor` says which, and a chat fires what is due as well"
+                raise HomeTaken(f"another process uses this home; stop it first ({said})")
             app = await agent.triggers.app(alone=True) if where.config.triggers.webhooks else None
             await agent.triggers.start()
             await _say(agent)

@@ -1,0 +1,48 @@
+# Webhooks in a web application of your own: what a program posts to /hooks/NAME, signed, is a prompt like anybody's.
+# Prints what its sender is answered, and what when it is sent again; then that the agent knows of it.
+
+import asyncio
+import json
+import os
+import socket
+import time
+import urllib.request
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from mainstay import Agent, Config
+from mainstay.app.schema_knowhow import TriggerSettings, WebhookEntry
+from mainstay.triggers.signing import sign
+
+SECRET = os.environ.get("CI_SECRET", "only for an example, and long enough")
+CI = WebhookEntry(secret=SECRET, session="builds", text="A build ended. What next?", template="{{ job }}: {{ result }}")
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> str:
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return f"{answer.status} {answer.read().decode()}"
+
+
+async def main() -> None:
+    model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+    config = Config(triggers=TriggerSettings(webhooks={"ci": CI}))
+    async with Agent(model=model, home="data", config=config) as agent:
+        app = Starlette(routes=[Mount("/", app=await agent.triggers.app())])  # beside routes of your own
+        server = uvicorn.Server(uvicorn.Config(app, ws="none", log_level="warning"))
+        at = socket.create_server(("127.0.0.1", 0))
+        serving = asyncio.create_task(server.serve(sockets=[at]))
+
+        url = f"http://127.0.0.1:{at.getsockname()[1]}/hooks/ci"
+        body = json.dumps({"job": "tests", "result": "failed", "at": time.time()}).encode()
+        signed = sign("timestamp", SECRET, body, at_s=int(time.time()))
+        for _ in range(2):  # whoever hears nothing sends again, and it is taken once
+            print(await asyncio.to_thread(post, url, body, signed))
+        print((await agent.run("builds", "Which job was that?")).text)  # after the delivery's own turn, in its order
+        server.should_exit = True
+        await serving
+
+
+asyncio.run(main())
