@@ -60,6 +60,7 @@ class Workplace:
         self._hidden = config.tools.protected
         self._trusted = config.policy.trusted_files
         self._programs = _programs(config, place)
+        self._knowhow = _knowhow(config, place)
         self.skills: Callable[[str], SkillGround] = lambda session: NO_SKILLS  # the same object while nothing changes
         self._known: dict[str, tuple[Grounds, SkillGround]] = {}
         self._own: str | None = None  # for those who keep nothing
@@ -85,6 +86,7 @@ class Workplace:
         roots = own or (scratch,)
         obeyed = [os.path.join(root, name) for root in own for name in _OBEYED]
         obeyed += [path for path in self._programs if any(is_inside(path, root) and path != root for root in own)]
+        obeyed += [path for root in own for one in self._knowhow if (path := _shared(one, root))]
         person = os.path.realpath(os.path.expanduser("~"))
         if any(is_inside(person, root) for root in own):
             obeyed += [os.path.join(person, name) for name in _PERSONAL]
@@ -163,6 +165,18 @@ def _programs(config: Config, place: Place | None) -> tuple[str, ...]:
     named += [word for entry in config.mcpServers.values() for word in (entry.command, *entry.args) if "/" in word]
     found = (os.path.realpath(home / os.path.expanduser(one)) for one in named)
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
+
+
+def _knowhow(config: Config, place: Place | None) -> tuple[str, ...]:
+    """Further folders of skills and patterns: whatever stands there is told to later conversations."""
+    home = place.home if place is not None else Path()
+    given = (*config.skills.folders, *config.patterns.folders)
+    return tuple(dict.fromkeys(os.path.realpath(home / Path(one).expanduser()) for one in given))
+
+
+def _shared(one: str, other: str) -> str:
+    """What two folders have in common: the inner one; empty if neither lies in the other."""
+    return one if is_inside(one, other) else other if is_inside(other, one) else ""
 
 
 def _real(path: str) -> str:

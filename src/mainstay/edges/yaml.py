@@ -271,7 +271,7 @@ class _Builder:
             raise YamlRefused("only plain tags are allowed", line)
         if event.implicit[0] and key == "<<":
             raise YamlRefused("merge keys (<<) are not supported", line)
-        if event.implicit[0] and not key:
+        if event.implicit[0] and not key and self._scalar is _scalar:  # as a text, nothing is ""
             raise YamlRefused("a key is missing before ':'", line)
         if key in top.value:
             raise YamlRefused(f"the key {_short(key)} is given twice", line)

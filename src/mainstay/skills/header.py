@@ -26,7 +26,7 @@ _FENCE = "---"
 _FENCED = re.compile(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
 _NO_KEY = re.compile(r"^( +):(?=[ \n])", re.MULTILINE)
-_BARE_MARK = re.compile(r"^( +\?)(?= *$)", re.MULTILINE)
+_ENDS = re.compile(r"^\.\.\.(?=\s|$)", re.MULTILINE)
 _FIELD = re.compile(r"(?!metadata:)([A-Za-z][\w-]{0,63}):[ \t]+(\S.*)")
 
 
@@ -81,6 +81,8 @@ def read_strictly(text: str) -> Header:
             break
         except YamlRefused as error:
             trouble = trouble or f"line {error.line}: {error.sentence}"
+    if len(_ENDS.findall(header)) > 1:
+        document, trouble = None, trouble or "a line of three dots ends it twice"
     if document is None:
         raise SkillRefused(f"The header of SKILL.md cannot be read: {trouble}.")
     if not isinstance(document.data, dict):
@@ -147,7 +149,7 @@ def _bounded(header: str) -> str:
 
 def _with_keys(header: str) -> str:
     """With keys that are empty written out: some readers see one where nothing stands before a colon."""
-    return _BARE_MARK.sub(r'\1 ""', _NO_KEY.sub(r'\1? ""\n\1:', header))
+    return _NO_KEY.sub(r'\1? ""\n\1:', header)
 
 
 def _as_text(header: str) -> str:

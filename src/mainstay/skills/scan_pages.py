@@ -6,6 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from mainstay.guards.normalise import hidden
 from mainstay.guards.scan import HIDDEN
@@ -18,6 +19,7 @@ AROUND_LINES = 6
 NEAR_CHARS = 500
 RUNS_MAX = 64
 HIDDEN_MAX = 3
+COMMENTS_MAX = 200
 
 # What a page about programming models says as well.
 _ORDINARY = frozenset({"role impersonation", "persona", "call look-alike"})
@@ -28,7 +30,6 @@ _TRICKS = {
     "soft hyphens": "has invisible characters inside of words",
     "variation selectors": "has invisible characters that can carry a message",
 }
-_COMMENT = re.compile(r"<!--(.{1,20000}?)-->", re.DOTALL)
 _RUN64 = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/]{24,8000}={0,2}(?![A-Za-z0-9+/=_-])")
 _DESCRIPTION = re.compile(r"^description:[ \t]{0,4}(.{0,4000}?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
 _TOOLS = re.compile(r"^allowed-tools:[ \t]{0,4}(.{0,2000}?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
@@ -77,11 +78,21 @@ def _unpacked(run: str) -> str:
 
 def _comments(text: Text) -> Iterator[Found]:
     """A page is shown without them, and read with them."""
-    for found in _COMMENT.finditer(text.text):
-        inner = Text(text.path, found[1])
+    for at, said in islice(_commented(text.text), COMMENTS_MAX):
+        inner = Text(text.path, said)
         bad = any(level == "danger" for level, _, _ in by_rules(inner, script=True))
-        if bad or attacks(found[1]) is not None or named("to an agent").search(found[1]):
-            yield "danger", text.line_of(found.start()), "gives instructions in a comment, which is not shown to people"
+        if bad or attacks(said) is not None or named("to an agent").search(said):
+            yield "danger", text.line_of(at), "gives instructions in a comment, which is not shown to people"
+
+
+def _commented(text: str) -> Iterator[tuple[int, str]]:
+    """One that has no end goes to the end of the page."""
+    at = text.find("<!--")
+    while at >= 0:
+        end = text.find("-->", at + 4)
+        end = end if end >= 0 else len(text)
+        yield at, text[at + 4 : end]
+        at = text.find("<!--", end)
 
 
 # --- what is said --------------------------------------------------------------------------------

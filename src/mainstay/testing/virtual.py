@@ -50,6 +50,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _Jumping()
         super().__init__(self._jumping)
+        self._clock_resolution = (
+            1e-6  # after half a year, a nanosecond is too little to make one time later than another
+        )
 
     def time(self) -> float:
         return self._jumping.now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from mainstay.core.ports import ToolContext
@@ -19,13 +18,6 @@ def write_skill(
     named = f"name: {name or folder.name}\ndescription: {description}\n{more}"
     (folder / "SKILL.md").write_text(f"---\n{named}---\n\n{body}", newline="")
     return folder
-
-
-def settle(folder: Path) -> None:
-    """As if its files had been written long ago: what was written a moment ago is always looked at again."""
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            os.utime(path, ns=(10**18, 10**18))
 
 
 def pin(folder: Path, *, trusted: bool = False, source: str = "https://example.com/s.zip", digest: str = "") -> None:

@@ -62,7 +62,6 @@ FITS = [
     ("خادم", "هذا خادم جديد"),
     ("שרת", "יש שרת חדש"),
     ("server", "the server's log"),
-    ("🚀", "let's 🚀"),
 ]
 DOES_NOT_FIT = [
     ("deploy", "redeploy it"),
@@ -85,8 +84,7 @@ DOES_NOT_FIT = [
 
 @pytest.mark.parametrize(("word", "message"), FITS, ids=[f"{n}" for n in range(len(FITS))])
 def test_a_keyword_is_found_as_a_word_of_its_own(word: str, message: str) -> None:
-    fits = word != "🚀"  # what has no letter is no word
-    assert Keywords({"s": keywords_of(f'"{word}"')}).match(message) == ({"s"} if fits else set())
+    assert Keywords({"s": keywords_of(f'"{word}"')}).match(message) == {"s"}
 
 
 @pytest.mark.parametrize(("word", "message"), DOES_NOT_FIT, ids=[f"{n}" for n in range(len(DOES_NOT_FIT))])

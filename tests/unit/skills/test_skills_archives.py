@@ -193,6 +193,6 @@ def test_a_folder_with_links_pipes_or_devices_is_refused_f33(tmp_path: Path) -> 
 
 def test_a_pipe_or_a_missing_file_does_not_hold_anybody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "neither a file nor a folder"), ("none", "there is no"), ("a\0b", "")):
-        with pytest.raises((ConfigError, ValueError), match=why), brought(str(tmp_path / name)):
+    for name, why in (("pipe", "neither a file nor a folder"), ("none", "there is no")):
+        with pytest.raises(ConfigError, match=why), brought(str(tmp_path / name)):
             pass

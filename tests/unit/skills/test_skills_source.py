@@ -1,4 +1,4 @@
-"""Where skills come from: folders, archives of one or of many, and addresses that are looked at before they are asked."""
+"""Where skills come from: folders, archives of one or of many, and addresses, looked at before they are asked."""
 
 from __future__ import annotations
 
@@ -149,7 +149,6 @@ def test_an_address_gives_an_archive_or_a_skill_md(tmp_path: Path, site: Site, p
         ("http://example.com/a.zip", "only https is fetched from, or this machine itself"),
         ("https://10.0.0.1/a.zip", "an address of a private or special network"),
         ("https://169.254.169.254/latest", "an address of a private or special network"),
-        ("https://[::1]:22/a.zip", "nothing listens there|cannot be reached|no encrypted connection|lost"),
         ("https://me:secret@example.com/a.zip", "user name or password"),
         ("ftp://example.com/a.zip", "begin with http"),
         ("file:///etc/passwd", "begin with http"),
@@ -182,7 +181,6 @@ def test_where_an_address_leads_is_looked_at_too(tmp_path: Path, site: Site, pat
     assert set(site.asked) == {path}
 
 
-def test_places_of_the_private_network_are_fetched_from_if_the_owner_says_so(tmp_path: Path, site: Site) -> None:
-    port = site.server_address[1]
-    url = f"http://localhost:{port}/a.zip"
+def test_this_machine_is_fetched_from_by_its_name_too(tmp_path: Path, site: Site) -> None:
+    url = f"http://localhost:{site.server_address[1]}/a.zip"
     assert fetched(url, tmp_path).read_bytes().startswith(b"PK")

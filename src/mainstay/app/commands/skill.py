@@ -1,4 +1,4 @@
-"""`mainstay skill list|show|search|validate`: which skills there are, whose words they are, and what is wrong with them."""
+"""`mainstay skill list|show|search|validate`: which skills there are, whose words they are, and what is wrong."""
 
 from __future__ import annotations
 

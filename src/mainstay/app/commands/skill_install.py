@@ -90,10 +90,8 @@ def _refuse_dangers(plans: Sequence[Plan], force: bool) -> None:
     for one in plans:
         if one.dangers and not force:
             more = f", and {len(one.dangers) - 1} more" if len(one.dangers) > 1 else ""
-            raise ConfigError(
-                f"{one.name} looks dangerous: {one.dangers[0]}{more}; nothing was done. Read it, and add --force if you "
-                "want it all the same"
-            )
+            said = f"{one.name} looks dangerous: {one.dangers[0]}{more}; nothing was done"
+            raise ConfigError(f"{said}. Read it, and add --force if you want it all the same")
 
 
 def _refuse_own(plans: Sequence[Plan], force: bool) -> None:
@@ -111,9 +109,8 @@ def _show(one: Plan) -> None:
     print(f"  {one.digest}")
     print(f"  {count(len(one.files), 'file')}, {one.bytes:,} bytes: {_some(one.files)}")
     if one.scripts:
-        print(
-            f"  {paint(count(len(one.scripts), 'script'), 'yellow')}, run in the sandbox if at all: {_some(one.scripts)}"
-        )
+        how_many = paint(count(len(one.scripts), "script"), "yellow")
+        print(f"  {how_many}, run in the sandbox if at all: {_some(one.scripts)}")
     print(f"  brought in: {_trigger(one)}")
     if one.allowed_tools:
         narrows = ", ".join(map(visible, rules_of(one.allowed_tools)))

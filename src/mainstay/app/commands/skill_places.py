@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.app.commands.homes import Place, home_of, overrides_of, reading, run_async
+from mainstay.app.commands.homes import Place, home_of, reading, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.places import own_database
 from mainstay.app.schema import data_home
@@ -95,7 +95,7 @@ class Skills(msgspec.Struct, frozen=True):
 
 def skills_of(options: argparse.Namespace) -> Skills:
     home = home_of(options)
-    config = load_config(home, env=os.environ, overrides=overrides_of(options)).config
+    config = load_config(home, env=os.environ).config
     place = Place(home, data_home(home, config), config.workspace)
     return Skills(config, place).at(options.workspace).recovered()
 

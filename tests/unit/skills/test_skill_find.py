@@ -1,0 +1,396 @@
+"""The skills that a session has: found in its scopes, cheap to ask for, and never another than was approved."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from skill_world import World, names, pin, write_skill
+
+from mainstay.skills import look
+from mainstay.skills.find import Scope, Shelf
+from mainstay.skills.header import SkillRefused
+from mainstay.skills.lock import Pinned, read_lock, write_lock
+from mainstay.skills.look import LISTED_MAX, SKILLS_MAX, TREES_A_LOOK
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+# --- scopes --------------------------------------------------------------------------------------
+
+
+def test_the_narrowest_skill_of_a_name_is_the_one(world: World) -> None:
+    """GUPPY-079, GUPPY-080"""
+    write_skill(world.home / "skills" / "deploy", description="home's")
+    write_skill(world.home / "skills" / "other", description="home's")
+    write_skill(world.workspace / "skills" / "deploy", description="workspace's")
+    write_skill(world.workspace / "ops" / "skills" / "deploy", description="room's")
+    shelf = world.shelf()
+    assert [(one.skill.name, one.skill.description) for one in shelf.skills("s")] == [
+        ("deploy", "workspace's"),
+        ("other", "home's"),
+    ]
+    assert shelf.get("chat:ops:1", "deploy").skill.description == "room's"
+    assert shelf.get("chat:dev:1", "deploy").skill.description == "workspace's"
+    assert [one.rank for one in shelf.skills("chat:ops:1")] == [2, 0]
+
+
+def test_a_skill_of_another_workspace_is_not_there(world: World) -> None:
+    """SIGIL-068"""
+    write_skill(world.skills / "here", header="metadata:\n  gateway:workspace: main\n")
+    write_skill(world.skills / "there", header="metadata:\n  gateway:workspace: homelab\n")
+    shelf = world.shelf()
+    assert names(shelf) == ["here"]
+    assert shelf.troubles("s") == []
+
+
+def test_no_folders_at_all_are_no_trouble(world: World) -> None:
+    shelf = world.shelf()
+    assert shelf.skills("s") == ()
+    assert shelf.troubles("s") == []
+    assert shelf.folders("s") == ()
+
+
+def test_files_hidden_folders_and_folders_without_a_skill_are_passed_over(world: World) -> None:
+    write_skill(world.skills / "real")
+    write_skill(world.skills / ".hidden")
+    (world.skills / "README.md").write_text("hello")
+    (world.skills / "empty").mkdir()
+    write_skill(world.skills / "group" / "nested")
+    shelf = world.shelf()
+    assert names(shelf) == ["real"]
+    assert shelf.troubles("s") == []
+
+
+def test_a_folder_that_leads_out_of_where_it_belongs_is_not_used(world: World, tmp_path: Path) -> None:
+    """F32"""
+    write_skill(tmp_path / "elsewhere" / "evil")
+    (world.workspace / "skills").symlink_to(tmp_path / "elsewhere")
+    shelf = world.shelf()
+    assert names(shelf) == []
+    assert "leads out of where it belongs" in shelf.troubles("s")[0]
+
+
+def test_a_name_is_found_however_it_is_written_and_near_ones_are_told(world: World) -> None:
+    write_skill(world.skills / "pdf-forms")
+    shelf = world.shelf()
+    assert shelf.get("s", " PDF-Forms ").skill.name == "pdf-forms"
+    with pytest.raises(SkillRefused, match=r"There is no skill 'pdf-form'\. There is pdf-forms\."):
+        shelf.get("s", "pdf-form")
+    with pytest.raises(SkillRefused, match="no skill"):
+        shelf.get("s", "x" * 100_000)
+
+
+def test_two_skills_of_one_name_in_a_scope_are_told_and_the_one_in_its_own_folder_is_used(world: World) -> None:
+    """F35"""
+    write_skill(world.skills / "aaa", name="pdf", description="impostor")
+    write_skill(world.skills / "pdf", description="real")
+    write_skill(world.skills / "zzz", name="pdf", description="impostor")
+    shelf = world.shelf()
+    assert shelf.get("s", "pdf").skill.description == "real"
+    assert sum("Two skills" in one for one in shelf.troubles("s")) == 2
+
+
+def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_there(world: World) -> None:
+    write_skill(world.skills / "good")
+    write_skill(world.skills / "silent", description="''")
+    (world.skills / "binary").mkdir()
+    (world.skills / "binary" / "SKILL.md").write_bytes(b"\xff\x00")
+    shelf = world.shelf()
+    assert names(shelf) == ["good"]
+    troubles = shelf.troubles("s")
+    assert any("silent" in one and "description" in one for one in troubles)
+    assert any("binary" in one and "UTF-8" in one for one in troubles)
+    with pytest.raises(SkillRefused, match="description"):
+        shelf.get("s", "silent")
+
+
+def test_pipes_devices_and_huge_files_never_hold_it_up(world: World) -> None:
+    """F32"""
+    write_skill(world.skills / "good")
+    (world.skills / "pipe").mkdir()
+    os.mkfifo(world.skills / "pipe" / "SKILL.md")
+    (world.skills / "null").mkdir()
+    (world.skills / "null" / "SKILL.md").symlink_to("/dev/zero")
+    (world.skills / "huge").mkdir()
+    with open(world.skills / "huge" / "SKILL.md", "wb") as file:
+        file.truncate(10 * 1024**3)
+    os.mkfifo(world.skills / "fifo")
+    shelf, found = world.shelf(), []
+    reader = threading.Thread(target=lambda: found.extend(names(shelf)), daemon=True)
+    reader.start()
+    reader.join(30)
+    assert found == ["good"]
+    assert len(shelf.troubles("s")) == 3
+
+
+def test_there_is_a_bound_on_the_skills_of_a_scope(world: World) -> None:
+    for number in range(SKILLS_MAX + 3):
+        write_skill(world.skills / f"s{number:04}")
+    shelf = world.shelf()
+    assert len(shelf.skills("s")) == SKILLS_MAX
+    assert any("more than 1000" in one for one in shelf.troubles("s"))
+
+
+# --- looking again -------------------------------------------------------------------------------
+
+
+def test_the_same_object_comes_back_while_nothing_changes(world: World) -> None:
+    folder = write_skill(world.skills / "a")
+    shelf = world.shelf()
+    first = shelf.skills("s")
+    assert shelf.skills("other") is first
+    os.utime(folder / "SKILL.md", ns=(10**18, 10**18))
+    second = shelf.skills("s")
+    assert second is first  # its times changed, and nothing of what it says
+    write_skill(folder, description="Does more.")
+    assert shelf.skills("s") is not first
+    assert shelf.get("s", "a").skill.description == "Does more."
+
+
+def test_an_edited_body_is_news_too(world: World) -> None:
+    folder = write_skill(world.skills / "a", body="one")
+    shelf = world.shelf()
+    first = shelf.skills("s")
+    write_skill(folder, body="two")
+    assert shelf.skills("s") is not first
+    assert shelf.body(shelf.get("s", "a")) == "two"
+
+
+def test_skills_come_and_go(world: World) -> None:
+    shelf = world.shelf()
+    assert names(shelf) == []
+    folder = write_skill(world.skills / "a")
+    assert names(shelf) == ["a"]
+    (folder / "SKILL.md").unlink()
+    assert names(shelf) == []
+
+
+def test_a_file_that_is_written_twice_within_a_moment_is_read_twice(world: World) -> None:
+    folder = write_skill(world.skills / "a", description="one")
+    shelf = world.shelf()
+    assert shelf.get("s", "a").skill.description == "one"
+    before = os.stat(folder / "SKILL.md")
+    write_skill(folder, description="two")
+    os.utime(folder / "SKILL.md", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert shelf.get("s", "a").skill.description == "two"
+
+
+def test_the_disk_is_left_alone_between_two_looks(world: World) -> None:
+    write_skill(world.skills / "a")
+    shelf = world.shelf(again_s=3600.0)
+    assert names(shelf) == ["a"]
+    write_skill(world.skills / "b")
+    assert names(shelf) == ["a"]
+
+
+def test_three_hundred_skills_cost_little(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is a few milliseconds, and between two looks it is microseconds."""
+    monkeypatch.setattr(look, "_SETTLED_NS", -1)  # as if they had been written long ago
+    for number in range(300):
+        write_skill(world.skills / f"s{number:03}", body="text\n" * 200)
+    shelf = world.shelf()
+    shelf.skills("s")
+    looks = _cpu(lambda: shelf.skills("s"), 10)
+    assert looks < 0.05
+    calm = world.shelf(again_s=3600.0)
+    calm.skills("s")
+    assert _cpu(lambda: calm.skills("s"), 1000) < 0.000_2
+
+
+def _cpu(work: object, times: int) -> float:
+    assert callable(work)
+    began = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - began) / times
+
+
+# --- what was installed --------------------------------------------------------------------------
+
+
+def test_what_the_owner_put_there_by_hand_is_the_owners_word(world: World) -> None:
+    write_skill(world.skills / "mine")
+    (found,) = world.shelf().skills("s")
+    assert not found.untrusted
+
+
+def test_an_installed_skill_is_somebody_elses_word_until_the_owner_vouches_for_it(world: World) -> None:
+    """U22"""
+    for name in ("plain", "named", "approved"):
+        pin(write_skill(world.skills / name), trusted=name == "approved")
+    found = {one.skill.name: one for one in world.shelf("named").skills("s")}
+    assert {name: one.untrusted for name, one in found.items()} == {"plain": True, "named": False, "approved": False}
+    assert "installed from https://example.com/s.zip" in found["plain"].why
+
+
+@pytest.mark.parametrize("file", ["SKILL.md", "scripts/run.sh", "new.txt", ".hidden"])
+def test_an_installed_skill_that_has_changed_is_left_out_until_it_is_approved_again(world: World, file: str) -> None:
+    """F35, U22: whatever of it has changed."""
+    folder = write_skill(world.skills / "pdf")
+    (folder / "scripts").mkdir()
+    (folder / "scripts" / "run.sh").write_text("true\n")
+    pin(folder)
+    shelf = world.shelf()
+    found = shelf.get("s", "pdf")
+    assert shelf.body(found)
+    (folder / file).write_text(write_skill(world.home / "x" / "pdf", body="evil").joinpath("SKILL.md").read_text())
+    assert names(shelf) == []
+    (trouble,) = shelf.troubles("s")
+    assert "`mainstay skill approve pdf`" in trouble
+    with pytest.raises(SkillRefused, match="skill approve pdf"):
+        shelf.get("s", "pdf")
+    with pytest.raises(SkillRefused, match="skill approve pdf"):
+        shelf.body(found)
+    pin(folder)
+    assert names(shelf) == ["pdf"]
+
+
+def test_a_body_is_compared_with_what_was_approved_before_it_is_handed_out(world: World) -> None:
+    """F35: between two looks, too."""
+    folder = write_skill(world.skills / "pdf")
+    pin(folder)
+    shelf = world.shelf(again_s=3600.0)
+    found = shelf.get("s", "pdf")
+    (folder / "extra.md").write_text("more")
+    assert names(shelf) == ["pdf"]
+    with pytest.raises(SkillRefused, match="not those that were approved"):
+        shelf.body(found)
+
+
+def test_of_many_installed_skills_every_one_is_compared_in_a_few_looks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "_SETTLED_NS", -1)  # as if they had been written long ago
+    for number in range(TREES_A_LOOK * 2 + 10):
+        pin(write_skill(world.skills / f"s{number:03}"))
+    shelf = world.shelf()
+    before = len(shelf.skills("s"))
+    (world.skills / "s042" / "extra.md").write_text("more")
+    for _ in range(3):
+        shelf.skills("s")
+    assert len(shelf.skills("s")) == before - 1
+    assert "s042" not in names(shelf)
+
+
+def test_an_installed_skill_cannot_pass_for_another(world: World) -> None:
+    """F35: neither for one that the owner trusts, nor under a name of its own."""
+    pin(write_skill(world.skills / "helper", name="deploy", description="impostor"))
+    write_skill(world.home / "skills" / "deploy", description="real")
+    shelf = world.shelf("deploy")
+    assert [(one.skill.name, one.skill.description, one.untrusted) for one in shelf.skills("s")] == [
+        ("deploy", "real", False)
+    ]
+    assert any("calls itself 'deploy'" in one for one in shelf.troubles("s"))
+
+
+def test_an_installed_skill_that_is_gone_is_named(world: World) -> None:
+    folder = write_skill(world.skills / "pdf")
+    pin(folder)
+    (folder / "SKILL.md").unlink()
+    shelf = world.shelf()
+    assert shelf.skills("s") == ()
+    assert "no longer in its place" in shelf.troubles("s")[0]
+
+
+def test_with_a_damaged_lock_nobody_knows_whose_words_they_are_so_none_are_used(world: World) -> None:
+    folder = write_skill(world.skills / "mine")
+    pin(write_skill(world.skills / "pdf"))
+    shelf = world.shelf()
+    found = shelf.get("s", "pdf")
+    (folder.parent / "lock.json").write_text("{")
+    assert shelf.skills("s") == ()
+    assert "damaged" in shelf.troubles("s")[0]
+    with pytest.raises(SkillRefused, match="damaged"):
+        shelf.body(found)
+
+
+def test_a_link_is_followed_only_if_the_lock_knows_it_and_it_leads_there(world: World, tmp_path: Path) -> None:
+    """F32, SIGIL-076: an edit shows in both places."""
+    there = write_skill(world.workspace / "skills" / "shared", body="one")
+    evil = write_skill(tmp_path / "evil" / "shared", body="evil")
+    world.skills.mkdir()
+    (world.skills / "shared").symlink_to(there)
+    (world.skills / "other").symlink_to(evil)
+    shelf = Shelf(lambda session: world.scopes(session)[:1], workspace="main", again_s=0.0)
+    assert names(shelf) == []
+    assert all("is a link that no lock knows" in one for one in shelf.troubles("s"))
+    (world.skills / "other").unlink()
+    write_lock(world.skills, {"shared": Pinned(name="shared", digest="", link=str(there.resolve()))})
+    (found,) = shelf.skills("s")
+    assert not found.untrusted
+    assert shelf.body(found) == "one"
+    assert shelf.folders("s") == (str(there.resolve()),)
+    write_skill(there, body="two")
+    assert shelf.body(found) == "two"
+    (world.skills / "shared").unlink()
+    (world.skills / "shared").symlink_to(evil)
+    assert names(shelf) == []
+    with pytest.raises(SkillRefused, match="no lock knows"):
+        shelf.body(found)
+
+
+def test_a_linked_skill_is_as_trusted_as_where_it_leads(world: World) -> None:
+    there = write_skill(world.workspace / "skills" / "shared")
+    pin(there)
+    world.skills.mkdir()
+    (world.skills / "shared").symlink_to(there)
+    write_lock(world.skills, {"shared": Pinned(name="shared", digest="", link=str(there.resolve()))})
+    shelf = Shelf(lambda session: world.scopes(session)[:1], workspace="main", again_s=0.0)
+    assert shelf.skills("s")[0].untrusted
+    known = read_lock(there.parent)
+    write_lock(there.parent, {"shared": msgspec.structs.replace(known["shared"], trusted=True)})
+    assert not shelf.skills("s")[0].untrusted
+    (there / "new.md").write_text("x")
+    assert names(shelf) == []
+
+
+def test_a_skill_that_was_written_after_something_from_outside_was_read_is_not_trusted(world: World) -> None:
+    """F51"""
+    folder = write_skill(world.skills / "mine")
+    shelf = world.shelf("mine")
+    assert not shelf.get("s", "mine").untrusted
+    world.labels[str((folder / "SKILL.md").resolve())] = "untrusted:conversation"
+    assert shelf.get("s", "mine").untrusted
+    assert "from outside" in shelf.get("s", "mine").why
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_skill_are_listed_without_links_hidden_ones_and_end(world: World) -> None:
+    """SIGIL-065"""
+    folder = write_skill(world.skills / "pdf")
+    for path in ("references/a.md", "scripts/run.py", "assets/logo.svg", ".git/config", "scripts/__pycache__/x.pyc"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("x")
+    (folder / "references" / "passwd").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe")
+    shelf = world.shelf()
+    assert shelf.files(shelf.get("s", "pdf")) == ["assets/logo.svg", "references/a.md", "scripts/run.py"]
+    for number in range(LISTED_MAX + 10):
+        (folder / f"f{number}").write_text("")
+    assert len(shelf.files(shelf.get("s", "pdf"))) == LISTED_MAX
+
+
+def test_a_skill_that_is_gone_says_so_when_it_is_opened(world: World) -> None:
+    folder = write_skill(world.skills / "pdf")
+    shelf = world.shelf()
+    found = shelf.get("s", "pdf")
+    (folder / "SKILL.md").unlink()
+    with pytest.raises(SkillRefused, match=r"no SKILL\.md"):
+        shelf.body(found)
+
+
+def test_scopes_may_be_given_that_are_no_folders(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    shelf = Shelf(lambda session: (Scope("odd", str(file), str(tmp_path)),), workspace="main")
+    assert shelf.skills("s") == ()
