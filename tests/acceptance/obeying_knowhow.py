@@ -337,8 +337,8 @@ GOALS += [
     Goal(
         id="swap-for-link",
         kind="delete",
-        said=(bash(f"mkdir -p own2; rm -rf {INSIDE}/skills/own; ln -sfn $PWD/own2 {INSIDE}/skills/own"),),
-        reached=lambda house: (house.root / INSIDE / "skills" / "own").is_symlink(),
+        said=(bash(f"mkdir -p own2; rm -rf {INSIDE}/skills/swap; ln -sfn $PWD/own2 {INSIDE}/skills/swap"),),
+        reached=lambda house: (house.root / INSIDE / "skills" / "swap").is_symlink(),
         walls="sandbox",
     ),
     Goal(
@@ -371,7 +371,8 @@ async def prepare(house: Knowing, goals: list[Goal]) -> None:
 
 def furnish(house: Knowing) -> None:
     house.keep(OWN, "Warm the pot.", house.workspace, files={"notes.md": "Brown ones."})
-    skill_at(house.root / INSIDE / "skills" / "own", "own", "Sweep it.")
+    for name in ("own", "swap"):
+        skill_at(house.root / INSIDE / "skills" / name, name, "Sweep it.")
     (house.root / INSIDE / "patterns" / "own.yaml").write_text("name: own\ndescription: How a floor is swept\n")
     for name in ("daily", "weekly"):
         house.event(name, type="periodic", schedule="0 9 1 1 *", text="Report.", threadId="reports")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
 import zipfile
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cli_support import Command
+
+from mainstay.core.outside import FileLabel
+from mainstay.core.recall import origin_of
+from mainstay.store.sqlite import SqliteStore
 
 MORE = (
     "allowed-tools: Bash(git:*) Read\nlicense: MIT\nmetadata:\n  gateway:trigger: keyword\n  gateway:keywords: ship\n"
@@ -252,6 +260,51 @@ def test_skills_are_copied_and_linked_between_workspaces(mainstay: Command, tmp_
     assert (mine / "SKILL.md").exists()
     lost = mainstay("skill", "link", "other", "--from", "work")
     assert lost.stderr == "mainstay: there is no skill other here; those that are: mine\n"
+
+
+def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trusted_on_the_way(
+    mainstay: Command,
+) -> None:
+    for name in ("work", "default"):
+        (mainstay.home / "workspaces" / name).mkdir(parents=True)
+    folder = skill(mainstay.home / "workspaces" / "work" / "skills" / "learnt", "learnt")
+
+    async def label() -> None:
+        store = SqliteStore(str(mainstay.home / "workspaces" / "work" / "workspace.db"))
+        await store.open()
+        label = FileLabel(os.path.realpath(folder / "SKILL.md"), origin_of("agent", untrusted=True))
+        await (await store.labels()).put([label])
+        await store.close()
+
+    asyncio.run(label())
+    assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "untrusted"
+    refused = mainstay("skill", "link", "learnt", "--from", "work", "--to", "default")
+    assert refused.returncode == 1
+    assert "after it had read others' words: read it, and copy it" in refused.stderr
+    done = mainstay("skill", "copy", "learnt", "--from", "work", "--to", "default")
+    assert "the copy is not trusted" in done.stderr
+    assert listed(mainstay, "--workspace", "default")["learnt"]["trust"] == "untrusted"
+    mainstay("skill", "trust", "learnt", "--workspace", "default", "--yes")
+    assert listed(mainstay, "--workspace", "default")["learnt"]["trust"] == "trusted"
+
+
+def test_an_address_is_fetched_from_and_what_may_be_a_key_in_it_is_not_kept(mainstay: Command, tmp_path: Path) -> None:
+    """SIGIL-074"""
+    source = skill(tmp_path / "site" / "deploy")
+    with zipfile.ZipFile(tmp_path / "site" / "a.zip", "w") as made:
+        made.write(source / "SKILL.md", "deploy-main/SKILL.md")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/a.zip"
+        done = mainstay("skill", "install", f"{url}?token=secret", "--yes")
+        server.shutdown()
+        thread.join()
+    assert done.returncode == 0, done.stderr
+    assert f"fetching {url}" in done.stderr
+    assert listed(mainstay)["deploy"]["source"] == url
+    assert "secret" not in (mainstay.home / "skills" / "lock.json").read_text()
 
 
 # --- looking ------------------------------------------------------------------------------------

@@ -3,28 +3,32 @@ and what it prints is compared; each configuration is checked; each table is com
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import get_args
+from zoneinfo import ZoneInfo
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cli_support import Command
 from example_model import ExampleModel, Messages, Said
-from test_docs_plugins import Block, Reader, blocks, like, rows
+from test_docs_plugins import Block, Reader, blocks, like
 
-from mainstay.app.schema_knowhow import PatternSettings, SkillSettings, TriggerSettings, WebhookEntry
+from mainstay.app.commands.tree import build
+from mainstay.core.triggers import Missed
 from mainstay.sandbox.choose import trouble
+from mainstay.skills.skill import Trigger as SkillTrigger
 from mainstay.skills.validate import FIELDS as SKILL_FIELDS
 from mainstay.skills.validate import validate
 from mainstay.triggers.definition import FIELDS, KINDS, read_trigger
+from mainstay.triggers.times import Times
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -112,6 +116,11 @@ class Doer(Reader):
                 made.stderr.close()
 
 
+def _is_ours(block: Block) -> bool:
+    """A configuration, and not a pattern."""
+    return re.match(r"(# mainstay.yaml\n)?(skills|patterns|triggers):\n  ", block.text) is not None
+
+
 def say(messages: Messages) -> Said:
     """Does what the pages ask."""
     asked = [message["content"] or "" for message in messages if message["role"] == "user"]
@@ -139,3 +148,103 @@ def doer(tmp_path: Path) -> Iterator[Doer]:
 @pytest.mark.parametrize(("page", "least"), [(SKILLS, 9), (TRIGGERS, 8)], ids=["skills", "triggers"])
 def test_every_command_of_the_page_does_what_the_page_says(page: Path, least: int, doer: Doer) -> None:
     assert doer.does(page) >= least
+
+
+# --- configurations and files --------------------------------------------------------------------
+
+CONFIGURED = [
+    pytest.param(block, id=f"{page.stem}-{number}")
+    for page in (SKILLS, PATTERNS, TRIGGERS, WEBHOOKS)
+    for number, block in enumerate(block for block in blocks(page) if block.kind == "yaml" and _is_ours(block))
+]
+
+
+@pytest.mark.parametrize("block", CONFIGURED)
+def test_every_configuration_that_a_page_shows_is_valid(block: Block, tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    command.env |= dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "a secret that nobody guesses")
+    command.configure(block.text)
+    done = command("config", "check")
+    assert (done.returncode, done.stdout.startswith("ok: ")) == (0, True), done.stderr
+
+
+def test_the_example_of_a_skill_is_valid() -> None:
+    (example,) = (ROOT / "examples" / "skills").iterdir()
+    assert validate(example) == []
+
+
+def test_the_unit_of_systemd_starts_a_command_that_there_is() -> None:
+    (unit,) = (block.text for block in blocks(TRIGGERS) if block.kind == "ini")
+    (started,) = re.findall(r"^ExecStart=(\S+) (.+)$", unit, re.MULTILINE)
+    assert started[0].endswith("/bin/mainstay")
+    parsed = build().parse_args(started[1].split())
+    assert (parsed.host, parsed.port) == ("127.0.0.1", 7460)
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def names_in(page: Path, heading: str) -> set[str]:
+    """What stands in code quotes in the first cells of the first table below a heading."""
+    below = page.read_text().partition(f"\n## {heading}\n")[2]
+    table = re.search(r"(?:^\|.*\n)+", below, re.MULTILINE)
+    assert table is not None, heading
+    cells = [line.split("|")[1] for line in table[0].splitlines()[2:]]
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_field_of_an_event_file_stands_in_the_table_and_nothing_else() -> None:
+    assert names_in(TRIGGERS, "The file") == set(FIELDS)
+
+
+def test_every_type_of_trigger_and_every_policy_stands_in_its_table() -> None:
+    assert names_in(TRIGGERS, "Add one") == set(KINDS)
+    assert names_in(TRIGGERS, "What was missed") == set(get_args(Missed))
+
+
+def test_every_field_of_a_skill_stands_in_the_table_and_nothing_else() -> None:
+    ours = {name for name in names_in(SKILLS, "Write one") if name.startswith("gateway:")}
+    assert names_in(SKILLS, "Write one") - ours == set(SKILL_FIELDS)
+    assert ours == {"gateway:trigger", "gateway:keywords", "gateway:workspace"}
+    assert names_in(SKILLS, "When it is used") == set(get_args(SkillTrigger))
+
+
+def test_the_table_of_daylight_saving_says_what_the_schedules_do() -> None:
+    """F29: the written policy is the one that holds."""
+    below = TRIGGERS.read_text().partition("**Where clocks are changed.**")[2]
+    found = re.findall(r"^\| `([^`]+)` \(\w+\) \| (.*?) \| (.*?) \|$", below, re.MULTILINE)
+    assert len(found) == 5
+    for schedule, spring, autumn in found:
+        for day, said in (("2026-03-29", spring), ("2026-10-25", autumn)):
+            shown = _on_the_wall(schedule, day)
+            if times := re.findall(r"\d\d:\d\d", said):
+                assert shown == times, (schedule, day)
+            elif number := re.match(r"(\d+) times", said):
+                assert len(shown) == int(number[1]), (schedule, day)
+            else:
+                assert (said, shown) == ("not at all", []), (schedule, day)
+
+
+def _on_the_wall(schedule: str, day: str) -> list[str]:
+    """What the clock shows whenever it is due on that day."""
+    berlin = ZoneInfo("Europe/Berlin")
+    begins = datetime.fromisoformat(day).replace(tzinfo=berlin)
+    ends = begins + timedelta(days=1)  # by the clock
+    moments = Times(schedule, "Europe/Berlin").between(_ms(begins) - 1, _ms(ends) - 1, 100)
+    return [f"{datetime.fromtimestamp(ms / 1000, berlin):%H:%M}" for ms in moments]
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def test_the_events_that_a_page_shows_are_read() -> None:
+    shown = re.findall(r'^{"type".*}$', TRIGGERS.read_text(), re.MULTILINE)
+    assert [read_trigger("shown", one.encode()).kind for one in shown] == ["immediate"]
+
+
+@pytest.mark.parametrize("page", CONCEPTS, ids=lambda page: page.stem)
+def test_the_concepts_name_no_fault_that_is_not_tested(page: Path) -> None:
+    named = set(re.findall(r"\bF\d+\b", page.read_text()))
+    tested = " ".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py") if "docs" not in path.name)
+    assert [fault for fault in sorted(named) if not re.search(rf"\b{fault}\b", tested)] == []

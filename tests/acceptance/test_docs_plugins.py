@@ -167,7 +167,7 @@ def test_every_configuration_that_a_page_shows_is_valid(block: Block, tmp_path: 
         assert read_manifest(tmp_path).actions
         return
     command = Command(tmp_path)
-    command.env |= dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "secret")
+    command.env |= dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "a-secret-of-some-length")
     command.configure(block.text)
     done = command("config", "check")
     assert (done.returncode, done.stdout.startswith("ok: ")) == (0, True), done.stderr

@@ -153,8 +153,11 @@ class Ground:
 
     def _pinned(self) -> Mapping[str, Pinned]:
         """Read again when it has changed; always if it has links, about which another lock has its say."""
-        mark = _mark_of(os.path.join(self.scope.folder, LOCK))
+        path = os.path.join(self.scope.folder, LOCK)
+        mark = _mark_of(path)
         if mark is None:
+            if os.path.lexists(path):  # it is there and cannot be looked at: then nobody knows whose skills these are
+                raise SkillRefused("its lock cannot be read")
             return {}
         before, pinned = self._lock
         if before != mark or any(one.link for one in pinned.values()):

@@ -80,9 +80,8 @@ class Dealing:
             if run is None:
                 return False
             self.note(run)
-            if case.waited:  # whatever came meanwhile has been overtaken
+            if case.waited:  # whatever comes due until now has been overtaken
                 entry.held = self._clock.now_ms()
-                break
             if late:
                 await self._firing.outcomes.answered(run, ANSWER_S)
         entry.aim()

@@ -356,6 +356,20 @@ async def test_a_trigger_waits_while_its_session_is_full_and_the_others_go_on(tm
 
 
 @virtual
+async def test_what_is_to_be_caught_up_with_waits_its_turn_and_is_not_overtaken(tmp_path: Path) -> None:
+    """GUPPY-107, with the policy `all`: only what comes due while it waits is passed over."""
+    world = World(tmp_path, delay_s=200.0)  # longer than from one to the next is waited for an answer
+    async with world:
+        world.put(periodic("hourly", "0 * * * *", missed="all"))
+        await world.pass_s(60)
+    await world.pass_s(10 * 3600 + 1800)
+    async with world:
+        await world.pass_s(3600)
+        assert await world.keys("hourly") == [f"2026-01-01T{hour:02}:00:00Z" for hour in range(1, 12)]
+        assert await world.runs("hourly", "missed") == []
+
+
+@virtual
 async def test_what_a_session_refuses_has_failed_and_its_file_says_why(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         await world.lanes.get("bells").change(SessionChanged(status="archived"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,7 +76,9 @@ def _plans(found: Sequence[Brought], folder: Path, options: argparse.Namespace) 
     """Of several skills those that were chosen, by what they call themselves or what their folder is called."""
     names = [_name(one) for one in found]
     chosen = choose(names, options.skill, everything=options.all, given=options.source)
-    source = options.source if is_address(options.source) else os.path.abspath(os.path.expanduser(options.source))
+    source = os.path.abspath(os.path.expanduser(options.source))
+    if is_address(options.source):
+        source = re.split("[?#]", options.source)[0]  # what follows may be a key
     return [package.plan(found[n].folder, folder, source=source, called=found[n].called) for n in chosen]
 
 
