@@ -126,8 +126,9 @@ def test_a_workspace_has_its_own_which_others_do_not(mainstay: Command, tmp_path
     assert (done.returncode, done.stderr) == (1, "mainstay: there is no workspace typo; those that are: none yet\n")
     assert mainstay("skill", "install", str(source), "--workspace", "default", "--yes").returncode == 0
     assert (mainstay.home / "workspaces" / "default" / "skills" / "deploy" / "SKILL.md").exists()
-    assert listed(mainstay) == {}
-    assert listed(mainstay, "--workspace", "default")["deploy"]["scope"] == "workspace"
+    (mainstay.home / "workspaces" / "other").mkdir()
+    assert listed(mainstay, "--workspace", "other") == {}
+    assert listed(mainstay)["deploy"]["scope"] == "workspace"  # who only looks sees what the configured one has
     skill(mainstay.home / "skills" / "deploy", body="Mine.\n")
     both = mainstay.json("skill", "list", "--workspace", "default")["skills"]
     assert [(one["scope"], one["trust"], one["hidden_by"]) for one in both] == [
@@ -252,7 +253,8 @@ def test_skills_are_copied_and_linked_between_workspaces(mainstay: Command, tmp_
     assert linked["link"] == str(mine)
     assert mainstay("skill", "copy", "mine", "--from", "work", "--to", "default").returncode == 1
     (mine / "SKILL.md").write_text((mine / "SKILL.md").read_text().replace("Old", "New"))
-    assert mainstay.json("skill", "show", "mine")["body"].strip() == "New words."
+    (mainstay.home / "workspaces" / "other").mkdir()
+    assert mainstay.json("skill", "show", "mine", "--workspace", "other")["body"].strip() == "New words."
     assert mainstay.json("skill", "show", "mine", "--workspace", "work")["body"].strip() == "New words."
     assert mainstay.json("skill", "show", "mine", "--workspace", "default")["body"].strip() == "Old words."
     assert "own (link)" in mainstay("skill", "list").stdout
@@ -286,6 +288,11 @@ def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trust
     assert listed(mainstay, "--workspace", "default")["learnt"]["trust"] == "untrusted"
     mainstay("skill", "trust", "learnt", "--workspace", "default", "--yes")
     assert listed(mainstay, "--workspace", "default")["learnt"]["trust"] == "trusted"
+    vouched = mainstay("skill", "trust", "learnt", "--workspace", "work", "--yes")  # where it was written
+    assert "It was written after something from outside had been read." in vouched.stdout
+    assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "trusted"
+    (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.")
+    assert "learnt" not in listed(mainstay, "--workspace", "work")  # that is not what was vouched for
 
 
 def test_an_address_is_fetched_from_and_what_may_be_a_key_in_it_is_not_kept(mainstay: Command, tmp_path: Path) -> None:

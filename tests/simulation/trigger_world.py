@@ -1,6 +1,6 @@
 """A small world for triggers: an event folder, lanes behind a door, a log, and a clock that tests move.
 
-`World` is one process on what is in `Kept`: closing it is a clean end, `drop` is a crash of everything in memory.
+`async with world` is one process; the next one finds what it left in the folder, the store and the log.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.services import Services
 from mainstay.testing import MemoryStore, ScriptedProvider, VirtualClock, virtual_run
+from mainstay.triggers.definition import write_trigger
 from mainstay.triggers.due import Rules
 from mainstay.triggers.engine import Engine
 from mainstay.triggers.entries import Status
@@ -189,18 +190,21 @@ class World:
     def put(self, *triggers: Trigger) -> None:
         """Write files, as somebody would, and have that noticed."""
         for trigger in triggers:
-            self.folder.write(trigger, replace=True)
+            path = self.where / "events" / f".{trigger.name}.draft"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(write_trigger(trigger))
+            path.rename(path.with_name(f"{trigger.name}.json"))
         self.engine.wake()
 
     async def pass_s(self, seconds: float) -> None:
         await self.clock.sleep(seconds)
 
-    async def until(self, met: Callable[[], Any], within_s: float = 600) -> None:
+    async def until(self, met: Callable[[], Any], within_s: float = 600, step_s: float = 0.05) -> None:
         """Returns when something is so; raises if it takes longer than that."""
         end = self.clock.monotonic() + within_s
         while not met():
             assert self.clock.monotonic() < end, "it does not happen"
-            await self.clock.sleep(0.05)
+            await self.clock.sleep(step_s)
 
     # --- what is to be seen ----------------------------------------------------------------------
 

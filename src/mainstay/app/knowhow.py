@@ -77,13 +77,10 @@ class KnowHow:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Offered where there is something to be found with them."""
-        tools: list[Tool] = []
-        if self.shelf is not None and self.shelf.skills(""):
-            tools.append(skill_tool(self.shelf))
-        if self.library is not None and self.library.snapshot.patterns:
-            tools.append(pattern_tool(self.library))
-        return tuple(tools)
+        """Each is offered for as long as there is something to be found with it."""
+        skills = (skill_tool(self.shelf),) if self.shelf is not None else ()
+        patterns = (pattern_tool(self.library),) if self.library is not None else ()
+        return (*skills, *patterns)
 
     @property
     def troubles(self) -> list[str]:

@@ -236,7 +236,9 @@ class Given(msgspec.Struct, frozen=True):
         return made
 
     def notes(self, sandbox: Sandbox | None, config: Config) -> WorkplaceNotes:
-        return WorkplaceNotes(self.workplace, sandbox, network=config.sandbox.network, speaks=self.builtins is not None)
+        speaks = self.builtins is not None
+        keeps = config.skills.enabled and "write" in builtin_names(config.tools.builtin)
+        return WorkplaceNotes(self.workplace, sandbox, network=config.sandbox.network, speaks=speaks, keeps=keeps)
 
 
 async def _given(config: Config, store: Store, place: Place | None, remembering: Remembering) -> Given:

@@ -16,7 +16,7 @@ class SkillSettings(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Look for skills and offer them.")] = True
     folders: Annotated[
         tuple[str, ...],
-        Meta(description="Further folders of skills, as `~/.agents/skills`; narrower scopes come first."),
+        Meta(description="Further folders of skills, as `~/.agents/skills`: the broadest of all scopes."),
     ] = ()
     trusted: Annotated[
         tuple[str, ...],
@@ -35,7 +35,7 @@ class PatternSettings(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Look for patterns and match them with what is asked.")] = True
     folders: Annotated[
         tuple[str, ...],
-        Meta(description="Further folders of patterns; those of the home and the workspace come first."),
+        Meta(description="Further folders of patterns: those of the home, and then the workspace's, go before them."),
     ] = ()
     matches: Annotated[int, Meta(ge=0, le=20, description="How many are appended to a turn at most.")] = 3
     threshold: Annotated[Share, Meta(description="How similar to a request a pattern must be, from 0 to 1.")] = 0.22

@@ -37,7 +37,7 @@ Effect = Literal["pure", "idempotent", "reconcile", "unsafe"]
 class Tool(Protocol):
     """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything.
 
-    One that is not the owner's own has an `origin` (core/outside).
+    One that is not the owner's own has an `origin` (core/outside); one of no use at times says so: `wanted() -> bool`.
     """
 
     name: str

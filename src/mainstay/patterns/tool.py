@@ -53,6 +53,10 @@ class PatternTool:
     def __init__(self, library: Library) -> None:
         self._library = library
 
+    def wanted(self) -> bool:
+        """It is offered while there are patterns."""
+        return bool(self._library.snapshot.patterns)
+
     def parse(self, input: str) -> Any:
         return read_arguments(input, _Wanted, self.schema)
 

@@ -52,6 +52,10 @@ class Shelf:
         """By name; the very same object while nothing changes."""
         return self._look(session).found
 
+    def has_some(self) -> bool:
+        """For any session so far, or one that has no room."""
+        return bool(self.skills("")) or any(seen.found for _, _, seen in self._grounds.values())
+
     def get(self, session: str, name: str) -> Found:
         """Raises SkillRefused, with the reason why it is left out, or names that are like it."""
         wanted = normal_name(name)
@@ -85,11 +89,12 @@ class Shelf:
         return tuple(found.skill.folder for found in self.skills(session))
 
     def troubles(self, session: str) -> list[str]:
-        """What is left out and why, a sentence each, and what is odd about the rest."""
-        merged = self._look(session)
-        said = [trouble for seen in merged.seen for trouble in seen.troubles]
-        odd = [f"{one.skill.name}: {warning}" for one in merged.found for warning in one.skill.warnings]
-        return [*said, *odd]
+        """What is left out and why, a sentence each."""
+        return [trouble for seen in self._look(session).seen for trouble in seen.troubles]
+
+    def warnings(self, session: str) -> list[str]:
+        """What a validator would say of those that are used nevertheless."""
+        return [f"{one.skill.name}: {said}" for one in self.skills(session) for said in one.skill.warnings]
 
     def origin(self, path: str) -> str:
         """What is known of a file, by its real path."""

@@ -27,6 +27,7 @@ _FENCED = re.compile(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
 _NO_KEY = re.compile(r"^( +):(?=[ \n])", re.MULTILINE)
 _ENDS = re.compile(r"^\.\.\.(?=\s|$)", re.MULTILINE)
+_MEANT = re.compile(r"[|>!&]|\*[^\s*]+\s*$")  # blocks, tags, anchors and aliases are no slips of the pen
 _FIELD = re.compile(r"(?!metadata:)([A-Za-z][\w-]{0,63}):[ \t]+(\S.*)")
 
 
@@ -158,7 +159,7 @@ def _as_text(header: str) -> str:
     while at < len(lines):
         found = _FIELD.fullmatch(lines[at])
         at += 1
-        if found is None or found[2][0] in "|>!&*":  # tags, anchors and aliases are no slips of the pen
+        if found is None or _MEANT.match(found[2]):
             made.append(lines[at - 1])
             continue
         value = [found[2].strip()]

@@ -209,7 +209,10 @@ class Ground:
             _compare(name, skill, pinned, real)
         if skill.workspace and skill.workspace != self._rules.workspace:
             return None, ""
-        why = self._doubt(name, pinned) or self._label(real)
+        vouched = (
+            pinned is not None and pinned.trusted and bool(pinned.digest)
+        )  # for these very files, whoever wrote them
+        why = self._doubt(name, pinned) or ("" if vouched else self._label(real))
         return Found(skill, self.scope, bool(why), why, place), body
 
     def _doubt(self, name: str, pinned: Pinned | None) -> str:

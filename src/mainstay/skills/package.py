@@ -25,7 +25,9 @@ from mainstay.skills.plan import Before, Plan, changed, plan, short_digests
 from mainstay.skills.skill import read_skill
 from mainstay.skills.source import BOUNDS
 
-__all__ = ["Before", "Plan", "approve", "changes", "copy", "install", "link", "plan", "remove", "trust"]
+__all__ = ["Before", "Plan", "approve", "changes", "copy", "install", "link", "plan", "remove", "trust", "vouch"]
+
+WRITTEN_HERE = "an agent that worked here"
 
 WHAT = "a skill"
 FINDINGS_KEPT_MAX = 20
@@ -170,6 +172,17 @@ def trust(name: str, skills_folder: Path, *, trusted: bool = True) -> Pinned:
             raise _changed_since(name)
         made = msgspec.structs.replace(pinned, trusted=trusted)
         known = read_own(skills_folder)
+        _write(skills_folder, {**known, name: made}, known)
+        return made
+
+
+def vouch(name: str, skills_folder: Path) -> Pinned:
+    """What an agent wrote here counts as the owner's word, as it is now: pinned, as if it had been installed."""
+    checked_name(name)
+    with _changing(skills_folder), _aside(skills_folder):
+        known = read_own(skills_folder)
+        digest = standing(skills_folder / name)
+        made = Pinned(name=name, digest=digest, source=WRITTEN_HERE, at=_now(), trusted=True)
         _write(skills_folder, {**known, name: made}, known)
         return made
 

@@ -52,6 +52,10 @@ class SkillTool:
         self._shelf = shelf
         self._body_bytes = body_tokens * BYTES_PER_TOKEN
 
+    def wanted(self) -> bool:
+        """It is offered while there are skills."""
+        return self._shelf.has_some()
+
     def parse(self, input: str) -> Any:
         return read_arguments(input, _Wanted, self.schema)
 

@@ -187,11 +187,19 @@ class _Fields:
         return value
 
 
+_MEANT = {
+    "cron": "schedule", "when": "schedule", "at": "schedule", "time": "schedule", "session": "threadId",
+    "thread": "threadId", "prompt": "text", "message": "text", "channel": "adapterId", "adapter": "adapterId",
+    "room": "channelId", "tz": "timezone", "zone": "timezone", "kind": "type", "jitter": "jitter_s",
+}  # what people write instead
+
+
 def _unknown_field(name: str) -> str:
     from difflib import get_close_matches  # only for those who made a mistake
 
-    by_fold = {field.casefold(): field for field in FIELDS}
-    near = get_close_matches(name[:100].casefold(), by_fold, n=1)
+    by_fold = {field.casefold(): field for field in FIELDS} | _MEANT
+    folded = name[:100].casefold()
+    near = [folded] if folded in by_fold else get_close_matches(folded, by_fold, n=1)
     said = f"; did you mean `{by_fold[near[0]]}`?" if near else f"; there are {', '.join(FIELDS)}."
     return f"there is no field {name[:100]!r}{said}"
 

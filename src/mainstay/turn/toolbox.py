@@ -85,14 +85,15 @@ class Toolbox:
         keep: Keep | None = None,
         guards: Guards | None = None,
     ) -> None:
-        self.own = tuple(tools)
-        self.ours = tuple(tool for tool in tools if not origin_of_tool(tool))
+        self._own = tuple(tools)
+        self._sometimes = tuple(tool for tool in tools if hasattr(tool, "wanted"))
+        self._shown: dict[tuple[str, ...], tuple[Tool, ...]] = {(): self._own}  # by those that are not wanted now
         self.foreign = any(told_by_others(tool) for tool in tools)
         names = {tool.name for tool in tools}
         self._memory = tuple(tool for tool in memory if tool.name not in names)
-        self._by_name = {tool.name: tool for tool in (*self.own, *self._memory)}
+        self._by_name = {tool.name: tool for tool in (*self._own, *self._memory)}
         self._catalogues: dict[bool, Catalogue] = {}
-        self._offers: dict[tuple[bool, bool, bool], tuple[Tool, ...]] = {}
+        self._offers: dict[tuple[bool, bool, bool, tuple[str, ...]], tuple[Tool, ...]] = {}
         self._limits = limits
         self._keep = keep
         self._guards = guards
@@ -102,10 +103,26 @@ class Toolbox:
         """Only these, for a sub-agent."""
         made = self._narrowed.get(names)
         if made is None:
-            own, memory = ([tool for tool in tools if tool.name in names] for tools in (self.own, self._memory))
+            own, memory = ([tool for tool in tools if tool.name in names] for tools in (self._own, self._memory))
             made = Toolbox(own, self._limits, memory=memory, keep=self._keep, guards=self._guards)
             self._narrowed[names] = made
         return made
+
+    @property
+    def own(self) -> tuple[Tool, ...]:
+        """Without those that have nothing to work with at present (`wanted`); they can be called all the same."""
+        unwanted = self._unwanted()
+        shown = self._shown.get(unwanted)
+        if shown is None:
+            shown = self._shown[unwanted] = tuple(tool for tool in self._own if tool.name not in unwanted)
+        return shown
+
+    def _unwanted(self) -> tuple[str, ...]:
+        return tuple(tool.name for tool in self._sometimes if not tool.wanted())
+
+    @property
+    def ours(self) -> tuple[Tool, ...]:
+        return tuple(tool for tool in self.own if not origin_of_tool(tool))
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -117,16 +134,17 @@ class Toolbox:
 
         Where not all are `inline`, the rest is searched: everything, or with `ours` only what comes from elsewhere.
         """
-        made = self._offers.get((memory, inline, ours))
+        key = memory, inline, ours, self._unwanted()
+        made = self._offers.get(key)
         if made is None:
             shown = self.own if inline else self._searchable(ours)
-            made = self._offers[memory, inline, ours] = (*shown, *self._memory) if memory else shown
+            made = self._offers[key] = (*shown, *self._memory) if memory else shown
         return made
 
     def _searchable(self, ours: bool) -> tuple[Tool, ...]:
         """Those that stay where they are, and the two that find and call the others."""
         if ours not in self._catalogues:
-            folded = [tool for tool in self.own if origin_of_tool(tool)] if ours else self.own
+            folded = [tool for tool in self._own if origin_of_tool(tool)] if ours else self._own
             self._catalogues[ours] = Catalogue(folded)
         widest = self._catalogues[min(self._catalogues)]  # a session with a smaller model may have more to find
         self._by_name.update({tool.name: tool for tool in widest.tools})

@@ -237,3 +237,30 @@ async def test_an_agent_that_has_read_something_from_outside_asks_before_it_keep
         reply = await one.run("s", "what does page.txt say?")
         assert isinstance(reply.outcome, Paused)
     assert not place.exists()
+
+
+async def test_the_first_skill_that_appears_brings_its_tool_and_the_last_that_goes_takes_it_away(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    async with agent(lambda context, options: "x", home, builtin=("readonly",)) as one:
+        one._open._given.knowhow.shelf._again_s = 0.0  # type: ignore[union-attr]
+        await one.run("s", "hello")
+        assert "skill" not in asked(one)[-1].tools
+        made = skill(home, "brew")
+        await one.run("t", "hello")
+        assert "skill" in asked(one)[-1].tools
+        assert "- brew:" in asked(one)[-1].system
+        (made / "SKILL.md").unlink()
+        await one.run("u", "hello")
+        assert "skill" not in asked(one)[-1].tools
+
+
+async def test_an_agent_that_may_write_is_told_where_skills_are_kept(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with agent(lambda context, options: "x", home, builtin=("all",)) as one:
+        await one.run("slack:kitchen:1", "hello")
+        assert f"{home}/workspaces/default/slack/kitchen/skills/NAME/SKILL.md" in asked(one)[-1].system
+    async with agent(lambda context, options: "x", home, builtin=("readonly",)) as one:
+        await one.run("s", "hello")
+        assert "SKILL.md" not in asked(one)[-1].system

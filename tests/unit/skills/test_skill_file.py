@@ -96,12 +96,24 @@ def test_a_file_of_a_megabyte_works_and_one_byte_more_does_not(tmp_path: Path) -
         ("description: @someone's way", "@someone's way"),
         ('description: "Quoted" and more: so', '"Quoted" and more: so'),
         ("description: `code` first", "`code` first"),
+        ("description: **Bold** first", "**Bold** first"),
         ("description: One: two\n  and three: four", "One: two and three: four"),
         ("description: fine\nargument-hint: [a] [b]", "fine"),
         ("description: fine\ntags: [a, @b]", "fine"),
         ("description: one --- two: three", "one --- two: three"),
     ],
-    ids=["colon", "brackets", "at", "quotes", "backticks", "two lines", "unknown field", "unknown list", "hyphens"],
+    ids=[
+        "colon",
+        "brackets",
+        "at",
+        "quotes",
+        "backticks",
+        "stars",
+        "two lines",
+        "unknown field",
+        "unknown list",
+        "hyphens",
+    ],
 )
 def test_what_only_a_patient_reader_takes_is_read_as_it_is_meant_and_told(
     tmp_path: Path, line: str, description: str

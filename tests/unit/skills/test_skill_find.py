@@ -78,6 +78,15 @@ def test_a_folder_that_leads_out_of_where_it_belongs_is_not_used(world: World, t
     assert "leads out of where it belongs" in shelf.troubles("s")[0]
 
 
+def test_what_a_validator_would_say_of_a_skill_keeps_nobody_from_using_it(world: World) -> None:
+    """F35: a name that is not that of its folder."""
+    write_skill(world.skills / "folder", name="other", header="version: 1\n")
+    shelf = world.shelf()
+    assert names(shelf) == ["other"]
+    assert shelf.troubles("s") == []
+    assert any("other: " in one and "is not that of its folder" in one for one in shelf.warnings("s"))
+
+
 def test_a_name_is_found_however_it_is_written_and_near_ones_are_told(world: World) -> None:
     write_skill(world.skills / "pdf-forms")
     shelf = world.shelf()

@@ -1,4 +1,4 @@
-"""The two ways in which headers of skills are read: every scalar as a text, and only what the strictest readers take."""
+"""How headers of skills are read: every scalar as a text, or only what the strictest readers take."""
 
 from __future__ import annotations
 

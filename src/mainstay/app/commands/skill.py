@@ -45,7 +45,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def list_skills(options: argparse.Namespace) -> int:
-    at = skills_of(options)
+    at = skills_of(options, looking=True)
     listed, troubles = _listed(at)
     if options.json:
         print_json({"ok": True, "skills": [_document(one) for one in listed], "troubles": troubles})
@@ -60,7 +60,7 @@ def list_skills(options: argparse.Namespace) -> int:
 
 
 def search(options: argparse.Namespace) -> int:
-    listed, _ = _listed(skills_of(options))
+    listed, _ = _listed(skills_of(options, looking=True))
     words = folded(" ".join(options.words)).split()
     scored = [(_score(one, words), one) for one in listed if not one.hidden_by]
     best = [one for score, one in sorted(scored, key=lambda one: -one[0]) if score][:FOUND_MAX]
@@ -155,7 +155,7 @@ def _document(one: Listed) -> dict[str, Any]:
 
 
 def show(options: argparse.Namespace) -> int:
-    at = skills_of(options)
+    at = skills_of(options, looking=True)
     shelf = at.shelf(*at.scopes(), labels=at.labels())
     found = shelf.get("", options.name)
     now, body = shelf.open(found)

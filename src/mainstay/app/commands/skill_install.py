@@ -22,6 +22,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.edges.fetch import private_places
 from mainstay.skills import package
 from mainstay.skills.allowed import rules_of
+from mainstay.skills.find import Found, Scope
 from mainstay.skills.lock import Pinned, checked_name, read_lock
 from mainstay.skills.package import Plan
 from mainstay.skills.skill import SkillRefused, read_skill
@@ -209,6 +210,8 @@ def trust(options: argparse.Namespace) -> int:
         package.trust(options.name, at.folder, trusted=False)
         said = f"the words of {options.name} are somebody else's again"
         return _said(options, said, {"name": options.name, "trusted": False})
+    if (written := _written_here(at, options.name)) is not None:
+        return _vouched(options, at, written)
     found = package.changes(options.name, at.folder)
     if not options.json:
         _show(found)
@@ -219,6 +222,25 @@ def trust(options: argparse.Namespace) -> int:
         return 0
     package.trust(found.name, at.folder)
     return _said(options, f"the words of {found.name} count as yours", {"name": found.name, "trusted": True})
+
+
+def _written_here(at: Skills, name: str) -> Found | None:
+    """A skill that an agent wrote after it had read something from outside, and that nobody has vouched for."""
+    if name in read_lock(at.folder):
+        return None
+    shelf = at.shelf(Scope("here", str(at.folder), str(at.root)), labels=at.labels())
+    return next((one for one in shelf.skills("") if one.skill.name == name and one.untrusted), None)
+
+
+def _vouched(options: argparse.Namespace, at: Skills, found: Found) -> int:
+    name = found.skill.name
+    if not options.json:
+        print(f"{visible(name)}: {visible(found.why)}\n  read it: {visible(found.skill.folder)}")
+    if not options.yes and not sure(f"Do you vouch for every word of {name}?", ASK.format("trusted")):
+        print("nothing was changed")
+        return 0
+    package.vouch(name, at.folder)
+    return _said(options, f"the words of {name} count as yours", {"name": name, "trusted": True})
 
 
 def remove(options: argparse.Namespace) -> int:

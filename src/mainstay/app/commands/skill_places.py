@@ -89,15 +89,19 @@ class Skills(msgspec.Struct, frozen=True):
 
     def recovered(self) -> Skills:
         """What a command that was killed has begun is finished."""
-        recover(self.folder)
+        for folder in {self.folder, self.place.data / SKILLS}:
+            recover(folder)
         return self
 
 
-def skills_of(options: argparse.Namespace) -> Skills:
+def skills_of(options: argparse.Namespace, *, looking: bool = False) -> Skills:
+    """Those of the workspace that is named; without one the home's own or, for who only looks, all that are had in the
+    configured one."""
     home = home_of(options)
     config = load_config(home, env=os.environ).config
     place = Place(home, data_home(home, config), config.workspace)
-    return Skills(config, place).at(options.workspace).recovered()
+    workspace = options.workspace or (config.workspace if looking else None)
+    return Skills(config, place).at(workspace).recovered()
 
 
 def pinned_in(scope: Scope) -> dict[str, Pinned]:

@@ -6,7 +6,7 @@ from mainstay.app.commands.verbs import Parser, Verbs, count, port, seconds
 
 
 def add_skills(verbs: Verbs) -> None:
-    verbs.verb("list", "List skills: the home's own, or all that a --workspace has.", "skill:list_skills")
+    verbs.verb("list", "List the skills that a workspace has, its own and the home's.", "skill:list_skills")
     _skill(verbs.verb("show", "Print a skill: where it is from, what it may do, what it says.", "skill:show"))
     search = verbs.verb("search", "Find skills by words in their names and descriptions.", "skill:search")
     search.add_argument("words", nargs="+", metavar="WORDS", help="what to look for")
@@ -62,7 +62,7 @@ def add_patterns(verbs: Verbs) -> None:
 def add_triggers(verbs: Verbs) -> None:
     verbs.verb("list", "List triggers, when each is due and what came of it last.", "trigger:list_triggers")
     add = verbs.verb("add", "Add a trigger: a file in the home's events folder.", "trigger:add")
-    add.add_argument("name", metavar="NAME", help="its name: letters, digits, - and _")
+    add.add_argument("name", metavar="NAME", help="its name, which becomes its file's")
     add.add_argument("text", metavar="TEXT", help="what the agent is to do")
     when = add.add_mutually_exclusive_group(required=True)
     when.add_argument("--now", action="store_true", help="at once")

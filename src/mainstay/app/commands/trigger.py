@@ -57,7 +57,10 @@ def list_triggers(options: argparse.Namespace) -> int:
         tell("there are no triggers; `mainstay trigger add` makes one")
         return 0
     rows = [[one.name, one.kind or "?", _due(one), _target(one.trigger), _last(one)] for one in found]
-    rows += [[name, "webhook", "paused" if one.paused else "", _where(_aim(one)), ""] for name, one in webhooks.items()]
+    for name, hook in webhooks.items():
+        last = next(iter(run_async(_runs(place, name, 1))), None)
+        said = f"{when(last.at)} {_came(last)}" if last is not None else ""
+        rows.append([name, "webhook", "paused" if hook.paused else "", _where(_aim(hook)), said])
     print_table(["NAME", "TYPE", "DUE", "GOES TO", "LAST"], rows)
     for one in found:
         if one.trouble:
