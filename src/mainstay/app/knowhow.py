@@ -105,8 +105,8 @@ class KnowHow:
             for one in found
         ]
 
-    def told(self, session: str) -> bool:
-        return self._skills is not None and self._skills.told(session)
+    def told(self, session: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+        return self._skills.told(session, before) if self._skills is not None else before
 
     def narrowing(self, messages: Sequence[Message], turn: int) -> Narrowing | None:
         found = self._skills.narrowing(messages, turn) if self._skills is not None else None

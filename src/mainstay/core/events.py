@@ -170,6 +170,7 @@ class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=F
     model: str | None = None
     instructions: str | None = None  # the fixed section, for good or until a fold renews it
     amended: str | None = None  # a newer fixed section that is appended until then
+    told: tuple[str, ...] = ()  # skills whose words are in there, and are somebody else's
     profile: dict[str, str] | None = None
     metadata: dict[str, str] | None = None
 

@@ -72,6 +72,7 @@ class Session:
         "reported",
         "status",
         "title",
+        "told",
         "turn_floor",
         "turns",
         "untrusted",
@@ -98,6 +99,7 @@ class Session:
         self.model = ""
         self.instructions = ""  # the fixed section, and where it stands
         self.fixed = 0
+        self.told: tuple[str, ...] = ()  # skills of others in it
         self.amendment = ""  # a newer one that is appended for now, and where it stands
         self.amended = 0
         self.untrusted = False
@@ -366,10 +368,10 @@ class Session:
         self.profile = self.profile if event.profile is None else event.profile
         self.metadata = self.metadata if event.metadata is None else event.metadata
         if event.instructions is not None:
-            self.instructions, self.fixed = event.instructions, seq
+            self.instructions, self.fixed, self.told = event.instructions, seq, event.told
             self.amendment, self.amended = "", 0
         if event.amended is not None:
-            self.amendment, self.amended = event.amended, seq
+            self.amendment, self.amended, self.told = event.amended, seq, (*self.told, *event.told)
             note = Text(AMENDED + event.amended, origin="runtime")
             self._append(Message(seq, "system", (note,), at=at, turn=event.turn))
 

@@ -82,15 +82,18 @@ class LaneContexts:
         turn = started.turn
         if not session.fixed:
             if fixed := self.fixed(session):
-                events.append(SessionChanged(instructions=fixed, turn=turn))
+                events.append(SessionChanged(instructions=fixed, told=self._told(session), turn=turn))
         elif (changed := self._renewed(session)) and changed != session.amendment:
-            events.append(SessionChanged(amended=changed, turn=turn))
+            events.append(SessionChanged(amended=changed, told=self._told(session), turn=turn))
         if session.partial:
             events.append(_unread(session))
         for contributor in self._services.contributors if session.errand is None else ():
             for note in contributor.turn(session.key, prompt):
                 events.append(MessageAdded("system", (note,), turn=turn))
         return tuple(events)
+
+    def _told(self, session: Session) -> tuple[str, ...]:
+        return self._services.trust.told(session.key, ())
 
     def fixed(self, session: Session) -> str:
         """As it would be for a session that begins now. A sub-agent has its errand, and the rules of the house."""
@@ -258,7 +261,7 @@ class LaneContexts:
     def _renewal(self) -> tuple[Event, ...]:
         """A fold breaks the provider's cache anyway: a fixed section that has changed enters with it."""
         changed = self._renewed(self._pen.session)
-        return (SessionChanged(instructions=changed),) if changed else ()
+        return (SessionChanged(instructions=changed, told=self._told(self._pen.session)),) if changed else ()
 
     def _overflow(self, case: Case) -> str:
         return (

@@ -43,7 +43,7 @@ class _Standing(msgspec.Struct, frozen=True):
     by_name: dict[str, Found]
     fixed: str
     errand: str
-    told: bool
+    told: tuple[str, ...]
     keywords: Keywords
 
 
@@ -71,9 +71,14 @@ class SkillContributor:
     def profile(self, session: str) -> str:
         return ""
 
-    def told(self, session: str) -> bool:
-        """True if the fixed section holds words of a skill that is somebody else's: its description is enough."""
-        return self._standing(session).told
+    def told(self, session: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Skills of somebody else whose words the fixed section holds: a description is enough. Those of `before`, when
+        it was written, count for as long as nobody vouches for them: also when they are gone."""
+        standing = self._standing(session)
+        if not before:
+            return standing.told
+        own = [name for name in before if (one := standing.by_name.get(name)) is None or one.untrusted]
+        return (*standing.told, *own)
 
     def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
         standing = self._standing(session)
@@ -153,7 +158,7 @@ class SkillContributor:
         catalogue, shown = _catalogue(rest, self._catalogue_bytes)
         fixed = "\n\n".join([*(text for _, text in always), *([catalogue] if catalogue else [])])
         errand = "\n\n".join(text for one, text in always if not one.untrusted)
-        told = any(one.untrusted for one in [*shown, *(one for one, _ in always)])
+        told = tuple(one.skill.name for one in [*shown, *(one for one, _ in always)] if one.untrusted)
         return _Standing(found, {one.skill.name: one for one in found}, fixed, errand, told, keywords)
 
     def _always(self, found: Found) -> tuple[Found, str]:

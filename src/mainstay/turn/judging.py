@@ -121,7 +121,7 @@ def _circumstances(setting: Setting) -> Circumstances:
 def _tainted(setting: Setting) -> bool:
     """The model has read something that nobody vouches for: in the conversation, of a tool, among its instructions."""
     session, means = setting.session, setting.means
-    return session.untrusted or means.tools.foreign or means.trust.told(session.key)
+    return session.untrusted or means.tools.foreign or bool(means.trust.told(session.key, session.told))
 
 
 # --- what a person says --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from mainstay.app.schema_knowhow import SkillSettings
 from mainstay.core.events import ToolFinished
 from mainstay.core.outcome import Answered, Paused
 from mainstay.core.recall import is_untrusted
+from mainstay.core.remove import remove_tree
 from mainstay.skills.lock import Pinned, digest_of, write_lock
 from mainstay.testing import Call, ScriptedProvider
 
@@ -177,6 +178,26 @@ async def test_words_of_an_installed_skill_count_as_from_outside_until_the_owner
     async with agent(script, home, config=config) as one:
         reply = await one.run("s", "hello")
         assert isinstance(reply.outcome, Answered if trusted else Paused)  # its description alone taints
+
+
+async def test_words_of_others_in_the_instructions_of_a_session_outlive_their_skill(tmp_path: Path) -> None:
+    """What was removed is still there to be read; it would take a new session, or somebody's word, to be rid of it."""
+    home = tmp_path / "home"
+    installed(home, "brew")
+    config = Config(tools=ToolSettings(builtin=("all",), roots=(str(tmp_path),)))
+    call = [Call("fetch", {"url": "http://127.0.0.1:9/x"}), "done"]
+    async with agent(["hi"], home, config=config) as one:
+        await one.run("s", "hello")
+    remove_tree(home / "skills")
+    async with agent(call, home, config=config) as one:
+        assert isinstance((await one.run("new", "go")).outcome, Answered)
+    async with agent(call, home, config=config) as one:
+        assert isinstance((await one.run("s", "go")).outcome, Paused)
+    installed(home, "brew")
+    trusting = Config(tools=config.tools, skills=SkillSettings(trusted=("brew",)))
+    async with agent(["hi", *call], home, config=trusting) as one:
+        await one.approvals.deny((await one.approvals.list())[0].asked.id)
+        assert isinstance((await one.run("s", "go")).outcome, Answered)
 
 
 async def test_a_skill_that_changed_since_it_was_installed_is_left_out_and_named(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ EVERY: list[Event] = [
     ),
     *(TurnEnded(outcome, turn=1) for outcome in (Answered(), Aborted(), Exhausted("25 steps"), Paused("a1"))),
     TurnEnded(Failed("sorry", "details", turn=1, step=3), turn=1),
-    SessionChanged("title", "archived", "model", "be kind", "be kinder", {"name": "Ana"}, {"a": "b"}),
+    SessionChanged("title", "archived", "model", "be kind", "be kinder", ("brew",), {"name": "Ana"}, {"a": "b"}),
     Forked("parent", 9),
     Blanked(),
 ]
