@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Command, FakeModel
+from cli_support import Command, FakeModel, Handler
 
 from mainstay.core.events import Received, TurnEnded
 from mainstay.core.messages import text_of
@@ -43,9 +43,17 @@ triggers:
 SKILL = "---\nname: {name}\ndescription: How to {name}.\n---\nDo it well.\n"
 
 
+class Brief(Handler):
+    """Answers at once, whatever it is asked: no turn is so long that it would be given up."""
+
+    def _stream(self, text: str) -> None:
+        super()._stream("yes")
+
+
 @pytest.fixture
 def model() -> Iterator[FakeModel]:
     made = FakeModel()
+    made._server.RequestHandlerClass = Brief
     yield made
     made.close()
 
@@ -283,3 +291,21 @@ def test_f10_f29_f42_after_twenty_kills_every_event_happened_once_and_no_skill_i
     doctor = mainstay.json("doctor")
     assert doctor["ok"], doctor
     assert {one["verdict"] for one in doctor["checks"] if one["check"] in ("Skills", "Patterns", "Triggers", "Webhook")} == {"ok"}
+
+
+async def test_what_waits_behind_a_turn_that_is_given_up_is_done_all_the_same(tmp_path: Path) -> None:
+    """Killed so often that a turn is given up when the home is opened again: what came meanwhile is none the worse."""
+    home = tmp_path / "home"
+    async with Agent(ScriptedProvider(["Good day."]), home=home) as agent:
+        await agent.run("s", "hello")
+    store = SqliteStore(str(home / "workspaces" / "default" / "workspace.db"))
+    await store.open()
+    head = (await store.read("s", limit=1_000))[-1].seq
+    begun = [Received((Text("what kills it"),)), TurnStarted((head + 1,), turn=2, model="scripted")]
+    killed = [TurnResumed(turn=2) for _ in range(Limits().resumes_max)]
+    await _appended(store, [*begun, *killed, Received((Text("what waits"),))])
+    await store.close()
+    async with Agent(ScriptedProvider(["Very well."]), home=home) as agent:
+        await agent.settled()
+        ends = [one.event for one in await agent.sessions.records("s") if isinstance(one.event, TurnEnded)]
+        assert [type(one.outcome) for one in ends] == [Answered, Failed, Answered]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from mainstay.app.opened import KnownSkill
@@ -144,21 +145,25 @@ class KnowHow:
 def shelf_of(config: Config, place: Place | None, labels: Callable[[str], str] = lambda path: "") -> Shelf:
     given = [_folder(one, place) for one in config.skills.folders]
 
-    def scopes(session: str) -> list[Scope]:
+    @lru_cache(1024)
+    def within(*parts: str) -> tuple[Scope, ...]:
         found = [Scope(f"folder {one}", one, one) for one in given]
         if place is None:
-            return found
+            return tuple(found)
         home, folder = str(place.home), str(place.workspace)
         found += [
             Scope("home", os.path.join(home, SKILLS), home),
             Scope("workspace", os.path.join(folder, SKILLS), folder),
         ]
-        for kind, part in zip(("channel", "room"), scopes_of(session), strict=False):
+        for kind, part in zip(("channel", "room"), parts, strict=False):
             if not part:
                 break
             folder = os.path.join(folder, folder_name(part))
             found.append(Scope(f"{kind} {part}", os.path.join(folder, SKILLS), str(place.workspace)))
-        return found
+        return tuple(found)
+
+    def scopes(session: str) -> tuple[Scope, ...]:
+        return within(*scopes_of(session))
 
     return Shelf(scopes, workspace=config.workspace, trusted=config.skills.trusted, labels=labels)
 

@@ -64,6 +64,7 @@ class Workplace:
         self._knowhow = _knowhow(config, place)
         self.skills: Callable[[str], SkillGround] = lambda session: NO_SKILLS  # the same object while nothing changes
         self._known: dict[str, tuple[Grounds, SkillGround]] = {}
+        self._real = ""  # the workspace's folder, once it was looked for
         self._own: str | None = None  # for those who keep nothing
 
     def grounds(self, session: str) -> Grounds:
@@ -107,8 +108,10 @@ class Workplace:
         """Where a session keeps skills that it writes: in the narrowest of its scopes."""
         if self._place is None:
             return ()
+        if not self._real:
+            self._real = os.path.realpath(self._place.workspace)
         parts = [folder_name(part) for part in scopes_of(session) if part]
-        return (os.path.join(os.path.realpath(self._place.workspace), *parts, SKILLS) + "/",)
+        return (os.path.join(self._real, *parts, SKILLS) + "/",)
 
     def work_in(self, session: str, folder: str) -> None:
         """From now on this session, and whoever it sends, works there; kept, for whoever takes it up after a crash."""

@@ -47,6 +47,9 @@ class Shelf:
         self._again_s = again_s
         self._grounds: dict[Scope, tuple[Ground, float, Seen]] = {}
         self._merged: dict[tuple[Scope, ...], _Merged] = {}
+        self._quick: dict[
+            int, tuple[tuple[Scope, ...], float, _Merged]
+        ] = {}  # by the very tuple, until it is time again
 
     def skills(self, session: str) -> tuple[Found, ...]:
         """By name; the very same object while nothing changes."""
@@ -102,6 +105,17 @@ class Shelf:
 
     def _look(self, session: str, *, now: bool = False) -> _Merged:
         scopes = tuple(self._scopes(session))
+        quick = self._quick.get(id(scopes))
+        if quick is not None and quick[0] is scopes and not now and time.monotonic() < quick[1]:
+            return quick[2]
+        merged = self._look_again(scopes, now)
+        if len(self._quick) >= _KNOWN_MAX:
+            self._quick.clear()
+        until = min((self._grounds[scope][1] for scope in scopes), default=0.0)
+        self._quick[id(scopes)] = scopes, until, merged
+        return merged
+
+    def _look_again(self, scopes: tuple[Scope, ...], now: bool) -> _Merged:
         seen = tuple([self._seen(scope, now) for scope in scopes])
         merged = self._merged.get(scopes)
         if merged is None or any(new is not old for new, old in zip(seen, merged.seen, strict=True)):

@@ -188,9 +188,21 @@ class _Fields:
 
 
 _MEANT = {
-    "cron": "schedule", "when": "schedule", "at": "schedule", "time": "schedule", "session": "threadId",
-    "thread": "threadId", "prompt": "text", "message": "text", "channel": "adapterId", "adapter": "adapterId",
-    "room": "channelId", "tz": "timezone", "zone": "timezone", "kind": "type", "jitter": "jitter_s",
+    "cron": "schedule",
+    "when": "schedule",
+    "at": "schedule",
+    "time": "schedule",
+    "session": "threadId",
+    "thread": "threadId",
+    "prompt": "text",
+    "message": "text",
+    "channel": "adapterId",
+    "adapter": "adapterId",
+    "room": "channelId",
+    "tz": "timezone",
+    "zone": "timezone",
+    "kind": "type",
+    "jitter": "jitter_s",
 }  # what people write instead
 
 

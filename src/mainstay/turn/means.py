@@ -43,7 +43,9 @@ class Trust(msgspec.Struct, frozen=True):
     now: Callable[[], int] = lambda: 0  # ms
     cwd: Callable[[str], str] = lambda session: ""  # where paths of a session begin
     made: Callable[[str, str], bool] = lambda session, path: False  # this session made that file
-    told: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda session, before: before  # skills of others that nobody
+    told: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda session, before: (
+        before
+    )  # skills of others that nobody
     # vouches for, among its instructions as they would be now and as they were when they were written
     narrowing: Callable[[Sequence[Message], int], Narrowing | None] = lambda messages, turn: None  # of this turn
 
