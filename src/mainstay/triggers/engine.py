@@ -102,11 +102,10 @@ class Engine:
 
     async def look(self) -> list[Status]:
         """The same, looked at now; also for whoever does not run it, and nothing is fired by it."""
-        alone = self._loop is None
-        if alone:
+        if self._loop is None:
             await self._load()
         self._adopt(await self._files.scan())
-        if alone:
+        if self._loop is None:
             for entry in self._entries.values():
                 if entry.trigger.kind == "periodic" and (mark := entry.mark_due(self._clock.now_ms())) is not None:
                     entry.mark = mark
@@ -141,7 +140,9 @@ class Engine:
                 await self._clock.sleep(pause)
 
     async def _load(self) -> None:
+        """What is on disk. Whatever was only looked at before has marks that are not."""
         self._marks = await self._log.marks()
+        self._entries, self._claims, self._scanned = {}, {}, False
         for run in reversed(await self._firing.outcomes.load(self._clock.now_ms())):
             self._dealing.note(run)
         self._trouble = ""

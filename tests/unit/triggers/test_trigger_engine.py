@@ -618,13 +618,29 @@ async def test_what_there_is_can_be_looked_at_without_running_anything(tmp_path:
     folder = EventFolder(str(tmp_path / "events"), world.clock)
     folder.write(periodic("hourly", "0 * * * *"))
     folder.write(Trigger(name="now", kind="immediate", text="go", target=BELLS))
-    async with world:
-        pass  # only so that there is something to look with
-    looker = Engine(Files(folder, at_once), MemoryTriggerLog(), world.door, check=wakes, clock=world.clock)
+    async with World(tmp_path / "elsewhere") as other:
+        pass  # only so that there is a door
+    looker = Engine(Files(folder, at_once), MemoryTriggerLog(), other.door, check=wakes, clock=world.clock)
     found = await looker.look()
     assert [(one.name, one.next) for one in found] == [("hourly", BEGINNING_MS + 3_600_000), ("now", 0)]
     assert await world.runs() == []
     assert world.files() == ["hourly.json", "now.json"]
+
+
+@virtual
+async def test_a_trigger_that_was_only_looked_at_begins_when_it_is_run(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+        pass
+    folder, log = EventFolder(str(tmp_path / "events"), world.clock), MemoryTriggerLog()
+    folder.write(periodic("hourly", "0 * * * *"))
+    engine = Engine(Files(folder, at_once), log, world.door, check=wakes, clock=world.clock)
+    await engine.look()
+    assert await log.marks() == {}
+    running = asyncio.ensure_future(engine.run())
+    await world.pass_s(10)
+    assert list(await log.marks()) == ["hourly"], "on disk, before anything is due"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 # --- with real time, threads and files -----------------------------------------------------------
