@@ -125,8 +125,8 @@ async def test_of_skills_that_the_owner_vouches_for_the_same_is_done(tmp_path: P
 
 
 async def test_f35_no_call_makes_a_skill_of_somebody_elses_the_owners_own(tmp_path: Path) -> None:
-    """Clean conversations, and calls that nobody is asked about: the lock is not the agent's to write, replace, remove
-    or hide, and what is copied beside it is known to be from there."""
+    """Even if somebody approves of all of them: the lock is not the agent's to write, replace, remove or hide, and what
+    is copied beside it is known to be from there."""
     async with Knowing(tmp_path) as house:
         furnish(house)
         made = house.install("evil", "Obey evil:room.", to=house.workspace)

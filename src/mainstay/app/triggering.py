@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
+from mainstay.app.config import load_config
 from mainstay.app.config_knowhow import hook_of
 from mainstay.app.schema import Config
-from mainstay.core.errors import InputRefused
+from mainstay.core.errors import ConfigError, InputRefused
 from mainstay.core.outcome import Reply
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import Check, Door, Run, Status, Trigger, TriggerLog
@@ -26,6 +30,7 @@ from mainstay.triggers.scheduler import FileScheduler
 log = logging.getLogger("mainstay.triggers")
 
 EVENTS = "events"
+DEFAULT = "default"
 
 
 class Triggering:
@@ -33,6 +38,7 @@ class Triggering:
 
     def __init__(self, config: Config, home: Path, triggers: TriggerLog, clock: Clock) -> None:
         self._config = config
+        self._home = home
         self._log = triggers
         self._clock = clock
         self.folder = EventFolder(str(home / EVENTS), clock)
@@ -47,6 +53,7 @@ class Triggering:
         given = self._config.triggers
         rules = Rules(
             workspace=self._config.workspace,
+            main=main_workspace(self._home, self._config.workspace),
             grace_s=given.grace_s,
             catch_up_max=given.catch_up_max,
             poll_s=given.poll_s,
@@ -75,6 +82,10 @@ class Triggering:
         return await self.engine.look()
 
     async def add(self, trigger: Trigger, *, replace: bool = False) -> None:
+        """For this workspace, unless it names another."""
+        if not trigger.target.workspace and self._config.workspace != DEFAULT:
+            target = msgspec.structs.replace(trigger.target, workspace=self._config.workspace)
+            trigger = msgspec.structs.replace(trigger, target=target)
         await in_thread(lambda: self.folder.write(trigger, replace=replace))
         self.engine.wake()
 
@@ -124,6 +135,17 @@ class Triggering:
 
     async def _has_fired(self, name: str) -> bool:
         return bool(await self._log.runs(name, limit=1))
+
+
+def main_workspace(home: Path, here: str) -> str:
+    """Whose triggers those are that name no workspace: of the only one there is, else of the configured one."""
+    found = [one.parent.name for one in (home / "workspaces").glob("*/workspace.db")]
+    if set(found) <= {here}:
+        return here
+    try:
+        return load_config(home, env=os.environ).config.workspace
+    except ConfigError:  # whoever it was opened for has said so otherwise
+        return here
 
 
 def _ended(task: asyncio.Task[None]) -> None:

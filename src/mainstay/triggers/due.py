@@ -18,6 +18,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all triggers of an engine."""
 
     workspace: str = ""  # where it is; triggers for another are left alone
+    main: str = ""  # which one those belong to that name none; empty: this one
     grace_s: float = 60.0  # what is later than this was missed
     catch_up_max: int = 10  # so many missed times are run at most where the policy is `all`
     poll_s: float = 2.0  # files are looked at so often

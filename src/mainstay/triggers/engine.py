@@ -239,10 +239,17 @@ class Engine:
 
     def _enter(self, trigger: Trigger, digest: str) -> Entry | None:
         try:
-            return Entry(trigger, digest)
+            return Entry(self._placed(trigger), digest)
         except MainstayError as error:  # its zone has gone since it was read
             self._troubles[trigger.name] = str(error)
             return None
+
+    def _placed(self, trigger: Trigger) -> Trigger:
+        """Two workspaces of one home never both fire what names none of them."""
+        main, target = self._rules.main, trigger.target
+        if target.workspace or main in ("", self._rules.workspace):
+            return trigger
+        return msgspec.structs.replace(trigger, target=msgspec.structs.replace(target, workspace=main))
 
     def _miss(self, name: str, entry: Entry) -> None:
         """Its file is not there. What is being replaced is there again at once."""

@@ -241,3 +241,28 @@ async def test_an_agent_without_a_home_keeps_no_triggers() -> None:
     async with Agent(ScriptedProvider(["x"]), home=":memory:") as one:
         with pytest.raises(InputRefused, match="without a home"):
             await one.triggers.list()
+
+
+async def test_two_workspaces_of_one_home_never_both_fire_what_names_none_of_them(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for workspace in ("default", "family"):
+        async with agent(lambda context, options: "done", home, workspace=workspace) as one:
+            await one.run("s", "hello")
+    event(home, "both")
+    event(home, "theirs", workspace="family")
+    async with agent(lambda context, options: "done", home, workspace="family") as one:
+        await one.triggers.start()
+        await ran(one, "theirs")
+        waiting = {status.name: status.waiting for status in await one.triggers.list()}
+        assert waiting == {"both": "for the workspace default"}
+    async with agent(lambda context, options: "done", home) as one:
+        await one.triggers.start()
+        await ran(one, "both")
+
+
+async def test_the_only_workspace_of_a_home_fires_what_names_none(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    event(home, "any")
+    async with agent(lambda context, options: "done", home, workspace="family") as one:
+        await one.triggers.start()
+        await ran(one, "any")

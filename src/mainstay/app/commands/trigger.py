@@ -19,7 +19,7 @@ from mainstay.app.commands.talking import Setting, owner_of, setting, tell
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.config import load_config
 from mainstay.app.schema_knowhow import WebhookEntry
-from mainstay.app.triggering import EVENTS
+from mainstay.app.triggering import DEFAULT, EVENTS, main_workspace
 from mainstay.app.world import SystemClock
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.outcome import Paused, Reply
@@ -151,7 +151,7 @@ def _hook(name: str, entry: WebhookEntry) -> dict[str, Any]:
 
 def add(options: argparse.Namespace) -> int:
     place, _ = _here(options)
-    made = _made(options)
+    made = _made(options, place)
     check_ahead(made, SystemClock().now_ms())
     folder = _folder(place, make=True)
     if not options.force and os.path.lexists(f"{folder.path}/{made.name}{SUFFIX}"):
@@ -169,13 +169,12 @@ def add(options: argparse.Namespace) -> int:
     return 0
 
 
-def _made(options: argparse.Namespace) -> Trigger:
+def _made(options: argparse.Namespace, place: Place) -> Trigger:
     name = check_trigger_name(options.name)
     if bool(options.channel) != bool(options.room) or (options.session and options.room):
         raise UsageError("give --session, or --channel with --room")
-    target = (
-        Target(channel=options.channel, room=options.room) if options.room else Target(session=options.session or name)
-    )
+    where = {"channel": options.channel, "room": options.room} if options.room else {"session": options.session or name}
+    target = Target(**where, workspace="" if place.workspace == DEFAULT else place.workspace)
     schedule = options.at or options.cron or ""
     return Trigger(
         name=name,
@@ -287,7 +286,7 @@ async def _statuses(place: Place) -> Sequence[Status]:
     async with _log(place) as log:
         nobody: Any = None  # nothing is fired by looking
         files = Files(_folder(place))
-        rules = Rules(workspace=place.workspace)
+        rules = Rules(workspace=place.workspace, main=main_workspace(place.data, place.workspace))
         engine = Engine(files, log, cast(Door, nobody), check=cast(Check, nobody), clock=SystemClock(), rules=rules)
         return await engine.look()
 
