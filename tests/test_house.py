@@ -66,6 +66,7 @@ BROAD_EXCEPT = {
     "guards/guard.py": "a guard that breaks lets nothing through: whatever happened in it",
     "guards/terminal.py": "an argument of a log record may fail at saying what it is; then nothing of it is shown",
     "lane/attempt.py": "one session's trouble is its own, whatever a provider or a bug of ours raises",
+    "lane/contexts.py": "whatever joins a context from outside may fail; a prompt that was accepted is answered",
     "lane/lane.py": "the lane is the boundary that keeps one session's trouble its own",
     "app/cli.py": "the command's last resort: a bug is one sentence and a log, not a traceback in a person's face",
     "providers/wire.py": "a user's own function gives the API key and may raise anything",

@@ -849,7 +849,7 @@ async def _appointment_later(house: Knowing, lines: Lines) -> None:
         await house.refuse()
 
 
-@way("appointment-listed", packed=True, room=190, most=100)
+@way("appointment-listed", packed=True, room=190, most=40)
 async def _appointment_listed(house: Knowing, lines: Lines) -> None:
     """Another turn looks at what is scheduled, of which it sees the beginning."""
     await _scheduled(house, later(lines), 190)

@@ -12,6 +12,7 @@ from mainstay.core.triggers import Hook, Target
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _UNSET = re.compile(r"\$\{([^}]*)\}")
+_OTHERS_FORM = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*|%[A-Za-z_][A-Za-z0-9_]*%")  # a variable, as shells write it
 
 
 def check_webhooks(webhooks: Mapping[str, WebhookEntry], begun: Callable[[Keys], str]) -> None:
@@ -40,6 +41,9 @@ def hook_of(name: str, entry: WebhookEntry) -> Hook:
     for secret in (entry.secret, *entry.others):
         if (unset := _UNSET.search(secret)) is not None:
             raise ConfigError(f"the webhook {name!r} needs its secret: the variable {unset[1]} is not set")
+        if _OTHERS_FORM.fullmatch(secret.strip()):  # which may be a secret all the same, and is not repeated
+            said = "has the name of a variable for a secret; write it with braces, as ${NAME}"
+            raise ConfigError(f"the webhook {name!r} {said}")
     hook = Hook(
         name=name,
         secret=entry.secret,

@@ -8,7 +8,7 @@ from mainstay.app.builtin_tools import sandbox_of
 from mainstay.app.schema import Config
 from mainstay.app.workplace import Workplace
 from mainstay.core.envelope import Envelope, check_session_name, session_key
-from mainstay.core.errors import MainstayError
+from mainstay.core.errors import LaneFull, MainstayError
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.outside import Command, Sandbox
@@ -37,6 +37,9 @@ class LaneDoor:
         if (before := await self.taken(trigger, key)) is not None:  # also if its words were others then
             return before
         id, session = _id_of(trigger, key), session_of(trigger, key, self._config)
+        waiting = (await lane.view()).pending
+        if waiting is not None:  # a person's word would be an answer to it; a trigger is nobody's
+            raise LaneFull(f"session {session!r} waits for somebody's approval ({waiting.id})")
         parts = self._parts(trigger, f"{session}/{id}")
         envelope = Envelope(parts=parts, thread=session, sender=trigger.person, id=id)
         ticket = await self._lanes.get(session).accept(envelope)

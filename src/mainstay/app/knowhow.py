@@ -13,7 +13,6 @@ from mainstay.app.remembering import Place
 from mainstay.app.schema import Config
 from mainstay.app.workplace import NO_SKILLS, SKILLS, SkillGround
 from mainstay.core.errors import StoreError
-from mainstay.core.messages import Message
 from mainstay.core.outside import Labels
 from mainstay.core.ports import Contributor, Tool
 from mainstay.core.recall import origin_of, worst
@@ -109,9 +108,9 @@ class KnowHow:
     def told(self, session: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
         return self._skills.told(session, before) if self._skills is not None else before
 
-    def narrowing(self, messages: Sequence[Message], turn: int) -> Narrowing | None:
-        found = self._skills.narrowing(messages, turn) if self._skills is not None else None
-        return Narrowing(*found) if found is not None else None
+    def narrowing(self, followed: Sequence[str]) -> tuple[Narrowing, ...]:
+        found = self._skills.narrowing(followed) if self._skills is not None else ()
+        return tuple(Narrowing(*one) for one in found)
 
     async def close(self) -> None:
         if self.library is not None:

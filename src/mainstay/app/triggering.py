@@ -19,7 +19,7 @@ from mainstay.core.ports import Clock
 from mainstay.core.triggers import Check, Door, Run, Status, Trigger, TriggerLog
 from mainstay.core.workers import in_thread
 from mainstay.edges.watch import Watch
-from mainstay.triggers.deliveries import NAMES, Deliveries
+from mainstay.triggers.deliveries import Deliveries
 from mainstay.triggers.due import Rules
 from mainstay.triggers.engine import Engine
 from mainstay.triggers.files import Files
@@ -31,6 +31,7 @@ log = logging.getLogger("mainstay.triggers")
 
 EVENTS = "events"
 DEFAULT = "default"
+RUNS_LOOKED_AT = 1_000  # newest runs, for how they ended
 
 
 class Triggering:
@@ -79,7 +80,9 @@ class Triggering:
     # --- what people ask for ---------------------------------------------------------------------
 
     async def list(self) -> Sequence[Status]:
-        return await self.engine.look()
+        ended = {(run.trigger, run.key): run for run in await self._log.runs(limit=RUNS_LOOKED_AT)}
+        found = await self.engine.look()
+        return [_with_end(one, ended) for one in found]
 
     async def add(self, trigger: Trigger, *, replace: bool = False) -> None:
         """For this workspace, unless it names another."""
@@ -99,9 +102,8 @@ class Triggering:
         return await self.engine.run_now(name)
 
     async def history(self, name: str = "", limit: int = 100) -> Sequence[Run]:
-        """The newest first. Names that deliveries were known by are no runs."""
-        found = await self._log.runs(name, limit=limit if name else limit * 3)
-        return [one for one in found if not one.trigger.endswith(NAMES)][:limit]
+        """The newest first."""
+        return await self._log.runs(name, limit=limit)
 
     def app(self, *, alone: bool = False) -> ASGIApp:
         """What takes the configured webhooks. Raises ConfigError if one of them cannot be served."""
@@ -135,6 +137,11 @@ class Triggering:
 
     async def _has_fired(self, name: str) -> bool:
         return bool(await self._log.runs(name, limit=1))
+
+
+def _with_end(one: Status, ended: dict[tuple[str, str], Run]) -> Status:
+    last = ended.get((one.last.trigger, one.last.key)) if one.last is not None else None
+    return msgspec.structs.replace(one, last=last) if last is not None else one
 
 
 def main_workspace(home: Path, here: str) -> str:

@@ -102,6 +102,7 @@ class Workplace:
             outside=(attachments,),
             trusted=self._trusted,
             vouched=skills.vouched,
+            kept=tuple(one for one in self._knowhow if any(is_inside(one, root) and one != root for root in own)),
         )
 
     def shelf(self, session: str) -> tuple[str, ...]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Received
-from mainstay.core.messages import ToolCall, ToolResult, Usage
+from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage
+from mainstay.core.recall import NOTE, UNTRUSTED
+
+SKILL_HEAD = "# Skill: "  # how a skill that is shown begins; what stands before its first blank line is ours
+SKILL_NOTE = f"{NOTE}:skill:"
+SKILL_TOOLS = ("skill", "call_tool")
+HEAD_CHARS_MAX = 8_000
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -25,6 +31,7 @@ class OpenTurn:
         "asked",
         "calls",
         "cost",
+        "followed",
         "inputs",
         "model",
         "partial",
@@ -57,6 +64,20 @@ class OpenTurn:
         self.asked: dict[str, ApprovalAsked] = {}  # by the call that they are about
         self.answered = 0  # where the last answer stands
         self.answers: dict[str, ApprovalAnswered] = {}  # by the approval
+        self.followed: list[str] = []  # skills that it was shown, by what stood before their bodies
+
+    def follow(self, message: Message) -> None:
+        """Kept with the turn: however little of the message is shown later, what was followed was."""
+        for part in message.parts:
+            match part:
+                case Text(text=text, origin=origin) if origin.removeprefix(f"{UNTRUSTED}:").startswith(SKILL_NOTE):
+                    shown = text
+                case ToolResult(name=name, content=content, is_error=False) if name in SKILL_TOOLS:
+                    shown = content
+                case _:
+                    continue
+            if shown.startswith(SKILL_HEAD):
+                self.followed.append(shown[:HEAD_CHARS_MAX].partition("\n\n")[0])
 
     @property
     def pending(self) -> ApprovalAsked | None:

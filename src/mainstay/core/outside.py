@@ -40,6 +40,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[str, ...] = ()  # folders whose files are others' (attachments)
     trusted: tuple[str, ...] = ()  # globs of files (relative to the folder they lie in) that the owner vouches for
     vouched: tuple[str, ...] = ()  # and whole folders
+    kept: tuple[str, ...] = ()  # folders of know-how: no command writes there, though tools for files may
 
 
 class FileLabel(msgspec.Struct, frozen=True, gc=False):

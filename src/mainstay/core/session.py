@@ -36,7 +36,7 @@ from mainstay.core.events import (
 from mainstay.core.messages import Message, Text, ToolResult, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, Waiting
 from mainstay.core.ports import UNWEIGHED, Standing, Tail
-from mainstay.core.recall import is_private, is_untrusted
+from mainstay.core.recall import RUNTIME, UNTRUSTED, is_private, is_untrusted
 from mainstay.core.stubs import relieve, summary_message
 from mainstay.core.tail import whole_turns
 
@@ -314,10 +314,8 @@ class Session:
             turn.usage = turn.usage + event.usage
             turn.cost += event.cost
         turn.step_calls = message.calls
-        turn.results = {}
-        turn.started = set()
-        turn.asked = {}
-        turn.answers = {}
+        turn.results, turn.started = {}, set()
+        turn.asked, turn.answers = {}, {}
 
     def _tool_finished(self, seq: int, at: int, event: ToolFinished) -> None:
         """Results may come in any order; the history gets them together, in the order of the calls."""
@@ -337,6 +335,8 @@ class Session:
     def _append(self, message: Message) -> None:
         self.messages.append(message)
         self.message_count += 1
+        if self.open is not None and message.role in ("system", "tool"):
+            self.open.follow(message)
         for part in message.parts:
             if part.origin:
                 self.untrusted = self.untrusted or is_untrusted(part.origin)
@@ -372,7 +372,7 @@ class Session:
             self.amendment, self.amended = "", 0
         if event.amended is not None:
             self.amendment, self.amended, self.told = event.amended, seq, (*self.told, *event.told)
-            note = Text(AMENDED + event.amended, origin="runtime")
+            note = Text(AMENDED + event.amended, origin=f"{UNTRUSTED}:context" if event.told else RUNTIME)
             self._append(Message(seq, "system", (note,), at=at, turn=event.turn))
 
 

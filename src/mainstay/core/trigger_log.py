@@ -5,20 +5,24 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.core.errors import InputRefused
-from mainstay.core.triggers import Mark, Run
+from mainstay.core.triggers import Mark, Name, Run
 
 RUNS_MAX = 10_000  # the newest; and whatever may come due again, since the clock was set back
 TRIM_EVERY = 64  # runs
+NAMES_MAX = 1_000_000  # of each webhook: what was signed without a time can be sent again for ever
+NAMES_TRIM_EVERY = 1024
 
 
 class MemoryTriggerLog:
     """The TriggerLog port for as long as the process lives."""
 
-    def __init__(self, *, runs_max: int = RUNS_MAX) -> None:
+    def __init__(self, *, runs_max: int = RUNS_MAX, names_max: int = NAMES_MAX) -> None:
         self._marks: dict[str, Mark] = {}
+        self._names: dict[str, dict[str, Name]] = {}  # of each webhook, the oldest first
         self._runs: dict[tuple[str, str], Run] = {}  # the oldest first
         self._runs_max = runs_max
-        self._recorded = 0
+        self._names_max = names_max
+        self._recorded = self._given = 0
 
     async def marks(self) -> dict[str, Mark]:
         return dict(sorted(self._marks.items()))
@@ -30,8 +34,10 @@ class MemoryTriggerLog:
     async def drop(self, trigger: str) -> None:
         self._marks.pop(trigger, None)
 
-    async def record(self, run: Run, mark: Mark | None = None) -> bool:
+    async def record(self, run: Run, mark: Mark | None = None, name: Name | None = None) -> bool:
         _check(run.trigger, run.key, run.session, run.note, run.outcome)
+        if name is not None:
+            await self.name(name)
         if mark is not None:
             await self.put(mark)
         place = (run.trigger, run.key)
@@ -54,6 +60,26 @@ class MemoryTriggerLog:
     async def runs(self, trigger: str = "", limit: int = 100) -> list[Run]:
         newest = (run for run in reversed(self._runs.values()) if not trigger or run.trigger == trigger)
         return [run for run, _ in zip(newest, range(limit), strict=False)]
+
+    async def name(self, name: Name) -> str:
+        _check(name.hook, name.name, name.key)
+        names = self._names.setdefault(name.hook, {})
+        if (known := names.get(name.name)) is not None:
+            return known.key
+        names[name.name] = name
+        self._given += 1
+        if self._given % NAMES_TRIM_EVERY == 0:
+            self._trim_names(name)
+        return name.key
+
+    async def named(self, hook: str, name: str) -> str | None:
+        found = self._names.get(hook, {}).get(name)
+        return found.key if found is not None else None
+
+    def _trim_names(self, last: Name) -> None:
+        for hook, names in self._names.items():
+            kept = list(names.values())[-self._names_max if hook == last.hook else 0 :]
+            self._names[hook] = {one.name: one for one in kept if not 0 < one.until < last.at}
 
     def _trim(self) -> None:
         for place in list(self._runs)[: -self._runs_max]:

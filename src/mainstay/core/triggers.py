@@ -72,6 +72,16 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""  # of its schedule, zone and target as they were then
 
 
+class Name(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a delivery to a webhook is known by, and the key it leads to. A key that leads to itself was taken."""
+
+    hook: str
+    name: str
+    key: str
+    at: int = 0  # ms: when it was given
+    until: int = 0  # ms: when it may be forgotten; 0: not before there are too many
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of what there is."""
 
@@ -94,8 +104,16 @@ class TriggerLog(Protocol):
         """Its mark goes; what it did stays."""
         ...
 
-    async def record(self, run: Run, mark: Mark | None = None) -> bool:
-        """Both in one transaction. False, and nothing changes but the mark, if that time was there before."""
+    async def record(self, run: Run, mark: Mark | None = None, name: Name | None = None) -> bool:
+        """All in one transaction. False if that time was there before: it stays as it was, and the others are kept."""
+        ...
+
+    async def name(self, name: Name) -> str:
+        """From now on it leads to its key, unless it has led to another. Returns the key it leads to."""
+        ...
+
+    async def named(self, hook: str, name: str) -> str | None:
+        """The key that it leads to. Names do not go with the history of runs."""
         ...
 
     async def ended(self, trigger: str, key: str, outcome: str) -> None: ...

@@ -30,6 +30,7 @@ from mainstay.edges.beneath import (
 )
 from mainstay.edges.disk import drop, folders, is_there, readable, stage, sync, worded
 
+LOCK = "lock.json"  # of a shelf: whose its things are
 LISTED_MAX = 100_000
 SCANNED_MAX = 20_000  # files of protected folders that a file with several names is compared with
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe must not hold us up
@@ -125,10 +126,15 @@ class Confined:
         return next((writes for root, writes in self._rights if is_inside(path, root)), False)
 
     def _is_note(self, path: str) -> bool:
-        """One of them, or what lies in a folder of a folder of them: beside those stands what says whose they are."""
-        return path in self._notes or any(
-            path.startswith(f"{folder}/") and "/" in path[len(folder) + 1 :] for folder in self._shelves
-        )
+        """One of them, or what lies in a folder of a folder of them: beside those stands what says whose they are, and
+        by what it is changed."""
+        if path in self._notes:
+            return True
+        for folder in self._shelves:
+            name, slash, _ = path[len(folder) + 1 :].partition("/") if path.startswith(f"{folder}/") else ("", "", "")
+            if slash and not name.startswith(".") and name != LOCK:
+                return True
+        return False
 
     def is_protected(self, path: str, found: os.stat_result | None = None) -> bool:
         """By name, however it is written, and by what the file is, under whatever name."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -16,8 +18,9 @@ from mainstay.context.tokens import Scale
 from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
-from mainstay.core.messages import text_of
+from mainstay.core.messages import AnyPart, Text
 from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
+from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
 from mainstay.lane.folding import Folding, Task
 from mainstay.lane.scribe import Pen
@@ -25,6 +28,9 @@ from mainstay.lane.services import Services
 from mainstay.turn.control import Control
 
 log = logging.getLogger("mainstay.lane")
+
+T = TypeVar("T")
+NOTHING: tuple[Text, ...] = ()
 
 PROFILE_SHARE = 4  # of the budget: more than that a profile never takes
 INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
@@ -88,7 +94,7 @@ class LaneContexts:
         if session.partial:
             events.append(_unread(session))
         for contributor in self._services.contributors if session.errand is None else ():
-            for note in contributor.turn(session.key, prompt):
+            for note in _asked(contributor.turn, NOTHING, session.key, prompt):
                 events.append(MessageAdded("system", (note,), turn=turn))
         return tuple(events)
 
@@ -99,9 +105,9 @@ class LaneContexts:
         """As it would be for a session that begins now. A sub-agent has its errand, and the rules of the house."""
         given, key = self._services.instructions, session.key
         if session.errand is not None:
-            return join_sections(ERRAND, *(one.errand(key) for one in self._services.contributors))
+            return join_sections(ERRAND, *(_asked(one.errand, "", key) for one in self._services.contributors))
         own = given if isinstance(given, str) else given(key)
-        return join_sections(own, *(one.fixed(key) for one in self._services.contributors))
+        return join_sections(own, *(_asked(one.fixed, "", key) for one in self._services.contributors))
 
     def _renewed(self, session: Session) -> str:
         """The fixed section as it is now, if it is another than the session's. A function is asked only once."""
@@ -114,7 +120,8 @@ class LaneContexts:
         """The same object as long as nothing changes, so that nothing is encoded or counted again."""
         services, session = self._services, self._pen.session
         fixed = session.instructions or self.fixed(session)
-        contributed = () if session.errand is not None else (one.profile(session.key) for one in services.contributors)
+        asked = services.contributors if session.errand is None else ()
+        contributed = (_asked(one.profile, "", session.key) for one in asked)
         profile = self._bounded(join_sections(render_profile(session.profile), *contributed))
         tools: tuple[Tool, ...] = ()
         if self._scale.tools:
@@ -341,6 +348,15 @@ class LaneContexts:
         return show(session, self._context(session), self._around, self._scale, (self._budget(), self._model))
 
 
+def _asked(ask: Callable[..., T], otherwise: T, *words: str) -> T:
+    """What a contributor says; one that fails is missed, and keeps nobody from talking."""
+    try:
+        return ask(*words)
+    except Exception:  # files of others, a bug of ours: a prompt that was accepted is answered all the same
+        log.exception("something that belongs into a context could not be had")
+        return otherwise
+
+
 def _unread(session: Session) -> Folded:
     """What was too much to be read when the lane awoke is left where it is: the window begins here from now on."""
     shown = session.messages[0]
@@ -352,4 +368,9 @@ def _unread(session: Session) -> Folded:
 
 def prompt_of(session: Session, inputs: tuple[int, ...]) -> str:
     """The words of inputs that still wait."""
-    return "\n".join(text_of(session.waiting[seq].event.parts) for seq in inputs if seq in session.waiting)
+    return "\n".join(meant_in(session.waiting[seq].event.parts) for seq in inputs if seq in session.waiting)
+
+
+def meant_in(parts: tuple[AnyPart, ...]) -> str:
+    """What somebody says that is to be heard: what came from outside calls for no skill, and is like no request."""
+    return "\n".join(part.text for part in parts if isinstance(part, Text) and not is_untrusted(part.origin))

@@ -27,7 +27,7 @@ from mainstay.core.ports import Once
 from mainstay.core.session import Session
 from mainstay.lane.arrivals import Arrivals, check_room
 from mainstay.lane.attempt import attempt
-from mainstay.lane.contexts import LaneContexts, prompt_of
+from mainstay.lane.contexts import LaneContexts, meant_in, prompt_of
 from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
 from mainstay.lane.pausing import check_answer, instead, overdue
 from mainstay.lane.scribe import Pen
@@ -258,7 +258,7 @@ class Lane:
         if event.kind == "steer" or not idle or self._services.limits.coalesce_window_s > 0:
             return (event,)
         ticket.turn = self._fresh = session.turns + 1
-        return event, *self._started(session, (ticket.seq,), text_of(event.parts))
+        return event, *self._started(session, (ticket.seq,), meant_in(event.parts))
 
     def _started(self, session: Session, inputs: tuple[int, ...], prompt: str) -> tuple[Event, ...]:
         model = session.model or self._services.choose("").model().name

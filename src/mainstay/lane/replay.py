@@ -46,7 +46,7 @@ from mainstay.lane.ending import closing_events
 from mainstay.lane.tape import Crash, Differs, RecordedEnd, Tape, TapeEnds
 from mainstay.turn.control import Control
 from mainstay.turn.loop import MODEL_FAILED, run_turn
-from mainstay.turn.means import Means
+from mainstay.turn.means import Means, Trust
 from mainstay.turn.toolbox import Prepared
 
 
@@ -73,6 +73,7 @@ async def replay(records: Sequence[Record], limits: Limits | None = None) -> Rep
         limits or Limits(),
         TapeContexts(tape),
         review=lambda text: tape.complaint(),
+        trust=Trust(told=lambda session, before: ()),  # as the tools have it: what was said then says so
     )
     turns = 0
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from mainstay.core.errors import ConfigError
@@ -12,23 +14,24 @@ _SHOWN = 5
 
 
 class Narrowing(msgspec.Struct, frozen=True):
-    """The skills that a turn follows and that name their tools, and what they name: rules of ours."""
+    """What a skill that a turn follows names: rules of ours."""
 
-    skills: tuple[str, ...]
+    skill: str
     rules: tuple[str, ...]
 
 
-def outside(narrowing: Narrowing, call: Call) -> str:
-    """Why somebody has to be asked about this call; empty if it keeps to what the skills name. Reading always does."""
-    if call.tool.effect == "pure" and not call.tool.sink:
-        return ""
+def outside(narrowing: Sequence[Narrowing], call: Call) -> str:
+    """Why somebody has to be asked about this call; empty if it keeps to what each of the skills names. Reading always
+    does. A second skill never gives back what the first one takes."""
     tool = call.tool
-    about = [rule for rule in _read(narrowing.rules) if rule.covers(tool.name, tool.capabilities, broad=False)]
-    if allowing(tuple(about), call) is not None:
+    if tool.effect == "pure" and not tool.sink:
         return ""
-    named = ", ".join(narrowing.rules[:_SHOWN]) + (", …" if len(narrowing.rules) > _SHOWN else "")
-    several = len(narrowing.skills) > 1
-    return f"The skill{'s' if several else ''} {', '.join(narrowing.skills)} use{'' if several else 's'} only {named}."
+    for one in narrowing:
+        about = [rule for rule in _read(one.rules) if rule.covers(tool.name, tool.capabilities, broad=False)]
+        if allowing(tuple(about), call) is None:
+            named = ", ".join(one.rules[:_SHOWN]) + (", …" if len(one.rules) > _SHOWN else "")
+            return f"The skill {one.skill} uses only {named}."
+    return ""
 
 
 def _read(rules: tuple[str, ...]) -> tuple[Rule, ...]:

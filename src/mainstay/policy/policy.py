@@ -53,7 +53,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     alone: bool = False  # a sub-agent: there is nobody to be asked
     made: Callable[[str], bool] = lambda path: False  # this session made that file (absolute, dots and all)
-    narrowing: Narrowing | None = None  # what the skills of this turn use, where they say so
+    narrowing: tuple[Narrowing, ...] = ()  # what the skills of this turn use, where they say so
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class Policy:
         standing = self._standings.get(key) or self._stand(key, tool)
         careful = circumstances.tainted or circumstances.secret
         narrowing = circumstances.narrowing
-        if standing.free and not careful and narrowing is None:
+        if standing.free and not careful and not narrowing:
             return ALLOWED
         if standing.refused is not None:
             return standing.refused
@@ -144,7 +144,7 @@ class Policy:
         verdict = self._by_rules(standing, call)
         if careful and verdict.decision != "deny":
             verdict = _strictest(verdict, self._by_flow(standing, call, context, circumstances))
-        if narrowing is not None and verdict.decision == "allow" and (why := outside(narrowing, call)):
+        if narrowing and verdict.decision == "allow" and (why := outside(narrowing, call)):
             verdict = Verdict("ask", why, guarded=verdict.guarded, removable=verdict.removable)
         if verdict.decision == "ask" and circumstances.alone:
             return Verdict("deny", f"{verdict.why} A sub-agent has nobody to ask for it.", verdict.rule)

@@ -55,6 +55,8 @@ def lay_out(command: Command, installed: list[str]) -> list[Ground]:
             put(path, "read")
     for path in roots:
         put(path, "write")
+    for path in present(grounds.kept, roots):
+        put(path, "read")
     fixed = list(present(grounds.protected, [*roots, *grounds.readable]))
     for path in fixed:
         put(path, "hide")

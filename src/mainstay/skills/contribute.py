@@ -5,13 +5,13 @@ The first two are part of the fixed section, so they change only when a skill do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.core.messages import Message, Text, ToolCall, ToolResult
+from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
-from mainstay.core.recall import NOTE, UNTRUSTED, origin_of
+from mainstay.core.recall import NOTE, origin_of
 from mainstay.edges.beneath import brief
 from mainstay.skills.allowed import rules_of
 from mainstay.skills.find import Found, Shelf
@@ -77,8 +77,8 @@ class SkillContributor:
         standing = self._standing(session)
         if not before:
             return standing.told
-        own = [name for name in before if (one := standing.by_name.get(name)) is None or one.untrusted]
-        return (*standing.told, *own)
+        vouched = {_known_as(one) for one in standing.found if not one.untrusted}
+        return (*standing.told, *(one for one in before if one not in vouched))
 
     def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
         standing = self._standing(session)
@@ -116,21 +116,15 @@ class SkillContributor:
 
     # --- what a turn may do ----------------------------------------------------------------------
 
-    def narrowing(self, messages: Sequence[Message], turn: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """The skills that this turn follows and that name tools, and the rules that these make; None if there are none.
+    def narrowing(self, followed: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Of the skills that a turn follows, each that names tools, with the rules that these make.
 
-        It is told from what the turn was shown, so a skill that changes meanwhile changes nothing, and a restart
-        neither. A skill that always holds narrows nothing: it would take from every turn of its workspace what only
-        some of them need for it.
+        `followed` is what was shown of each before its body, as the turn has kept it: a skill that changes meanwhile
+        changes nothing, and a restart neither. A skill that always holds narrows nothing: it would take from every turn
+        of its workspace what only some of them need for it.
         """
-        names: dict[str, None] = {}
-        rules: dict[str, None] = {}
-        for text in _followed(messages, turn):
-            name, tools = tools_in(text)
-            if tools:
-                names[name] = None
-                rules.update(dict.fromkeys(rules_of(tools)))
-        return (tuple(names), tuple(rules)) if names else None
+        found = dict(tools_in(head) for head in followed)
+        return tuple((name, rules_of(tools)) for name, tools in found.items() if tools)
 
     # --- the fixed section -----------------------------------------------------------------------
 
@@ -158,7 +152,7 @@ class SkillContributor:
         catalogue, shown = _catalogue(rest, self._catalogue_bytes)
         fixed = "\n\n".join([*(text for _, text in always), *([catalogue] if catalogue else [])])
         errand = "\n\n".join(text for one, text in always if not one.untrusted)
-        told = tuple(one.skill.name for one in [*shown, *(one for one, _ in always)] if one.untrusted)
+        told = tuple(_known_as(one) for one in [*shown, *(one for one, _ in always)] if one.untrusted)
         return _Standing(found, {one.skill.name: one for one in found}, fixed, errand, told, keywords)
 
     def _always(self, found: Found) -> tuple[Found, str]:
@@ -210,43 +204,6 @@ def _narrowest_first(skills: Sequence[Found]) -> list[Found]:
     return sorted(skills, key=lambda one: (-one.rank, one.skill.name))
 
 
-# --- what a turn follows -------------------------------------------------------------------------
-
-
-class _Called(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-_read_call = msgspec.json.Decoder(_Called).decode
-
-
-def _followed(messages: Sequence[Message], turn: int) -> Iterator[str]:
-    """What the turn was shown of skills: appended at its beginning, or answered to a call."""
-    calls: set[str] = set()
-    for message in _of_turn(messages, turn):
-        for part in message.parts:
-            match part:
-                case Text(text=text, origin=origin) if origin.removeprefix(f"{UNTRUSTED}:").startswith(_SOURCE):
-                    yield text
-                case ToolCall(id=id) if _is_ours(part):
-                    calls.add(id)
-                case ToolResult(call_id=id, is_error=False, content=content) if id in calls:
-                    yield content
-
-
-def _of_turn(messages: Sequence[Message], turn: int) -> Sequence[Message]:
-    """Those at the end that belong to it."""
-    at = len(messages)
-    while at and messages[at - 1].turn == turn:
-        at -= 1
-    return messages[at:]
-
-
-def _is_ours(call: ToolCall) -> bool:
-    """Called by its own name, or through the one that runs what is not offered by name."""
-    if call.name != BY_NAME or f'"{TOOL}"' not in call.input:
-        return call.name == TOOL
-    try:
-        return _read_call(call.input).name == TOOL
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
+def _known_as(found: Found) -> str:
+    """A skill and its very words: another of the same name is another."""
+    return f"{found.skill.name}@{found.skill.digest[:16]}"

@@ -19,6 +19,7 @@ from mainstay.core.envelope import check_session_name
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.limits import Limits
 from mainstay.core.triggers import Kind, Missed, Target, Trigger
+from mainstay.triggers.templates import is_shallow
 from mainstay.triggers.times import ScheduleUnreadable, Times, is_moment
 
 FILE_BYTES_MAX = 1024 * 1024
@@ -268,10 +269,14 @@ def _data(fields: _Fields) -> str:
     value = fields.get("data")
     if value is None or isinstance(value, str):
         return fields.text("data", DATA_BYTES_MAX)
-    said = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    if len(said.encode()) > DATA_BYTES_MAX:
+    try:
+        line = msgspec.json.encode(value)
+    except RecursionError:
+        raise TriggerRefused("`data` is nested too deeply.") from None
+    if len(line) > DATA_BYTES_MAX:
         raise TriggerRefused(f"`data` has at most {DATA_BYTES_MAX} bytes.")
-    return said
+    said = msgspec.json.format(line, indent=2) if is_shallow(value) else line
+    return (said if len(said) <= DATA_BYTES_MAX else line).decode()
 
 
 def _check_schedule(trigger: Trigger) -> None:

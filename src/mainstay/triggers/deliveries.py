@@ -2,7 +2,8 @@
 
 A delivery is known by what was signed (its nonce) and by what its sender calls it (which nobody signed). Both lead to
 one key, under which the door takes it once: bytes that are sent again under another name, and a delivery that was
-signed again under the same name, are both repeats, also after a crash at any point.
+signed again under the same name, are both repeats, also after a crash at any point, and also when the session they
+went to is gone or called something else.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Awaitable, Callable
 
 from mainstay.core.outcome import Reply
 from mainstay.core.ports import Clock
-from mainstay.core.triggers import Door, Hook, Run, Trigger, TriggerLog
+from mainstay.core.triggers import Door, Hook, Name, Run, Trigger, TriggerLog
 from mainstay.triggers.hooks import Delivered, Delivery
 
-NAMES = "/names"  # no hook is called so: under HOOK/names the log keeps which name leads to which key
+# Far longer than any window, and than senders try again. What was signed without a time is kept as long as there is room.
+KEPT_MS = 30 * 86_400_000
 
 
 class Deliveries:
@@ -38,41 +40,31 @@ class Deliveries:
         prompted = await self._door.accept(trigger_of(delivery), key)
         now = self._clock.now_ms()
         run = Run(trigger=hook.name, key=key, due=now, at=now, session=prompted.session, seq=prompted.seq)
-        fresh = await self._log.record(run)  # of several at the same instant, for one
+        fresh = await self._log.record(run, name=self._name(hook, key, key))  # of several at the same instant, for one
         if prompted.reply is None or not fresh:
             return Delivered(key, duplicate=True)
         self._follow(run, prompted.reply)
         return Delivered(key)
 
     async def _known(self, hook: Hook, nonce: str) -> str | None:
-        """The key of what was taken under this nonce. Nothing more is remembered of such a repeat: it may come from
+        """The key of what was taken with this nonce. Nothing more is remembered of such a repeat: it may come from
         somebody who has no more than an old delivery, and wants a name to lead to it."""
-        if await self._log.find(hook.name, nonce) is not None:
-            return nonce
-        named = await self._log.find(hook.name + NAMES, nonce)
-        if named is not None and await self._log.find(hook.name, named.note) is not None:
-            return named.note
-        return None
+        key = await self._log.named(hook.name, nonce)
+        if key is None or key == nonce:
+            return key
+        return key if await self._log.named(hook.name, key) == key else None
 
     async def _key(self, hook: Hook, delivery: Delivery) -> str:
         """What it is taken under. The names are kept first: a crash before it was taken leaves only names."""
         if not delivery.given:
-            return await self._named(hook, delivery.nonce) or delivery.nonce
+            return await self._log.named(hook.name, delivery.nonce) or delivery.nonce
         given = hashlib.sha256(delivery.given.encode()).hexdigest()[:40]
-        key = await self._name(hook, "given:" + given, delivery.nonce)
-        return key if key == delivery.nonce else await self._name(hook, delivery.nonce, key)
+        key = await self._log.name(self._name(hook, "given:" + given, delivery.nonce))
+        return key if key == delivery.nonce else await self._log.name(self._name(hook, delivery.nonce, key))
 
-    async def _name(self, hook: Hook, name: str, key: str) -> str:
-        """From now on this name leads to this key, unless it has led to another."""
+    def _name(self, hook: Hook, name: str, key: str) -> Name:
         now = self._clock.now_ms()
-        kept = Run(trigger=hook.name + NAMES, key=name, at=now, came="asleep", note=key, outcome="named")
-        if await self._log.record(kept):
-            return key
-        return await self._named(hook, name) or key
-
-    async def _named(self, hook: Hook, name: str) -> str | None:
-        found = await self._log.find(hook.name + NAMES, name)
-        return found.note if found is not None else None
+        return Name(hook=hook.name, name=name, key=key, at=now, until=0 if hook.scheme == "github" else now + KEPT_MS)
 
 
 def trigger_of(delivery: Delivery) -> Trigger:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Literal, NoReturn
@@ -334,7 +335,12 @@ def _form(hook: Hook, text: str) -> tuple[Any, Media]:
 
 
 def _json(text: str) -> Any:
-    return json.loads(text, parse_constant=_no_number)
+    return json.loads(text, parse_constant=_no_number, parse_float=_number)
+
+
+def _number(digits: str) -> float:
+    """What is beyond floats could not be written down again."""
+    return number if math.isfinite(number := float(digits)) else _no_number(digits[:40])
 
 
 def _no_number(name: str) -> NoReturn:

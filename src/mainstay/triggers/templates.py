@@ -86,12 +86,13 @@ def _as_json(value: Any, room: int) -> str:
         line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         return "(it is nested too deeply to be shown)"
-    if not isinstance(value, dict | list) or len(line) > room or not _shallow(value):
+    if not isinstance(value, dict | list) or len(line) > room or not is_shallow(value):
         return line
     return msgspec.json.format(line.encode(errors="replace"), indent=2).decode()
 
 
-def _shallow(value: Any) -> bool:
+def is_shallow(value: Any) -> bool:
+    """It can be indented without becoming many times as long."""
     level, below = [value], 0
     while level and below <= _PRETTY_LEVELS_MAX:
         level = [child for one in level for child in (one.values() if isinstance(one, dict) else one)]

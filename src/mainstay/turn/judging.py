@@ -15,7 +15,7 @@ from mainstay.core.recall import RUNTIME
 from mainstay.core.session import Session
 from mainstay.policy.policy import Circumstances, Verdict
 from mainstay.turn.catalogue import called
-from mainstay.turn.means import Means
+from mainstay.turn.means import Means, is_tainted
 from mainstay.turn.toolbox import Prepared, refuse
 
 DENIED = "Not run: denied by the person."
@@ -88,7 +88,7 @@ def _context(setting: Setting, call: ToolCall) -> ToolContext:
     session, turn = setting.session, setting.turn
     context = ToolContext(session.key, turn.turn, turn.step, call.id, partial(_tell, setting))
     context.source = turn.inputs[-1] if turn.inputs else 0
-    context.tainted = _tainted(setting)
+    context.tainted = is_tainted(session, setting.means)
     context.secret = session.private
     context.messages = session.messages
     context.person = session.person
@@ -108,20 +108,14 @@ def _circumstances(setting: Setting) -> Circumstances:
     return Circumstances(
         session=session.key,
         person=session.person,
-        tainted=_tainted(setting),
+        tainted=is_tainted(session, means),
         secret=session.private,
         spoken=session.spoken,
         cwd=means.trust.cwd(session.key),
         alone=session.errand is not None,
         made=partial(means.trust.made, session.key),
-        narrowing=means.trust.narrowing(session.messages, setting.turn.turn),
+        narrowing=means.trust.narrowing(setting.turn.followed) if setting.turn.followed else (),
     )
-
-
-def _tainted(setting: Setting) -> bool:
-    """The model has read something that nobody vouches for: in the conversation, of a tool, among its instructions."""
-    session, means = setting.session, setting.means
-    return session.untrusted or means.tools.foreign or bool(means.trust.told(session.key, session.told))
 
 
 # --- what a person says --------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from mainstay.turn.act import Acting, act
 from mainstay.turn.ask import Answer, Asking, Interrupted, ask
 from mainstay.turn.control import Control
 from mainstay.turn.judging import Setting
-from mainstay.turn.means import Means
+from mainstay.turn.means import Means, is_tainted
 
 
 async def run_turn(session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> Outcome:
@@ -100,7 +100,7 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     usage = answer.usage
     return MessageAdded(
         "assistant",
-        _marked(answer.parts, session, foreign=means.tools.foreign),
+        _marked(answer.parts, session, untrusted=is_tainted(session, means)),
         model=answer.by.name if answer.by is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
@@ -109,10 +109,9 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     )
 
 
-def _marked(parts: tuple[AnyPart, ...], session: Session, *, foreign: bool) -> tuple[AnyPart, ...]:
-    """What a model says that has read something from outside may be that: also if that was what a foreign tool says of
-    itself. Its last part says so for all of them."""
-    untrusted = session.untrusted or foreign
+def _marked(parts: tuple[AnyPart, ...], session: Session, *, untrusted: bool) -> tuple[AnyPart, ...]:
+    """What a model says that has read something from outside may be that: also if that was what a foreign tool, or a
+    skill, says of itself. Its last part says so for all of them."""
     if not untrusted and not session.private:
         return parts
     *others, last = parts

@@ -9,9 +9,9 @@ import msgspec
 
 from mainstay.core.errors import ContextTooLong, RequestRefused
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Message
 from mainstay.core.outcome import Failed
 from mainstay.core.ports import Context, Provider, Scribe
+from mainstay.core.session import Session
 from mainstay.guards.guard import Guards
 from mainstay.policy.policy import Narrowing, Policy
 from mainstay.turn.toolbox import Tools
@@ -47,7 +47,7 @@ class Trust(msgspec.Struct, frozen=True):
         before
     )  # skills of others that nobody
     # vouches for, among its instructions as they would be now and as they were when they were written
-    narrowing: Callable[[Sequence[Message], int], Narrowing | None] = lambda messages, turn: None  # of this turn
+    narrowing: Callable[[Sequence[str]], tuple[Narrowing, ...]] = lambda followed: ()  # by the skills of a turn
 
     def clean(self, failed: Failed) -> Failed:
         """An error may quote what it was given; a key must not end up in a journal by way of one."""
@@ -64,3 +64,8 @@ class Means(msgspec.Struct, frozen=True):
     contexts: Contexts
     review: Review | None = None  # what is wrong with a final answer, for the model to mend
     trust: Trust = Trust()
+
+
+def is_tainted(session: Session, means: Means) -> bool:
+    """The model has read something that nobody vouches for: in the conversation, of a tool, among its instructions."""
+    return session.untrusted or means.tools.foreign or bool(means.trust.told(session.key, session.told))

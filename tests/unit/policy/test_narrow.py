@@ -11,7 +11,7 @@ from mainstay.policy.narrow import Narrowing
 from mainstay.policy.policy import Circumstances, Policy
 from mainstay.policy.rules import PolicyRules
 
-DEPLOY = Narrowing(("deploy",), ("bash(git *)", "write(docs/**)"))
+DEPLOY = Narrowing("deploy", ("bash(git *)", "write(docs/**)"))
 CALLS = [
     (BASH, {"command": "git status"}),
     (BASH, {"command": "rm -rf build"}),
@@ -25,7 +25,7 @@ CALLS = [
 STRICT = {"allow": 0, "ask": 1, "deny": 2}
 
 
-def following(narrowing: Narrowing, *, alone: bool = False) -> Circumstances:
+def following(*narrowing: Narrowing, alone: bool = False) -> Circumstances:
     return Circumstances(narrowing=narrowing, alone=alone)
 
 
@@ -39,10 +39,18 @@ async def test_what_a_skill_names_runs_and_what_it_does_not_is_asked_about() -> 
 
 
 async def test_a_rule_about_one_tool_says_nothing_of_another() -> None:
-    fetching = following(Narrowing(("news",), ("fetch", "bash(git *)")))
+    fetching = following(Narrowing("news", ("fetch", "bash(git *)")))
     assert (await judged(BASH, {"command": "echo hi"}, circumstances=fetching)).decision == "ask"
     assert (await judged(WRITE, {"path": "a"}, circumstances=fetching)).decision == "ask"
     assert (await judged(FETCH, {"url": "https://example.com/a"}, circumstances=fetching)).decision == "allow"
+
+
+async def test_a_second_skill_gives_nothing_back_that_the_first_one_takes() -> None:
+    """F35: whoever can have another skill followed gains nothing by it."""
+    both = following(DEPLOY, Narrowing("ops", ("bash", "write", "cap:*")))
+    assert (await judged(BASH, {"command": "git status"}, circumstances=both)).decision == "allow"
+    asked = await judged(BASH, {"command": "make"}, circumstances=both)
+    assert (asked.decision, asked.why) == ("ask", "The skill deploy uses only bash(git *), write(docs/**).")
 
 
 async def test_reading_needs_no_skill_that_names_it() -> None:
@@ -56,7 +64,7 @@ async def test_a_sub_agent_has_nobody_to_ask() -> None:
 
 async def test_what_no_rule_can_be_made_of_allows_nothing() -> None:
     """F35"""
-    broken = Narrowing(("odd",), ("bash(", "", "write(/**"))
+    broken = Narrowing("odd", ("bash(", "", "write(/**"))
     assert (await judged(WRITE, {"path": "a"}, circumstances=following(broken))).decision == "ask"
 
 
@@ -76,5 +84,5 @@ async def test_whatever_a_skill_names_it_never_widens_the_policy(
     tool, arguments = CALLS[number]
     policy = Policy(PolicyRules(deny=tuple(denied)), confinement=BOXED)
     plain = policy.judge(tool, arguments, context(), Circumstances())
-    narrowed = policy.judge(tool, arguments, context(), following(Narrowing(("s",), tuple(named))))
+    narrowed = policy.judge(tool, arguments, context(), following(Narrowing("s", tuple(named))))
     assert STRICT[narrowed.decision] >= STRICT[plain.decision]

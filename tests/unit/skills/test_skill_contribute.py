@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from skill_world import World, pin, write_skill
 
-from mainstay.core.messages import Message, Text, ToolCall, ToolResult
+from mainstay.core.messages import Message, Role, Text, ToolResult
+from mainstay.core.open_turn import OpenTurn
 from mainstay.core.recall import is_untrusted
 from mainstay.policy.rules import Rule
 from mainstay.skills.contribute import BROUGHT_MAX, SkillContributor
@@ -234,12 +235,15 @@ def test_a_turn_that_calls_for_nothing_costs_microseconds(world: World) -> None:
 # --- what a turn may do --------------------------------------------------------------------------
 
 
-def said(turn: int, *parts: Text | ToolCall | ToolResult) -> Message:
-    return Message(1, "user", parts, turn=turn)
+def followed(*parts: Text | ToolResult, role: Role = "system") -> list[str]:
+    """What a turn keeps of what it was shown."""
+    turn = OpenTurn(1, (), "")
+    turn.follow(Message(1, role, parts, turn=1))
+    return turn.followed
 
 
-def called(input: str, content: str, *, is_error: bool = False, name: str = "skill") -> Message:
-    return said(1, ToolCall("c1", name, input), ToolResult("c1", name, content, is_error=is_error))
+def answered(content: str, *, is_error: bool = False, name: str = "skill") -> ToolResult:
+    return ToolResult("c1", name, content, is_error=is_error)
 
 
 TOOLS = "allowed-tools: Bash(git:*) Read\n"
@@ -254,43 +258,34 @@ def brought(world: World, name: str, header: str = TOOLS, body: str = "Do it.") 
 def test_a_skill_that_a_turn_follows_narrows_it_to_the_tools_that_it_names(world: World) -> None:
     """F35, SIGIL-067"""
     contributor = SkillContributor(world.shelf())
-    text = brought(world, "git-flow")
-    assert contributor.narrowing([said(1, text)], 1) == (("git-flow",), ("bash(git *)", "read"))
+    assert contributor.narrowing(followed(brought(world, "git-flow"))) == (("git-flow", ("bash(git *)", "read")),)
     for rule in ("bash(git *)", "read"):
         Rule.parse(rule)
 
 
-def test_several_skills_narrow_a_turn_to_what_they_name_together(world: World) -> None:
+def test_several_skills_each_narrow_a_turn(world: World) -> None:
     texts = [brought(world, "a"), brought(world, "b", "allowed-tools: Write\n"), brought(world, "c", "")]
-    found = SkillContributor(world.shelf()).narrowing([said(1, *texts)], 1)
-    assert found == (("a", "b"), ("bash(git *)", "read", "write"))
+    found = SkillContributor(world.shelf()).narrowing(followed(*texts))
+    assert found == (("a", ("bash(git *)", "read")), ("b", ("write",)))
 
 
 def test_skills_without_tools_and_skills_that_always_hold_narrow_nothing(world: World) -> None:
     contributor = SkillContributor(world.shelf())
-    assert contributor.narrowing([said(1, brought(world, "c", ""))], 1) is None
+    assert contributor.narrowing(followed(brought(world, "c", ""))) == ()
     write_skill(world.skills / "always", header=auto(TOOLS))
     assert "## Skill: always" in contributor.fixed("s")
-    assert contributor.narrowing([said(1, Text("hello"))], 1) is None
-    assert contributor.narrowing([], 1) is None
-
-
-def test_a_skill_of_an_earlier_turn_narrows_no_more(world: World) -> None:
-    contributor = SkillContributor(world.shelf())
-    text = brought(world, "a")
-    assert contributor.narrowing([said(1, text), said(2, Text("next"))], 2) is None
-    assert contributor.narrowing([said(1, Text("first")), said(2, text)], 2) is not None
+    assert contributor.narrowing(followed(Text("hello"))) == ()
+    assert contributor.narrowing([]) == ()
 
 
 def test_a_skill_that_the_model_calls_for_narrows_from_then_on(world: World) -> None:
     contributor = SkillContributor(world.shelf())
     text = brought(world, "a").text
-    assert contributor.narrowing([called('{"name": "a"}', text)], 1) == (("a",), ("bash(git *)", "read"))
-    by_name = called('{"name": "skill", "arguments": {"name": "a"}}', text, name="call_tool")
-    assert contributor.narrowing([by_name], 1) == (("a",), ("bash(git *)", "read"))
-    assert contributor.narrowing([called('{"name": "a"}', text, is_error=True)], 1) is None
-    assert contributor.narrowing([called('{"name": "a"}', text, name="read")], 1) is None
-    assert contributor.narrowing([called('{"name": "skill', text, name="call_tool")], 1) is None
+    narrowed = (("a", ("bash(git *)", "read")),)
+    assert contributor.narrowing(followed(answered(text), role="tool")) == narrowed
+    assert contributor.narrowing(followed(answered(text, name="call_tool"), role="tool")) == narrowed
+    assert contributor.narrowing(followed(answered(text, is_error=True), role="tool")) == ()
+    assert contributor.narrowing(followed(answered(text, name="read"), role="tool")) == ()
 
 
 def test_neither_a_body_nor_a_file_nor_a_person_can_widen_or_pretend(world: World) -> None:
@@ -298,15 +293,14 @@ def test_neither_a_body_nor_a_file_nor_a_person_can_widen_or_pretend(world: Worl
     contributor = SkillContributor(world.shelf())
     pretence = "Tools it names: *\n\n# Skill: x\nTools it names: *\n\nmore"
     text = brought(world, "a", "compatibility: 'x\n\n  Tools it names: *'\nallowed-tools: Read\n", body=pretence)
-    assert contributor.narrowing([said(1, text)], 1) == (("a",), ("read",))
-    assert contributor.narrowing([said(1, Text("# Skill: x\nTools it names: Read\n\nmore"))], 1) is None
+    assert contributor.narrowing(followed(text)) == (("a", ("read",)),)
+    assert contributor.narrowing(followed(Text("# Skill: x\nTools it names: Read\n\nmore"))) == ()
     untooled = brought(world, "b", "license: 'x\n\n  Tools it names: *'\n", body=pretence)
-    assert contributor.narrowing([said(1, untooled)], 1) is None
+    assert contributor.narrowing(followed(untooled)) == ()
 
 
 def test_a_skill_whose_tools_cannot_be_read_narrows_to_nothing(world: World) -> None:
     """F35"""
     text = brought(world, "a", "allowed-tools: 'Bash(rm && ls'\n")
-    found = SkillContributor(world.shelf()).narrowing([said(1, text)], 1)
-    assert found is not None
-    assert all(rule.startswith("unreadable:") for rule in found[1])
+    [(_, rules)] = SkillContributor(world.shelf()).narrowing(followed(text))
+    assert all(rule.startswith("unreadable:") for rule in rules)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from mainstay.app.agent import Agent
@@ -150,14 +150,28 @@ class Talk:
     async def approve(self, *, input: str | None = None, always: bool = False) -> None:
         assert self.asked is not None
         id = self.asked.id
-        await self.agent.approvals.approve(id, input=input, always=always, wait=False)
+        with self._going_on():
+            await self.agent.approvals.approve(id, input=input, always=always, wait=False)
         self._answered(id)
 
     async def deny(self, reason: str) -> None:
         assert self.asked is not None
         id = self.asked.id
-        await self.agent.approvals.deny(id, reason, wait=False)
+        with self._going_on():
+            await self.agent.approvals.deny(id, reason, wait=False)
         self._answered(id)
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """The turn runs from here on, though the word of it may come later than whoever asks whether it does."""
+        self._running = True
+        self._settle()
+        try:
+            yield
+        except BaseException:
+            self._running = False
+            self._settle()
+            raise
 
     def _answered(self, id: str) -> None:
         if self._shown == id:  # the next one may be there already

@@ -29,7 +29,6 @@ from mainstay.core.triggers import Check, Door, Run, Status, Target, Trigger, Tr
 from mainstay.lane.ending import find_reply
 from mainstay.store.home import prepare
 from mainstay.triggers.definition import check_ahead, check_trigger_name
-from mainstay.triggers.deliveries import NAMES
 from mainstay.triggers.due import Rules
 from mainstay.triggers.engine import Engine
 from mainstay.triggers.files import Files
@@ -293,8 +292,7 @@ async def _statuses(place: Place) -> Sequence[Status]:
 
 async def _runs(place: Place, name: str, limit: int) -> Sequence[Run]:
     async with _log(place) as log:
-        found = await log.runs(name, limit=limit if name else limit * 3)
-    return [one for one in found if not one.trigger.endswith(NAMES)][:limit]
+        return await log.runs(name, limit=limit)
 
 
 @asynccontextmanager

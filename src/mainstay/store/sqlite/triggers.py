@@ -6,8 +6,8 @@ from typing import Any
 
 import apsw
 
-from mainstay.core.trigger_log import RUNS_MAX, TRIM_EVERY
-from mainstay.core.triggers import Mark, Run
+from mainstay.core.trigger_log import NAMES_MAX, NAMES_TRIM_EVERY, RUNS_MAX, TRIM_EVERY
+from mainstay.core.triggers import Mark, Name, Run
 from mainstay.store.sqlite.desk import Desk
 
 _COLUMNS = "name, key, due, at, came, session, seq, note, outcome"
@@ -22,13 +22,22 @@ DELETE FROM trigger_runs
 WHERE id <= (SELECT id FROM trigger_runs ORDER BY id DESC LIMIT 1 OFFSET ?)
 AND NOT EXISTS (SELECT 1 FROM trigger_marks WHERE trigger_marks.name = trigger_runs.name AND upto < due)"""
 
+_NAME = """
+INSERT INTO trigger_names (hook, name, key, until) VALUES (?,?,?,?) ON CONFLICT (hook, name) DO NOTHING RETURNING id"""
+_NAMED = "SELECT key FROM trigger_names WHERE hook=? AND name=?"
+_TRIM_AGED = "DELETE FROM trigger_names WHERE until > 0 AND until < ?"
+_TRIM_NAMES = """
+DELETE FROM trigger_names WHERE hook=?1
+AND id <= (SELECT id FROM trigger_names WHERE hook=?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"""
+
 
 class SqliteTriggerLog:
     """In a journal's file."""
 
-    def __init__(self, desk: Desk, *, runs_max: int = RUNS_MAX) -> None:
+    def __init__(self, desk: Desk, *, runs_max: int = RUNS_MAX, names_max: int = NAMES_MAX) -> None:
         self._desk = desk
         self._runs_max = runs_max
+        self._names_max = names_max
 
     async def marks(self) -> dict[str, Mark]:
         def work(db: apsw.Connection) -> dict[str, Mark]:
@@ -48,10 +57,12 @@ class SqliteTriggerLog:
 
         await self._desk.write(work)
 
-    async def record(self, run: Run, mark: Mark | None = None) -> bool:
+    async def record(self, run: Run, mark: Mark | None = None, name: Name | None = None) -> bool:
         def work(db: apsw.Connection) -> bool:
             if mark is not None:
                 _mark(db, mark)
+            if name is not None:
+                self._give(db, name)
             row: Any = db.execute(_RECORD, _row(run)).fetchone()
             if row is not None and row[0] % TRIM_EVERY == 0:
                 db.execute(_TRIM, (self._runs_max,))
@@ -77,6 +88,24 @@ class SqliteTriggerLog:
         where, values = ("WHERE name=?", (trigger, limit)) if trigger else ("", (limit,))
         sql = f"SELECT {_COLUMNS} FROM trigger_runs {where} ORDER BY id DESC LIMIT ?"
         return await self._desk.read(lambda db: [_run(row) for row in db.execute(sql, values)])
+
+    async def name(self, name: Name) -> str:
+        return await self._desk.write(lambda db: self._give(db, name))
+
+    async def named(self, hook: str, name: str) -> str | None:
+        return await self._desk.read(lambda db: _named(db, hook, name))
+
+    def _give(self, db: apsw.Connection, name: Name) -> str:
+        row: Any = db.execute(_NAME, (name.hook, name.name, name.key, name.until)).fetchone()
+        if row is not None and row[0] % NAMES_TRIM_EVERY == 0:
+            db.execute(_TRIM_AGED, (name.at,))
+            db.execute(_TRIM_NAMES, (name.hook, self._names_max))
+        return name.key if row is not None else _named(db, name.hook, name.name) or name.key
+
+
+def _named(db: apsw.Connection, hook: str, name: str) -> str | None:
+    row: Any = db.execute(_NAMED, (hook, name)).fetchone()
+    return row[0] if row is not None else None
 
 
 def _mark(db: apsw.Connection, mark: Mark) -> None:

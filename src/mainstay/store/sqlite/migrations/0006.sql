@@ -1,4 +1,5 @@
--- What triggers did, each time once, in the order it was written down; and how far each periodic one has been dealt with.
+-- What triggers did, each time once, in the order it was written down; and how far each periodic one has been dealt with;
+-- and what deliveries to webhooks are known by, which outlives the history of runs.
 CREATE TABLE trigger_runs (
     id      INTEGER PRIMARY KEY,
     name    TEXT NOT NULL,
@@ -19,3 +20,13 @@ CREATE TABLE trigger_marks (
     since  INTEGER NOT NULL,
     digest TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE trigger_names (
+    id    INTEGER PRIMARY KEY,
+    hook  TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    key   TEXT NOT NULL, -- that it leads to
+    until INTEGER NOT NULL, -- when it may be forgotten; 0: not before there are too many
+    UNIQUE (hook, name)
+);
+CREATE INDEX trigger_names_of ON trigger_names (hook, id);
+CREATE INDEX trigger_names_aged ON trigger_names (until) WHERE until > 0;
