@@ -169,6 +169,9 @@ def test_files_are_fired_while_it_serves_and_what_came_of_them_is_told(mainstay:
         assert "immediate" in next((events / "failed").glob("bad*reason*")).read_text(), reason
         listed = mainstay("trigger", "list").stdout
         assert "bad" in listed
+        assert serving.wait_for("deploy: answered (session ops)")
+        assert mainstay("trigger", "remove", "bad").returncode == 0
+        assert not list((events / "failed").glob("bad*"))
         assert "Deploy it" in mainstay("session", "show", "ops").stdout
         assert serving.end() == 0
     assert (events / "done" / "deploy.json").exists()

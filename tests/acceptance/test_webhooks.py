@@ -540,11 +540,14 @@ def test_f42_the_command_serves_webhooks_and_knows_replays_after_it_was_killed(m
     assert SECRET not in shown
 
 
-@pytest.mark.parametrize("secret", ["", "short", "${NOT_SET}"])
+@pytest.mark.parametrize("secret", ["", "short", "${NOT_SET}", "$HOOK_SECRET_NOT_SET", "%HOOK_SECRET_NOT_SET%"])
 def test_f42_without_a_secret_worth_the_name_the_command_does_not_start(mainstay: Command, secret: str) -> None:
     configure(mainstay, secret)
     done = mainstay("trigger", "serve", "--port", "0")
     assert done.returncode != 0
     assert "secret" in done.stderr
+    if "HOOK" in secret:
+        assert "as ${NAME}" in done.stderr
+        assert secret not in done.stderr, "it may be one all the same"
     assert "webhooks at" not in done.stderr
     assert "Traceback" not in done.stderr

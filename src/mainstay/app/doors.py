@@ -37,12 +37,13 @@ class LaneDoor:
         if (before := await self.taken(trigger, key)) is not None:  # also if its words were others then
             return before
         id, session = _id_of(trigger, key), session_of(trigger, key, self._config)
+        lane = self._lanes.get(session)
         waiting = (await lane.view()).pending
         if waiting is not None:  # a person's word would be an answer to it; a trigger is nobody's
             raise LaneFull(f"session {session!r} waits for somebody's approval ({waiting.id})")
         parts = self._parts(trigger, f"{session}/{id}")
         envelope = Envelope(parts=parts, thread=session, sender=trigger.person, id=id)
-        ticket = await self._lanes.get(session).accept(envelope)
+        ticket = await lane.accept(envelope)
         return Prompted(session, ticket.seq, ticket.reply)
 
     async def taken(self, trigger: Trigger, key: str) -> Prompted | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -11,13 +10,11 @@ from pathlib import Path
 from mainstay.app.opened import KnownSkill
 from mainstay.app.remembering import Place
 from mainstay.app.schema import Config
+from mainstay.app.whose import Whose
 from mainstay.app.workplace import NO_SKILLS, SKILLS, SkillGround
-from mainstay.core.errors import StoreError
 from mainstay.core.outside import Labels
 from mainstay.core.ports import Contributor, Tool
-from mainstay.core.recall import origin_of, worst
 from mainstay.core.workers import in_thread
-from mainstay.edges.beneath import is_inside
 from mainstay.edges.paths import folder_name, scopes_of
 from mainstay.patterns.contribute import PatternContributor
 from mainstay.patterns.library import Library
@@ -27,12 +24,7 @@ from mainstay.skills.contribute import SkillContributor
 from mainstay.skills.find import Scope, Shelf
 from mainstay.skills.tool import skill_tool
 
-log = logging.getLogger("mainstay")
-
 PATTERNS = "patterns"
-DATABASE = "workspace.db"
-WORKSPACES_MAX = 1_000
-_DOUBTFUL = origin_of("conversation", untrusted=True)
 
 
 class KnowHow:
@@ -46,17 +38,16 @@ class KnowHow:
         self._grounds: dict[str, tuple[object, SkillGround]] = {}
         self._config = config
         self._place = place
-        self._labels = [labels] if labels is not None else []
-        self._unread: list[str] = []  # workspaces of which nobody can tell what their agents wrote
+        self._whose = Whose(*([labels] if labels is not None else []))
         if config.skills.enabled:
-            self.shelf = shelf_of(config, place, self._origin)
+            self.shelf = shelf_of(config, place, self._whose.origin)
             self._skills = SkillContributor(
                 self.shelf,
                 catalogue_tokens=config.skills.catalogue_tokens,
                 body_tokens=config.skills.body_tokens,
             )
         if config.patterns.enabled:
-            self.library = library_of(config, place, self._origin)
+            self.library = library_of(config, place, self._whose.origin)
             self._patterns = PatternContributor(
                 self.library,
                 matches=config.patterns.matches,
@@ -66,7 +57,8 @@ class KnowHow:
 
     async def open(self) -> None:
         if self._place is not None:
-            await self._learn(_unknown(self._config, self._place, self._labels))
+            # No other workspace changes meanwhile: whoever asks has the home.
+            await self._whose.learn(self._config, self._place)
         if self.library is not None:
             await in_thread(self.library.load)
             self.library.watch()
@@ -116,30 +108,6 @@ class KnowHow:
         if self.library is not None:
             await in_thread(self.library.close)
 
-    # --- whose words files hold ------------------------------------------------------------------
-
-    def _origin(self, path: str) -> str:
-        """What is known of a file, whichever agent of the home wrote it."""
-        if any(is_inside(path, folder) for folder in self._unread):
-            return _DOUBTFUL
-        found = (label.origin for labels in self._labels if (label := labels.get(path)) is not None)
-        return worst(found)
-
-    async def _learn(self, databases: list[Path]) -> None:
-        """What agents of these workspaces have written: each keeps that for itself."""
-        from mainstay.store.sqlite import SqliteStore  # only for those who need it
-
-        for path in databases:
-            store = SqliteStore(str(path), read_only=True)
-            try:
-                await store.open()
-                self._labels.append(await store.labels())  # which has them all in memory
-            except StoreError as error:
-                log.warning("what agents of %s have written counts as from outside: %s", path.parent, error)
-                self._unread.append(str(path.parent))
-            finally:
-                await store.close()
-
 
 def shelf_of(config: Config, place: Place | None, labels: Callable[[str], str] = lambda path: "") -> Shelf:
     given = [_folder(one, place) for one in config.skills.folders]
@@ -178,20 +146,3 @@ def library_of(config: Config, place: Place | None, labels: Callable[[str], str]
 def _folder(given: str, place: Place | None) -> str:
     base = place.home if place is not None else Path()
     return os.path.realpath(base / Path(given).expanduser())
-
-
-def _unknown(config: Config, place: Place, known: Sequence[Labels]) -> list[Path]:
-    """Databases of workspaces whose agents may have written what is used here. None of them changes meanwhile: whoever
-    asks has the home."""
-    own, found = place.workspace / DATABASE, sorted(place.workspace.parent.glob(f"*/{DATABASE}"))[:WORKSPACES_MAX]
-    asked = [one for one in found if one != own] if _shares(config, place) else []
-    return [one.resolve() for one in asked + ([own] if not known and own.exists() else [])]
-
-
-def _shares(config: Config, place: Place) -> bool:
-    """Some of it lies in a folder that the configuration names, or is linked."""
-    if config.skills.folders or config.patterns.folders:
-        return True
-    below = [one for depth in ("", "*/", "*/*/") for one in place.workspace.glob(depth + SKILLS)]
-    folders = [one for one in (place.home / SKILLS, *below) if one.is_dir()]
-    return any(entry.is_symlink() for one in folders for entry in one.iterdir())

@@ -276,6 +276,10 @@ class Appointment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduler(Protocol):
+    def check(self, when: str, timezone: str) -> None:
+        """Raises InputRefused if that is no time to come."""
+        ...
+
     async def add(self, appointment: Appointment) -> str:
         """Its id; the same key is taken once. Raises InputRefused if `when` is no time."""
         ...

@@ -173,8 +173,8 @@ def sync_tree(folder: Path) -> None:
 
 
 def digest_of(folder: Path) -> str:
-    """Over the sorted names of all files, whether each can be run, and what is in it. Raises ConfigError for links
-    and for whatever else is no file."""
+    """Over the sorted names of all files, whether each can be run, and what is in it. Raises ConfigError for links,
+    for whatever else is no file, and for names that are not UTF-8: no lock could hold them."""
     whole = hashlib.sha256()
     for path, executable, inner in file_digests(folder):
         whole.update(f"{len(path.encode())}:{path} {'x' if executable else '-'} {inner}\n".encode())
@@ -201,6 +201,8 @@ def _files(folder: Path) -> Iterator[tuple[str, bool]]:
                 if count > FILES_MAX:
                     raise ConfigError(f"there are more than {FILES_MAX} files in {one_line(str(folder))}")
                 path = f"{above}{one.name}"
+                if not _is_utf8(one.name):
+                    raise ConfigError(f"the name of {one_line(path)} is not UTF-8")
                 mode = one.stat(follow_symlinks=False).st_mode
                 if stat.S_ISDIR(mode):
                     todo.append(f"{path}/")
@@ -208,3 +210,11 @@ def _files(folder: Path) -> Iterator[tuple[str, bool]]:
                     yield path, bool(mode & stat.S_IXUSR)
                 else:
                     raise ConfigError(f"{one_line(path)} is a link or something else that is no file")
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        os.fsencode(name).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

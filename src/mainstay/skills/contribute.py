@@ -111,7 +111,7 @@ class SkillContributor:
         """Raises SkillRefused."""
         now, body = self._shelf.open(found)
         source = _SOURCE + now.skill.name
-        text = introduce(now, body, self._shelf.files(now), self._body_bytes)
+        text = introduce(now, body, self._shelf.nameable(now), self._body_bytes)
         return Text(text, origin=origin_of(source, untrusted=True) if now.untrusted else source)
 
     # --- what a turn may do ----------------------------------------------------------------------

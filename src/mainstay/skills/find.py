@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
 import msgspec
 
+from mainstay.core.recall import is_untrusted
 from mainstay.edges.beneath import brief
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.look import Found, Ground, Labels, Rules, Scope, Seen, files_of
@@ -86,6 +88,15 @@ class Shelf:
     def files(self, found: Found) -> list[str]:
         """What it has beside SKILL.md, as paths in its folder; only so many."""
         return files_of(found.skill.folder)
+
+    def nameable(self, found: Found) -> tuple[list[str], int]:
+        """Those of its files whose names count as its own words, and how many others there are. What an agent called a
+        file after it had read something from outside is no word of the owner's, unless they have vouched for it."""
+        files = self.files(found)
+        if found.untrusted or found.vouched:
+            return files, 0
+        own = [one for one in files if not is_untrusted(self.origin(os.path.join(found.skill.folder, one)))]
+        return own, len(files) - len(own)
 
     def folders(self, session: str) -> tuple[str, ...]:
         """Where its skills really are: to be made readable."""

@@ -63,7 +63,9 @@ def read_own(skills_folder: Path) -> dict[str, Pinned]:
     sound = lock is not None and lock.format == 1 and len(data) <= BYTES_MAX and all(map(_is_sound, lock.skills))
     if lock is None or not sound:
         path = one_line(str(skills_folder / LOCK))
-        raise ConfigError(f"{path} is damaged, or of a newer release; move it away and install the skills again")
+        # Without its lock, whatever lies in the folder would count as the owner's own.
+        how = "move the skills that were installed away with it, and install them again"
+        raise ConfigError(f"{path} is damaged, or of a newer release; {how}")
     return {one.name: one for one in lock.skills}
 
 
@@ -89,13 +91,19 @@ def _where_it_leads(one: Pinned) -> Pinned:
 
 
 def write_lock(skills_folder: Path, skills: dict[str, Pinned]) -> None:
-    """Replaced in one step: whoever reads sees the old one or the new one."""
+    """Replaced in one step: whoever reads sees the old one or the new one. Raises ConfigError for what could not be
+    read again: that would be the end of the whole lock."""
     pinned = (skills[name] for name in sorted(skills))
     plain = tuple(
         msgspec.structs.replace(one, digest="", trusted=False, findings=(), files={}) if one.link else one
         for one in pinned
     )
-    data = msgspec.json.format(msgspec.json.encode(_Lock(plain)), indent=2) + b"\n"
+    if odd := [one.name for one in plain if not _is_sound(one)]:
+        raise ConfigError(f"{one_line(odd[0])} cannot be pinned: a name and a hash or a link are needed")
+    try:
+        data = msgspec.json.format(msgspec.json.encode(_Lock(plain)), indent=2) + b"\n"
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{one_line(str(error.object))[:200]} is not UTF-8, and no lock can hold it") from None
     if len(data) > BYTES_MAX:
         raise ConfigError(f"too many skills are installed in {one_line(str(skills_folder))}; remove some")
     write_lock_file(skills_folder, data)

@@ -52,6 +52,7 @@ class Found(msgspec.Struct, frozen=True):
     untrusted: bool = False
     why: str = ""  # it is
     place: str = ""  # where it stands in the scope: another folder than its own if it is a link
+    vouched: bool = False  # for these very files, whoever wrote them
     rank: int = 0  # of its scope, among those of a session: the narrowest has the highest
 
 
@@ -209,11 +210,9 @@ class Ground:
             _compare(name, skill, pinned, real)
         if skill.workspace and skill.workspace != self._rules.workspace:
             return None, ""
-        vouched = (
-            pinned is not None and pinned.trusted and bool(pinned.digest)
-        )  # for these very files, whoever wrote them
+        vouched = pinned is not None and pinned.trusted and bool(pinned.digest)
         why = self._doubt(name, pinned) or ("" if vouched else self._label(real))
-        return Found(skill, self.scope, bool(why), why, place), body
+        return Found(skill, self.scope, bool(why), why, place, vouched), body
 
     def _doubt(self, name: str, pinned: Pinned | None) -> str:
         if pinned is None or pinned.trusted or normal_name(name) in self._rules.trusted:

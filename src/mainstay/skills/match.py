@@ -12,8 +12,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-KEYWORDS_MAX = 100
+MESSAGE_CHARS_MAX = 64 * 1024  # of a longer one, its beginning and its end are looked at
+KEYWORDS_MAX = 50  # of a skill
 KEYWORD_CHARS_MAX = 100
+KEYWORDS_CHARS_MAX = 50_000  # of all skills together
 ASKED_MAX = 10
 NAME_CHARS_MAX = 150  # between "use the" and "skill"
 LOOKED_AT_MAX = 100
@@ -52,65 +54,151 @@ def folded(text: str) -> str:
 
 
 class Keywords:
-    """The keywords of some skills, to be looked for in messages all at once."""
+    """The keywords of some skills, to be looked for in messages all at once: in one pass, however many they are.
+
+    Whether a word may begin or end between two characters depends on these two alone. So keywords and messages are cut
+    alike into what is never divided, with marks where a word may begin or end, and the one is looked for in the other
+    as a list in a list (Aho and Corasick). Where skills have more than there is room for, those with most lose theirs.
+    """
 
     def __init__(self, skills: Mapping[str, Sequence[str]]) -> None:
-        self._by_piece: dict[str, list[tuple[str, str]]] = {}  # the first word of a keyword
-        self._by_char: dict[str, list[tuple[str, str]]] = {}  # or its first character, where words are not spaced
-        for skill, words in skills.items():
-            for word in words:
-                self._add(" ".join(folded(word).split()), skill)
+        self._pieces: set[str] = set()  # the first word of every keyword
+        self._chars: set[str] = set()  # or its first character, where words are not spaced
+        self._next: dict[tuple[int, str], int] = {}  # from 0, the beginning of all
+        self._skills: list[set[str]] = [set()]  # whose keyword ends here
+        self._back: list[int] = [0]  # where the longest end of this is a beginning
+        folded_words = {skill: [" ".join(folded(word).split()) for word in words] for skill, words in skills.items()}
+        room = KEYWORDS_CHARS_MAX
+        for skill in sorted(folded_words, key=lambda one: (sum(map(len, folded_words[one])), one)):
+            room -= sum(map(len, folded_words[skill]))
+            if room < 0:
+                break
+            for word in folded_words[skill]:
+                self._add(word, skill)
+        self._connect()
 
     def _add(self, word: str, skill: str) -> None:
         first = next((char for char in word if _is_word(char)), "")
+        if not first:
+            return
         piece = _PIECE.search(word)
         if piece is not None and first == piece[0][0]:
-            self._by_piece.setdefault(piece[0], []).append((word, skill))
-        elif first:
-            self._by_char.setdefault(first, []).append((word, skill))
+            self._pieces.add(piece[0])
+        else:
+            self._chars.add(first)
+        at = 0
+        for part in _parts(word):
+            if (following := self._next.get((at, part))) is None:
+                following = self._next[at, part] = len(self._skills)
+                self._skills.append(set())
+                self._back.append(0)
+            at = following
+        self._skills[at].add(skill)
+
+    def _connect(self) -> None:
+        """The shorter first: a step was made after the one that leads to it, but a branch may be older than a longer
+        one's beginning."""
+        depth = [0] * len(self._skills)
+        for (at, _), following in self._next.items():
+            depth[following] = depth[at] + 1
+        for (at, part), following in sorted(self._next.items(), key=lambda one: depth[one[1]]):
+            if at:
+                self._back[following] = self._step(self._back[at], part)
+
+    def _step(self, at: int, part: str) -> int:
+        while (following := self._next.get((at, part))) is None:
+            if not at:
+                return 0
+            at = self._back[at]
+        return following
 
     def match(self, message: str) -> frozenset[str]:
         """The skills that one of these words stands for."""
-        if not self._by_piece and not self._by_char:
+        if not self._next:
             return frozenset()
-        text = folded(message)
-        plain = text.isascii()
-        pieces = self._by_piece.keys() & set((_ASCII_PIECE if plain else _PIECE).findall(text))
-        candidates = [one for piece in pieces for one in self._by_piece[piece]]
-        if not plain:
-            candidates += [one for char in self._by_char.keys() & set(text) for one in self._by_char[char]]
-        if not candidates:
-            return frozenset()
-        text = " ".join(text.split())
         found: set[str] = set()
-        for word, skill in candidates:
-            if skill not in found and _stands_in(word, text):
-                found.add(skill)
+        seen = {0}
+        for text in map(folded, looked_at(message)):
+            if not self._may_match(text):
+                continue
+            at = 0
+            for part in _parts(" ".join(text.split())):
+                at = self._step(at, part)
+                ending = at
+                while ending not in seen:  # all that end here, each once
+                    seen.add(ending)
+                    found |= self._skills[ending]
+                    ending = self._back[ending]
         return frozenset(found)
 
-
-def _stands_in(word: str, text: str) -> bool:
-    """As a word of its own."""
-    at = text.find(word)
-    while at >= 0:
-        end = at + len(word)
-        if _is_edge(text[max(at - 1, 0) : at], word[0], after=False) and _is_edge(
-            text[end : end + 1], word[-1], after=True
-        ):
-            return True
-        at = text.find(word, at + 1)
-    return False
+    def _may_match(self, text: str) -> bool:
+        """False for nearly every message, and quickly."""
+        if text.isascii():
+            return not self._pieces.isdisjoint(_ASCII_PIECE.findall(text))
+        return not self._pieces.isdisjoint(_PIECE.findall(text)) or not self._chars.isdisjoint(text)
 
 
-def _is_edge(beside: str, own: str, *, after: bool) -> bool:
-    """True if a word may begin or end here: with the character `own`, next to `beside`."""
-    if not beside or not _is_word(own):
+def looked_at(message: str) -> tuple[str, ...]:
+    """Of a message that is too long, its beginning and its end, in whole words where it has some."""
+    if len(message) <= MESSAGE_CHARS_MAX:
+        return (message,)
+    head, tail = message[: MESSAGE_CHARS_MAX // 2], message[-MESSAGE_CHARS_MAX // 2 :]
+    return head[: max(map(head.rfind, " \n"))], tail[min(at if at >= 0 else 0 for at in map(tail.find, " \n")) :]
+
+
+# --- where a word may begin and end --------------------------------------------------------------
+
+_BEGINS, _ENDS_HERE = "\0b", "\0e"  # no part of a text is like these: only words have parts of two characters
+_PART = re.compile("[wm]+|h(?:m[wm]*)?|.", re.DOTALL)  # in kinds of characters
+
+
+def _parts(text: str) -> list[str]:
+    """What is never divided of a text, with marks in between where a word may begin or end."""
+    kinds = text.translate({ord(char): _kind(char) for char in set(text)})
+    parts = [_BEGINS]
+    before = 0
+    for part in _PART.finditer(kinds):
+        begin, end = part.span()
+        if begin:
+            parts += _BETWEEN[kinds[before : begin + 1][-2:]]
+        parts.append(text[begin:end])
+        before = begin
+    parts.append(_ENDS_HERE)
+    return parts
+
+
+def _kind(char: str) -> str:
+    """w: of a word; m: a mark on a letter; h: Korean; u: of a script without spaces; v: a mark there; o: another."""
+    mark = unicodedata.category(char)[0] == "M" or char in _JOINERS
+    if _IS_UNSPACED.match(char) and _is_word(char):
+        return "v" if mark else "u"
+    if mark:
+        return "m"
+    if not _is_word(char):
+        return "p" if _IS_UNSPACED.match(char) else "o"
+    return "h" if _IS_HANGUL.match(char) else "w"
+
+
+def _may_begin(before: str, own: str) -> bool:
+    return before not in "whm" or own not in "whm"
+
+
+def _may_end(own: str, after: str) -> bool:
+    if own in "op":
         return True
-    if after and (unicodedata.category(beside)[0] == "M" or beside in _JOINERS):
+    if after in "mv":
         return False  # half a letter
-    if not _is_word(beside) or _IS_UNSPACED.match(own) or _IS_UNSPACED.match(beside):
-        return True
-    return after and (_IS_HANGUL.match(own) or _IS_HANGUL.match(beside)) is not None
+    return own not in "wm" or after != "w"
+
+
+_BETWEEN = {
+    one + other: [
+        *([_ENDS_HERE] if _may_end(one, other) else []),
+        *([_BEGINS] if _may_begin(one, other) else []),
+    ]
+    for one in "wmhuvop"
+    for other in "wmhuvop"
+}
 
 
 def _is_word(char: str) -> bool:

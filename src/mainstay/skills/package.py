@@ -25,7 +25,7 @@ from mainstay.skills.plan import Before, Plan, changed, plan, short_digests
 from mainstay.skills.skill import read_skill
 from mainstay.skills.source import BOUNDS
 
-__all__ = ["Before", "Plan", "approve", "changes", "copy", "install", "link", "plan", "remove", "trust", "vouch"]
+__all__ = ["Before", "Plan", "approve", "changes", "copy", "digest_of", "distrust", "install", "link", "plan", "remove", "trust", "vouch"]
 
 WRITTEN_HERE = "an agent that worked here"
 
@@ -78,7 +78,7 @@ def _staged(name: str, folder: Path, digest: str, made: Path) -> Path:
     except ArchiveRefused as error:
         raise ConfigError(f"{name} cannot be installed: {error}") from None
     if digest_of(root) != digest:
-        raise ConfigError(f"{name} has changed since it was looked at; look at it again")
+        raise _changed_meanwhile(name)
     sync_tree(root)
     return root
 
@@ -156,33 +156,59 @@ def approve(found: Plan, skills_folder: Path, *, trusted: bool = False) -> Pinne
         if found.name not in known:
             raise _unknown(found.name, skills_folder)
         if standing(skills_folder / found.name) != found.digest:
-            raise ConfigError(f"{found.name} has changed since it was looked at; look at it again")
+            raise _changed_meanwhile(found.name)
         made = _pinned(skills_folder / found.name, found, trusted)
         _write(skills_folder, {**known, found.name: made}, known)
         return made
 
 
-def trust(name: str, skills_folder: Path, *, trusted: bool = True) -> Pinned:
-    """Its words count as the owner's from now on, or no longer. Raises ConfigError if it is not what was installed."""
+def trust(name: str, skills_folder: Path, shown: str) -> Pinned:
+    """Its words count as the owner's from now on. Raises ConfigError if it is not what was installed, or not what the
+    owner was shown: `shown` is the hash of that."""
+    _trustable(name, skills_folder)
+    with _changing(skills_folder), _aside(skills_folder):
+        pinned = _trustable(name, skills_folder)
+        if (now := standing(skills_folder / name)) != pinned.digest:
+            raise _changed_since(name)
+        if now != shown:
+            raise _changed_meanwhile(name)
+        return _trusted(pinned, skills_folder, True)
+
+
+def distrust(name: str, skills_folder: Path) -> Pinned:
+    """Its words are somebody else's again, whatever they are by now. Raises ConfigError if it was not installed."""
+    _trustable(name, skills_folder)
+    with _changing(skills_folder), _aside(skills_folder):
+        return _trusted(_trustable(name, skills_folder), skills_folder, False)
+
+
+def _trustable(name: str, skills_folder: Path) -> Pinned:
     pinned = _known(name, skills_folder)
     if pinned.link:
         raise ConfigError(f"{name} is a link to {one_line(pinned.link)}; trust it there")
-    with _changing(skills_folder), _aside(skills_folder):
-        if trusted and standing(skills_folder / name) != pinned.digest:
-            raise _changed_since(name)
-        made = msgspec.structs.replace(pinned, trusted=trusted)
-        known = read_own(skills_folder)
-        _write(skills_folder, {**known, name: made}, known)
-        return made
+    return pinned
 
 
-def vouch(name: str, skills_folder: Path) -> Pinned:
-    """What an agent wrote here counts as the owner's word, as it is now: pinned, as if it had been installed."""
+def _trusted(pinned: Pinned, skills_folder: Path, trusted: bool) -> Pinned:
+    made = msgspec.structs.replace(pinned, trusted=trusted)
+    known = read_own(skills_folder)
+    _write(skills_folder, {**known, made.name: made}, known)
+    return made
+
+
+def vouch(name: str, skills_folder: Path, shown: str) -> Pinned:
+    """What an agent wrote here counts as the owner's word: pinned, as if it had been installed. Raises ConfigError if
+    it is not what the owner was shown: `shown` is the hash of that."""
     checked_name(name)
+    if not os.path.lexists(skills_folder / name):
+        raise _unknown(name, skills_folder)
     with _changing(skills_folder), _aside(skills_folder):
         known = read_own(skills_folder)
-        digest = standing(skills_folder / name)
-        made = Pinned(name=name, digest=digest, source=WRITTEN_HERE, at=_now(), trusted=True)
+        if not shown or standing(skills_folder / name) != shown:
+            raise _changed_meanwhile(name)
+        made = Pinned(
+            name, shown, source=WRITTEN_HERE, at=_now(), trusted=True, files=short_digests(skills_folder / name)
+        )
         _write(skills_folder, {**known, name: made}, known)
         return made
 
@@ -287,6 +313,10 @@ def _unknown(name: str, skills_folder: Path) -> ConfigError:
 
 def _changed_since(name: str) -> ConfigError:
     return ConfigError(f"the files of {name} have changed; look at them, and run `mainstay skill approve {name}`")
+
+
+def _changed_meanwhile(name: str) -> ConfigError:
+    return ConfigError(f"{name} has changed since it was looked at; look at it again")
 
 
 def _now() -> str:

@@ -59,8 +59,8 @@ def head_of(found: Found) -> list[str]:
     return lines
 
 
-def introduce(found: Found, body: str, files: Sequence[str], bytes_max: int) -> str:
-    """The whole of a skill, as it is brought into a turn."""
+def introduce(found: Found, body: str, files: tuple[Sequence[str], int], bytes_max: int) -> str:
+    """The whole of a skill, as it is brought into a turn. `files` as Shelf.nameable has them."""
     skill = found.skill
     lines = head_of(found)
     if skill.compatibility:
@@ -68,9 +68,13 @@ def introduce(found: Found, body: str, files: Sequence[str], bytes_max: int) -> 
     if skill.license:
         lines.append(f"License: {line(skill.license, 200, untrusted=found.untrusted)}")
     lines.append(f"Folder: {one_line(skill.folder)} (paths below are relative to it)")
-    if files:
-        more = f" and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
-        lines.append(f"Files: {', '.join(line(path, 200) for path in files[:FILES_SHOWN])}{more}")
+    named, others = files
+    if named:
+        more = f" and {len(named) - FILES_SHOWN} more" if len(named) > FILES_SHOWN else ""
+        lines.append(f"Files: {', '.join(line(path, 200) for path in named[:FILES_SHOWN])}{more}")
+    if others:
+        lines.append(f"Not named here, because they were written after something from outside had been read: {others}")
+    if named or others:
         lines.append("Read them with `read`, or with `skill` (name and file); scripts are run with `bash`.")
     return "\n".join(lines) + "\n\n" + (bounded(found, body, bytes_max) or "(It has no further instructions.)")
 

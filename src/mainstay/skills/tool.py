@@ -73,9 +73,10 @@ class SkillTool:
     def _whole(self, found: Found, context: ToolContext) -> str:
         now, body = self._shelf.open(found)
         context.untrusted = context.untrusted or now.untrusted
-        return introduce(now, body, self._shelf.files(now), self._body_bytes)
+        return introduce(now, body, self._shelf.nameable(now), self._body_bytes)
 
     def _file(self, found: Found, wanted: _Wanted, context: ToolContext) -> str:
+        context.untrusted = context.untrusted or found.untrusted  # also of what is said when there is no such file
         path = _inside(found.skill.folder, wanted.file or "")
         try:
             data, size = read_inside(found.skill.folder, path, FILE_BYTES_MAX)
@@ -93,7 +94,7 @@ class SkillTool:
 
     def _missing(self, found: Found, file: str, error: Exception) -> SkillRefused:
         if isinstance(error, FileNotFoundError):
-            there = ", ".join(line(one, 100) for one in self._shelf.files(found)[:FOUND_MAX]) or "no others"
+            there = ", ".join(line(one, 100) for one in self._shelf.nameable(found)[0][:FOUND_MAX]) or "no others"
             return SkillRefused(f"The skill {found.skill.name} has no file {brief(file)!r}. Beside SKILL.md: {there}.")
         reason = getattr(error, "strerror", None) or "it is no path"
         return SkillRefused(f"{brief(file)!r} of the skill {found.skill.name} cannot be read: {reason}.")

@@ -51,9 +51,12 @@ class MemoryScheduler:
         self._kept: dict[str, Appointment] = {}
         self._made = 0
 
+    def check(self, when: str, timezone: str) -> None:
+        if not _is_time(when):
+            raise InputRefused(f"{when!r} is neither an ISO time nor five cron fields")
+
     async def add(self, appointment: Appointment) -> str:
-        if not _is_time(appointment.when):
-            raise InputRefused(f"{appointment.when!r} is neither an ISO time nor five cron fields")
+        self.check(appointment.when, appointment.timezone)
         for id, one in self._kept.items():
             if appointment.key and one.key == appointment.key:
                 return id

@@ -1,7 +1,7 @@
 """What every TriggerLog must do. Subclass it, say how to make one, and let your test runner find the tests.
 
 class TestMyLog(TriggerLogSuite):
-    def make(self, where: Path, runs_max: int) -> AbstractAsyncContextManager[TriggerLog]: ...
+    def make(self, where: Path, runs_max: int, names_max: int) -> AbstractAsyncContextManager[TriggerLog]: ...
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from mainstay.core.errors import InputRefused
-from mainstay.core.trigger_log import RUNS_MAX, TRIM_EVERY
-from mainstay.core.triggers import Mark, Run, TriggerLog
+from mainstay.core.trigger_log import NAMES_MAX, NAMES_TRIM_EVERY, RUNS_MAX, TRIM_EVERY
+from mainstay.core.triggers import Mark, Name, Run, TriggerLog
 from mainstay.testing.writing import expect
 
 ODD_NAMES = ("../up", "a%b_c", "'; DROP TABLE trigger_runs; --", "käse", "キー", "\U0001f511", " ", "a" * 300)
@@ -25,7 +25,9 @@ def run_of(trigger: str, number: int) -> Run:
 class TriggerLogSuite:
     """Everything that the log of triggers promises; `make` is the one thing a subclass must say."""
 
-    def make(self, where: Path, runs_max: int = RUNS_MAX) -> AbstractAsyncContextManager[TriggerLog]:
+    def make(
+        self, where: Path, runs_max: int = RUNS_MAX, names_max: int = NAMES_MAX
+    ) -> AbstractAsyncContextManager[TriggerLog]:
         raise NotImplementedError("say how to make yours")
 
     async def test_a_time_is_recorded_once_and_found_as_it_was(self, tmp_path: Path) -> None:
@@ -72,8 +74,12 @@ class TriggerLogSuite:
         async with self.make(tmp_path) as log:
             bad = Run(trigger="daily", key="k", note="half a character: \ud800")
             await expect(InputRefused, log.record(bad, Mark(trigger="daily", upto=1)))
+            worse = Name(hook="ci", name="a", key="\ud800")
+            await expect(InputRefused, log.record(run_of("ci", 1), Mark(trigger="ci", upto=1), worse))
+            await expect(InputRefused, log.name(worse))
             assert await log.runs() == []
             assert await log.marks() == {}
+            assert await log.named("ci", "a") is None
 
     async def test_how_it_ended_is_added_later_and_may_change(self, tmp_path: Path) -> None:
         async with self.make(tmp_path) as log:
@@ -133,3 +139,46 @@ class TriggerLogSuite:
             for number in range(1, TRIM_EVERY + 1):
                 await log.record(run_of("another", number))
             assert await log.runs("daily") == [], "by now it is history like any other"
+
+    async def test_a_name_leads_to_what_it_was_given_for_first(self, tmp_path: Path) -> None:
+        async with self.make(tmp_path) as log:
+            assert await log.named("ci", "a") is None
+            assert await log.name(Name(hook="ci", name="a", key="1")) == "1"
+            assert await log.name(Name(hook="ci", name="a", key="2")) == "1"
+            assert await log.name(Name(hook="other", name="a", key="2")) == "2"
+            assert (await log.named("ci", "a"), await log.named("other", "a")) == ("1", "2")
+            tries = (log.name(Name(hook="ci", name="b", key=str(number))) for number in range(20))
+            assert len(set(await asyncio.gather(*tries))) == 1
+            assert await log.runs() == [], "names are no runs"
+
+    async def test_a_run_and_a_name_are_written_together_and_the_name_also_if_the_run_was_there(
+        self, tmp_path: Path
+    ) -> None:
+        async with self.make(tmp_path) as log:
+            assert await log.record(run_of("ci", 1), name=Name(hook="ci", name="a", key="a"))
+            assert not await log.record(run_of("ci", 1), name=Name(hook="ci", name="b", key="b"))
+            assert not await log.record(run_of("ci", 1), name=Name(hook="ci", name="a", key="c"))
+            assert (await log.named("ci", "a"), await log.named("ci", "b")) == ("a", "b")
+
+    async def test_names_do_not_go_with_the_history_of_runs(self, tmp_path: Path) -> None:
+        async with self.make(tmp_path, 50) as log:
+            await log.record(run_of("ci", 0), name=Name(hook="ci", name="a", key="a"))
+            for number in range(1, TRIM_EVERY * 4):
+                await log.record(run_of("ci", number))
+            assert await log.find("ci", "time-0") is None
+            assert await log.named("ci", "a") == "a"
+
+    async def test_names_go_when_they_are_old_or_when_their_hook_has_too_many(self, tmp_path: Path) -> None:
+        async with self.make(tmp_path, names_max=50) as log:
+            await log.name(Name(hook="quiet", name="aged", key="1", at=1, until=100))
+            await log.name(Name(hook="quiet", name="young", key="1", at=1, until=10**9))
+            await log.name(Name(hook="quiet", name="ageless", key="1", at=1))
+            given = NAMES_TRIM_EVERY + 20
+            for number in range(given):
+                await log.name(Name(hook="busy", name=f"n{number}", key="1", at=101))
+            kept = [await log.named("busy", f"n{number}") is not None for number in range(given)]
+            assert 50 <= sum(kept) <= 50 + NAMES_TRIM_EVERY
+            assert all(kept[-50:])
+            assert not any(kept[:50])
+            assert await log.named("quiet", "aged") is None
+            assert await log.named("quiet", "young") == await log.named("quiet", "ageless") == "1"

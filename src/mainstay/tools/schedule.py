@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from mainstay.core.errors import InputRefused
 from mainstay.core.outside import Appointment, Reach, Scheduler
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import is_private, is_untrusted, origin_of
@@ -41,6 +42,8 @@ class Schedule(BuiltIn):
     def reach(self, arguments: _Schedule, context: ToolContext) -> Reach:
         """Whoever can have something said to a later turn can have it done there."""
         match arguments.action:
+            case "add" if self._refusal(arguments):  # nobody is asked about what cannot be
+                return Reach()
             case "add":
                 what = f"has this conversation prompted at {brief(arguments.when or '')}"
                 return Reach(sink=True, destinations=(arguments.text or "",), what=what)
@@ -62,12 +65,22 @@ class Schedule(BuiltIn):
             case _:
                 return await self._list(context)
 
-    async def _add(self, arguments: _Schedule, context: ToolContext) -> str:
+    def _refusal(self, arguments: _Schedule) -> str:
         when, text = (arguments.when or "").strip(), (arguments.text or "").strip()
         if not when or not text:
-            raise ToolRefused("To add something, give when and text. Nothing was scheduled.")
+            return "To add something, give when and text. Nothing was scheduled."
         if len(when) > WHEN_CHARS_MAX or len(text) > TEXT_CHARS_MAX:
-            raise ToolRefused(f"The text has at most {TEXT_CHARS_MAX} characters. Nothing was scheduled.")
+            return f"The text has at most {TEXT_CHARS_MAX} characters. Nothing was scheduled."
+        try:
+            self._scheduler.check(when, arguments.timezone or "UTC")
+        except InputRefused as error:
+            return str(error)
+        return ""
+
+    async def _add(self, arguments: _Schedule, context: ToolContext) -> str:
+        if refusal := self._refusal(arguments):
+            raise ToolRefused(refusal)
+        when, text = (arguments.when or "").strip(), (arguments.text or "").strip()
         id = await self._scheduler.add(
             Appointment(
                 when=when,

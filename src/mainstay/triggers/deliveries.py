@@ -16,8 +16,7 @@ from mainstay.core.ports import Clock
 from mainstay.core.triggers import Door, Hook, Name, Run, Trigger, TriggerLog
 from mainstay.triggers.hooks import Delivered, Delivery
 
-# Far longer than any window, and than senders try again. What was signed without a time is kept as long as there is room.
-KEPT_MS = 30 * 86_400_000
+KEPT_MS = 30 * 86_400_000  # far longer than any window, and than senders go on trying
 
 
 class Deliveries:
@@ -37,6 +36,8 @@ class Deliveries:
         if (key := await self._known(hook, delivery.nonce)) is not None:
             return Delivered(key, duplicate=True)
         key = await self._key(hook, delivery)
+        if key != delivery.nonce and await self._taken(hook, key):
+            return Delivered(key, duplicate=True)
         prompted = await self._door.accept(trigger_of(delivery), key)
         now = self._clock.now_ms()
         run = Run(trigger=hook.name, key=key, due=now, at=now, session=prompted.session, seq=prompted.seq)
@@ -50,9 +51,10 @@ class Deliveries:
         """The key of what was taken with this nonce. Nothing more is remembered of such a repeat: it may come from
         somebody who has no more than an old delivery, and wants a name to lead to it."""
         key = await self._log.named(hook.name, nonce)
-        if key is None or key == nonce:
-            return key
-        return key if await self._log.named(hook.name, key) == key else None
+        return key if key is None or key == nonce or await self._taken(hook, key) else None
+
+    async def _taken(self, hook: Hook, key: str) -> bool:
+        return await self._log.named(hook.name, key) == key
 
     async def _key(self, hook: Hook, delivery: Delivery) -> str:
         """What it is taken under. The names are kept first: a crash before it was taken leaves only names."""
@@ -63,6 +65,7 @@ class Deliveries:
         return key if key == delivery.nonce else await self._log.name(self._name(hook, delivery.nonce, key))
 
     def _name(self, hook: Hook, name: str, key: str) -> Name:
+        """What was signed without a time can be sent again for ever, and is kept for as long as there is room."""
         now = self._clock.now_ms()
         return Name(hook=hook.name, name=name, key=key, at=now, until=0 if hook.scheme == "github" else now + KEPT_MS)
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from mainstay.core.errors import InputRefused
 from mainstay.core.outside import Appointment
 from mainstay.core.ports import Clock
-from mainstay.core.triggers import Target, Trigger
+from mainstay.core.triggers import Kind, Target, Trigger
 from mainstay.core.workers import in_thread
 from mainstay.triggers.definition import TriggerRefused, check_ahead
 from mainstay.triggers.folder import EventFolder
-from mainstay.triggers.times import ScheduleUnreadable, is_moment
+from mainstay.triggers.times import ScheduleUnreadable, Times, is_moment
 
 PREFIX = "schedule-"
 ORIGIN = "schedule"  # of what an agent has said to itself: it is nobody's own words, even if nothing is wrong with them
@@ -33,6 +33,15 @@ class FileScheduler:
         self._fired = fired
         self._workspace = workspace
         self._writing = threading.Lock()
+
+    def check(self, when: str, timezone: str) -> None:
+        when = when.strip()
+        kind: Kind = "one-shot" if is_moment(when) else "periodic"
+        try:
+            Times(when, timezone or "UTC")
+            check_ahead(Trigger(name="x", kind=kind, text="x", schedule=when, timezone=timezone), self._clock.now_ms())
+        except (TriggerRefused, ScheduleUnreadable) as error:
+            raise InputRefused(f"{str(error).rstrip('.')}. Nothing was scheduled.") from None
 
     async def add(self, appointment: Appointment) -> str:
         """Its id; the same key is taken once, also after it has fired. Raises InputRefused, and nothing changes."""

@@ -266,3 +266,32 @@ async def test_the_only_workspace_of_a_home_fires_what_names_none(tmp_path: Path
     async with agent(lambda context, options: "done", home, workspace="family") as one:
         await one.triggers.start()
         await ran(one, "any")
+
+
+async def test_a_trigger_is_no_answer_to_a_question_and_waits_until_there_is_one(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    script = [Call("read", {"path": "page.txt"}), Call("fetch", {"url": "http://127.0.0.1:9/x"}), "denied", "done"]
+    async with agent(script, home) as one:
+        (tmp_path / "work" / "page.txt").write_text("x")
+        await one.triggers.start()
+        assert isinstance((await one.run("s", "read page.txt")).outcome, Paused)
+        event(home, "hourly")
+
+        async def waits() -> bool:
+            return any("approval" in status.waiting for status in await one.triggers.list())
+
+        await until(waits)
+        [pending] = await one.approvals.list()  # nobody has said no
+        await one.approvals.deny(pending.asked.id)
+        [run] = await ran(one, "hourly")
+        assert run.outcome == "answered"
+
+
+async def test_what_cannot_be_scheduled_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    wrong = [{"when": "yesterday", "text": "x"}, {"when": "0 9 * * *"}, {"when": "2020-01-01T00:00", "text": "x"}]
+    calls = [Call("schedule", {"action": "add", **given}) for given in wrong]
+    async with agent([Call("read", {"path": "page.txt"}), *calls, "done"], home) as one:
+        (tmp_path / "work" / "page.txt").write_text("x")
+        assert (await one.run("s", "go")).text == "done"
+        assert await one.triggers.list() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -147,6 +148,27 @@ def test_what_is_no_json_object_is_refused_with_a_sentence(raw: bytes, said: str
     error = refused(raw)
     assert said in str(error)
     assert error.incomplete == ("zero bytes" in said)
+
+
+@pytest.mark.parametrize("many", [2, 100_000, 300_000], ids=["few", "many", "too many"])
+def test_data_is_measured_before_it_is_laid_out(many: int) -> None:
+    """Indented, many would be a hundred megabytes, and can be gigabytes."""
+    data = "[" * 500 + ",".join(["1"] * many) + "]" * 500
+    raw = b'{"type": "immediate", "threadId": "t", "text": "go", "data": ' + data.encode() + b"}"
+    tracemalloc.start()
+    try:
+        if len(data) > DATA_BYTES_MAX:
+            assert "`data` has at most" in str(refused(raw))
+        else:
+            assert read_trigger("x", raw).data == data
+        assert tracemalloc.get_traced_memory()[1] < 20 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_data_is_laid_out_to_be_read_unless_that_makes_it_too_long() -> None:
+    assert read({**IMMEDIATE, "data": {"a": [1]}}).data == '{\n  "a": [\n    1\n  ]\n}'
+    assert read({**IMMEDIATE, "data": [1] * 100_000}).data == str([1] * 100_000).replace(" ", "")
 
 
 @pytest.mark.parametrize(

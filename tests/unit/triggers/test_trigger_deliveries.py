@@ -7,15 +7,16 @@ import itertools
 from collections.abc import Awaitable
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainstay.core.errors import LaneFull, StoreFull
 from mainstay.core.outcome import Reply
-from mainstay.core.trigger_log import MemoryTriggerLog
-from mainstay.core.triggers import Hook, Prompted, Run, Target, Trigger
+from mainstay.core.trigger_log import TRIM_EVERY, MemoryTriggerLog
+from mainstay.core.triggers import Hook, Name, Prompted, Run, Target, Trigger
 from mainstay.testing.virtual import BEGINNING_MS
-from mainstay.triggers.deliveries import NAMES, Deliveries
-from mainstay.triggers.hooks import Delivered, Delivery
+from mainstay.triggers.deliveries import KEPT_MS, Deliveries
+from mainstay.triggers.hooks import WINDOW_S_MAX, Delivered, Delivery
 
 HOOK = Hook(name="ci", secret="a secret of some length", target=Target(session="s"), text="Look at this:")
 
@@ -43,7 +44,8 @@ class House:
     def __init__(self) -> None:
         self.taken: dict[str, Trigger] = {}
         self.replies: dict[str, Awaitable[Reply]] = {}  # of those that are being answered
-        self.log = MemoryTriggerLog()
+        self.log = MemoryTriggerLog(runs_max=10)
+        self.names: list[Name] = []
         self.followed: list[Run] = []
         self.full = False
         self.stop_at = 0
@@ -70,18 +72,26 @@ class House:
         await self._step()
         return Prompted(trigger.target.session, list(self.taken).index(key) + 1, self.replies.get(key))
 
-    async def find(self, trigger: str, key: str) -> Run | None:
+    async def named(self, hook: str, name: str) -> str | None:
         await self._step()
-        return await self.log.find(trigger, key)
+        return await self.log.named(hook, name)
 
-    async def record(self, run: Run, mark: Any = None) -> bool:
+    async def name(self, name: Name) -> str:
         await self._step()
-        fresh = await self.log.record(run, mark)
+        self.names.append(name)
+        key = await self.log.name(name)
+        await self._step()
+        return key
+
+    async def record(self, run: Run, mark: Any = None, name: Name | None = None) -> bool:
+        await self._step()
+        self.names += [name] if name is not None else []
+        fresh = await self.log.record(run, mark, name)
         await self._step()
         return fresh
 
-    async def send(self, nonce: str, given: str = "", shown: str = "data") -> Delivered:
-        return await self.deliveries.deliver(Delivery(hook=HOOK, nonce=nonce, given=given, shown=shown))
+    async def send(self, nonce: str, given: str = "", shown: str = "data", hook: Hook = HOOK) -> Delivered:
+        return await self.deliveries.deliver(Delivery(hook=hook, nonce=nonce, given=given, shown=shown))
 
 
 @pytest.fixture
@@ -170,17 +180,43 @@ async def test_f42_a_crash_at_any_point_loses_nothing_and_takes_nothing_twice(re
 
 
 async def test_trouble_of_the_store_is_for_the_sender_to_hear(house: House) -> None:
-    async def full(run: Run, mark: Any = None) -> bool:
+    async def full(name: Name) -> str:
         raise StoreFull("no space left")
 
-    house.log.record = full  # type: ignore[method-assign]
+    house.log.name = full  # type: ignore[method-assign]
     with pytest.raises(StoreFull):
         await house.send("n1", "a")
     assert house.taken == {}
 
 
-async def test_names_are_not_in_the_history_of_the_hook_and_are_no_open_runs(house: House) -> None:
+async def test_names_are_no_runs_and_what_others_call_it_is_kept_as_a_hash(house: House) -> None:
     await house.send("n1", "a")
-    assert [run.key for run in await house.log.runs("ci")] == ["n1"]
-    assert all(run.outcome and run.came != "fired" for run in await house.log.runs("ci" + NAMES))
-    assert "a" not in [run.key for run in await house.log.runs("ci" + NAMES)]  # what others call it is kept as a hash
+    assert [run.key for run in await house.log.runs()] == ["n1"]
+    assert all(len(one.name) == len("given:") + 40 for one in house.names if one.name != "n1")
+    assert len(house.names) == 2
+
+
+async def test_f42_a_replay_is_known_when_its_run_is_history_and_the_hook_speaks_to_another_session(
+    house: House,
+) -> None:
+    await house.send("n1", "a")
+    await house.send("n2", "a")
+    for number in range(TRIM_EVERY * 2):
+        await house.send(f"later-{number}")
+    assert await house.log.find("ci", "n1") is None
+    house.taken.clear()  # a door that looks in the new session, where none of them was
+    house.replies.clear()
+    for nonce, given in (("n1", ""), ("n1", "b"), ("n2", ""), ("n3", "a")):
+        assert await house.send(nonce, given) == Delivered("n1", duplicate=True)
+    assert house.taken == {}
+
+
+async def test_f42_what_is_signed_without_a_time_is_known_for_ever_and_all_else_far_longer_than_its_window(
+    house: House,
+) -> None:
+    await house.send("n1", "a")
+    assert {one.until for one in house.names} == {BEGINNING_MS + KEPT_MS}
+    assert KEPT_MS > 2 * WINDOW_S_MAX * 1000
+    house.names.clear()
+    await house.send("n1", "a", hook=msgspec.structs.replace(HOOK, name="github", scheme="github"))
+    assert {one.until for one in house.names} == {0}

@@ -30,7 +30,7 @@ def _known(config: Config, place: Place) -> Iterator[Finding]:
 
     if config.skills.enabled:
         shelf = shelf_of(config, place)
-        yield from _finding("Skills", count(len(shelf.skills("")), "skill"), shelf.troubles(""))
+        yield from _finding("Skills", count(len(shelf.skills("")), "skill"), [*shelf.troubles(""), *shelf.warnings("")])
     if config.patterns.enabled:
         snapshot = library_of(config, place).load()
         yield from _finding(
@@ -42,7 +42,7 @@ def _finding(check: str, has: str, troubles: Sequence[str]) -> Iterator[Finding]
     if not has.startswith("0 "):
         yield Finding(check, "ok", has)
     for said in troubles[:SHOWN_MAX]:
-        yield Finding(check, "warn", said, "" if "`" in said else f"mainstay {check.lower()[:-1]} validate")
+        yield Finding(check, "warn", said, "" if "`" in said else f"mainstay {check.lower()[:-1]} list")
     if len(troubles) > SHOWN_MAX:
         yield Finding(check, "warn", f"and {len(troubles) - SHOWN_MAX} more", f"mainstay {check.lower()[:-1]} list")
 

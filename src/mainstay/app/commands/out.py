@@ -16,8 +16,23 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 
 def print_json(document: Any) -> None:
-    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    print(safe_json(encoded))
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # the name of a file may be anything
+        encoded = msgspec.json.encode(_written_out(msgspec.to_builtins(document)))
+    print(safe_json(msgspec.json.format(encoded, indent=2).decode()))
+
+
+def _written_out(document: Any) -> Any:
+    """The same; what is not UTF-8 is written out (`\\udcff`)."""
+    match document:
+        case str(text):
+            return text.encode(errors="backslashreplace").decode()
+        case list() | tuple():
+            return [_written_out(one) for one in document]
+        case dict():
+            return {_written_out(key): _written_out(value) for key, value in document.items()}
+    return document
 
 
 def coloured() -> bool:

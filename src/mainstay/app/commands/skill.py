@@ -14,7 +14,7 @@ from mainstay.app.chat.words import count
 from mainstay.app.commands.out import paint, print_json, print_table
 from mainstay.app.commands.skill_places import Skills, pinned_in, skills_of
 from mainstay.app.commands.talking import tell
-from mainstay.core.outside import Labels
+from mainstay.app.whose import Whose
 from mainstay.skills.allowed import rules_of
 from mainstay.skills.find import Found, Scope
 from mainstay.skills.header import FILES, SkillRefused
@@ -86,9 +86,9 @@ def _score(one: Listed, words: list[str]) -> int:
 
 def _listed(at: Skills) -> tuple[list[Listed], list[str]]:
     """Scope by scope, the broadest first; and what is wrong."""
-    labels = at.labels()
+    whose = at.whose_words()
     scopes = at.scopes()
-    by_scope = [(scope, _of_scope(at, scope, labels)) for scope in scopes]
+    by_scope = [(scope, _of_scope(at, scope, whose)) for scope in scopes]
     listed: list[Listed] = []
     for place, (scope, (found, _)) in enumerate(by_scope):
         pinned = pinned_in(scope)
@@ -103,8 +103,8 @@ def _listed(at: Skills) -> tuple[list[Listed], list[str]]:
     return listed, [said for _, (_, troubles) in by_scope for said in troubles]
 
 
-def _of_scope(at: Skills, scope: Scope, labels: Labels) -> tuple[tuple[Found, ...], list[str]]:
-    shelf = at.shelf(scope, labels=labels)
+def _of_scope(at: Skills, scope: Scope, whose: Whose) -> tuple[tuple[Found, ...], list[str]]:
+    shelf = at.shelf(scope, whose=whose)
     return shelf.skills(""), [*shelf.troubles(""), *_elsewhere(at, scope, shelf.skills(""))]
 
 
@@ -156,7 +156,7 @@ def _document(one: Listed) -> dict[str, Any]:
 
 def show(options: argparse.Namespace) -> int:
     at = skills_of(options, looking=True)
-    shelf = at.shelf(*at.scopes(), labels=at.labels())
+    shelf = at.shelf(*at.scopes(), whose=at.whose_words())
     found = shelf.get("", options.name)
     now, body = shelf.open(found)
     one = Listed(now, pinned_in(now.scope).get(os.path.basename(found.place)))

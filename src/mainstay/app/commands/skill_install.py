@@ -207,7 +207,7 @@ def approve(options: argparse.Namespace) -> int:
 def trust(options: argparse.Namespace) -> int:
     at = skills_of(options)
     if options.revoke:
-        package.trust(options.name, at.folder, trusted=False)
+        package.distrust(options.name, at.folder)
         said = f"the words of {options.name} are somebody else's again"
         return _said(options, said, {"name": options.name, "trusted": False})
     if (written := _written_here(at, options.name)) is not None:
@@ -220,7 +220,7 @@ def trust(options: argparse.Namespace) -> int:
     if not options.yes and not sure(question, ASK.format("trusted")):
         print("nothing was changed")
         return 0
-    package.trust(found.name, at.folder)
+    package.trust(found.name, at.folder, found.digest)
     return _said(options, f"the words of {found.name} count as yours", {"name": found.name, "trusted": True})
 
 
@@ -228,18 +228,23 @@ def _written_here(at: Skills, name: str) -> Found | None:
     """A skill that an agent wrote after it had read something from outside, and that nobody has vouched for."""
     if name in read_lock(at.folder):
         return None
-    shelf = at.shelf(Scope("here", str(at.folder), str(at.root)), labels=at.labels())
+    shelf = at.shelf(Scope("here", str(at.folder), str(at.root)), whose=at.whose_words())
     return next((one for one in shelf.skills("") if one.skill.name == name and one.untrusted), None)
 
 
 def _vouched(options: argparse.Namespace, at: Skills, found: Found) -> int:
-    name = found.skill.name
+    name, called = found.skill.name, os.path.basename(found.place)
+    if called != name:  # a lock names folders, and what is in them has to be called so
+        raise ConfigError(
+            f"{name} lies in a folder that is called {called}; write `name: {called}` into its SKILL.md, and trust that"
+        )
+    shown = package.digest_of(at.folder / name)
     if not options.json:
-        print(f"{visible(name)}: {visible(found.why)}\n  read it: {visible(found.skill.folder)}")
+        print(f"{visible(name)}: {visible(found.why)}\n  {shown}\n  read it: {visible(found.skill.folder)}")
     if not options.yes and not sure(f"Do you vouch for every word of {name}?", ASK.format("trusted")):
         print("nothing was changed")
         return 0
-    package.vouch(name, at.folder)
+    package.vouch(name, at.folder, shown)
     return _said(options, f"the words of {name} count as yours", {"name": name, "trusted": True})
 
 
@@ -285,9 +290,9 @@ def link(options: argparse.Namespace) -> int:
 
 
 def _others_had_a_hand(source: Skills, name: str) -> bool:
-    """Files that an agent wrote under the influence of something from outside are known as such where it works, and
-    only there."""
-    return source.labels().any_untrusted(os.path.realpath(source.folder / checked_name(name)))
+    """Files that an agent wrote under the influence of something from outside are known as such in the workspace that
+    they really lie in, and only there."""
+    return source.whose_words().any_untrusted(os.path.realpath(source.folder / checked_name(name)))
 
 
 def _said(options: argparse.Namespace, sentence: str, document: dict[str, Any]) -> int:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.app.commands.homes import Place, home_of, reading, run_async
+from mainstay.app.commands.homes import Place, home_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.places import own_database
+from mainstay.app.remembering import Place as Grounds
 from mainstay.app.schema import data_home
+from mainstay.app.whose import Whose
 from mainstay.app.workplace import SKILLS
 from mainstay.core.errors import ConfigError
-from mainstay.core.labels import MemoryLabels
-from mainstay.core.outside import Labels
 from mainstay.skills.find import Scope, Shelf
 from mainstay.skills.lock import Pinned, read_lock, recover
 from mainstay.store.home import make_workspace, prepare
@@ -75,17 +75,16 @@ class Skills(msgspec.Struct, frozen=True):
             found.append(Scope(f"{'room' if '/' in name else 'channel'} {name}", str(one), str(root)))
         return found
 
-    def shelf(self, *scopes: Scope, labels: Labels) -> Shelf:
-        def origin(path: str) -> str:
-            known = labels.get(path)
-            return known.origin if known is not None else ""
+    def shelf(self, *scopes: Scope, whose: Whose) -> Shelf:
+        workspace, trusted = self.workspace or self.config.workspace, self.config.skills.trusted
+        return Shelf(lambda session: scopes, workspace=workspace, trusted=trusted, labels=whose.origin)
 
-        workspace = self.workspace or self.config.workspace
-        return Shelf(lambda session: scopes, workspace=workspace, trusted=self.config.skills.trusted, labels=origin)
-
-    def labels(self) -> Labels:
-        """What is known of the files that agents of this workspace have written."""
-        return run_async(_labels(Place(self.place.home, self.place.data, self.workspace or self.config.workspace)))
+    def whose_words(self) -> Whose:
+        """What is known of the files that agents have written: of this workspace, and of those it has links to."""
+        folder = own_database(self.place.data, self.workspace or self.config.workspace).parent
+        whose = Whose()
+        run_async(whose.learn(self.config, Grounds(self.place.data, folder)))
+        return whose
 
     def recovered(self) -> Skills:
         """What a command that was killed has begun is finished."""
@@ -110,13 +109,3 @@ def pinned_in(scope: Scope) -> dict[str, Pinned]:
         return read_lock(Path(scope.folder))
     except ConfigError:
         return {}
-
-
-async def _labels(place: Place) -> Labels:
-    if not place.database.exists():
-        return MemoryLabels()
-    from mainstay.store.sqlite import SqliteStore
-
-    async with reading(place) as store:
-        assert isinstance(store, SqliteStore)
-        return await store.labels()  # which has them all in memory

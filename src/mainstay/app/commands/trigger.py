@@ -18,6 +18,7 @@ from mainstay.app.commands.run import exit_code
 from mainstay.app.commands.talking import Setting, owner_of, setting, tell
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.config import load_config
+from mainstay.app.doors import word_of
 from mainstay.app.schema_knowhow import WebhookEntry
 from mainstay.app.triggering import DEFAULT, EVENTS, main_workspace
 from mainstay.app.world import SystemClock
@@ -37,6 +38,9 @@ from mainstay.triggers.folder import EventFolder
 from mainstay.triggers.times import Times
 
 LOOK_S = 0.2
+WAITS = 5  # the exit code of what waits for an approval, as of `run`
+GONE = "removed; what came of it stays"
+REASON = ".reason.txt"
 SHOWN_RUNS = 10
 TEXT_CHARS = 60
 ZONE = "/etc/localtime"
@@ -68,10 +72,14 @@ def list_triggers(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    place, _ = _here(options)
+    place, webhooks = _here(options)
     one = next((one for one in run_async(_statuses(place)) if one.name == options.name), None)
     runs = run_async(_runs(place, options.name, SHOWN_RUNS))
-    if one is None and not runs:
+    hook = webhooks.get(options.name)
+    if one is None and hook is not None and not options.json:
+        print(f"webhook   /hooks/{options.name}, signed as {hook.scheme}{', paused' if hook.paused else ''}")
+        print(f"goes to   {_where(_aim(hook))}")
+    if one is None and not runs and hook is None:
         raise InputRefused(f"there is no trigger {options.name!r}")
     if options.json:
         print_json({"ok": True, "trigger": one, "runs": runs})
@@ -163,6 +171,8 @@ def add(options: argparse.Namespace) -> int:
     first = "first " if made.kind == "periodic" else ""
     at = f"{first}at {_on_the_wall(due, made.timezone)}" if due is not None else "at once"
     print(f"{made.name}: {at}, to {'' if made.target.new else 'the session '}{_where(made.target)}")
+    if not made.target.new and not options.session:
+        tell(f"what comes of it: `mainstay chat --session {made.target.session}`, or `mainstay trigger history`")
     if owner_of(place) is None:
         tell("nothing fires it yet: `mainstay trigger serve` does, and so does a running chat")
     return 0
@@ -205,7 +215,18 @@ def _local_zone() -> str:
 
 
 def remove(options: argparse.Namespace) -> int:
-    return _changed(options, lambda folder: folder.remove(options.name), "removed; what came of it stays")
+    return _changed(options, lambda folder: folder.remove(options.name) or _cleared(folder, options.name), GONE)
+
+
+def _cleared(folder: EventFolder, name: str) -> bool:
+    """One that could not be used, with the reason that lies beside it."""
+    stem = f"{folder.path}/failed/{check_trigger_name(name)}"
+    if not os.path.lexists(stem + SUFFIX):
+        return False
+    for path in (stem + SUFFIX, stem + REASON):
+        if os.path.lexists(path):
+            os.unlink(path)
+    return True
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -232,18 +253,22 @@ def _changed(options: argparse.Namespace, work: Callable[[EventFolder], bool], s
 
 
 def run(options: argparse.Namespace) -> int:
-    place, _ = _here(options)
+    place, webhooks = _here(options)
+    if options.name in webhooks:
+        raise InputRefused(f"{options.name} is a webhook: it runs when something signed comes in at its address")
     options.model = None
     ran, reply = run_async(_ran(setting(options), options.name, place))
     if options.json:
-        print_json({"ok": True, "run": ran, "text": reply.text if reply is not None else ""})
+        waits = "waits for an approval" if ran.came == "fired" else ""
+        outcome = word_of(reply.outcome) if reply is not None else waits
+        print_json({"ok": True, "run": ran, "outcome": outcome, "text": reply.text if reply is not None else ""})
     elif reply is not None:
         print(safe(reply.text))
     else:
         said = "its check found nothing to do" if ran.came == "asleep" else ran.came
         tell(f"{ran.trigger}: {said}{f': {ran.note}' if ran.note else ''}")
     if reply is None:
-        return 0 if ran.came in ("fired", "asleep") else 1
+        return WAITS if ran.came == "fired" else 0 if ran.came == "asleep" else 1
     if isinstance(reply.outcome, Paused):
         tell("it waits for an approval: see `mainstay approvals list`")
     return exit_code(reply.outcome)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+from typing import Any
 
 from mainstay.app.agent import Agent
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
 from mainstay.app.commands.homes import run_async
+from mainstay.app.commands.logs import set_up
+from mainstay.app.commands.out import clock
 from mainstay.app.commands.talking import Setting, setting, tell
 from mainstay.core.errors import ConfigError, HomeTaken
 from mainstay.server.web import bind, serve_web
 
+REPORT_S = 1.0
+REPORTED = 100  # newest runs that are looked at
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -21,6 +26,7 @@ def serve(options: argparse.Namespace) -> int:
     where = setting(options)
     if not where.config.triggers.enabled:
         raise ConfigError("triggers are turned off: triggers.enabled is false in mainstay.yaml")
+    set_up(options.log_level or "warning", where.home)  # whatever is refused or fails is said
     run_async(_served(where, options.host, options.port))
     return 0
 
@@ -38,15 +44,40 @@ async def _served(where: Setting, host: str, port: int) -> None:
             app = await agent.triggers.app(alone=True) if where.config.triggers.webhooks else None
             await agent.triggers.start()
             await _say(agent)
-            if app is None:
-                await stop.wait()
-                return
-            with bind(host, port) as at:
-                tell(f"webhooks at {_address(host, at.getsockname()[1])}/hooks/NAME; Ctrl-C ends it")
-                await serve_web(app, at, stop)
+            reporting = asyncio.create_task(_report(agent))
+            try:
+                await _until(stop, app, host, port)
+            finally:
+                reporting.cancel()
+                await asyncio.gather(reporting, return_exceptions=True)
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+
+
+async def _until(stop: asyncio.Event, app: Any, host: str, port: int) -> None:
+    if app is None:
+        await stop.wait()
+        return
+    with bind(host, port) as at:
+        tell(f"webhooks at {_address(host, at.getsockname()[1])}/hooks/NAME; Ctrl-C ends it")
+        await serve_web(app, at, stop)
+
+
+async def _report(agent: Agent) -> None:
+    """A line for everything that is fired, and one for how it ended."""
+    told = {(run.trigger, run.key): run.outcome for run in await agent.triggers.history(limit=REPORTED)}
+    while True:
+        await asyncio.sleep(REPORT_S)
+        for run in reversed(await agent.triggers.history(limit=REPORTED)):
+            place = run.trigger, run.key
+            if told.get(place) != run.outcome:
+                told[place] = run.outcome
+                said = run.outcome or f"{run.came}{f': {run.note}' if run.note else ''}"
+                where = f" (session {run.session})" if run.session else ""
+                tell(f"{clock(run.at)[:8]} {visible(run.trigger)}: {visible(said)}{visible(where)}")
+        while len(told) > REPORTED * 4:
+            del told[next(iter(told))]
 
 
 async def _say(agent: Agent) -> None:
