@@ -2,7 +2,7 @@
 
 Words are whole words in any language. Where a script puts no spaces between them (Chinese, Japanese, Thai, Lao, Khmer,
 Burmese), a word counts where it occurs; Korean puts its particles after a word, so there only the beginning has to be
-one. Everything takes time in proportion to the message.
+one. Everything takes time in proportion to the message, and of a very long one the beginning and the end are looked at.
 """
 
 from __future__ import annotations
@@ -96,10 +96,9 @@ class Keywords:
         self._skills[at].add(skill)
 
     def _connect(self) -> None:
-        """The shorter first: a step was made after the one that leads to it, but a branch may be older than a longer
-        one's beginning."""
+        """The shorter first: where a longer one goes on is told from them."""
         depth = [0] * len(self._skills)
-        for (at, _), following in self._next.items():
+        for (at, _), following in self._next.items():  # which are in the order in which they were made
             depth[following] = depth[at] + 1
         for (at, part), following in sorted(self._next.items(), key=lambda one: depth[one[1]]):
             if at:
@@ -156,13 +155,11 @@ def _parts(text: str) -> list[str]:
     """What is never divided of a text, with marks in between where a word may begin or end."""
     kinds = text.translate({ord(char): _kind(char) for char in set(text)})
     parts = [_BEGINS]
-    before = 0
     for part in _PART.finditer(kinds):
         begin, end = part.span()
         if begin:
-            parts += _BETWEEN[kinds[before : begin + 1][-2:]]
+            parts += _BETWEEN[kinds[begin - 1 : begin + 1]]
         parts.append(text[begin:end])
-        before = begin
     parts.append(_ENDS_HERE)
     return parts
 
@@ -175,7 +172,7 @@ def _kind(char: str) -> str:
     if mark:
         return "m"
     if not _is_word(char):
-        return "p" if _IS_UNSPACED.match(char) else "o"
+        return "o"
     return "h" if _IS_HANGUL.match(char) else "w"
 
 
@@ -184,7 +181,7 @@ def _may_begin(before: str, own: str) -> bool:
 
 
 def _may_end(own: str, after: str) -> bool:
-    if own in "op":
+    if own == "o":
         return True
     if after in "mv":
         return False  # half a letter
@@ -196,8 +193,8 @@ _BETWEEN = {
         *([_ENDS_HERE] if _may_end(one, other) else []),
         *([_BEGINS] if _may_begin(one, other) else []),
     ]
-    for one in "wmhuvop"
-    for other in "wmhuvop"
+    for one in "wmhuvo"
+    for other in "wmhuvo"
 }
 
 
@@ -223,12 +220,14 @@ _PAUSE = re.compile(r"\s{0,8}(?:$|[,;&+.!?)\u3001\uff0c\u3002]|and\s)")
 def asked_for(message: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names of the skills that somebody asks for in so many words, as they are known; one that is not known, as it
     was written, where it cannot be meant otherwise: "use the skill to …" asks for none."""
+    message = "\n".join(looked_at(message))
     leads = list(islice(_USE.finditer(message), ASKED_MAX))
     spots = islice(_SKILL.finditer(message), LOOKED_AT_MAX)
     others = [between for spot in spots if (between := _before(message, spot.start()))]
     if not leads and not others:
         return ()
-    known = {folded(name): name for name in names}
+    written = {folded(name): name for name in names}
+    known = {name: written[name] for name in sorted(written, key=len, reverse=True)}
     found: dict[str, None] = {}
     for lead in leads:
         rest = folded(message[lead.end() : lead.end() + NAMES_CHARS_MAX])
@@ -246,13 +245,13 @@ def _before(message: str, at: int) -> str:
 
 
 def _named(rest: str, known: Mapping[str, str], *, certain: bool) -> Iterator[str]:
-    """The names that a text begins with. `certain`: after a colon the first word is one, whatever it is."""
-    longest_first = sorted(known, key=len, reverse=True)
+    """The names that a text begins with; of those that are `known`, the longest come first. `certain`: after a colon
+    the first word is one, whatever it is."""
     at = 0
     for count in range(ASKED_MAX):
         quote = _QUOTE.match(rest, at)
         begin = quote.end() if quote else at
-        name = next((one for one in longest_first if rest.startswith(one, begin) and _ends(rest, begin + len(one))), "")
+        name = next((one for one in known if rest.startswith(one, begin) and _ends(rest, begin + len(one))), "")
         end = begin + len(name)
         if name:
             yield known[name]

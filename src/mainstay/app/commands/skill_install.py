@@ -236,7 +236,7 @@ def _vouched(options: argparse.Namespace, at: Skills, found: Found) -> int:
     name, called = found.skill.name, os.path.basename(found.place)
     if called != name:  # a lock names folders, and what is in them has to be called so
         raise ConfigError(
-            f"{name} lies in a folder that is called {called}; write `name: {called}` into its SKILL.md, and trust that"
+            f"{name} lies in a folder that is called {visible(called)}; write `name: {visible(called)}` into its SKILL.md, and trust that"
         )
     shown = package.digest_of(at.folder / name)
     if not options.json:
