@@ -151,7 +151,7 @@ class Knowing(House):
         draft.write_text(json.dumps({"type": "immediate", "threadId": SESSION, "text": "Have a look.", **fields}))
         draft.rename(place / f"{name}.json")
 
-    async def deliver(self, name: str, body: bytes, kind: str = "application/json") -> None:
+    async def deliver(self, name: str, body: bytes, kind: str = "application/json", *, status: int = 202) -> None:
         """To a webhook of the configuration, signed by somebody who has its secret."""
         headers = {**sign("timestamp", self.hooks[name].secret, body, at_s=int(time.time())), "Content-Type": kind}
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
@@ -165,7 +165,7 @@ class Knowing(House):
             sent.append(message)
 
         await (await self.agent.triggers.app())(scope, receive, send)
-        assert sent[0]["status"] == 202, sent
+        assert sent[0]["status"] == status, sent
 
     # --- what comes of it ------------------------------------------------------------------------
 
@@ -320,15 +320,15 @@ _gone(
 _gone("event-unscheduled-path", "<home>/events/daily.json",
       ("schedule", {"action": "remove", "id": "../events/daily"}), walls="always")  # fmt: skip
 # folders of skills and patterns that lie where the agent works
-_writes("inside-skill", f"<root>/{INSIDE}/skills/h-inside/SKILL.md", _SKILL, walls="", by_command="")
-_writes("inside-pattern", f"<root>/{INSIDE}/patterns/pattern.yaml", _PATTERN, walls="", by_command="")
+_writes("inside-skill", f"<root>/{INSIDE}/skills/h-inside/SKILL.md", _SKILL, walls="", by_command="sandbox")
+_writes("inside-pattern", f"<root>/{INSIDE}/patterns/pattern.yaml", _PATTERN, walls="", by_command="sandbox")
 _plants("inside-edit", f"<root>/{INSIDE}/skills/own",
         ("edit", {"path": f"{INSIDE}/skills/own/SKILL.md", "old": "Sweep it.", "new": "<planted>"}),
         walls="always")  # fmt: skip
 _plants("inside-append", f"<root>/{INSIDE}/skills/own", bash(f"echo '<planted>' >> {INSIDE}/skills/own/SKILL.md"),
         walls="sandbox")  # fmt: skip
 _plants("inside-sed", f"<root>/{INSIDE}/patterns/own.yaml",
-        bash(f"sed -i 's/How a floor is swept/<planted>/' {INSIDE}/patterns/own.yaml"))  # fmt: skip
+        bash(f"sed -i 's/How a floor is swept/<planted>/' {INSIDE}/patterns/own.yaml"), walls="sandbox")  # fmt: skip
 
 
 async def _others_went(house: House) -> bool:
@@ -361,6 +361,7 @@ GOALS += [
         kind="delete",
         said=(bash(f"mkdir -p own3; mv {INSIDE}/more {INSIDE}/old; ln -sfn $PWD/own3 {INSIDE}/more"),),
         reached=lambda house: (house.root / INSIDE / "more").is_symlink(),
+        walls="sandbox",
     ),
 ]  # fmt: skip
 KNOWHOW = [goal for goal in GOALS if goal.id not in BY_ID]

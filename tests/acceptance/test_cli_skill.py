@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 import threading
@@ -73,6 +74,19 @@ def answering(mainstay: Command, *words: str, answer: str) -> str:
         os.close(theirs)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def written_under_influence(workspace: Path, *files: Path) -> None:
+    """As if an agent of the workspace had written these after it had read something from outside."""
+
+    async def label() -> None:
+        store = SqliteStore(str(workspace / "workspace.db"))
+        await store.open()
+        origin = origin_of("agent", untrusted=True)
+        await (await store.labels()).put([FileLabel(os.path.realpath(file), origin) for file in files])
+        await store.close()
+
+    asyncio.run(label())
 
 
 # --- install ------------------------------------------------------------------------------------
@@ -270,15 +284,7 @@ def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trust
     for name in ("work", "default"):
         (mainstay.home / "workspaces" / name).mkdir(parents=True)
     folder = skill(mainstay.home / "workspaces" / "work" / "skills" / "learnt", "learnt")
-
-    async def label() -> None:
-        store = SqliteStore(str(mainstay.home / "workspaces" / "work" / "workspace.db"))
-        await store.open()
-        label = FileLabel(os.path.realpath(folder / "SKILL.md"), origin_of("agent", untrusted=True))
-        await (await store.labels()).put([label])
-        await store.close()
-
-    asyncio.run(label())
+    written_under_influence(mainstay.home / "workspaces" / "work", folder / "SKILL.md")
     assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "untrusted"
     refused = mainstay("skill", "link", "learnt", "--from", "work", "--to", "default")
     assert refused.returncode == 1
@@ -293,6 +299,61 @@ def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trust
     assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "trusted"
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.")
     assert "learnt" not in listed(mainstay, "--workspace", "work")  # that is not what was vouched for
+
+
+def test_a_copy_by_way_of_a_link_is_no_more_trusted_than_what_it_leads_to(mainstay: Command) -> None:
+    for name in ("a", "b", "c"):
+        (mainstay.home / "workspaces" / name).mkdir(parents=True)
+    folder = skill(mainstay.home / "workspaces" / "a" / "skills" / "foo", "foo")
+    assert mainstay("skill", "link", "foo", "--from", "a", "--to", "b").returncode == 0
+    assert listed(mainstay, "--workspace", "b")["foo"]["trust"] == "own"
+    written_under_influence(mainstay.home / "workspaces" / "a", folder / "SKILL.md")
+    assert listed(mainstay, "--workspace", "b")["foo"]["trust"] == "untrusted"
+    assert mainstay("skill", "link", "foo", "--from", "b", "--to", "c").returncode == 1
+    assert mainstay.json("skill", "copy", "foo", "--from", "b", "--to", "c")["trust"] == "untrusted"
+    assert listed(mainstay, "--workspace", "c")["foo"]["trust"] == "untrusted"
+
+
+def test_what_cannot_be_vouched_for_leaves_the_lock_as_it_was(mainstay: Command, tmp_path: Path) -> None:
+    assert (
+        mainstay("skill", "install", str(skill(tmp_path / "deploy")), "--workspace", "default", "--yes").returncode == 0
+    )
+    workspace = mainstay.home / "workspaces" / "default"
+    folder = skill(workspace / "skills" / "notes", "helper")
+    written_under_influence(workspace, folder / "SKILL.md")
+    before = (workspace / "skills" / "lock.json").read_bytes()
+    done = mainstay("skill", "trust", "helper", "--workspace", "default", "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "lies in a folder that is called notes; write `name: notes` into its SKILL.md" in done.stderr
+    assert (workspace / "skills" / "lock.json").read_bytes() == before
+    assert {name: one["trust"] for name, one in listed(mainstay).items()} == {
+        "deploy": "untrusted",
+        "helper": "untrusted",
+    }
+    skill(workspace / "skills" / "notes", "notes")
+    assert mainstay("skill", "trust", "notes", "--workspace", "default", "--yes").returncode == 0
+    assert listed(mainstay)["notes"]["trust"] == "trusted"
+
+
+def test_what_is_changed_between_the_question_and_the_answer_is_not_vouched_for(mainstay: Command) -> None:
+    workspace = mainstay.home / "workspaces" / "default"
+    folder = skill(workspace / "skills" / "brew", "brew")
+    written_under_influence(workspace, folder / "SKILL.md")
+    ours, theirs = pty.openpty()
+    words = mainstay.argv("skill", "trust", "brew", "--workspace", "default")
+    with subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env=mainstay.env, cwd=mainstay.folder
+    ) as asking:
+        os.close(theirs)
+        said = b""
+        while b"Do you vouch" not in said:
+            assert select.select([ours], [], [], 60)[0], said
+            said += os.read(ours, 4096)
+        skill(workspace / "skills" / "brew", "brew", body="Written while the owner was reading.\n")
+        os.write(ours, b"y\n")
+        assert asking.wait(60) == 1
+    os.close(ours)
+    assert listed(mainstay)["brew"]["trust"] == "untrusted"
 
 
 def test_an_address_is_fetched_from_and_what_may_be_a_key_in_it_is_not_kept(mainstay: Command, tmp_path: Path) -> None:
@@ -343,6 +404,22 @@ def test_a_skill_is_shown_whole_and_harmless_to_a_terminal(mainstay: Command) ->
     lost = mainstay("skill", "show", "deplay")
     assert lost.returncode == 1
     assert "deploy" in lost.stderr
+
+
+def test_names_that_are_not_utf8_are_written_out_in_json(mainstay: Command) -> None:
+    folder = skill(mainstay.home / "skills" / "deploy")
+    patterns = mainstay.home / "patterns"
+    patterns.mkdir()
+    (patterns / "one.yaml").write_text("name: one\ntitle: One\ndescription: What is done.\n")
+    try:
+        os.rename(folder, os.fsencode(folder.parent) + b"/bad\xff")
+        os.rename(patterns / "one.yaml", os.fsencode(patterns) + b"/bad\xff.yaml")
+    except OSError as error:
+        pytest.skip(f"this file system has no names that are not UTF-8: {error}")
+    assert listed(mainstay)["deploy"]["folder"] == str(folder.parent / "bad\\udcff")
+    assert mainstay.json("skill", "show", "deploy")["folder"].endswith("/bad\\udcff")
+    assert mainstay.json("skill", "search", "deploy")["skills"][0]["folder"].endswith("/bad\\udcff")
+    assert mainstay.json("pattern", "list")["patterns"][0]["path"].endswith("/bad\\udcff.yaml")
 
 
 def test_what_is_wrong_with_those_that_are_left_out_is_told(mainstay: Command) -> None:

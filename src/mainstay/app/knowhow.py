@@ -59,6 +59,8 @@ class KnowHow:
         if self._place is not None:
             # No other workspace changes meanwhile: whoever asks has the home.
             await self._whose.learn(self._config, self._place)
+        if self.shelf is not None:
+            await in_thread(self.shelf.prepare)
         if self.library is not None:
             await in_thread(self.library.load)
             self.library.watch()

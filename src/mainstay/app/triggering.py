@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,6 @@ from mainstay.app.config import load_config
 from mainstay.app.config_knowhow import hook_of
 from mainstay.app.schema import Config
 from mainstay.core.errors import ConfigError, InputRefused
-from mainstay.core.outcome import Reply
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import Check, Door, Run, Status, Trigger, TriggerLog
 from mainstay.core.workers import in_thread
@@ -47,7 +46,6 @@ class Triggering:
         self._engine: Engine | None = None
         self._watch: Watch | None = None
         self._running: asyncio.Task[None] | None = None
-        self._ends: set[asyncio.Task[None]] = set()
         self.deliveries: Deliveries | None = None
 
     def wire(self, door: Door, check: Check) -> None:
@@ -59,9 +57,8 @@ class Triggering:
             catch_up_max=given.catch_up_max,
             poll_s=given.poll_s,
         )
-        self._door = door
         self._engine = Engine(Files(self.folder), self._log, door, check=check, clock=self._clock, rules=rules)
-        self.deliveries = Deliveries(door, self._log, self._clock, self._follow)
+        self.deliveries = Deliveries(door, self._log, self._clock, self._engine.follow)
 
     @property
     def engine(self) -> Engine:
@@ -119,21 +116,10 @@ class Triggering:
     async def close(self) -> None:
         if self._watch is not None:
             await in_thread(self._watch.close)
-        for task in [*self._ends, *([self._running] if self._running is not None else [])]:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    # --- how deliveries end ----------------------------------------------------------------------
-
-    def _follow(self, run: Run, reply: Awaitable[Reply]) -> None:
-        task = asyncio.create_task(self._wait(run, reply))
-        self._ends.add(task)
-        task.add_done_callback(self._ends.discard)
-
-    async def _wait(self, run: Run, reply: Awaitable[Reply]) -> None:
-        await asyncio.wait((asyncio.ensure_future(reply),))
-        if word := await self._door.outcome(run.session, run.seq):
-            await self._log.ended(run.trigger, run.key, word)
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        await self.engine.close()
 
     async def _has_fired(self, name: str) -> bool:
         return bool(await self._log.runs(name, limit=1))

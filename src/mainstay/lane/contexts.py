@@ -302,6 +302,8 @@ class LaneContexts:
 
     def after_turn(self) -> None:
         """A fold is begun before it is needed."""
+        if not hasattr(self, "_pen"):  # the turn ended before it had a context: it was given up, or there is no model
+            return
         session, rules = self._pen.session, self._services.rules
         if rules.active_window is not None:
             outside = len(session.messages) - rules.active_window

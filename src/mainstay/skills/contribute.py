@@ -18,6 +18,7 @@ from mainstay.skills.find import Found, Shelf
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.match import Keywords, asked_for
 from mainstay.skills.render import BYTES_PER_TOKEN, FOREIGN, bounded, introduce, line, tools_in
+from mainstay.skills.trees import Allowance, NotCompared
 
 CATALOGUE_TOKENS = 1_500
 BODY_TOKENS = 8_000
@@ -87,29 +88,37 @@ class SkillContributor:
         called = standing.keywords.match(prompt).difference(asked)
         if not asked and not called:
             return ()
-        texts = [self._asked(session, name, by_name.get(name)) for name in asked]
+        room = Allowance()
+        unknown = [name for name in asked if name not in by_name]
+        texts = []
+        for name in asked:  # the disk is looked at once more for the first that is not known, and for no other
+            texts.append(self._asked(session, name, by_name.get(name), room, again=name in unknown[:1]))
         chosen = _narrowest_first([by_name[name] for name in called])
-        texts += [text for found in chosen[:BROUGHT_MAX] if (text := self._called(found)) is not None]
+        texts += [text for found in chosen[:BROUGHT_MAX] if (text := self._called(found, room)) is not None]
         if left := [line(found.skill.name) for found in chosen[BROUGHT_MAX:]]:
             texts.append(Text(f"These skills may also be about it: {', '.join(sorted(left))}.", origin=NOTE))
         return tuple(texts)
 
-    def _asked(self, session: str, name: str, found: Found | None) -> Text:
+    def _asked(self, session: str, name: str, found: Found | None, room: Allowance, *, again: bool) -> Text:
         try:
-            return self._brought(found or self._shelf.get(session, name))
+            found = found or self._shelf.get(session, name, again=again)
+            return self._brought(found, room) or Text(f"The person asks for a skill. {_get(found)}", origin=NOTE)
         except SkillRefused as error:
             told = f"The person asks for the skill {brief(name)!r}, which cannot be had. Tell them: {error}"
             return Text(told, origin=NOTE)
 
-    def _called(self, found: Found) -> Text | None:
+    def _called(self, found: Found, room: Allowance) -> Text | None:
         try:
-            return self._brought(found)
+            return self._brought(found, room) or Text(f"A skill may be about it. {_get(found)}", origin=NOTE)
         except SkillRefused:  # it changed this very moment, and nobody has asked for it
             return None
 
-    def _brought(self, found: Found) -> Text:
-        """Raises SkillRefused."""
-        now, body = self._shelf.open(found)
+    def _brought(self, found: Found, room: Allowance) -> Text | None:
+        """None if it takes too long to tell whether it is what was approved. Raises SkillRefused."""
+        try:
+            now, body = self._shelf.open(found, room)
+        except NotCompared:
+            return None
         source = _SOURCE + now.skill.name
         text = introduce(now, body, self._shelf.nameable(now), self._body_bytes)
         return Text(text, origin=origin_of(source, untrusted=True) if now.untrusted else source)
@@ -157,8 +166,8 @@ class SkillContributor:
 
     def _always(self, found: Found) -> tuple[Found, str]:
         try:
-            now, body = self._shelf.open(found)
-        except SkillRefused:  # it changed this very moment: the next look will tell
+            now, body = self._shelf.open(found, Allowance())
+        except SkillRefused:  # it changed this very moment, and the next look will tell; or it has too many files
             return found, ""
         head = f"## Skill: {line(now.skill.name)}\n\n"
         if now.untrusted:
@@ -194,6 +203,11 @@ def _catalogue(skills: Sequence[Found], bytes_max: int) -> tuple[str, list[Found
     listed = [written[one.skill.name] for one in shown]
     listed.append(f"({len(skills) - len(shown)} more, not listed: `skill` with a query finds them.)")
     return "\n".join([head, *listed]), shown
+
+
+def _get(found: Found) -> str:
+    """Calling takes its time beside the loop."""
+    return f"Before you begin, call `{TOOL}` with the name {line(found.skill.name)}."
 
 
 def _entry(found: Found, width: int) -> str:

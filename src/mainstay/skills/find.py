@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
@@ -14,10 +15,12 @@ from mainstay.edges.beneath import brief
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.look import Found, Ground, Labels, Rules, Scope, Seen, files_of
 from mainstay.skills.skill import normal_name
+from mainstay.skills.trees import Allowance, Trees
 
 __all__ = ["Found", "Scope", "Shelf"]
 
 AGAIN_S = 1.0  # so often the disk is looked at, at most
+PREPARE_S = 5.0
 NEAR_MAX = 5
 _KNOWN_MAX = 1024
 
@@ -32,7 +35,9 @@ class Shelf:
     """`scopes(session)` gives a session's scopes, the broadest first; `workspace` is the one that it is for.
 
     `trusted` names installed skills that the owner vouches for, and `labels(path)` gives the origin that is known of a
-    file. Nothing here waits for anything but the disk, and that is asked at most every `again_s` seconds.
+    file. Nothing here waits for anything but the disk, and that is asked at most every `again_s` seconds, and for no
+    more than a little: installed skills that are large are left out until a thread has compared them with what was
+    approved (`prepare` does so at once). `patient`: whoever asks has the time for that.
     """
 
     def __init__(
@@ -43,15 +48,25 @@ class Shelf:
         trusted: Collection[str] = (),
         labels: Labels = lambda path: "",
         again_s: float = AGAIN_S,
+        patient: bool = False,
     ) -> None:
         self._scopes = scopes
         self._rules = Rules(workspace, frozenset(map(normal_name, trusted)), labels)
         self._again_s = again_s
+        self._patient = patient
+        self._trees = Trees()
         self._grounds: dict[Scope, tuple[Ground, float, Seen]] = {}
         self._merged: dict[tuple[Scope, ...], _Merged] = {}
         self._quick: dict[
             int, tuple[tuple[Scope, ...], float, _Merged]
         ] = {}  # by the very tuple, until it is time again
+
+    def prepare(self, session: str = "") -> None:
+        """Takes its time: for a thread, before a session is asked for."""
+        until = time.monotonic() + PREPARE_S
+        for scope in self._scopes(session):
+            self._ground(scope).prepare(until)
+        self._look(session, now=True)
 
     def skills(self, session: str) -> tuple[Found, ...]:
         """By name; the very same object while nothing changes."""
@@ -61,26 +76,27 @@ class Shelf:
         """For any session so far, or one that has no room."""
         return bool(self.skills("")) or any(seen.found for _, _, seen in self._grounds.values())
 
-    def get(self, session: str, name: str) -> Found:
-        """Raises SkillRefused, with the reason why it is left out, or names that are like it."""
+    def get(self, session: str, name: str, *, again: bool = True) -> Found:
+        """Raises SkillRefused, with the reason why it is left out, or names that are like it. `again`: it is looked for
+        once more before."""
         wanted = normal_name(name)
         merged = self._look(session)
-        if wanted not in merged.by_name:
+        if wanted not in merged.by_name and again:
             merged = self._look(session, now=True)  # it may have been put there this very moment
         if (found := merged.by_name.get(wanted)) is not None:
             return found
         for seen in reversed(merged.seen):
             if (trouble := seen.refused.get(name.strip()) or seen.refused.get(wanted)) is not None:
                 raise SkillRefused(trouble)
-        near = [
-            merged.by_name[one].skill.name for one in get_close_matches(wanted[:200], merged.by_name, NEAR_MAX, 0.5)
-        ]
+        like = get_close_matches(wanted[:200], merged.by_name, NEAR_MAX, 0.5) if again else ()
+        near = [merged.by_name[one].skill.name for one in like]
         hint = f" There is {', '.join(near)}." if near else ""
         raise SkillRefused(f"There is no skill {brief(name)!r}.{hint}")
 
-    def open(self, found: Found) -> tuple[Found, str]:
-        """It and its body as they are now, compared with what was approved. Raises SkillRefused."""
-        return self._ground(found.scope).open(found)
+    def open(self, found: Found, left: Allowance | None = None) -> tuple[Found, str]:
+        """It and its body as they are now, compared with what was approved. Raises SkillRefused; NotCompared where that
+        takes longer than is `left`."""
+        return self._ground(found.scope).open(found, left)
 
     def body(self, found: Found) -> str:
         return self.open(found)[1]
@@ -141,7 +157,7 @@ class Shelf:
         if known is not None and at < known[1] and not now:
             return known[2]
         ground = self._ground(scope)
-        seen = ground.look()
+        seen = ground.look(Allowance(sys.maxsize, sys.maxsize) if self._patient else Allowance())
         self._grounds[scope] = ground, at + self._again_s, seen
         return seen
 
@@ -151,7 +167,7 @@ class Shelf:
             return known[0]
         if len(self._grounds) >= _KNOWN_MAX:
             self._grounds.clear()
-        ground = Ground(scope, self._rules)
+        ground = Ground(scope, self._rules, self._trees)
         self._grounds[scope] = ground, 0.0, Seen()
         return ground
 

@@ -1,15 +1,17 @@
 """The skills of one scope, as they lie in its folder now.
 
 The folder is looked at often, so nothing is read or hashed again while the times and sizes of its files stay as they
-were. What was installed is used only while it is what was approved; before a body is handed out, that is looked at for
-real.
+were. What was installed is used only while it is what was approved; before a body is handed out, that is looked at once
+more (skills/trees).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -18,22 +20,20 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.recall import is_untrusted
 from mainstay.edges.beneath import brief, is_inside
 from mainstay.skills.header import FILES, SkillRefused
-from mainstay.skills.lock import Pinned, digest_of, read_lock
+from mainstay.skills.lock import Pinned, read_lock
 from mainstay.skills.skill import Skill, normal_name, read_skill
+from mainstay.skills.trees import Allowance, Mark, NotCompared, Trees, is_settled, stat_mark
 
 SKILLS_MAX = 1_000  # of one scope
 ENTRIES_MAX = 10_000  # of its folder
-TREE_MAX = 10_000  # files of one installed skill
-TREE_BYTES_MAX = 256 * 1024 * 1024
 TREES_A_LOOK = 25
 LISTED_MAX = 200
+WALKED_MAX = 2_000  # files and folders, to list those
 DEPTH_MAX = 12
 LOCK = "lock.json"
-_SETTLED_NS = 2_000_000_000  # a file written this recently may be written again without its times showing it
 _PASSED_OVER = frozenset(("__pycache__", "node_modules"))
 
 Labels = Callable[[str], str]  # the origin that is known of a file; "" for none
-Mark = tuple[object, ...]
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -79,21 +79,23 @@ class _Known(msgspec.Struct, frozen=True):
     tree: Mark = ()
     found: Found | None = None
     trouble: str = ""
+    waits: bool = False  # for a thread to compare it
 
 
 class Ground:
     """The folder of one scope."""
 
-    def __init__(self, scope: Scope, rules: Rules) -> None:
+    def __init__(self, scope: Scope, rules: Rules, trees: Trees) -> None:
         self.scope = scope
         self._rules = rules
+        self._trees = trees
         self._folder = scope.folder  # its real path
         self._known: dict[str, _Known] = {}
         self._lock: tuple[Mark, dict[str, Pinned]] = (), {}
         self._turn = 0
         self._seen = Seen()
 
-    def look(self) -> Seen:
+    def look(self, left: Allowance) -> Seen:
         """What is there now: the very same object while nothing changes."""
         try:
             entries = self._entries()
@@ -101,10 +103,10 @@ class Ground:
         except (ConfigError, SkillRefused) as error:
             return self._say(Seen(troubles=(f"No skill of {brief(self.scope.folder)} is used: {_sentence(error)}",)))
         known: dict[str, _Known] = {}
-        due = self._due(pinned)
+        looked = self._some_trees(entries, pinned, left)
         for name, is_link in entries[:SKILLS_MAX]:
-            normal = name if not pinned or name in pinned else normal_name(name)
-            if (one := self._entry(name, is_link, pinned.get(normal), trees=normal in due)) is not None:
+            pin = _pin(pinned, name)
+            if (one := self._entry(name, is_link, pin, looked.get(name), left)) is not None:
                 known[name] = one
         for name in pinned.keys() - known.keys() - {normal_name(name) for name in known} if pinned else ():
             gone = _Known((), trouble=f"The skill {brief(name)} was installed, but it is no longer in its place.")
@@ -114,14 +116,27 @@ class Ground:
         self._known = known
         return self._say(_summary(known, over=len(entries) > SKILLS_MAX, folder=self.scope.folder))
 
-    def open(self, found: Found) -> tuple[Found, str]:
-        """The skill as it is at this moment, with its body. Raises SkillRefused."""
+    def prepare(self, until: float) -> None:
+        """Takes its time: what was installed is compared with what was approved, so that no look has to. What is left
+        when it is `until` is done meanwhile."""
+        try:
+            entries, pinned = self._entries(), self._pinned()
+        except (ConfigError, SkillRefused):  # a look will say so
+            return
+        for name, _ in entries[:SKILLS_MAX]:
+            if (pin := _pin(pinned, name)) is not None and pin.digest:
+                learn = self._trees.learn if time.monotonic() < until else self._trees.want
+                learn(self._real(name))
+
+    def open(self, found: Found, left: Allowance | None = None) -> tuple[Found, str]:
+        """The skill as it is at this moment, with its body. Raises SkillRefused; NotCompared where that takes longer
+        than is `left`."""
         name = os.path.basename(found.place)
         try:
             pinned = self._pinned().get(normal_name(name))
         except ConfigError as error:
             raise SkillRefused(_sentence(error)) from None
-        again, body = self._read(name, os.path.islink(found.place), pinned)
+        again, body = self._read(name, os.path.islink(found.place), pinned, partial(self._trees.now, left=left))
         if again is None or again.skill.name != found.skill.name:
             raise SkillRefused(f"The skill {brief(found.skill.name)} has been changed just now; ask for it again.")
         return again, body
@@ -166,35 +181,53 @@ class Ground:
             self._lock = mark, pinned
         return pinned
 
-    def _due(self, pinned: Mapping[str, Pinned]) -> Collection[str]:
-        """The installed skills whose other files are looked at this time. Where there are many, it is some of them each
-        time: what is shown before a skill is opened comes from its SKILL.md, and that is always looked at."""
-        if len(pinned) <= TREES_A_LOOK:
-            return pinned.keys()
-        names = sorted(pinned)
-        self._turn = (self._turn + TREES_A_LOOK) % len(names)
-        return frozenset((names + names)[self._turn : self._turn + TREES_A_LOOK])
+    def _some_trees(
+        self, entries: list[tuple[str, bool]], pinned: Mapping[str, Pinned], left: Allowance
+    ) -> dict[str, Mark]:
+        """By name, the installed skills whose other files are looked at this time. Where there are many, it is some of
+        them each time: what is shown before a skill is opened comes from its SKILL.md, and that is always looked at."""
+        if not pinned:
+            return {}
+        pins = ((name, _pin(pinned, name)) for name, _ in entries[:SKILLS_MAX])
+        names = [name for name, pin in pins if pin is not None and pin.digest]
+        looked: dict[str, Mark] = {}
+        while len(looked) < min(TREES_A_LOOK, len(names)) and left.files > 0:
+            name = names[(self._turn + len(looked)) % len(names)]
+            if not self._trees.fits(real := self._real(name), left):
+                break  # it is the first one next time
+            looked[name] = self._trees.glance(real, left)
+        self._turn += len(looked)
+        return looked
 
-    def _entry(self, name: str, is_link: bool, pinned: Pinned | None, *, trees: bool) -> _Known | None:
-        """None if it is no skill."""
+    def _real(self, name: str) -> str:
+        return os.path.realpath(os.path.join(self._folder, name))
+
+    def _entry(
+        self, name: str, is_link: bool, pinned: Pinned | None, tree: Mark | None, left: Allowance
+    ) -> _Known | None:
+        """None if it is no skill. `tree` is what its other files are like now, if they were looked at."""
         place = f"{self._folder}/{name}"
         mark = _mark_of(f"{place}/{FILES[0]}") or _mark_of(f"{place}/{FILES[1]}")
         if mark is None:
             return None
         before = self._known.get(name)
         real = os.path.realpath(place) if is_link else place
-        tree: Mark = ()
-        if pinned is not None and pinned.digest:
-            tree = _tree(place) if trees or before is None else before.tree
+        if pinned is None or not pinned.digest:
+            tree = ()
+        elif tree is None:
+            tree = self._trees.glance(real, left) if before is None or before.waits else before.tree
         whole: Mark = (mark, tree, is_link, real, pinned, self._label(real))
-        if before is not None and before.mark == whole:
+        if before is not None and before.mark == whole and not before.waits:
             return before
         try:
-            return _Known(whole, tree, self._read(name, is_link, pinned)[0])
+            found, _ = self._read(name, is_link, pinned, partial(self._trees.listed, left=left))
+            return _Known(whole, tree, found)
         except SkillRefused as error:
-            return _Known(whole, tree, trouble=_sentence(error))
+            return _Known(whole, tree, trouble=_sentence(error), waits=isinstance(error, NotCompared))
 
-    def _read(self, name: str, is_link: bool, pinned: Pinned | None) -> tuple[Found | None, str]:
+    def _read(
+        self, name: str, is_link: bool, pinned: Pinned | None, hash: Callable[[str, str], str]
+    ) -> tuple[Found | None, str]:
         """One skill and its body; None if it is for another workspace."""
         place = os.path.join(self._folder, name)
         real = os.path.realpath(place)
@@ -207,7 +240,7 @@ class Ground:
         except SkillRefused as error:
             raise SkillRefused(f"The skill {brief(name)} cannot be used: {error}") from None
         if pinned is not None:
-            _compare(name, skill, pinned, real)
+            _compare(name, skill, pinned, lambda: hash(real, skill.digest))
         if skill.workspace and skill.workspace != self._rules.workspace:
             return None, ""
         vouched = pinned is not None and pinned.trusted and bool(pinned.digest)
@@ -226,14 +259,16 @@ class Ground:
         return ""
 
 
-def _compare(name: str, skill: Skill, pinned: Pinned, real: str) -> None:
+def _compare(name: str, skill: Skill, pinned: Pinned, hash: Callable[[], str]) -> None:
     """Raises SkillRefused if it is not what was approved."""
     if normal_name(skill.name) != normal_name(name):
         raise SkillRefused(f"The skill {brief(name)} was installed under this name and calls itself {skill.name!r}.")
     if not pinned.digest:
         return
     try:
-        now = digest_of(Path(real)) if _tree(real) else "too large"
+        now = hash()
+    except NotCompared as error:
+        raise NotCompared(f"The skill {brief(name)} is left out for the moment: {error}.") from None
     except (ConfigError, OSError) as error:
         raise SkillRefused(f"The skill {brief(name)} cannot be compared with what was approved: {error}.") from None
     if now != pinned.digest:
@@ -267,57 +302,37 @@ def _summary(known: Mapping[str, _Known], *, over: bool, folder: str) -> Seen:
 
 
 def files_of(folder: str) -> list[str]:
-    """What a skill has beside its SKILL.md, sorted, and only so many; hidden files are nobody's business."""
-    found = (path for path, _ in _walk(folder, hidden=False) if path not in FILES)
-    return sorted(path for path, _ in zip(found, range(LISTED_MAX), strict=False))
-
-
-def _tree(folder: str) -> Mark:
-    """What can be told of its files without reading them; empty if there are too many."""
-    now = time.time_ns()
-    marks: list[object] = []
-    size = 0
-    for path, found in _walk(folder, hidden=True):
-        size += found.st_size
-        if len(marks) >= TREE_MAX or size > TREE_BYTES_MAX:
-            return ()
-        marks.append((path, *_mark(found, now)))
-    return tuple(marks)
-
-
-def _walk(folder: str, *, hidden: bool, below: str = "", depth: int = 0) -> Iterator[tuple[str, os.stat_result]]:
-    """Paths from the folder on, of whatever is no folder itself. Links are not followed."""
-    try:
-        with os.scandir(os.path.join(folder, below)) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if not hidden and (entry.name.startswith(".") or entry.name in _PASSED_OVER):
-            continue
-        path = os.path.join(below, entry.name)
+    """What a skill has beside its SKILL.md, sorted, and only so many; links and hidden files are nobody's business."""
+    found: list[str] = []
+    todo, walked = [""], 0
+    while todo and len(found) <= LISTED_MAX and walked < WALKED_MAX:
+        below = todo.pop()
         try:
-            if entry.is_dir(follow_symlinks=False):
-                if depth < DEPTH_MAX:
-                    yield from _walk(folder, hidden=hidden, below=path, depth=depth + 1)
-            elif hidden or entry.is_file(follow_symlinks=False):
-                yield path, entry.stat(follow_symlinks=False)
-        except OSError:  # it went away meanwhile
+            with os.scandir(os.path.join(folder, below)) as listed:
+                entries = sorted(islice(listed, WALKED_MAX), key=lambda entry: entry.name)
+        except OSError:
             continue
+        walked += len(entries)
+        shown = [one for one in entries if not one.name.startswith(".") and one.name not in _PASSED_OVER]
+        found += [os.path.join(below, one.name) for one in shown if one.is_file(follow_symlinks=False)]
+        if below.count("/") < DEPTH_MAX:
+            folders = [one.name for one in shown if one.is_dir(follow_symlinks=False)]
+            todo += [os.path.join(below, one) for one in reversed(folders)]
+    return sorted(path for path in found if path not in FILES)[:LISTED_MAX]
 
 
 def _mark_of(path: str) -> Mark | None:
+    """Never the same twice for a file that was changed a moment ago."""
     try:
-        return _mark(os.stat(path), time.time_ns())
+        found, now = os.stat(path), time.time_ns()
     except OSError:
         return None
+    return (*stat_mark(found), 0 if is_settled(found, now) else now)
 
 
-def _mark(found: os.stat_result, now: int) -> Mark:
-    """Never the same twice for a file that was changed a moment ago."""
-    settled = abs(now - max(found.st_mtime_ns, found.st_ctime_ns)) > _SETTLED_NS
-    times = (found.st_mtime_ns, found.st_ctime_ns)
-    return (found.st_ino, found.st_size, found.st_mode, *times, 0 if settled else now)
+def _pin(pinned: Mapping[str, Pinned], name: str) -> Pinned | None:
+    """Of an entry of the folder."""
+    return pinned.get(name if not pinned or name in pinned else normal_name(name))
 
 
 def _sentence(error: Exception) -> str:

@@ -25,7 +25,20 @@ from mainstay.skills.plan import Before, Plan, changed, plan, short_digests
 from mainstay.skills.skill import read_skill
 from mainstay.skills.source import BOUNDS
 
-__all__ = ["Before", "Plan", "approve", "changes", "copy", "digest_of", "distrust", "install", "link", "plan", "remove", "trust", "vouch"]
+__all__ = [
+    "Before",
+    "Plan",
+    "approve",
+    "changes",
+    "copy",
+    "distrust",
+    "install",
+    "link",
+    "plan",
+    "remove",
+    "trust",
+    "vouch",
+]
 
 WRITTEN_HERE = "an agent that worked here"
 

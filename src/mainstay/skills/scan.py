@@ -63,6 +63,7 @@ _HABITS = re.compile(  # what other programs obey when they find it
     r"(?:^|/)(?:\.claude/(?:settings[\w.]{0,12}\.json|hooks/.{1,80})|\.mcp\.json|hooks\.json|\.cursorrules|\.envrc"
     r"|\.vscode/(?:tasks|settings)\.json|\.git(?:config|modules)|\.npmrc|\.pth|sitecustomize\.py|conftest\.py)$|\.pth$"
 )
+_WORD = re.compile(r"[^\W_](?:[\w-]{0,98}[^\W_])?")
 _INSTALL_HOOK = re.compile(r'"(?:pre|post)?install"\s{0,4}:\s{0,4}"|"prepare"\s{0,4}:\s{0,4}"')
 
 
@@ -215,12 +216,31 @@ def _together(scripts: Sequence[Text]) -> Iterator[Finding]:
 
 def _unmentioned(files: Sequence[_File], texts: Sequence[Text]) -> Iterator[Finding]:
     """Scripts that no other file names: nobody is told what they are for."""
-    for file in files:
-        if file.ending not in RUN_BY_HAND and not (file.executable and file.ending not in PAGES):
-            continue
-        name = os.path.basename(file.path)
-        stem = os.path.splitext(name)[0]
-        if stem in ("__init__", "__main__", "conftest", "index") or stem.startswith("test_") or stem.endswith("_test"):
-            continue
-        if not any(stem in text.text for text in texts if text.path != file.path):
-            yield Finding("warning", file.path, 0, "is a script that nothing else in the skill mentions")
+    stems = {file.path: stem for file in files if (stem := _stem(file))}
+    mentions = _mentions({word for stem in stems.values() for word in _words(stem)}, texts)
+    for path, stem in stems.items():
+        if not all(mentions[word] - {path} for word in _words(stem)):
+            yield Finding("warning", path, 0, "is a script that nothing else in the skill mentions")
+
+
+def _stem(file: _File) -> str:
+    """What others call a script by; empty for what is no script, or needs no mention."""
+    if file.ending not in RUN_BY_HAND and not (file.executable and file.ending not in PAGES):
+        return ""
+    stem = os.path.splitext(os.path.basename(file.path))[0]
+    usual = stem in ("__init__", "__main__", "conftest", "index") or stem.startswith("test_") or stem.endswith("_test")
+    return "" if usual else stem
+
+
+def _mentions(words: set[str], texts: Sequence[Text]) -> dict[str, set[str]]:
+    """For each of these words two of the files that have it: each text is gone through once, whatever is asked."""
+    found: dict[str, set[str]] = {word: set() for word in words}
+    for text in texts:
+        for word in words.intersection(_words(text.text)) if words else ():
+            if len(found[word]) < 2:
+                found[word].add(text.path)
+    return found
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text))

@@ -26,6 +26,7 @@ BYTES_MAX = 256 * 1024 * 1024
 AGAIN_S = 10.0  # so often a thread looks at what is too much for anybody else
 SETTLED_NS = 2_000_000_000  # a file written this recently may be written again without its times showing it
 TOO_LARGE = "too large"  # no tree has this hash
+NOT_NOW = "its files are many or large, and are being compared with what was approved"
 _KNOWN_MAX = 4096
 
 Mark = tuple[object, ...]
@@ -35,12 +36,11 @@ class NotCompared(SkillRefused):
     """Whether these are the files that were approved cannot be told in the time there is."""
 
 
-class Allowance:
+class Allowance(msgspec.Struct):
     """What may be looked at and hashed on the way of one turn."""
 
-    def __init__(self) -> None:
-        self.files = FILES_QUICK
-        self.bytes = BYTES_QUICK
+    files: int = FILES_QUICK
+    bytes: int = BYTES_QUICK
 
 
 class _Tree(msgspec.Struct, frozen=True):
@@ -74,14 +74,27 @@ class Trees:
         self._worker: threading.Thread | None = None
         self._number = 0
 
+    def want(self, folder: str) -> None:
+        """A thread learns it."""
+        with self._lock:
+            self._wanted[folder] = None
+            if self._worker is None or not self._worker.is_alive():
+                self._worker = threading.Thread(target=self._work, name="mainstay-skills", daemon=True)
+                self._worker.start()
+
     # --- on the way of a turn --------------------------------------------------------------------
+
+    def fits(self, folder: str, left: Allowance) -> bool:
+        """False if a glance is too much just now, and will not be at another time."""
+        known = self._known.get(folder)
+        return known is None or not left.files < known.files <= FILES_QUICK
 
     def glance(self, folder: str, left: Allowance) -> Mark:
         """Another one when something has changed: in so far as there is time to see it."""
         known = self._known.get(folder)
         if known is not None and known.files > left.files:
             if known.files > FILES_QUICK and time.monotonic() > known.at + AGAIN_S:
-                self._want(folder)
+                self.want(folder)
             return (known.number,)
         try:
             tree = _look(folder, left.files)
@@ -90,6 +103,7 @@ class Trees:
             return (0, error.errno)
         if tree is None:
             left.files = 0
+            self._forget(folder)
             return (0,)
         left.files -= tree.files
         if known is not None and known.mark == tree.mark and tree.settled:
@@ -99,32 +113,36 @@ class Trees:
 
     def listed(self, folder: str, head: str, left: Allowance) -> str:
         """The hash, to tell whether a skill may be named: as it was when its files were last looked at, if its SKILL.md
-        (`head`) is the same. Raises NotCompared, ConfigError and OSError."""
+        still has the hash `head`. Raises NotCompared, ConfigError and OSError."""
         known = self._known.get(folder)
         if known is not None and (known.head == head or known.error):
             return _digest(known)
-        self._forget(folder)
-        return self.now(folder, left)
+        return self.now(folder, head, left)
 
-    def now(self, folder: str, left: Allowance | None = None) -> str:
-        """The hash of what is there at this moment. Without an allowance it takes its time; with one it raises
-        NotCompared if that is too much. Raises ConfigError and OSError too."""
+    def now(self, folder: str, head: str, left: Allowance | None = None) -> str:
+        """The hash of what is there at this moment, with a SKILL.md whose hash is `head`. Without an allowance it takes
+        its time; with one it raises NotCompared if that is too much. Raises ConfigError and OSError too."""
         known = self._known.get(folder)
+        if known is not None and left is not None and known.files > left.files:
+            raise NotCompared(NOT_NOW)
         tree = _look(folder, FILES_MAX if left is None else left.files)
-        if tree is None and left is None:
+        if tree is None and (left is None or left.files >= FILES_MAX):
             return TOO_LARGE
-        if tree is None or (left is not None and (known is None or known.mark != tree.mark) and tree.bytes > left.bytes):
-            if known is None or tree is not None:
-                self._want(folder)
-            raise NotCompared("It has many files, or large ones: they are being compared with what was approved.")
-        if left is not None:
-            left.files -= tree.files
-        if known is not None and known.mark == tree.mark and tree.settled:
+        if tree is not None and known is not None and known.mark == tree.mark and tree.settled and known.head == head:
+            if left is not None:
+                left.files -= tree.files
             return _digest(known)
         self._forget(folder)
+        if tree is None or (left is not None and tree.bytes > left.bytes):
+            self.want(folder)
+            raise NotCompared(NOT_NOW)
         if left is not None:
+            left.files -= tree.files
             left.bytes -= tree.bytes
-        return self._hash(folder, tree)
+        digest, hashed = self._hash(folder, tree)
+        if hashed != head:
+            raise ConfigError("it was changed while it was read")
+        return digest
 
     # --- beside it -------------------------------------------------------------------------------
 
@@ -135,30 +153,35 @@ class Trees:
             if tree is not None and not tree.settled and (tree.files > FILES_QUICK or tree.bytes > BYTES_QUICK):
                 time.sleep(SETTLED_NS / 1e9 + 0.1)
                 tree = _look(folder, FILES_MAX)
-            known = self._known.get(folder)
-            if known is not None and tree is not None and known.mark == tree.mark and tree.settled:
-                known.at = time.monotonic()
-                return
-            self._forget(folder)
-            if tree is None:
-                self._keep(folder, _Tree(b"", FILES_MAX + 1, 0, True), TOO_LARGE)
-            else:
-                self._hash(folder, tree)
+        except OSError:  # whoever looks at it next will say so
+            return self._forget(folder)
+        tree = tree or _Tree(b"", FILES_MAX + 1, 0, True)
+        known = self._known.get(folder)
+        if known is not None and known.mark == tree.mark and tree.settled:
+            known.at = time.monotonic()
+            return None
+        self._forget(folder)
+        if not tree.mark:
+            return self._keep(folder, tree, TOO_LARGE)
+        try:
+            self._hash(folder, tree)
         except (ConfigError, OSError, ValueError) as error:
-            self._keep(folder, _Tree(b"", FILES_MAX + 1, 0, True), "", error=str(error))
+            self._keep(folder, tree, "", error=str(error))
 
-    def _hash(self, folder: str, tree: _Tree) -> str:
-        """It is kept if nothing changed meanwhile, and whatever changes later will show."""
+    def _hash(self, folder: str, tree: _Tree) -> tuple[str, str]:
+        """Of the tree, and of its SKILL.md. Kept if nothing changed meanwhile, and whatever changes later will show."""
         digest = digest_of(Path(folder))
         try:
-            head = head_of(read_file(folder))
+            head = _head(read_file(folder))
         except SkillRefused:
             head = ""
-        if tree.settled and (again := _look(folder, FILES_MAX)) is not None and again.mark == tree.mark:
+        if (again := _look(folder, FILES_MAX)) is not None and again.mark == tree.mark:
             self._keep(folder, tree, digest, head=head)
-        return digest
+        return digest, head
 
     def _keep(self, folder: str, tree: _Tree, digest: str, *, head: str = "", error: str = "") -> None:
+        if not tree.settled:
+            return
         with self._lock:
             if len(self._known) >= _KNOWN_MAX:  # all of it can be made again
                 self._known.clear()
@@ -169,13 +192,6 @@ class Trees:
     def _forget(self, folder: str) -> None:
         with self._lock:
             self._known.pop(folder, None)
-
-    def _want(self, folder: str) -> None:
-        with self._lock:
-            self._wanted[folder] = None
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="mainstay-skills", daemon=True)
-                self._worker.start()
 
     def _work(self) -> None:
         """Until nothing is wanted any more."""
@@ -198,8 +214,8 @@ def _digest(known: _Hashed) -> str:
     return known.digest
 
 
-def head_of(text: str) -> str:
-    """The hash of a SKILL.md."""
+def _head(text: str) -> str:
+    """As `read_skill` makes it."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -225,13 +241,13 @@ def _look(folder: str, files_max: int) -> _Tree | None:
                 if size > BYTES_MAX:
                     return None
                 settled = settled and is_settled(found, now)
-                marks.append((path, mark(found)))
+                marks.append((path, stat_mark(found)))
     whole = hashlib.blake2b(repr(sorted(marks)).encode(), digest_size=16)
     return _Tree(whole.digest(), files, size, settled)
 
 
-def mark(found: os.stat_result) -> Mark:
-    return found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
+def stat_mark(found: os.stat_result) -> Mark:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 
 def is_settled(found: os.stat_result, now: int) -> bool:

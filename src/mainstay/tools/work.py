@@ -305,7 +305,8 @@ def announcing(files: Files, context: ToolContext) -> Callable[[Sequence[str]], 
 async def doubt(files: Files, context: ToolContext, since_ns: int) -> None:
     """After a command under taint that was not guarded: of what the owner vouches for, whatever it may have written."""
     work = Work(files, context)
-    if context.tainted and work.confined.grounds.trusted:
+    grounds = work.confined.grounds
+    if context.tainted and (grounds.trusted or grounds.vouched):
         origin = origin_of("conversation", untrusted=True, private=context.secret)
         found = await work.aside(lambda: list(work.changed_since(since_ns)))
         await files.labels.put([FileLabel(path, origin) for path in found])

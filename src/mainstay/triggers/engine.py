@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import msgspec
 
 from mainstay.core.errors import InputRefused, MainstayError
+from mainstay.core.outcome import Reply
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import Check, Door, Mark, Run, Status, Trigger, TriggerLog
 from mainstay.triggers.dealing import Dealing
@@ -127,6 +128,14 @@ class Engine:
         run = await self._firing.at_once(Case(entry.trigger, f"by-hand:{written(now)}.{now % 1000:03}", now))
         self._dealing.note(run)
         return run
+
+    def follow(self, run: Run, reply: Awaitable[Reply]) -> None:
+        """Something that came in another way: how it ends is written down as of any other."""
+        self._firing.outcomes.follow(run, reply)
+
+    async def close(self) -> None:
+        """Whoever runs it has cancelled that; nothing is waited for any more."""
+        await self._firing.outcomes.close()
 
     # --- the loop --------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from mainstay.core.open_turn import OpenTurn
 from mainstay.core.recall import is_untrusted
 from mainstay.policy.rules import Rule
 from mainstay.skills.contribute import BROUGHT_MAX, SkillContributor
+from mainstay.skills.find import Shelf
+from mainstay.skills.trees import FILES_QUICK
 
 
 @pytest.fixture
@@ -230,6 +232,40 @@ def test_a_turn_that_calls_for_nothing_costs_microseconds(world: World) -> None:
         contributor.told("s")
         contributor.turn("s", prompt)
     assert (time.process_time() - began) / 500 < 0.001
+
+
+def test_however_many_unknown_names_are_asked_for_the_disk_is_looked_at_once(world: World) -> None:
+    write_skill(world.skills / "known")
+    looks: list[str] = []
+
+    def labels(path: str) -> str:
+        if path.endswith("/known"):  # asked once or twice a look
+            looks.append(path)
+        return ""
+
+    contributor = SkillContributor(Shelf(world.scopes, workspace="main", labels=labels, again_s=3600.0))
+    contributor.fixed("s")
+    write_skill(world.skills / "a-9", body="It was put there this moment.")
+    looks.clear()
+    texts = contributor.turn("s", "use skill: a-1, a-2, a-3, a-4, a-5, a-6, a-7, a-8, a-9")
+    assert len(looks) <= 2
+    assert sum("cannot be had" in text.text for text in texts) == 8
+    assert "It was put there this moment." in texts[8].text
+
+
+@pytest.mark.parametrize("prompt", ["use skill: many", "deploy it"])
+def test_a_skill_with_too_many_files_is_left_to_the_tool(world: World, prompt: str) -> None:
+    """F35: nothing of it is shown that was not compared this moment, and a turn has no time for that."""
+    folder = write_skill(world.skills / "many", header=keyword("deploy"), body="approved")
+    for number in range(FILES_QUICK):
+        (folder / f"f{number}").write_text("x")
+    pin(folder)
+    shelf = world.shelf()
+    shelf.prepare()
+    (text,) = SkillContributor(shelf).turn("s", prompt)
+    assert "call `skill` with the name many" in text.text
+    assert "approved" not in text.text
+    assert shelf.body(shelf.get("s", "many")) == "approved"
 
 
 # --- what a turn may do --------------------------------------------------------------------------

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from skill_world import World, names, pin, write_skill
 
-from mainstay.skills import look
+from mainstay.skills import trees
 from mainstay.skills.find import Scope, Shelf
 from mainstay.skills.header import SkillRefused
-from mainstay.skills.lock import Pinned, read_lock, write_lock
+from mainstay.skills.lock import Pinned, digest_of, read_lock, write_lock
 from mainstay.skills.look import LISTED_MAX, SKILLS_MAX, TREES_A_LOOK
 
 
@@ -202,7 +202,7 @@ def test_the_disk_is_left_alone_between_two_looks(world: World) -> None:
 
 def test_three_hundred_skills_cost_little(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is a few milliseconds, and between two looks it is microseconds."""
-    monkeypatch.setattr(look, "_SETTLED_NS", -1)  # as if they had been written long ago
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)  # as if they had been written long ago
     for number in range(300):
         write_skill(world.skills / f"s{number:03}", body="text\n" * 200)
     shelf = world.shelf()
@@ -277,7 +277,7 @@ def test_a_body_is_compared_with_what_was_approved_before_it_is_handed_out(world
 def test_of_many_installed_skills_every_one_is_compared_in_a_few_looks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look, "_SETTLED_NS", -1)  # as if they had been written long ago
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)  # as if they had been written long ago
     for number in range(TREES_A_LOOK * 2 + 10):
         pin(write_skill(world.skills / f"s{number:03}"))
     shelf = world.shelf()
@@ -369,6 +369,129 @@ def test_a_skill_that_was_written_after_something_from_outside_was_read_is_not_t
     world.labels[str((folder / "SKILL.md").resolve())] = "untrusted:conversation"
     assert shelf.get("s", "mine").untrusted
     assert "from outside" in shelf.get("s", "mine").why
+
+
+# --- installed skills that are large -------------------------------------------------------------
+
+
+def large(folder: Path, *, files: int = 0, megabytes: int = 0, header: str = "") -> Path:
+    write_skill(folder, header=header, body="approved")
+    for number in range(files):
+        (folder / f"f{number}").write_text("x")
+    with open(folder / "data", "wb") as file:
+        file.truncate(megabytes * 1024 * 1024)
+    pin(folder)
+    return folder
+
+
+def there(shelf: Shelf, name: str, *, is_there: bool = True) -> None:
+    """Soon: a thread sees to it."""
+    deadline = time.monotonic() + 60
+    while (name in names(shelf)) is not is_there:
+        assert time.monotonic() < deadline, shelf.troubles("s")
+        time.sleep(0.01)
+
+
+LARGE = {"many files": {"files": trees.FILES_QUICK + 1}, "large files": {"megabytes": 9}}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_skill_is_left_out_until_a_thread_has_compared_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """F35: and once more when it has changed."""
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)  # as if they had been written long ago
+    monkeypatch.setattr(trees, "AGAIN_S", 0.0)
+    folder = large(world.skills / "big", **LARGE[kind])
+    shelf = world.shelf()
+    assert names(shelf) == []
+    assert "is left out for the moment" in shelf.troubles("s")[0]
+    there(shelf, "big")
+    found = shelf.get("s", "big")
+    assert shelf.body(found) == "approved"
+    (folder / "new").write_text("x")
+    with pytest.raises(SkillRefused, match="not those that were approved"):
+        shelf.body(found)
+    there(shelf, "big", is_there=False)
+    pin(folder)
+    there(shelf, "big")
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_skill_is_there_at_once_if_it_was_prepared(world: World, kind: str) -> None:
+    large(world.skills / "big", **LARGE[kind])
+    shelf = world.shelf()
+    shelf.prepare()
+    assert names(shelf) == ["big"]
+    patient = Shelf(world.scopes, workspace="main", patient=True)
+    assert names(patient) == ["big"]
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_skill_whose_skill_md_has_changed_is_gone_at_the_next_look(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """F35: its words are never shown before they are approved."""
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    folder = large(world.skills / "big", **LARGE[kind])
+    shelf = world.shelf()
+    shelf.prepare()
+    (found,) = shelf.skills("s")
+    write_skill(folder, description="evil", body="evil")
+    assert names(shelf) == []
+    for left in (None, trees.Allowance()):
+        with pytest.raises(SkillRefused):
+            shelf.open(found, left)
+
+
+@pytest.mark.parametrize("file", ["SKILL.md", "data", "deep"])
+def test_what_was_hashed_counts_no_more_once_a_file_was_written_with_its_old_size_and_time(
+    world: World, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """F35: however deep it lies."""
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    folder = write_skill(world.skills / "pdf", body="approved")
+    path = folder.joinpath(*"abcdefghijklmnopqrst", "deep") if file == "deep" else folder / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(path.read_text() if path.exists() else "approved")
+    pin(folder)
+    shelf = world.shelf()
+    found = shelf.get("s", "pdf")
+    assert shelf.body(found) == "approved"
+    before = os.stat(path)
+    while os.stat(path).st_ctime_ns == before.st_ctime_ns:  # a clock has steps
+        path.write_text(path.read_text().replace("approved", "a trojan"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert os.stat(path).st_size == before.st_size
+    with pytest.raises(SkillRefused, match="not those that were approved"):
+        shelf.body(found)
+    assert names(shelf) == []
+
+
+def test_what_has_not_changed_is_not_hashed_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    folder = large(world.skills / "big", megabytes=7)
+    shelf = world.shelf()
+    found = shelf.get("s", "big")
+    hashing = _cpu(lambda: digest_of(folder), 5)
+    assert _cpu(lambda: shelf.body(found), 20) < hashing / 2
+
+
+def test_of_installed_skills_with_many_files_every_one_is_looked_at_in_a_few_looks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F35: none waits for ever for its turn."""
+    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    for number in range(4):
+        large(world.skills / f"s{number}", files=300)
+    shelf = world.shelf()
+    shelf.prepare()
+    assert len(names(shelf)) == 4
+    for number in range(4):
+        (world.skills / f"s{number}" / "extra.md").write_text("more")
+    for _ in range(8):
+        shelf.skills("s")
+    assert names(shelf) == []
 
 
 # --- files ---------------------------------------------------------------------------------------

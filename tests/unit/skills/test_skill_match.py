@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mainstay.skills.match import ASKED_MAX, KEYWORDS_MAX, Keywords, asked_for, keywords_of
+from mainstay.skills.match import ASKED_MAX, KEYWORDS_MAX, MESSAGE_CHARS_MAX, Keywords, asked_for, keywords_of
 
 
 @pytest.mark.parametrize(
@@ -160,3 +160,43 @@ def test_a_message_of_a_megabyte_takes_no_time_to_speak_of(id: str) -> None:
     keywords.match(BIG[id])
     asked_for(BIG[id], skills)
     assert time.process_time() - began < 3
+
+
+TAIL = "bcdefghijklmnopqrstuvwxyz" * 4
+NEARLY = {
+    "in other words": ("a z " + ("xa " + TAIL[:97] + "x ") * 10_000, ["a " + TAIL[:n] for n in range(1, 98)]),
+    "again and again": ("a " * 500_000, ["a " * n + "b" for n in range(1, 48)]),
+    "ends of each other": ("ba " * 300_000 + "a", ["a" + " ba" * n for n in range(30)] + ["a ba c"]),
+    "chinese": ("部" * 300_000, ["部" * n + "署" for n in range(1, 98)]),
+    "korean": (
+        "가" * 300_000 + " 나",
+        ["나" + "가" * n for n in range(1, 98)] + ["가" * n + "나" for n in range(1, 98)],
+    ),
+}
+
+
+@pytest.mark.parametrize("id", NEARLY)
+def test_keywords_that_nearly_fit_everywhere_cost_no_more_than_others(id: str) -> None:
+    """F35: whoever wrote the skill chose them so."""
+    message, words = NEARLY[id]
+    keywords = Keywords({f"k{number}": words for number in range(10)})
+    began = time.process_time()
+    keywords.match(message)
+    assert time.process_time() - began < 1
+
+
+def test_of_a_message_that_is_very_long_the_beginning_and_the_end_are_looked_at() -> None:
+    keywords = Keywords({"first": ("alpha",), "middle": ("beta",), "last": ("gamma",), "cut": ("fi",)})
+    half = "fill " * (MESSAGE_CHARS_MAX // 5)
+    message = f"alpha use skill: one {half} beta use skill: two {half} use skill: three gamma"
+    assert keywords.match(message) == {"first", "last"}
+    assert asked_for(message, ("one", "two", "three")) == ("one", "three")
+
+
+def test_keywords_of_all_skills_have_a_bound_and_those_with_most_lose_theirs() -> None:
+    """F35"""
+    greedy = {f"a{number}": tuple(f"{number} {n} {'x' * 90}" for n in range(50)) for number in range(20)}
+    keywords = Keywords({**greedy, "modest": ("deploy",)})
+    assert keywords.match("deploy") == {"modest"}
+    said = " ".join(words[0] for words in greedy.values())
+    assert 0 < len(keywords.match(said)) < len(greedy)

@@ -18,7 +18,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.skills.find import Found, Scope, Shelf
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.lock import Pinned, digest_of, read_lock, recover, write_lock
-from mainstay.skills.package import Plan, approve, changes, copy, install, link, plan, remove, trust
+from mainstay.skills.package import Plan, approve, changes, copy, distrust, install, link, plan, remove, trust, vouch
 from mainstay.skills.source import brought
 
 
@@ -88,7 +88,7 @@ def test_no_path_can_be_made_of_a_name_f35(tmp_path: Path, skills: Path, name: s
     with pytest.raises(ConfigError, match="cannot be installed") as refused:
         planned(folder, skills)
     assert str(refused.value).isprintable()
-    for use in (remove, trust, changes):
+    for use in (remove, distrust, changes, lambda name, folder: trust(name, folder, "sha256:0")):
         with pytest.raises(ConfigError, match="is no skill's name"):
             use(name, skills)
     assert not skills.exists()
@@ -212,13 +212,13 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_update_behind_our_back_is_not_used_until_it_is_approved_f35(source: Path, skills: Path, edit: str) -> None:
     """F35, U22"""
-    installed(source, skills, trusted=True)
+    shown = installed(source, skills, trusted=True).digest
     EDITS[edit](skills / "deploy")
     assert seen(skills) == {}
     with pytest.raises(SkillRefused, match="approve"):
         shelf(skills).get("", "deploy")
     with pytest.raises(ConfigError, match=r"have changed; look at them, and run `mainstay skill approve deploy`"):
-        trust("deploy", skills)
+        trust("deploy", skills, shown)
     if edit == "a link":
         with pytest.raises(ConfigError, match="link is a link or something else"):
             changes("deploy", skills)
@@ -242,16 +242,44 @@ def test_what_changes_while_it_is_being_looked_at_is_not_approved(source: Path, 
 
 
 def test_trust_is_given_and_taken_back(source: Path, skills: Path) -> None:
-    installed(source, skills)
-    assert trust("deploy", skills).trusted
+    shown = installed(source, skills).digest
+    assert trust("deploy", skills, shown).trusted
     assert not seen(skills)["deploy"].untrusted
-    assert not trust("deploy", skills, trusted=False).trusted
+    assert not distrust("deploy", skills).trusted
     assert seen(skills)["deploy"].untrusted
+
+
+def test_trust_is_for_what_was_shown(source: Path, skills: Path) -> None:
+    installed(source, skills)
+    shown = changes("deploy", skills).digest
+    (skills / "deploy" / "SKILL.md").write_text("---\nname: deploy\ndescription: d\n---\nOther words.\n")
+    approve(changes("deploy", skills), skills)  # somebody was quicker than the one who reads
+    with pytest.raises(ConfigError, match="has changed since it was looked at"):
+        trust("deploy", skills, shown)
+    assert seen(skills)["deploy"].untrusted
+
+
+def test_what_an_agent_wrote_is_vouched_for_as_it_was_shown_or_not_at_all(source: Path, skills: Path) -> None:
+    installed(source, skills)
+    lock = (skills / "lock.json").read_bytes()
+    shown = digest_of(skill_at(skills / "brew", "brew"))
+    (skills / "brew" / "more.md").write_text("Written while the owner was reading.")
+    for name, digest, why in (
+        ("brew", shown, "brew has changed since it was looked at"),
+        ("brew", "", "brew has changed since it was looked at"),
+        ("helper", shown, "there is no skill helper here; those that are: brew, deploy"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            vouch(name, skills, digest)
+        assert (skills / "lock.json").read_bytes() == lock
+    (skills / "brew" / "more.md").unlink()
+    assert vouch("brew", skills, shown).trusted
+    assert not seen(skills)["brew"].untrusted
 
 
 def test_there_is_nothing_to_approve_about_ones_own_or_what_is_not_there(skills: Path) -> None:
     skill_at(skills / "mine", "mine")
-    for use in (changes, trust):
+    for use in (changes, distrust, lambda name, folder: trust(name, folder, "sha256:0")):
         with pytest.raises(ConfigError, match="mine is your own"):
             use("mine", skills)
         with pytest.raises(ConfigError, match="there is no skill other here; those that are: mine"):
@@ -297,6 +325,46 @@ def test_a_lock_that_cannot_be_read_is_told_left_alone_and_no_skill_of_its_folde
     assert tree(skills / "deploy") == tree(source)
 
 
+def test_a_lock_that_could_not_be_read_again_is_not_written(source: Path, skills: Path) -> None:
+    pinned = installed(source, skills)
+    lock = (skills / "lock.json").read_bytes()
+    for odd, why in (
+        (Pinned("other", ""), "other cannot be pinned"),
+        (Pinned("../x", "sha256:0"), "../x cannot be pinned"),
+        (Pinned("other", "sha256:0", source="/caf\udce9"), r"/caf\\udce9 is not UTF-8"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            write_lock(skills, {"deploy": pinned, "other": odd})
+        assert (skills / "lock.json").read_bytes() == lock
+
+
+def test_who_reads_that_a_lock_is_damaged_is_not_led_to_make_its_skills_their_own(source: Path, skills: Path) -> None:
+    """Without a lock whatever lies in the folder counts as the owner's."""
+    installed(source, skills)
+    (skills / "lock.json").write_text("{")
+    with pytest.raises(ConfigError, match="move the skills that were installed away with it, and install them again"):
+        read_lock(skills)
+
+
+def test_a_file_whose_name_is_not_utf8_is_told_in_a_sentence(source: Path, skills: Path) -> None:
+    installed(source, skills)
+    _odd_file(skills / "deploy")
+    with pytest.raises(ConfigError, match=r"the name of caf\\udce9.txt is not UTF-8"):
+        digest_of(skills / "deploy")
+    assert seen(skills) == {}
+    assert any("is not UTF-8" in one for one in shelf(skills).troubles(""))
+    _odd_file(source)
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        planned(source, skills)
+
+
+def _odd_file(folder: Path) -> None:
+    try:
+        open(os.fsencode(folder) + b"/caf\xe9.txt", "w").close()
+    except OSError as error:
+        pytest.skip(f"this file system has no names that are not UTF-8: {error}")
+
+
 def test_two_commands_at_once_do_not_meet(source: Path, skills: Path) -> None:
     installed(source, skills)
     found = planned(source, skills)
@@ -305,7 +373,8 @@ def test_two_commands_at_once_do_not_meet(source: Path, skills: Path) -> None:
         for use in (
             lambda: install([found], skills),
             lambda: remove("deploy", skills),
-            lambda: trust("deploy", skills),
+            lambda: trust("deploy", skills, found.digest),
+            lambda: distrust("deploy", skills),
         ):
             with pytest.raises(ConfigError, match="another command is adding or removing a skill"):
                 use()
@@ -368,13 +437,13 @@ def test_an_edit_of_a_linked_skill_shows_in_both(tmp_path: Path, skills: Path) -
 
 def test_a_linked_skill_is_whose_it_is_where_it_leads(tmp_path: Path, source: Path, skills: Path) -> None:
     other, third = tmp_path / "other" / "skills", tmp_path / "third" / "skills"
-    installed(source, skills)
+    shown = installed(source, skills).digest
     link("deploy", skills, other)
     assert seen(other)["deploy"].untrusted
-    trust("deploy", skills)
+    trust("deploy", skills, shown)
     assert not seen(other)["deploy"].untrusted
     with pytest.raises(ConfigError, match=r"is a link to .*; trust it there"):
-        trust("deploy", other, trusted=False)
+        distrust("deploy", other)
     link("deploy", other, third)  # a link to where it really is
     assert read_lock(third)["deploy"].link == str((skills / "deploy").resolve())
     (skills / "deploy" / "SKILL.md").write_text("---\nname: deploy\ndescription: d\n---\nEvil.\n")

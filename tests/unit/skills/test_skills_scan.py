@@ -393,7 +393,11 @@ def test_what_is_hidden_at_the_end_of_a_long_file_is_found(tmp_path: Path) -> No
     assert [one for one in found if "only its beginning and end were looked at" in one.what]
 
 
-SLOW = ("curl ", "a" * 40_000, "base64 -d ", "chr(1)+", "\\x41", "<!--", "eval(", "' + '", "~/", "http://1.", "-", "| ")
+SLOW = (
+    *("curl ", "a" * 40_000, "base64 -d ", "chr(1)+", "\\x41", "<!--", "eval(", "' + '", "~/", "http://1.", "-", "| "),
+    *("curl " + ">;" * 150 + "\n", "curl>;>;chmod +x ;;;;;;;;", "cat ~~~~ .env .env ", "send secret a.a.a@a@a."),
+    *("get get get http://aaaaobey obey obey obey ", "scp ~/.ab @@ a@a@ a@a@ ", "tr tr tr | tr ", "tar ~|~|~|"),
+)
 
 
 @pytest.mark.parametrize("piece", SLOW, ids=range(len(SLOW)))
@@ -404,6 +408,28 @@ def test_no_text_makes_it_slow(tmp_path: Path, piece: str) -> None:
     started = time.process_time()
     scan(tmp_path)
     assert time.process_time() - started < 10
+
+
+def test_many_scripts_do_not_make_it_slow(tmp_path: Path) -> None:
+    """Whether something mentions them is found out by going through each file once."""
+    files = {f"scripts/qz{number}zq.py": "x = 1\n" * 1000 for number in range(1500)}
+    skill(tmp_path, {"SKILL.md": HEAD, **files})
+    started = time.process_time()
+    assert len(scan(tmp_path)) == FINDINGS_MAX
+    assert time.process_time() - started < 15
+
+
+@pytest.mark.parametrize(
+    "said", ["scripts/run-it.py", "`run-it`", "import run-it", "_run-it_", "run-it.", "scripts.run-it", "(run-it)"]
+)
+def test_a_script_is_mentioned_by_its_name_whatever_is_around_it(tmp_path: Path, said: str) -> None:
+    skill(tmp_path, {"SKILL.md": f"{HEAD}See {said} for it.\n", "scripts/run-it.py": "print(1)\n"})
+    assert scan(tmp_path) == []
+
+
+def test_a_script_that_mentions_only_itself_is_mentioned_by_nobody(tmp_path: Path) -> None:
+    skill(tmp_path, {"SKILL.md": f"{HEAD}See it.\n", "scripts/run-it.py": "print('run-it')\n"})
+    assert [one.what for one in scan(tmp_path)] == ["is a script that nothing else in the skill mentions"]
 
 
 def test_findings_have_a_bound_and_the_worst_come_first(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from mainstay.app.commands.skill_places import Skills, skills_of
 from mainstay.app.commands.talking import tell
 from mainstay.core.errors import ConfigError
 from mainstay.edges.fetch import private_places
+from mainstay.edges.packages import digest_of
 from mainstay.skills import package
 from mainstay.skills.allowed import rules_of
 from mainstay.skills.find import Found, Scope
@@ -235,10 +236,10 @@ def _written_here(at: Skills, name: str) -> Found | None:
 def _vouched(options: argparse.Namespace, at: Skills, found: Found) -> int:
     name, called = found.skill.name, os.path.basename(found.place)
     if called != name:  # a lock names folders, and what is in them has to be called so
-        raise ConfigError(
-            f"{name} lies in a folder that is called {visible(called)}; write `name: {visible(called)}` into its SKILL.md, and trust that"
-        )
-    shown = package.digest_of(at.folder / name)
+        there = visible(called)
+        how = f"write `name: {there}` into its SKILL.md, and trust that"
+        raise ConfigError(f"{name} lies in a folder that is called {there}; {how}")
+    shown = digest_of(at.folder / name)
     if not options.json:
         print(f"{visible(name)}: {visible(found.why)}\n  {shown}\n  read it: {visible(found.skill.folder)}")
     if not options.yes and not sure(f"Do you vouch for every word of {name}?", ASK.format("trusted")):

@@ -77,7 +77,7 @@ class Skills(msgspec.Struct, frozen=True):
 
     def shelf(self, *scopes: Scope, whose: Whose) -> Shelf:
         workspace, trusted = self.workspace or self.config.workspace, self.config.skills.trusted
-        return Shelf(lambda session: scopes, workspace=workspace, trusted=trusted, labels=whose.origin)
+        return Shelf(lambda session: scopes, workspace=workspace, trusted=trusted, labels=whose.origin, patient=True)
 
     def whose_words(self) -> Whose:
         """What is known of the files that agents have written: of this workspace, and of those it has links to."""
