@@ -65,8 +65,9 @@ class Shelf:
         """Takes its time: for a thread, before a session is asked for."""
         until = time.monotonic() + PREPARE_S
         for scope in self._scopes(session):
-            self._ground(scope).prepare(until)
-        self._look(session, now=True)
+            ground = self._ground(scope)
+            ground.prepare(until)
+            ground.look(Allowance())  # which has then read what the next one will find unchanged
 
     def skills(self, session: str) -> tuple[Found, ...]:
         """By name; the very same object while nothing changes."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 
 MESSAGE_CHARS_MAX = 64 * 1024  # of a longer one, its beginning and its end are looked at
 KEYWORDS_MAX = 50  # of a skill
 KEYWORD_CHARS_MAX = 100
-KEYWORDS_CHARS_MAX = 50_000  # of all skills together
+KEYWORDS_CHARS_MAX = 20_000  # of all skills together
 ASKED_MAX = 10
 NAME_CHARS_MAX = 150  # between "use the" and "skill"
 LOOKED_AT_MAX = 100
@@ -120,10 +121,10 @@ class Keywords:
         for text in map(folded, looked_at(message)):
             if not self._may_match(text):
                 continue
-            at = 0
+            at, following = 0, self._next.get
             for part in _parts(" ".join(text.split())):
-                at = self._step(at, part)
-                ending = at
+                here = following((at, part))
+                at = ending = here if here is not None else self._step(at, part)
                 while ending not in seen:  # all that end here, each once
                     seen.add(ending)
                     found |= self._skills[ending]
@@ -164,6 +165,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
+@lru_cache(8192)
 def _kind(char: str) -> str:
     """w: of a word; m: a mark on a letter; h: Korean; u: of a script without spaces; v: a mark there; o: another."""
     mark = unicodedata.category(char)[0] == "M" or char in _JOINERS

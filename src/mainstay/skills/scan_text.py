@@ -75,7 +75,9 @@ def by_rules(text: Text, *, script: bool) -> Iterator[Found]:
         matches = list(islice(_matches(rule, text.joined, text.low), SAME_MAX))
         for found in matches:
             yield _level(text, rule, found, level, script=script), text.line_of(found.start()), rule.what
-        if script and not matches and next(_matches(rule, text.glued, text.low_glued), None) is not None:
+        if not script or matches or text.glued == text.joined:
+            continue
+        if next(_matches(rule, text.glued, text.low_glued), None) is not None:
             yield "danger", 0, f"{rule.what}, and is written so that this is hard to see"
 
 
