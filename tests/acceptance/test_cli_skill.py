@@ -454,3 +454,27 @@ def test_what_a_killed_command_left_is_finished_by_the_next(mainstay: Command, t
     (skills / ".aside-killed").mkdir()
     (skills / "deploy").rename(skills / ".aside-killed" / "new-deploy")
     assert list(listed(mainstay)) == ["deploy"]
+
+
+def test_the_same_skill_again_keeps_the_trust_that_it_has(mainstay: Command, tmp_path: Path) -> None:
+    source = skill(tmp_path / "deploy")
+    mainstay("skill", "install", str(source), "--yes", "--trust")
+    mainstay("skill", "install", str(source), "--yes")
+    assert listed(mainstay)["deploy"]["trust"] == "trusted"  # for these very files somebody has vouched
+    (source / "SKILL.md").write_text((source / "SKILL.md").read_text() + "More.")
+    mainstay("skill", "install", str(source), "--yes")
+    assert listed(mainstay)["deploy"]["trust"] == "untrusted"
+
+
+def test_without_a_path_every_skill_of_the_home_is_looked_at(mainstay: Command) -> None:
+    skill(mainstay.home / "skills" / "deploy")
+    assert mainstay("skill", "validate").returncode == 0
+    skill(mainstay.home / "skills" / "other", "deploy")
+    done = mainstay("skill", "validate", "--json")
+    assert done.returncode == 1
+    assert "other" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_nobody_is_asked_about_a_skill_that_is_not_there(mainstay: Command) -> None:
+    done = mainstay("skill", "remove", "nope")
+    assert (done.returncode, done.stderr) == (1, "mainstay: there is no skill nope here; those that are: none\n")

@@ -65,7 +65,11 @@ def install(
         for one in plans:
             if one.name not in known:
                 _refuse_other(one.name, skills_folder, known, force=force)
-        added = {one.name: _pinned(_staged(one.name, one.folder, one.digest, made), one, trusted) for one in plans}
+        added = {}
+        for one in plans:
+            before = known.get(one.name)
+            vouched = before is not None and before.trusted and before.digest == one.digest  # for these very files
+            added[one.name] = _pinned(_staged(one.name, one.folder, one.digest, made), one, trusted or vouched)
         _move(skills_folder, list(added), made, [known, {**known, **added}])
         return added
 

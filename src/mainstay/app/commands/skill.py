@@ -200,17 +200,28 @@ def _facts(one: Listed, files: list[str]) -> list[tuple[str, str]]:
 
 def validate(options: argparse.Namespace) -> int:
     """What the format asks for; 1 if one of them is not that."""
-    said = {given: problems_of(_folder(given)) for given in options.paths}
-    bad = any(said.values())
+    said = {given: problems_of(_folder(given)) for given in options.paths or _every(options)}
+    wrong = [given for given, problems in said.items() if problems]
+    bad = bool(wrong)
     if options.json:
         valid = [{"path": given, "valid": not problems, "problems": problems} for given, problems in said.items()]
-        print_json({"ok": not bad, "skills": valid})
+        error = {"error": {"type": "NotValid", "message": f"not valid: {', '.join(wrong)}"}} if bad else {}
+        print_json({"ok": not bad, **error, "skills": valid})
         return int(bad)
+    if not said:
+        tell("there are no skills here to look at; name a folder")
     for given, problems in said.items():
         print(f"{visible(given)}: {paint('not valid', 'red') if problems else paint('valid', 'green')}")
         for problem in problems:
             print(f"  {visible(problem)}")
     return int(bad)
+
+
+def _every(options: argparse.Namespace) -> list[str]:
+    """All that the workspace has, also those that cannot be used."""
+    at = skills_of(options, looking=True)
+    folders = (one for scope in at.scopes() for one in sorted(Path(scope.folder).glob("*")))
+    return [str(one) for one in folders if one.is_dir() and not one.name.startswith(".")]
 
 
 def _folder(given: str) -> Path:

@@ -253,6 +253,8 @@ def remove(options: argparse.Namespace) -> int:
     at = skills_of(options)
     name = checked_name(options.name)
     place = at.folder / name
+    if not os.path.lexists(place) and name not in read_lock(at.folder):
+        package.remove(name, at.folder)  # which says what there is instead
     own = os.path.lexists(place) and not place.is_symlink() and name not in read_lock(at.folder)
     whose = ", which is your own and is nowhere else" if own else ""
     if not options.yes and not sure(f"Remove {name}{whose}?", ASK.format("removed")):

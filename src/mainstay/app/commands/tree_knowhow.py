@@ -11,7 +11,7 @@ def add_skills(verbs: Verbs) -> None:
     search = verbs.verb("search", "Find skills by words in their names and descriptions.", "skill:search")
     search.add_argument("words", nargs="+", metavar="WORDS", help="what to look for")
     check = verbs.verb("validate", "Say what is wrong with skills, by their specification.", "skill:validate")
-    check.add_argument("paths", nargs="+", metavar="PATH", help="folders with a SKILL.md")
+    check.add_argument("paths", nargs="*", metavar="PATH", help="folders with a SKILL.md (default: those of this home)")
     about = "Show what a skill brings, and install it for every workspace or for one (--workspace)."
     install = _asking(verbs.verb("install", about, "skill_install:install"), danger=True)
     what = "a folder, an archive (.zip, .tar, .tar.gz, .tgz), or the https address of one"
