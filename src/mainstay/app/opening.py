@@ -170,10 +170,12 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     given = await _given(config, store, place, remembering)
     sandbox = given.builtins.sandbox if given.builtins is not None else None
     policy = make_policy(config, given.grants, sandbox)
-    own = (*made.tools, *(given.builtins.tools if given.builtins is not None else ()))
+    own = made.tools
     contributors: tuple[Contributor, ...] = (remembering.contributor,)
+    for brings in (given.builtins, given.knowhow):
+        if brings is not None:  # what was handed over in code takes the place of what is built in
+            own += tuple(tool for tool in brings.tools if tool.name not in {one.name for one in made.tools})
     if given.knowhow is not None:
-        own += tuple(tool for tool in given.knowhow.tools if tool.name not in {one.name for one in own})
         contributors += given.knowhow.contributors
     if has_elsewhere(config, place.home if place is not None else None):
         given = msgspec.structs.replace(given, elsewhere=await _elsewhere(config, store, place, policy, guards))

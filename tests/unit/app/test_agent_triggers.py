@@ -20,6 +20,8 @@ from mainstay.core.messages import Text
 from mainstay.core.outcome import Paused
 from mainstay.core.triggers import Target, Trigger
 from mainstay.testing import Call, ScriptedProvider
+from mainstay.testing.outside import MemoryScheduler
+from mainstay.tools.schedule import schedule_tool
 from mainstay.triggers.signing import sign
 
 PATIENCE_S = 20.0
@@ -294,4 +296,16 @@ async def test_what_cannot_be_scheduled_is_refused_before_anybody_is_asked(tmp_p
     async with agent([Call("read", {"path": "page.txt"}), *calls, "done"], home) as one:
         (tmp_path / "work" / "page.txt").write_text("x")
         assert (await one.run("s", "go")).text == "done"
+        assert await one.triggers.list() == []
+
+
+async def test_a_tool_that_is_handed_over_takes_the_place_of_the_built_in_one(tmp_path: Path) -> None:
+    scheduler = MemoryScheduler()
+    script = [Call("schedule", {"action": "add", "when": "0 9 * * *", "text": "x"}), "done"]
+    config = Config(tools=ToolSettings(builtin=("all",), roots=(str(tmp_path),)))
+    async with Agent(
+        ScriptedProvider(script), tools=[schedule_tool(scheduler)], home=tmp_path / "home", config=config
+    ) as one:
+        await one.run("s", "go")
+        assert len(await scheduler.list("s")) == 1
         assert await one.triggers.list() == []
