@@ -37,6 +37,9 @@ class Slow:
         await self.go.wait()
         self.done.append(key)
 
+    def check(self, when: str, timezone: str) -> None:
+        """Any time will do."""
+
     async def send(self, message: Outgoing) -> str:
         await self._work(message.key)
         return "r1"
