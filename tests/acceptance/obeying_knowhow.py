@@ -83,8 +83,12 @@ class Appointments:
 
     async def add(self, appointment: Appointment) -> str:
         id: str = await self._real.add(appointment)
-        self._first = self._first or id
+        if not appointment.key:  # a call has one
+            self._first = self._first or id
         return id
+
+    def check(self, when: str, timezone: str) -> None:
+        self._real.check(when, timezone)
 
     async def list(self, session: str) -> Any:
         return await self._real.list(session)

@@ -203,7 +203,7 @@ def test_webhooks_are_taken_once_across_kill_9(mainstay: Command, model: FakeMod
         status, answer = post(f"{serving.url}/hooks/bugs", body, headers)
         assert (status, answer.get("duplicate")) == (202, True)
         until(lambda: [one for one in model.requests if "It is broken" in json.dumps(one)])
-        until(lambda: ended(mainstay, "bugs"))
+        until(lambda: runs(mainstay, "bugs"))
         assert "bugs" in mainstay("trigger", "list").stdout
     shown = mainstay("session", "show", "bugs").stdout
     assert "1 turn" in shown

@@ -92,8 +92,9 @@ def test_f1_killed_at_every_write_and_every_await_nothing_is_lost_or_done_twice(
 def test_f6_power_loss_and_torn_writes_lose_nothing_acknowledged(lab: Lab, action: str) -> None:
     most = points(lab)[action]
     seeds = range(3 if WHOLE else 1)
-    died = sum(life(lab, [(action, at)], seed) for seed in seeds for at in range(1, most + 1))
-    assert died >= (most - 5) * len(seeds)
+    writes = range(1, most + 1) if WHOLE else range(1 + (action == "power"), most + 1, 2)  # every other one, by turns
+    died = sum(life(lab, [(action, at)], seed) for seed in seeds for at in writes)
+    assert died >= (len(writes) - 5) * len(seeds)
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -106,6 +107,6 @@ def test_f2_killed_again_while_recovering_it_still_comes_back(lab: Lab, share: i
         for n in range(1, most[first] + 1)
         for m in range(1, most[second] + 1)
     ]
-    sample = pairs[share::SHARES] if WHOLE else random.Random(7).sample(pairs, 120)
+    sample = pairs[share::SHARES] if WHOLE else random.Random(7).sample(pairs, 50)
     died = sum(life(lab, [(first, n), (second, m)]) for first, n, second, m in sample)
     assert died > len(sample) // 4

@@ -40,7 +40,7 @@ scenes = st.builds(
 
 def lives(number: int) -> Any:
     return settings(
-        max_examples=number * (10 if WHOLE else 1),
+        max_examples=number * 10 if WHOLE else max(number // 2, 1),
         derandomize=not WHOLE,
         database=None,
         deadline=None,
