@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from mainstay import Agent, Config
 from mainstay.app.schema_knowhow import TriggerSettings, WebhookEntry
-from mainstay.triggers.signing import sign
+from mainstay.edges.signing import sign
 
 SECRET = os.environ.get("CI_SECRET", "only for an example, and long enough")
 CI = WebhookEntry(secret=SECRET, session="builds", text="A build ended. What next?", template="{{ job }}: {{ result }}")

@@ -46,10 +46,10 @@ from mainstay.core.messages import ToolResult
 from mainstay.core.outside import Appointment
 from mainstay.core.ports import Context, Options
 from mainstay.core.triggers import Run
+from mainstay.edges.signing import sign
 from mainstay.skills import package
 from mainstay.testing import Call as Made
 from mainstay.testing import ScriptedProvider
-from mainstay.triggers.signing import sign
 
 SECRET = "a secret that nobody guesses"
 PATIENCE_S = 60.0

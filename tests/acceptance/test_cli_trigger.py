@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from cli_support import Command, FakeModel
 
-from mainstay.triggers.signing import sign
+from mainstay.edges.signing import sign
 
 PATIENCE_S = 40.0
 SECRET = "a secret that nobody guesses"

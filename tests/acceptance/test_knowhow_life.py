@@ -26,10 +26,10 @@ from mainstay.core.events import Received, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import text_of
 from mainstay.core.outcome import Answered, Failed
+from mainstay.edges.signing import IDEMPOTENCY, sign
 from mainstay.providers.scripted import Stall
 from mainstay.store.sqlite import SqliteStore
 from mainstay.testing import ScriptedProvider
-from mainstay.triggers.signing import IDEMPOTENCY, sign
 
 PATIENCE_S = 90.0
 SECRET = "a secret that nobody guesses"

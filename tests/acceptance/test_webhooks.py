@@ -25,9 +25,9 @@ from cli_support import Command, FakeModel
 from hook_server import GITHUB, HOOKS, SECRET, STANDARD, House, loop_of, serving
 
 from mainstay.core.limits import Limits
+from mainstay.edges.signing import sign
 from mainstay.providers.scripted import Stall
 from mainstay.triggers.hooks import Bounds
-from mainstay.triggers.signing import sign
 
 LOOPS = ["asyncio", "uvloop"]
 

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from mainstay.app.approvals import AgentApprovals
+from mainstay.app.importing import imported
 from mainstay.app.memory import AgentMemory
 from mainstay.app.opened import ApiKey, KnownSkill, Made, Opened
 from mainstay.app.output import Shape
@@ -21,9 +22,9 @@ from mainstay.app.profile import Profile
 from mainstay.app.schema import Config, data_home, default_home
 from mainstay.app.sessions import Sessions
 from mainstay.app.triggers import AgentTriggers
-from mainstay.core.envelope import IMPORTED, Envelope, as_parts
+from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
-from mainstay.core.events import ApprovalAsked, Event, Lagged, MessageAdded, SessionChanged, TurnEnded
+from mainstay.core.events import ApprovalAsked, Event, Lagged, SessionChanged, TurnEnded
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.ports import Provider, Tool
@@ -146,11 +147,12 @@ class Agent:
     async def import_history(
         self, session: str, messages: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str] | None = None
     ) -> None:
-        """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}.
+        """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}; calls of
+        tools and their results in the shape of the usual API ("tool_calls", "tool_call_id").
 
         `metadata` is added to what the session remembers of itself."""
         guards = (await self._opened()).services.trust.guards
-        events = [_imported(number, message, guards) for number, message in enumerate(messages)]
+        events = imported(messages, lambda part: unspoken(part, guards))
         lane, _ = await self._envelope(session, (Text("import"),), "", "")
         if (await lane.view()).unfinished:
             raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
@@ -216,6 +218,10 @@ class Agent:
             opened, self._open = self._open, None
             await opened.close()
 
+    async def opened(self) -> Opened:
+        """What it consists of; for those who build on it."""
+        return await self._opened()
+
     async def _opened(self) -> Opened:
         if self._open is not None:
             return self._open
@@ -254,7 +260,7 @@ class Agent:
     async def _envelope(self, session: str, parts: tuple[AnyPart, ...], id: str, sender: str) -> tuple[Lane, Envelope]:
         opened = await self._opened()
         key = opened.key(session, sender)
-        parts = tuple(_unspoken(part, opened.services.trust.guards) for part in parts)
+        parts = tuple(unspoken(part, opened.services.trust.guards) for part in parts)
         return opened.lanes.get(key), Envelope(parts=parts, thread=session, sender=sender, id=id)
 
     def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -298,19 +304,9 @@ def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
     return FunctionTool(given)
 
 
-def _unspoken(part: AnyPart, guards: Guards | None) -> AnyPart:
+def unspoken(part: AnyPart, guards: Guards | None) -> AnyPart:
     """A key of the configuration is no part of a conversation, whoever pastes it."""
     if guards is None or not isinstance(part, Text):
         return part
     text = guards.shown(part.text)
     return part if text == part.text else msgspec.structs.replace(part, text=text)
-
-
-def _imported(number: int, message: Mapping[str, Any], guards: Guards | None) -> MessageAdded:
-    match message:
-        case {"role": "user" | "assistant" as role, "content": str(content)}:
-            return MessageAdded(role, (_unspoken(Text(content, origin=IMPORTED[role]), guards),))
-        case _:
-            raise InputRefused(
-                f"message {number} of the history is not {{'role': 'user' or 'assistant', 'content': text}}"
-            )

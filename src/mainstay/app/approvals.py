@@ -29,6 +29,8 @@ class AgentApprovals:
         now on. Returns the turn's reply, or None at once with `wait=False`."""
         opened = await self._opened()
         pending = opened.services.approvals.find(id)
+        if pending.asked.client:
+            raise InputRefused("whoever asked runs this call itself; there is nothing to approve, only to deny")
         rule = ""
         if always:
             if input is not None:

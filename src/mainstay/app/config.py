@@ -33,7 +33,7 @@ PREFIX = "MAINSTAY__"
 # Sections of later releases: known names, not typing mistakes.
 UNAVAILABLE = frozenset(
     {
-        "channels", "workspaces", "people", "judges", "budgets", "audit", "telemetry", "server", "engine",
+        "judges", "budgets", "audit", "telemetry", "engine",
     }
 )  # fmt: skip
 
@@ -55,6 +55,24 @@ class Loaded(msgspec.Struct, frozen=True):
     config: Config
     origins: dict[str, str]
     path: Path
+    data: dict[str, Any] = {}  # what was said, and nothing that is only a default
+
+    def __repr__(self) -> str:
+        return f"Loaded({self.config!r}, {self.path})"  # what was said may hold keys
+
+    def of(self, workspace: str) -> Config:
+        """What is in force in one workspace."""
+        own = self.data.get("workspaces", {}).get(workspace)
+        if not own:
+            return msgspec.structs.replace(self.config, workspace=workspace)
+        config = msgspec.convert(_merged(self.data, {**own, "workspace": workspace}), Config)
+        _refuse_nonsense(config)
+        known = {  # of those that all have, it is known which lack something
+            section: {name: _as_known(self.config, section, name, one, own) for name, one in given.items()}
+            for section in ELSEWHERE
+            if (given := getattr(config, section))
+        }
+        return msgspec.structs.replace(config, **known)
 
 
 # --- putting it together -------------------------------------------------------------------------
@@ -65,7 +83,7 @@ def load_config(home: Path, *, env: Mapping[str, str], overrides: Mapping[str, A
     path = home / FILE
     raw = config_file.read(path)
     loaded = _load(path, raw, env, overrides or {})
-    if raw is not None and (b"api_key" in raw or b"secret" in raw):
+    if raw is not None and any(word in raw for word in (b"api_key", b"secret", b"token", b"password")):
         config_file.refuse_shared_secrets(path, _parsed(raw).data)
     return loaded
 
@@ -96,12 +114,30 @@ def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapp
         from mainstay.app.config_knowhow import check_webhooks  # likewise
 
         check_webhooks(config.triggers.webhooks, lambda keys: _begun(keys, document, checker))
+    if config.workspaces or config.people or config.channels:
+        from mainstay.app.config_gateway import check_gateway  # likewise
+
+        check_gateway(config, lambda keys: _begun(keys, document, checker))
     origins = {dotted(keys): checker.origins.get(keys, "default") for keys, _ in _leaves(config)}
-    return Loaded(config, origins, path)
+    loaded = Loaded(config, origins, path, data)
+    return Loaded(loaded.of(config.workspace), origins, path, data) if config.workspace in config.workspaces else loaded
+
+
+def _as_known(config: Config, section: str, name: str, entry: Any, own: Mapping[str, Any]) -> Any:
+    return entry if name in own.get(section, {}) else getattr(config, section)[name]
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Section by section and name by name; a list or a value takes the place of the one before."""
+    made = dict(base)
+    for key, value in over.items():
+        before = made.get(key)
+        made[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return made
 
 
 def _checker() -> Checker:
-    return Checker(Config, UNAVAILABLE, _wrong, frozenset((*ELSEWHERE, "triggers")))
+    return Checker(Config, UNAVAILABLE, _wrong, frozenset((*ELSEWHERE, "triggers", "channels")))
 
 
 def _begun(keys: Keys, document: Document | None, checker: Checker) -> str:
@@ -162,6 +198,8 @@ def show(loaded: Loaded) -> list[tuple[str, str, str]]:
 
 def _leaves(config: Config) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     def inside(keys: tuple[str | int, ...], value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+        if value is None and keys[:1] == ("workspaces",):
+            return  # as it is for all of them
         if isinstance(value, dict | list | tuple) and value:
             for key, one in value.items() if isinstance(value, dict) else enumerate(value):
                 yield from inside((*keys, key), one)
@@ -230,6 +268,8 @@ def _decoded(raw: bytes) -> str:
 
 
 def _wrong(path: tuple[str | int, ...], value: Any) -> str | None:
+    if path[0] == "workspaces" and len(path) > 2:
+        path = path[2:]  # what is true of all is true of one
     match value:
         case float() if not math.isfinite(value):
             return "must be a finite number"
@@ -261,7 +301,7 @@ def _wrong_text(path: tuple[str | int, ...], value: str) -> str | None:
         return "holds a NUL character"
     if not value.isascii() and value != value.encode("utf-8", "replace").decode():
         return "holds half a character: it is not UTF-8"
-    if path[0] in ELSEWHERE:
+    if path[0] in (*ELSEWHERE, "people", "channels", "server"):
         return None  # what is named there, its owner named
     match path[-1]:
         case "workspace":

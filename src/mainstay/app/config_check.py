@@ -20,6 +20,7 @@ Keys = tuple[str | int, ...]
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|\$\{")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _FREE_NAME = re.compile(r"[\w@](?:[\w ./@+()-]*[\w)])?")  # nothing that means more than itself in a rule
+ANY_NAME = {"named": "anyhow"}  # of a mapping's values: their names are somebody else's ids
 _SHOWN_MAX = 12
 _WORD = re.compile(rf"[A-Za-z_]{{1,{_SHOWN_MAX}}}")
 
@@ -278,6 +279,8 @@ def _is_free(kind: Any) -> bool:
 
 
 def _may_be_named(name: str, kind: Any) -> bool:
+    if any(getattr(one, "extra", None) == ANY_NAME for one in get_args(kind)[1:] if get_origin(kind) is Annotated):
+        return name.isprintable() and len(name) <= 255
     return (_FREE_NAME if _is_free(kind) else _NAME).fullmatch(name) is not None
 
 

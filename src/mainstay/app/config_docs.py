@@ -94,7 +94,7 @@ lanes:
 
 - `${VAR}` in a value is replaced by that environment variable and `${VAR:-default}` by the default where it is
   unset or empty; `${env:VAR}` is the same. A variable that is unset and has no default is an error; in `plugins`,
-  `mcpServers` and `backends` only that plugin, server or backend is left out, as `mainstay config check` says.
+  `mcpServers`, `backends` and `channels` only that one is left out, as `mainstay config check` says.
   `$${` is a literal `${`. What a variable holds is only ever a value; it cannot add keys.
 - Only `true` and `false` are booleans: `no`, `on` and `yes` are text, and so are dates and numbers like `0123`.
 - Every key can be overridden by an environment variable: PREFIX, then the path in capitals with `__` for each dot,
@@ -143,8 +143,9 @@ def sections_in(kind: Any) -> list[type[msgspec.Struct]]:
 
 def _rows(struct: type[msgspec.Struct], above: str = "") -> Iterator[tuple[str, Any]]:
     for one in msgspec.structs.fields(struct):
-        inner = shape_of(one.type).struct
-        if inner is None:
+        shape = shape_of(one.type)
+        inner = shape.struct
+        if inner is None or shape.nullable:  # what may be left out as a whole is a section of its own elsewhere
             yield above + one.name, one
         else:
             yield from _rows(inner, f"{above}{one.name}.")

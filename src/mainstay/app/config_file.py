@@ -43,6 +43,9 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe under this name would hold us for ever
 
 
+SECRETS = ("api_key", "secret", "token", "app_token", "signing_secret", "password")
+
+
 def refuse_shared_secrets(path: Path, data: Any) -> None:
     """A key written out in a file that other users can read is as good as published."""
     if not _holds_secret(data):
@@ -60,8 +63,8 @@ def _holds_secret(data: Any) -> bool:
         return any(_holds_secret(one) for one in data)
     if not isinstance(data, dict):
         return False
-    key = data.get("api_key") or data.get("secret")
-    written_out = key is not None and "${" not in str(key)
+    keys = (data.get(name) for name in SECRETS)
+    written_out = any(isinstance(key, str) and key and "${" not in key for key in keys)
     return written_out or any(_holds_secret(one) for one in data.values())
 
 

@@ -49,7 +49,7 @@ def hook_of(name: str, entry: WebhookEntry) -> Hook:
         secret=entry.secret,
         others=entry.others,
         scheme=entry.scheme,
-        target=Target(session=entry.session, channel=entry.channel, room=entry.room),
+        target=Target(session=entry.session, channel=entry.channel, room=entry.room, workspace=entry.workspace),
         text=entry.text,
         template=entry.template,
         window_s=entry.window_s,

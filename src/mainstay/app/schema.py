@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from mainstay.app.schema_base import Count, Section
 from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry
+from mainstay.app.schema_gateway import ChannelEntry, PersonEntry, ServerSettings
 from mainstay.app.schema_knowhow import PatternSettings, SkillSettings, TriggerSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
@@ -265,6 +266,28 @@ class ContextSettings(Section, frozen=True, kw_only=True):
     low: Annotated[float, Meta(description="Share of the budget down to which room is made.")] = 0.6
 
 
+class WorkspaceEntry(Section, frozen=True, kw_only=True):
+    """What is otherwise in one workspace. What is not said here is as it is for all of them."""
+
+    model: Annotated[str | None, Meta(description="Its model: `<provider>/<model>`.")] = None
+    models: Annotated[tuple[str | ModelEntry, ...] | None, Meta(description="Its models in failover order.")] = None
+    providers: Annotated[dict[str, ProviderEntry] | None, Meta(description="How it reaches providers.")] = None
+    instructions: Annotated[str | None, Meta(description="What its agent is told before anything else.")] = None
+    limits: Annotated[Limits | None, Meta(description="Its bounds.")] = None
+    context: Annotated[ContextSettings | None, Meta(description="What its model sees.")] = None
+    tools: Annotated[ToolSettings | None, Meta(description="Its tools.")] = None
+    policy: Annotated[PolicySettings | None, Meta(description="Who may do what in it.")] = None
+    guards: Annotated[GuardSettings | None, Meta(description="What is looked for in its texts.")] = None
+    sandbox: Annotated[SandboxSettings | None, Meta(description="Where its commands run.")] = None
+    plugins: Annotated[dict[str, PluginEntry] | None, Meta(description="Its plugins, beside those of all.")] = None
+    mcpServers: Annotated[dict[str, McpEntry] | None, Meta(description="Its MCP servers, beside those of all.")] = None
+    backends: Annotated[dict[str, BackendEntry] | None, Meta(description="Its data, beside what all have.")] = None
+    skills: Annotated[SkillSettings | None, Meta(description="Its skills.")] = None
+    patterns: Annotated[PatternSettings | None, Meta(description="Its patterns.")] = None
+    lanes: Annotated[LaneSettings | None, Meta(description="How its conversations are kept apart.")] = None
+    sessions: Annotated[SessionSettings | None, Meta(description="What its sessions remember.")] = None
+
+
 class Config(Section, frozen=True, kw_only=True):
     """Everything that can be configured; `Config()` is the defaults."""
 
@@ -294,10 +317,16 @@ class Config(Section, frozen=True, kw_only=True):
         PatternSettings()
     )
     triggers: Annotated[TriggerSettings, Meta(description="Work that nobody typed.")] = TriggerSettings()
+    people: Annotated[dict[str, PersonEntry], Meta(description="Who is known, by name; others are paired.")] = {}
+    channels: Annotated[dict[str, ChannelEntry], Meta(description="Chat platforms, by name.")] = {}
+    server: Annotated[ServerSettings, Meta(description="What `mainstay serve` offers, and to whom.")] = ServerSettings()
     lanes: Annotated[LaneSettings, Meta(description="How conversations are kept apart.")] = LaneSettings()
     state: Annotated[StateSettings, Meta(description="Where things are kept.")] = StateSettings()
     sessions: Annotated[SessionSettings, Meta(description="What a session remembers.")] = SessionSettings()
     storage: Annotated[StorageSettings, Meta(description="Which databases are used.")] = StorageSettings()
+    workspaces: Annotated[
+        dict[str, WorkspaceEntry], Meta(description="Workspaces in which something is otherwise, by name.")
+    ] = {}
 
 
 def default_home(env: Mapping[str, str]) -> Path:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 HIDDEN = "set (hidden)"
-_SECRET = ("api_key", "secret", "others")
+_SECRET = ("api_key", "secret", "others", "token", "app_token", "signing_secret", "password")
 _KEYED = ("env", "headers")  # their values are whatever the owner puts there, keys mostly
 
 Count = Annotated[int, Meta(ge=1)]

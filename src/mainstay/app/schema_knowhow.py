@@ -56,6 +56,7 @@ class WebhookEntry(Section, frozen=True, kw_only=True):
             "Standard Webhooks; `github`: over the body alone, as GitHub does."
         ),
     ] = "timestamp"
+    workspace: Annotated[str, Meta(description="The workspace of that; empty: the configured one.")] = ""
     session: Annotated[str, Meta(description="The session that it speaks to.")] = ""
     channel: Annotated[str, Meta(description="Or a channel and a room, where each delivery is a new thread.")] = ""
     room: Annotated[str, Meta(description="The room in that channel.")] = ""

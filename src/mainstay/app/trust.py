@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
+from mainstay.app.config_gateway import channel_secrets
 from mainstay.app.config_warn import known_tools, warnings
 from mainstay.app.grants import Grants
 from mainstay.app.remembering import Place
@@ -76,6 +77,10 @@ def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
     keys += [found[1] for one in backends if (found := _PASSWORD.search(one.url))]
     for hook in config.triggers.webhooks.values():
         keys += [hook.secret, *hook.others]
+    keys += channel_secrets(config.channels)
+    for one in config.workspaces.values():
+        keys += [entry.api_key for entry in (one.providers or {}).values()]
+        keys += [entry.api_key for entry in one.models or () if not isinstance(entry, str)]
     known = (key for key in keys if key and len(key) >= SECRET_CHARS_MIN and not _UNSET.fullmatch(key))
     return sorted({*secrets_in(env), *known})
 

@@ -41,8 +41,8 @@ def _only_recalls(event: Event) -> bool:
 
 def entry_of(session: str, record: Record) -> Entry | None:
     match record.event:
-        case Received(parts=parts, sender=sender):
-            role, speaker, ref = "user", sender or "user", ""
+        case Received(parts=parts, sender=sender, heard=heard):
+            role, speaker, ref = "user", sender or (heard.name if heard is not None else "") or "user", ""
         case MessageAdded(role="user" | "assistant" as role, parts=parts):
             speaker, ref = role, ""
         case ToolFinished(result=result):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mainstay.core.addresses import Heard, plain
 from mainstay.core.errors import InputRefused
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Binary, Text
@@ -32,6 +33,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     sender: str = ""
     id: str = ""  # the sender's own; the same id is accepted once
     at: int = 0
+    heard: Heard | None = None  # on a chat platform, as that tells it
 
     @property
     def digest(self) -> str:
@@ -44,17 +46,12 @@ def session_key(envelope: Envelope, policy: KeyPolicy) -> str:
         case "single":
             return SINGLE
         case "user":
-            sender = _plain(envelope.sender)
-            return f"user:{_plain(envelope.channel)}:{sender}" if envelope.channel else f"user:{sender}"
+            sender = plain(envelope.sender)
+            return f"user:{plain(envelope.channel)}:{sender}" if envelope.channel else f"user:{sender}"
         case "thread":
             if not envelope.channel:  # the caller named the session itself
                 return envelope.thread
-            return ":".join(_plain(part) for part in (envelope.channel, envelope.room, envelope.thread))
-
-
-def _plain(part: str) -> str:
-    """So that no two places have the same key, whatever their names contain."""
-    return part.replace("%", "%25").replace(":", "%3A")
+            return ":".join(plain(part) for part in (envelope.channel, envelope.room, envelope.thread))
 
 
 def on_behalf(session: str, person: str, hops: int = 1) -> str:

@@ -9,6 +9,7 @@
     ├── InputRefused                too large, empty, or its id was used for something else
     ├── SessionArchived             the session takes no more prompts
     ├── SessionUnknown              there is no such session
+    ├── WorkspaceUnknown            there is no such workspace
     ├── AgentClosed                 the agent was closed while this waited
     ├── OutputInvalid               no answer of the wanted shape came
     ├── ContextOverflow             what cannot be left out does not fit the model's window
@@ -16,7 +17,7 @@
     ├── EmbedderMissing             no model for vectors can be had here
     ├── MemoryUnknown               there is nothing under this id
     ├── ApprovalUnknown             nothing waits for an answer under this id
-    ├── ContractBroken              a plugin's bytes are not the message they should be (core/contract)
+    ├── ContractBroken              a plugin's bytes are not the message they should be (core/protobuf)
     ├── PluginFailed                a plugin did not do what it was asked (plugins/plugin)
     ├── BackendRefused              what was asked of a backend cannot be had (backends/common)
     ├── StoreError
@@ -80,6 +81,10 @@ class SessionArchived(MainstayError):
 
 
 class SessionUnknown(MainstayError):
+    pass
+
+
+class WorkspaceUnknown(MainstayError):
     pass
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from mainstay.core.addresses import Address, Heard
+from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
 from mainstay.core.outcome import Event as Event
 from mainstay.core.outcome import Outcome
@@ -21,12 +23,14 @@ from mainstay.core.recall import Fact, Summary
 
 
 class Received(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """An input was accepted. `id` is the sender's own, where it has one."""
+    """An input was accepted. `id` is the sender's own, where it has one. What was only `overheard` starts no turn: it
+    is shown with the next prompt."""
 
     parts: tuple[AnyPart, ...]
-    kind: Literal["prompt", "steer"] = "prompt"
+    kind: Literal["prompt", "steer", "overheard"] = "prompt"
     sender: str = ""
     id: str = ""
+    heard: Heard | None = None
 
 
 class TurnStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -74,6 +78,7 @@ class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fa
     expires: int = 0  # ms
     always: str = ""  # the rule that "always" would add
     where: str = ""  # the folder that its paths are relative to
+    client: bool = False  # whoever asked runs it, and hands in the result: there is nothing to allow
 
 
 class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -83,6 +88,7 @@ class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only
     reason: str = ""
     input: str | None = None  # amended: what runs instead
     always: str = ""  # the rule that was added
+    result: str | None = None  # what a call came to that somebody else ran
 
 
 class Guarded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -162,6 +168,16 @@ class TurnEnded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False)
     outcome: Outcome
 
 
+class Delivered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """Something was handed to a chat platform. Of an answer, `turn` says whose."""
+
+    key: str
+    to: Address
+    ids: tuple[str, ...] = ()  # the platform's, of what was posted
+    state: Literal["sent", "unknown", "failed", "silent"] = "sent"  # unknown: it may have been; it is not sent again
+    note: str = ""
+
+
 class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     """Settings of the session; what is None stays as it was."""
 
@@ -173,6 +189,7 @@ class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=F
     told: tuple[str, ...] = ()  # skills whose words are in there, and are somebody else's
     profile: dict[str, str] | None = None
     metadata: dict[str, str] | None = None
+    guests: tuple[GuestTool, ...] | None = None  # tools that whoever asks brings along, instead of those before
 
 
 class Forked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -203,6 +220,7 @@ DURABLE = (
     | Relieved
     | Folded
     | TurnEnded
+    | Delivered
     | SessionChanged
     | Forked
     | Blanked

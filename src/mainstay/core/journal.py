@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mainstay.core.addresses import Heard
 from mainstay.core.errors import StoreCorrupt, StoreTooNew
 from mainstay.core.events import (
     DURABLE,
@@ -69,6 +70,10 @@ def _mended(value: Any) -> Any:
 def redacted(event: Event) -> Event:
     """The same event without what it says. Who called what and when stays, so that the history keeps its shape."""
     match event:
+        case Received(heard=Heard() as heard):
+            said = msgspec.structs.replace(heard, text=heard.text and FORGOTTEN, files=())
+            parts = tuple(_without_content(part) for part in event.parts)
+            return msgspec.structs.replace(event, parts=parts, heard=said)
         case Received() | MessageAdded():
             return msgspec.structs.replace(event, parts=tuple(_without_content(part) for part in event.parts))
         case ToolFinished(result=result):
@@ -79,9 +84,10 @@ def redacted(event: Event) -> Event:
             return msgspec.structs.replace(event, outcome=msgspec.structs.replace(failed, details=""))
         case ApprovalAsked():
             return msgspec.structs.replace(event, input="{}", why="")
-        case ApprovalAnswered(input=input, reason=reason):
+        case ApprovalAnswered(input=input, reason=reason, result=result):
             changed = None if input is None else "{}"
-            return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN)
+            result = None if result is None else FORGOTTEN
+            return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN, result=result)
         case Guarded():
             return msgspec.structs.replace(event, note="")
         case Folded():  # a summary of what is forgotten, from its first word to its last

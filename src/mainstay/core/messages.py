@@ -134,15 +134,18 @@ def text_of(parts: tuple[AnyPart, ...]) -> str:
 
 
 def join_inputs(inputs: list[tuple[AnyPart, ...]]) -> tuple[AnyPart, ...]:
-    """The parts of several inputs as one: neighbouring texts of quick messages are concatenated."""
+    """The parts of several inputs as one: neighbouring texts of one origin are concatenated, each input on lines of its
+    own."""
     if len(inputs) == 1:
         return inputs[0]
     joined: list[AnyPart] = []
     for parts in inputs:
-        for part in parts:
+        for place, part in enumerate(parts):
             last = joined[-1] if joined else None
             if isinstance(part, Text) and isinstance(last, Text) and part.origin == last.origin:
                 joined[-1] = Text(last.text + "\n" + part.text, origin=part.origin)
-            else:
-                joined.append(part)
+                continue
+            if place == 0 and isinstance(last, Text) and not last.text.endswith("\n"):
+                joined[-1] = Text(last.text + "\n", origin=last.origin)
+            joined.append(part)
     return tuple(joined)

@@ -296,6 +296,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     errand: Spawned | None = None  # whose sub-agent it is
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
+    delivered: int = 0  # the last turn whose answer a chat platform was handed
+    guested: int = 0  # sequence of the record that holds the tools of whoever asks, 0 for none
     weighed: tuple[int, int, str] = UNWEIGHED  # so much of the window was weighed, to spare whoever wakes it the work
 
 

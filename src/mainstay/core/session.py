@@ -15,6 +15,7 @@ from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
     Blanked,
+    Delivered,
     Event,
     Folded,
     Forked,
@@ -33,6 +34,7 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
+from mainstay.core.guests import GuestTool
 from mainstay.core.messages import Message, Text, ToolResult, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, Waiting
 from mainstay.core.ports import UNWEIGHED, Standing, Tail
@@ -41,6 +43,7 @@ from mainstay.core.stubs import relieve, summary_message
 from mainstay.core.tail import whole_turns
 
 AMENDED = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
+OVERHEARD_MAX = 50  # of what was said meanwhile, the newest are shown with a prompt
 LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
@@ -48,39 +51,11 @@ class Session:
     """The view. `apply` is the only way it changes."""
 
     __slots__ = (
-        "amended",
-        "amendment",
-        "cost",
-        "created",
-        "errand",
-        "fixed",
-        "fold",
-        "folded",
-        "head",
-        "instructions",
-        "key",
-        "message_count",
-        "messages",
-        "metadata",
-        "model",
-        "open",
-        "parent",
-        "partial",
-        "private",
-        "profile",
-        "relieved",
-        "reported",
-        "status",
-        "title",
-        "told",
-        "turn_floor",
-        "turns",
-        "untrusted",
-        "updated",
-        "usage",
-        "waiting",
-        "weighed",
-    )
+        "amended", "amendment", "cost", "created", "delivered", "errand", "fixed", "fold", "folded", "guested",
+        "guests", "head", "instructions", "key", "message_count", "messages", "metadata", "model", "open", "parent",
+        "partial", "private", "profile", "relieved", "reported", "status", "title", "told", "turn_floor", "turns",
+        "untrusted", "updated", "usage", "waiting", "weighed",
+    )  # fmt: skip
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -113,7 +88,10 @@ class Session:
         self.messages: list[Message] = []  # what the model sees of the history: the summary first, where there is one
         self.weighed = UNWEIGHED  # so many messages of the window, what they weigh together, and by whose count
         self.reported = 0  # tokens of the last request, by the provider's count
-        self.waiting: dict[int, Waiting] = {}
+        self.waiting: dict[int, Waiting] = {}  # with what was overheard since the last turn began
+        self.delivered = 0  # the last turn whose answer was handed to a chat platform, or not, for good
+        self.guests: tuple[GuestTool, ...] = ()  # tools that whoever asks runs, and where they stand
+        self.guested = 0
         self.open: OpenTurn | None = None
 
     @classmethod
@@ -147,6 +125,8 @@ class Session:
         self.errand = standing.errand
         self.profile = standing.profile
         self.metadata = standing.metadata
+        self.delivered = standing.delivered
+        self.guested = standing.guested
         if standing.weighed[0] <= len(self.messages):
             self.weighed = standing.weighed
 
@@ -176,12 +156,19 @@ class Session:
             errand=self.errand,
             profile=self.profile,
             metadata=self.metadata,
+            delivered=self.delivered,
+            guested=self.guested,
             weighed=self.weighed if self.weighed[2] else UNWEIGHED,  # a bound is found again in no time
         )
 
     @property
     def unfinished(self) -> bool:
-        return self.open is not None or bool(self.waiting)
+        return self.open is not None or self.prompted
+
+    @property
+    def prompted(self) -> bool:
+        """Something waits that a turn is to be made of."""
+        return any(one.event.kind != "overheard" for one in self.waiting.values())
 
     @property
     def pending(self) -> ApprovalAsked | None:
@@ -214,6 +201,10 @@ class Session:
 
     def _received(self, seq: int, at: int, event: Received) -> None:
         self.waiting[seq] = Waiting(seq, at, event)
+        if event.kind == "overheard":
+            heard = [one.seq for one in self.waiting.values() if one.event.kind == "overheard"]
+            for old in heard[:-OVERHEARD_MAX]:
+                del self.waiting[old]
         if self.status == "deleted":
             self.status = "active"
 
@@ -289,7 +280,8 @@ class Session:
         taken = [self.waiting.pop(seq) for seq in inputs if seq in self.waiting]
         if taken:
             if self.open is not None:
-                self.open.sender = taken[-1].event.sender
+                meant = [one for one in taken if one.event.kind != "overheard"]
+                self.open.sender = (meant or taken)[-1].event.sender
             parts = join_inputs([one.event.parts for one in taken])
             first = min(one.seq for one in taken)
             self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at, turn=turn, since=first))
@@ -355,6 +347,11 @@ class Session:
     def _guarded(self, seq: int, at: int, event: Guarded) -> None:
         """For whoever looks back; nothing follows from it."""
 
+    def _delivered(self, seq: int, at: int, event: Delivered) -> None:
+        self.delivered = max(self.delivered, event.turn)
+        if self.open is not None and self.open.answered == seq - 1:  # nothing has happened to the turn since
+            self.open.answered = seq
+
     def _spawned(self, seq: int, at: int, event: Spawned) -> None:
         self.errand = event
         self.parent = event.parent
@@ -367,6 +364,8 @@ class Session:
         self.model = self.model if event.model is None else event.model
         self.profile = self.profile if event.profile is None else event.profile
         self.metadata = self.metadata if event.metadata is None else event.metadata
+        if event.guests is not None:
+            self.guests, self.guested = event.guests, seq
         if event.instructions is not None:
             self.instructions, self.fixed, self.told = event.instructions, seq, event.told
             self.amendment, self.amended = "", 0
@@ -393,6 +392,7 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Relieved: Session._relieved,
     Folded: Session._folded,
     TurnEnded: Session._turn_ended,
+    Delivered: Session._delivered,
     SessionChanged: Session._session_changed,
     Forked: Session._forked,
     Blanked: Session._blanked,

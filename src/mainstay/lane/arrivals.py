@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Literal
 
+from mainstay.core.envelope import Envelope
 from mainstay.core.errors import InputRefused, LaneFull, SessionArchived
+from mainstay.core.events import Received
 from mainstay.core.limits import Limits
 from mainstay.core.open_turn import Waiting
 from mainstay.core.ports import Clock
@@ -30,13 +33,16 @@ class Arrivals:
             await clock.sleep(left)
 
     def take(self, waiting: Iterable[Waiting], window_s: float) -> tuple[int, ...]:
-        """The first input, and what the same sender added to it within the window."""
-        rest = sorted(waiting, key=lambda one: one.seq)
+        """The first input, what the same sender added to it within the window, and what was overheard before."""
+        given = sorted(waiting, key=lambda one: one.seq)
+        overheard = [one for one in given if one.event.kind == "overheard"]
+        rest = [one for one in given if one.event.kind != "overheard"]
         taken: list[Waiting] = []
         while rest and (not taken or (window_s > 0 and self._belongs(taken[-1], rest[0], window_s))):
             taken.append(rest.pop(0))
         self._at = {one.seq: self._at[one.seq] for one in rest if one.seq in self._at}
-        return tuple(one.seq for one in taken)
+        before = [one.seq for one in overheard if taken and one.seq < taken[-1].seq]
+        return tuple(sorted((*before, *(one.seq for one in taken))))
 
     def _belongs(self, one: Waiting, other: Waiting, window_s: float) -> bool:
         if one.seq in self._at and other.seq in self._at:
@@ -44,6 +50,10 @@ class Arrivals:
         else:
             apart_s = abs(other.at - one.at) / 1000
         return one.event.sender == other.event.sender and apart_s <= window_s
+
+
+def received_of(envelope: Envelope, kind: Literal["prompt", "steer", "overheard"]) -> Received:
+    return Received(envelope.parts, kind=kind, sender=envelope.sender, id=envelope.id, heard=envelope.heard)
 
 
 def check_room(session: Session, limits: Limits) -> None:

@@ -76,7 +76,8 @@ class LaneContexts:
         self._control = control
         self._scale: Scale = self._services.scales.of(model)
         errand = pen.session.errand
-        self.tools = self._services.tools if errand is None else self._services.tools.narrowed(errand.tools)
+        tools = self._services.tools
+        self.tools = tools.joined(pen.session.guests) if errand is None else tools.narrowed(errand.tools)
         self._surround()
         return self
 

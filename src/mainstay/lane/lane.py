@@ -25,7 +25,7 @@ from mainstay.core.messages import text_of
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused
 from mainstay.core.ports import Once
 from mainstay.core.session import Session
-from mainstay.lane.arrivals import Arrivals, check_room
+from mainstay.lane.arrivals import Arrivals, check_room, received_of
 from mainstay.lane.attempt import attempt
 from mainstay.lane.contexts import LaneContexts, meant_in, prompt_of
 from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
@@ -43,23 +43,9 @@ class Lane:
     """Made on the first message, dropped when idle; while idle it is only a view, no task, no timer."""
 
     __slots__ = (
-        "_arrivals",
-        "_closed",
-        "_contexts",
-        "_control",
-        "_door",
-        "_fresh",
-        "_loading",
-        "_outdated",
-        "_pen",
-        "_services",
-        "_task",
-        "_tickets",
-        "_turn_over",
-        "_unwanted",
-        "active_at",
-        "key",
-    )
+        "_arrivals", "_closed", "_contexts", "_control", "_door", "_fresh", "_loading", "_outdated", "_pen",
+        "_services", "_task", "_tickets", "_turn_over", "_unwanted", "active_at", "key",
+    )  # fmt: skip
 
     def __init__(self, key: str, services: Services) -> None:
         self.key = key
@@ -108,6 +94,16 @@ class Lane:
             self._control.steer(ticket.seq)
         return ticket
 
+    async def overhear(self, envelope: Envelope) -> bool:
+        """Keep something that is no prompt; it is shown with the next one. False if it was there before."""
+        envelope = check_envelope(envelope, self._services.limits)
+        async with self._door:
+            if await self._services.store.seen(self.key, envelope.id) is not None:
+                return False
+            pen = await self._ready()
+            await pen.record_once(Once(envelope.id, envelope.digest), received_of(envelope, "overheard"))
+            return True
+
     async def abort(self) -> bool:
         """End the running turn now; True if there was one. Waiting prompts still run."""
         pen = self._pen if self._closed else await self._ready()
@@ -127,7 +123,8 @@ class Lane:
     async def answer(self, answered: ApprovalAnswered) -> Ticket:
         """What somebody says to the question that the turn waits for; the ticket's reply is the end of the turn."""
         pen = await self._ready()
-        answered = check_answer(pen.session, answered, self._services.clock.now_ms(), self._services.tools)
+        tools = self._services.tools.joined(pen.session.guests)
+        answered = check_answer(pen.session, answered, self._services.clock.now_ms(), tools)
         turn = pen.session.open
         assert turn is not None
         ticket = self._tickets.get(turn.inputs[-1]) or self._ticket(turn.inputs[-1], None)
@@ -223,7 +220,7 @@ class Lane:
         self, envelope: Envelope, kind: Literal["prompt", "steer"], review: Review | None = None
     ) -> Ticket:
         envelope = check_envelope(envelope, self._services.limits)
-        event = Received(envelope.parts, kind=kind, sender=envelope.sender, id=envelope.id)
+        event = received_of(envelope, kind)
         if not envelope.id:
             return await self._keep(event, None, review)
         async with self._door:  # one at a time, so that the second under an id finds the first
@@ -254,11 +251,11 @@ class Lane:
         """An input that finds nothing under way starts its turn in the same write."""
         if session.pending is not None:
             return instead(session, event)
-        idle = session.open is None and not session.waiting and self._task is None and session.status != "paused"
+        idle = session.open is None and not session.prompted and self._task is None and session.status != "paused"
         if event.kind == "steer" or not idle or self._services.limits.coalesce_window_s > 0:
             return (event,)
         ticket.turn = self._fresh = session.turns + 1
-        return event, *self._started(session, (ticket.seq,), meant_in(event.parts))
+        return event, *self._started(session, (*session.waiting, ticket.seq), meant_in(event.parts))
 
     def _started(self, session: Session, inputs: tuple[int, ...], prompt: str) -> tuple[Event, ...]:
         model = session.model or self._services.choose("").model().name
@@ -332,7 +329,7 @@ class Lane:
                 reason = "the process that ran this turn stopped"
                 restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
                 pen(restarted)
-        elif not session.waiting or session.status == "paused":
+        elif not session.prompted or session.status == "paused":
             return False
         else:
             inputs = await self._choose(session)

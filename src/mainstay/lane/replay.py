@@ -23,6 +23,7 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
+from mainstay.core.guests import GuestTool
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
@@ -171,6 +172,12 @@ class TapeTools:
 
     def narrowed(self, names: tuple[str, ...]) -> TapeTools:
         return self
+
+    def joined(self, guests: tuple[GuestTool, ...]) -> TapeTools:
+        return self
+
+    def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult:
+        return self._result(call)
 
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         if call.id not in self._tape.results and call.id not in self._tape.started:

@@ -8,6 +8,7 @@ from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
     Blanked,
+    Delivered,
     Event,
     Folded,
     Forked,
@@ -58,7 +59,7 @@ class Tape:
 
     _FROM_OUTSIDE = (
         *(Received, SessionChanged, Relieved, Folded, Blanked, StepCheckpointed),
-        *(ApprovalAsked, ApprovalAnswered, Guarded, Spawned),
+        *(ApprovalAsked, ApprovalAnswered, Guarded, Spawned, Delivered),
     )
 
     def __init__(self, records: Sequence[Record]) -> None:

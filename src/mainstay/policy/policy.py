@@ -101,7 +101,9 @@ class Policy:
         for layer in (self._workspace, *self._people.values()):
             for one in layer.rules.destinations:
                 _checked_destination(one)
-        self._standings: dict[tuple[int, str, tuple[str, ...]], _Standing] = {}
+        self._guests = Layer(PolicyRules(read_only=True))
+        self.is_guest: Callable[[str], bool] = lambda person: False  # somebody who may only have things read
+        self._standings: dict[tuple[int, str, tuple[str, ...], bool], _Standing] = {}
         self.regrant(grants)
 
     def regrant(self, grants: Sequence[str]) -> None:
@@ -132,7 +134,8 @@ class Policy:
     def judge(self, tool: Tool, arguments: Any, context: ToolContext, circumstances: Circumstances) -> Verdict:
         needs = getattr(tool, "needs", None)
         capabilities = tool.capabilities if needs is None else tuple(needs(arguments))
-        key = (id(tool), circumstances.person, capabilities)
+        person = circumstances.person
+        key = (id(tool), person, capabilities, bool(person) and self.is_guest(person))
         standing = self._standings.get(key) or self._stand(key, tool)
         careful = circumstances.tainted or circumstances.secret
         narrowing = circumstances.narrowing
@@ -152,9 +155,9 @@ class Policy:
 
     # --- rules ---------------------------------------------------------------------------------
 
-    def _stand(self, key: tuple[int, str, tuple[str, ...]], tool: Tool) -> _Standing:
-        _, person, capabilities = key
-        layers = [self._workspace]
+    def _stand(self, key: tuple[int, str, tuple[str, ...], bool], tool: Tool) -> _Standing:
+        _, person, capabilities, guest = key
+        layers = [self._workspace, *([self._guests] if guest else [])]
         if (own := self._people.get(person)) is not None:
             layers.append(own)
         shares = tuple(layer.about(tool, capabilities) for layer in layers)

@@ -5,16 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from mainstay.core.errors import ConfigError
+import msgspec
 
-CONNECTIONS_MAX = 128
-PER_ADDRESS_MAX = 96
+from mainstay.core.errors import ConfigError
+from mainstay.server.crowd import CONNECTIONS_MAX as CONNECTIONS_MAX
+from mainstay.server.crowd import PER_ADDRESS_MAX as PER_ADDRESS_MAX
+from mainstay.server.crowd import Bounds, Crowd
+
 HEAD_S = 10.0  # for the head of a request to come, and for whoever is answered to read on
 IDLE_S = 5  # between two requests
 GRACE_S = 1
+PING_S = 20.0  # between two questions whether somebody is still there, and for the answer
+BACKLOG = 2048
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """How a whole server differs from a few webhooks."""
+
+    bounds: Bounds = Bounds()
+    tls: ssl.SSLContext | None = None
+    drain: Callable[[], Awaitable[None]] | None = None  # returns when turns have ended, or long enough after `ending`
+    last: Callable[[], None] | None = None  # whoever is still connected is told goodbye
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -34,10 +49,38 @@ def bind(host: str, port: int) -> socket.socket:
     return made
 
 
-async def serve_web(app: Any, at: socket.socket, stop: asyncio.Event, ending: Callable[[], None] | None = None) -> None:
-    """`ending` is called before those who are still connected are waited for."""
+def tls_context(certificate: str, key: str) -> ssl.SSLContext:
+    """From two PEM files; TLS 1.2 and newer."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.set_alpn_protocols(["http/1.1"])
+    try:
+        # an encrypted key would be asked for on the terminal, where nobody is
+        made.load_cert_chain(certificate, key or None, password=_no_password)
+    except ssl.SSLError as error:
+        said = error.reason or "they cannot be read"
+        raise ConfigError(f"the certificate {certificate} and its key are not usable: {said}") from None
+    except OSError as error:
+        raise ConfigError(f"the certificate {certificate} or its key cannot be read: {error.strerror}") from None
+    return made
+
+
+def _no_password() -> str:
+    raise ConfigError("the private key is protected by a password; give one that is not")
+
+
+async def serve_web(
+    app: Any,
+    at: socket.socket,
+    stop: asyncio.Event,
+    ending: Callable[[], None] | None = None,
+    serving: Serving | None = None,
+) -> None:
+    """`ending` is called before those who are still connected are waited for: nobody else is let in then."""
     try:
         import uvicorn
+
+        from mainstay.server.connections import http_protocol, websocket_protocol
     except ImportError:
         raise ConfigError("this needs uvicorn: pip install 'mainstay[serve]'") from None
 
@@ -47,89 +90,45 @@ async def serve_web(app: Any, at: socket.socket, stop: asyncio.Event, ending: Ca
             """Signals are the command's own business."""
             yield
 
+    given = serving or Serving(bounds=Bounds(head_s=HEAD_S, read_s=HEAD_S))
+    bounds, crowd = given.bounds, Crowd(given.bounds)
     config = uvicorn.Config(
         app,
-        http=_protocol(),
+        http=http_protocol(crowd, bounds),
+        ws=websocket_protocol(crowd, bounds) if bounds.frame_bytes_max else "none",
+        ws_max_size=bounds.frame_bytes_max,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,  # a small frame may unpack into a huge one
+        proxy_headers=False,  # whoever connects says what it likes of who it is
         timeout_keep_alive=IDLE_S,
         log_config=None,
+        log_level="error",  # it writes whole addresses into the log, with whatever is in their query
         access_log=False,
         lifespan="on",
-        ws="none",
         server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
     )
     server = Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[at]))
+    running = asyncio.create_task(server.serve(sockets=[at]))
     stopped = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            await _drain(server, at, ending, given)
     finally:
-        if ending is not None:
-            ending()
         server.should_exit = True
         stopped.cancel()
-        await serving
+        await running
 
 
-def _protocol() -> type[asyncio.Protocol]:
-    """HTTP for whoever gets to the point. Nobody holds a connection by saying nothing, or by not listening."""
-    import h11
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class Prompt(H11Protocol):
-        waits: asyncio.TimerHandle | None = None  # while it is for the other side to go on
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._make_room()
-            self._watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._watch()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._watch()
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._calm()
-
-        def _watch(self) -> None:
-            unasked = self.conn.our_state in (h11.IDLE, h11.DONE)
-            if not (unasked or self.flow.write_paused or self.transport.is_closing()):
-                self._calm()
-            elif self.waits is None:  # a byte now and then does not begin it anew
-                self.waits = self.loop.call_later(HEAD_S, self.transport.abort)
-
-        def _calm(self) -> None:
-            if self.waits is not None:
-                self.waits.cancel()
-                self.waits = None
-
-        def _make_room(self) -> None:
-            """Whoever has kept us waiting the longest goes first, of one address if that has too many."""
-            everybody = [one for one in self.connections if isinstance(one, Prompt)]
-            near = [one for one in everybody if one.client and self.client and one.client[0] == self.client[0]]
-            if len(near) <= PER_ADDRESS_MAX and len(everybody) < CONNECTIONS_MAX:
-                return
-            among = near if len(near) > PER_ADDRESS_MAX else everybody
-            waiting = [(one.waits.when(), id(one), one) for one in among if one.waits is not None]
-            if waiting:
-                _, _, longest = min(waiting)
-                self.connections.discard(longest)
-                longest.transport.abort()
-            elif among is near:
-                self.limit_concurrency = 0  # it is told to come again later
-
-    return Prompt
+async def _drain(server: Any, at: socket.socket, ending: Callable[[], None] | None, given: Serving) -> None:
+    for one in getattr(server, "servers", ()):  # nobody new from here on
+        one.close()
+    if ending is not None:
+        ending()
+    if given.drain is not None:
+        await given.drain()
+    if given.last is not None:
+        given.last()

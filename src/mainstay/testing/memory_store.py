@@ -81,7 +81,7 @@ class MemoryStore:
         while first > bottom and (standing.fold or size < bytes_max or first >= max(standing.floor, 1)):
             first -= 1
             size += len(kept.bodies[first][1])
-        marks = sorted({seq for seq in (standing.fixed, standing.amended) if 0 < seq <= first})
+        marks = sorted({seq for seq in (standing.fixed, standing.amended, standing.guested) if 0 < seq <= first})
         landmarks = [record for seq in marks for record in kept.records(seq - 1, seq)]
         return Tail(standing, kept.records(first, standing.head), first <= bottom, landmarks)
 

@@ -8,6 +8,7 @@ went to is gone or called something else.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 
@@ -29,6 +30,7 @@ class Deliveries:
         self._log = log
         self._clock = clock
         self._follow = follow
+        self._one: dict[str, asyncio.Lock] = {}  # by hook
 
     async def deliver(self, delivery: Delivery) -> Delivered:
         """Raises LaneFull, InputRefused, SessionArchived or a StoreError: it was not taken, and may be sent again."""
@@ -38,10 +40,11 @@ class Deliveries:
         key = await self._key(hook, delivery)
         if key != delivery.nonce and await self._taken(hook, key):
             return Delivered(key, duplicate=True)
-        prompted = await self._door.accept(trigger_of(delivery), key)
-        now = self._clock.now_ms()
-        run = Run(trigger=hook.name, key=key, due=now, at=now, session=prompted.session, seq=prompted.seq)
-        fresh = await self._log.record(run, name=self._name(hook, key, key))  # of several at the same instant, for one
+        async with self._one.setdefault(hook.name, asyncio.Lock()):  # or one would be accepted, and another recorded
+            prompted = await self._door.accept(trigger_of(delivery), key)
+            now = self._clock.now_ms()
+            run = Run(trigger=hook.name, key=key, due=now, at=now, session=prompted.session, seq=prompted.seq)
+            fresh = await self._log.record(run, name=self._name(hook, key, key))
         if prompted.reply is None or not fresh:
             return Delivered(key, duplicate=True)
         self._follow(run, prompted.reply)

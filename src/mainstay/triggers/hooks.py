@@ -31,8 +31,8 @@ from mainstay.core.errors import (
 )
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import Hook
+from mainstay.edges.signing import GITHUB_ID, IDEMPOTENCY, SECRETS_MAX, Unsigned, key_of, only, verify
 from mainstay.guards.lines import one_line
-from mainstay.triggers.signing import GITHUB_ID, IDEMPOTENCY, SECRETS_MAX, Unsigned, key_of, only, verify
 from mainstay.triggers.templates import check_template, render
 
 log = logging.getLogger("mainstay.triggers")

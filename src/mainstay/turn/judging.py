@@ -15,6 +15,7 @@ from mainstay.core.recall import RUNTIME
 from mainstay.core.session import Session
 from mainstay.policy.policy import Circumstances, Verdict
 from mainstay.turn.catalogue import called
+from mainstay.turn.handed import WHY, Handed
 from mainstay.turn.means import Means, is_tainted
 from mainstay.turn.toolbox import Prepared, refuse
 
@@ -57,6 +58,8 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
     if isinstance(prepared, ToolResult):
         return Ready(call, prepared)
     context = _context(setting, call)
+    if isinstance(prepared.tool, Handed):
+        return _handed(setting, call, prepared, context)
     policy = means.trust.policy
     if policy is None or call.id in turn.started:  # what has begun was allowed to
         return Ready(call, prepared, context)
@@ -82,6 +85,16 @@ def judge(setting: Setting, call: ToolCall) -> Ready:
     context.guarded = verdict.guarded and answer is None
     context.removable = verdict.removable
     return Ready(call, prepared, context, answer=answer)
+
+
+def _handed(setting: Setting, call: ToolCall, prepared: Prepared, context: ToolContext) -> Ready:
+    """Nothing of ours runs, so there is nothing to allow: it waits for its result."""
+    answer = _answered(setting.turn, call)
+    if answer is None:
+        return Ready(call, prepared, context, asks=Verdict("ask", WHY))
+    if answer.result is None or answer.verdict != "approved":
+        return Ready(call, refuse(call, _refused(setting, call, answer) or DENIED), answer=answer)
+    return Ready(call, setting.means.tools.handed(call, prepared, context, answer.result), context, answer=answer)
 
 
 def _context(setting: Setting, call: ToolCall) -> ToolContext:
@@ -137,6 +150,7 @@ def asked_about(setting: Setting, ready: Ready) -> ApprovalAsked:
         expires=means.trust.now() + round(means.limits.approval_expires_s * 1000),
         always=verdict.always,
         where=means.trust.cwd(setting.session.key),
+        client=isinstance(ready.prepared.tool, Handed),
         turn=turn.turn,
         step=turn.step,
     )

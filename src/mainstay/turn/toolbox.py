@@ -12,6 +12,7 @@ import msgspec
 
 from mainstay.core.errors import StoreError
 from mainstay.core.events import Guarded
+from mainstay.core.guests import GuestTool
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.outside import origin_of_tool, told_by_others
@@ -21,6 +22,7 @@ from mainstay.core.tools import BadArguments
 from mainstay.guards.guard import GuardFailed, Guards
 from mainstay.turn.catalogue import CALL, Catalogue, read_call
 from mainstay.turn.control import CANCEL_GRACE_S, Control
+from mainstay.turn.handed import Handed
 
 log = logging.getLogger("mainstay.turn")
 
@@ -29,6 +31,7 @@ NOT_STARTED = "Cancelled: the turn was aborted before this call ran."
 ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
 SKIPPED = "Skipped: the person added something before this call ran."
 WITHHELD = "Withheld: what this call answered could not be checked."
+JOINED_MAX = 256
 NAMES_MAX = 40  # that a call of a tool that is not there is answered with
 UNKNOWN = "Outcome unknown: the process stopped while this ran. It was not run again; find out before repeating it."
 
@@ -64,7 +67,12 @@ class Tools(Protocol):
 
     def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]: ...
     def narrowed(self, names: tuple[str, ...]) -> Tools: ...
+    def joined(self, guests: tuple[GuestTool, ...]) -> Tools:
+        """With those that whoever asks brought along."""
+        ...
+
     def prepare(self, call: ToolCall) -> Prepared | ToolResult: ...
+    def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult: ...
     async def execute(
         self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
     ) -> ToolResult: ...
@@ -98,6 +106,7 @@ class Toolbox:
         self._keep = keep
         self._guards = guards
         self._narrowed: dict[tuple[str, ...], Toolbox] = {}
+        self._joined: dict[bytes, Toolbox] = {}
 
     def narrowed(self, names: tuple[str, ...]) -> Toolbox:
         """Only these, for a sub-agent."""
@@ -107,6 +116,24 @@ class Toolbox:
             made = Toolbox(own, self._limits, memory=memory, keep=self._keep, guards=self._guards)
             self._narrowed[names] = made
         return made
+
+    def joined(self, guests: tuple[GuestTool, ...]) -> Toolbox:
+        """The agent's own go first: nobody takes the place of one by its name."""
+        if not guests:
+            return self
+        key = msgspec.json.encode(guests)
+        made = self._joined.get(key)
+        if made is None:
+            own = (*self._own, *(Handed(one) for one in guests if one.name not in self._by_name))
+            made = Toolbox(own, self._limits, memory=self._memory, keep=self._keep, guards=self._guards)
+            if len(self._joined) >= JOINED_MAX:
+                self._joined.clear()
+            self._joined[key] = made
+        return made
+
+    def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult:
+        """What came of a call that somebody else ran: from outside, like all that is not made here."""
+        return self._guarded(call, prepared.tool, context, bound(content, self._limits.tool_result_bytes_max))
 
     @property
     def own(self) -> tuple[Tool, ...]:

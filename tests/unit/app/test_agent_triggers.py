@@ -19,10 +19,10 @@ from mainstay.core.events import Received
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Paused
 from mainstay.core.triggers import Target, Trigger
+from mainstay.edges.signing import sign
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.testing.outside import MemoryScheduler
 from mainstay.tools.schedule import schedule_tool
-from mainstay.triggers.signing import sign
 
 PATIENCE_S = 20.0
 

@@ -64,7 +64,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, type]:
     """What the usual compiler makes of the published files: a class for each message."""
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
     made = tmp_path_factory.mktemp("compiled")
-    files = sorted(str(path) for path in PROTO.rglob("*.proto"))
+    files = sorted(str(path) for path in (PROTO / "mainstay" / "plugin").rglob("*.proto"))
     assert protoc.main(["protoc", f"-I{PROTO}", f"--python_out={made}", *files]) == 0
     modules: list[ModuleType] = []
     sys.path.insert(0, str(made / "mainstay" / "plugin" / "v1"))

@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from mainstay.core import journal
+from mainstay.core.addresses import Address, Heard
 from mainstay.core.errors import StoreCorrupt, StoreTooNew
 from mainstay.core.events import (
     DURABLE,
     ApprovalAnswered,
     ApprovalAsked,
     Blanked,
+    Delivered,
     Event,
     Folded,
     Forked,
@@ -32,6 +34,7 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
+from mainstay.core.guests import GuestTool
 from mainstay.core.journal import decode, decode_all, encode, mended
 from mainstay.core.messages import Binary, Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Paused
@@ -75,6 +78,9 @@ EVERY: list[Event] = [
     ),
     *(TurnEnded(outcome, turn=1) for outcome in (Answered(), Aborted(), Exhausted("25 steps"), Paused("a1"))),
     TurnEnded(Failed("sorry", "details", turn=1, step=3), turn=1),
+    Received((Text("psst"),), "overheard", "ann", "m2", Heard(Address("chat", "r", "t"), "m2", "U1", "Ann", "psst", 5)),
+    Delivered("s#1", Address("chat", "r:1", "t%"), ("m3",), "unknown", "cut", turn=1),
+    SessionChanged(guests=(GuestTool("look", "Look.", {"type": "object"}),)),
     SessionChanged("title", "archived", "model", "be kind", "be kinder", ("brew",), {"name": "Ana"}, {"a": "b"}),
     Forked("parent", 9),
     Blanked(),

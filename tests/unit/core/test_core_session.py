@@ -171,7 +171,7 @@ def test_a_steer_is_a_message_of_the_user_within_the_turn() -> None:
 def test_quick_messages_are_joined_by_a_line_break_and_pictures_stay_between() -> None:
     image = Binary("image/png", b"x")
     assert join_inputs([(Text("a"),), (Text("b"), image), (Text("c"),)]) == (Text("a\nb"), image, Text("c"))
-    assert join_inputs([(Text("a"),), (Text("b", origin="web"),)]) == (Text("a"), Text("b", origin="web"))
+    assert join_inputs([(Text("a"),), (Text("b", origin="web"),)]) == (Text("a\n"), Text("b", origin="web"))
     assert join_inputs([(Text("a"), Text("b"))]) == (Text("a"), Text("b"))
 
 

@@ -21,6 +21,7 @@ from mainstay.core.errors import (
     StoreFull,
 )
 from mainstay.core.triggers import Hook, Target
+from mainstay.edges.signing import sign
 from mainstay.testing.virtual import BEGINNING_MS, VirtualClock, virtual_run
 from mainstay.triggers.hooks import (
     BYTES_MAX,
@@ -31,7 +32,6 @@ from mainstay.triggers.hooks import (
     check_hooks,
     hooks_app,
 )
-from mainstay.triggers.signing import sign
 
 NOW_S = BEGINNING_MS // 1000
 SECRET = "a secret of some length"

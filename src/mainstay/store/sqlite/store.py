@@ -18,6 +18,7 @@ from mainstay.store.sqlite.desk import Beside
 from mainstay.store.sqlite.files import SqliteLabels
 from mainstay.store.sqlite.forget import blank, newest_fold, redact, unlearn
 from mainstay.store.sqlite.kept import copy_kept, keeping, kept
+from mainstay.store.sqlite.mail import SqliteMail
 from mainstay.store.sqlite.plugin_state import SqlitePluginState
 from mainstay.store.sqlite.reader import Reader
 from mainstay.store.sqlite.slices import purging
@@ -81,6 +82,10 @@ class SqliteStore:
     def triggers(self) -> SqliteTriggerLog:
         """What triggers did in this workspace."""
         return SqliteTriggerLog(self._beside())
+
+    def mail(self) -> SqliteMail:
+        """What came from chat platforms into this workspace, and what goes there."""
+        return SqliteMail(self._beside())
 
     async def labels(self) -> SqliteLabels:
         """What is known of the files of this workspace."""
@@ -219,7 +224,9 @@ def _load(db: apsw.Connection, key: str, bytes_max: int) -> Tail | None:
 
 def _landmarks(db: apsw.Connection, low: int, standing: Standing, before: int) -> list[Record]:
     """The records that hold the fixed section, where they stand before what was loaded."""
-    ids = sorted(low + seq for seq in (standing.fixed, standing.amended) if seq and low + seq < before)
+    ids = sorted(
+        low + seq for seq in (standing.fixed, standing.amended, standing.guested) if seq and low + seq < before
+    )
     if not ids:
         return []
     rows: Any = db.execute(
@@ -282,4 +289,6 @@ def _standing(row: Any) -> Standing:
         private=settings.private,
         approval=settings.approval,
         errand=settings.errand,
+        delivered=settings.delivered,
+        guested=settings.guested,
     )

@@ -69,6 +69,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     private: bool = False
     approval: ApprovalAsked | None = None
     errand: Spawned | None = None
+    delivered: int = 0
+    guested: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -88,6 +90,8 @@ def settings_of(standing: Standing) -> str:
         standing.private,
         standing.approval,
         standing.errand,
+        standing.delivered,
+        standing.guested,
     )
     return _encode(settings).decode()
 

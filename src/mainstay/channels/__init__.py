@@ -1,0 +1,1 @@
+"""One folder per chat platform, each behind the port in core/channels."""

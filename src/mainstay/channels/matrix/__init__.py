@@ -1,0 +1,1 @@
+"""Matrix: an account on a homeserver, by matrix-nio. Rooms that are encrypted end to end cannot be read."""

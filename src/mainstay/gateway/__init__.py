@@ -1,0 +1,1 @@
+"""Who is this, which workspace, which lane, may they, and back to which channel."""

@@ -1,0 +1,239 @@
+"""What somebody may do in one workspace. Whoever has a `Visit` has passed the door, and gets no further than this."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from mainstay.core.addresses import Address, named, plain
+from mainstay.core.errors import ApprovalUnknown, MainstayError, SessionUnknown
+from mainstay.core.events import ApprovalAsked, Event, Steered, TurnEnded, TurnStarted
+from mainstay.core.guests import GuestTool
+from mainstay.core.messages import AnyPart
+from mainstay.core.outcome import Reply
+from mainstay.core.people import Principal, Scope
+from mainstay.core.ports import Standing
+from mainstay.core.recall import Hit
+from mainstay.core.triggers import Run, Status, Trigger
+from mainstay.gateway.office import Office
+from mainstay.lane.pausing import Pending
+from mainstay.lane.tickets import Ticket
+
+WEB = "web"  # the channel of those who come with a key
+LISTED_MAX = 1_000
+_PAGE = 1_000
+
+
+class NotAllowed(MainstayError):
+    """Whoever asks may not do this, here or anywhere."""
+
+
+class Visit:
+    """A person's way into a workspace. Sessions are called by the names that this person knows them by: their own,
+    and for an admin all there are. What is not theirs does not exist."""
+
+    def __init__(self, principal: Principal, office: Office) -> None:
+        self.principal = principal
+        self._office = office
+
+    @property
+    def workspace(self) -> str:
+        return self._office.workspace
+
+    @property
+    def model(self) -> str:
+        return self._office.title()
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def key(self, session: str) -> str:
+        """Raises InputRefused if no session can have this name."""
+        if self._sees_all:
+            return self._office.key(session, self.principal.person)
+        return self._office.key(f"{self._own}{plain(session)}", self.principal.person)
+
+    def name(self, key: str) -> str | None:
+        """What this person calls it; None: it is not theirs."""
+        if self._sees_all:
+            return key
+        return named(key.removeprefix(self._own)) if key.startswith(self._own) else None
+
+    @property
+    def _own(self) -> str:
+        return f"{Address(WEB, self.principal.person)}:"
+
+    @property
+    def _sees_all(self) -> bool:
+        return self.principal.role == "admin" and self.principal.may("read")
+
+    def must(self, scope: Scope) -> None:
+        if not self.principal.may(scope):
+            raise NotAllowed(f"this needs the scope {scope!r}, which was not given")
+
+    # --- a conversation --------------------------------------------------------------------------
+
+    async def accept(self, session: str, parts: Sequence[AnyPart], *, id: str = "") -> Ticket:
+        """Durable when it returns."""
+        self.must("chat")
+        return await self._office.accept(self.key(session), parts, id=id, sender=self.principal.person)
+
+    async def turn(self, session: str, ticket: Ticket) -> AsyncIterator[Event]:
+        """What comes of something accepted, from its own record on; the last is its `TurnEnded`, or an `ApprovalAsked`
+        that nobody has answered."""
+        turn = ticket.turn
+        async for event in self._office.follow(self.key(session), ticket.seq - 1):
+            if isinstance(event, TurnStarted | Steered) and ticket.seq in event.inputs:
+                turn = event.turn
+            if event.turn not in (0, turn):  # another one is still under way
+                continue
+            yield event
+            if isinstance(event, TurnEnded):
+                return
+            if isinstance(event, ApprovalAsked) and await self._waits(session, event):
+                return
+
+    async def _waits(self, session: str, asked: ApprovalAsked) -> bool:
+        pending = (await self._office.sessions.get(self.key(session))).approval
+        return pending is not None and pending.id == asked.id
+
+    async def steer(self, session: str, parts: Sequence[AnyPart], *, id: str = "") -> Ticket:
+        self.must("chat")
+        return await self._office.steer(self.key(session), parts, id=id, sender=self.principal.person)
+
+    async def abort(self, session: str) -> bool:
+        self.must("chat")
+        return await self._office.abort(self.key(session))
+
+    async def follow(self, session: str, after: int = 0) -> AsyncIterator[Event]:
+        self.must("chat")
+        key = self.key(session)
+        await self._office.sessions.get(key)
+        async for event in self._office.follow(key, after):
+            yield event
+
+    async def offer(self, session: str, tools: Sequence[GuestTool]) -> None:
+        self.must("chat")
+        await self._office.offer(self.key(session), tools)
+
+    async def hand_in(self, session: str, call_id: str, content: str) -> Ticket:
+        self.must("chat")
+        return await self._office.hand_in(self.key(session), call_id, content)
+
+    async def import_history(self, session: str, messages: Sequence[dict[str, Any]]) -> None:
+        self.must("chat")
+        await self._office.import_history(self.key(session), messages)
+
+    # --- conversations as a whole ----------------------------------------------------------------
+
+    async def sessions(self, limit: int = 100, offset: int = 0) -> Sequence[Standing]:
+        """The newest first, under the names that this person knows."""
+        self.must("chat")
+        if self._sees_all:
+            return await self._office.sessions.list(limit=limit, offset=offset)
+        return await self._own_sessions(min(limit, LISTED_MAX), offset)
+
+    async def _own_sessions(self, limit: int, offset: int) -> Sequence[Standing]:
+        found: list[Standing] = []
+        looked = 0
+        while len(found) < offset + limit and (page := await self._office.sessions.list(limit=_PAGE, offset=looked)):
+            looked += len(page)
+            found += [shown for one in page if (shown := self._shown(one)) is not None]
+        return found[offset : offset + limit]
+
+    def _shown(self, standing: Standing) -> Standing | None:
+        name = self.name(standing.key)
+        return msgspec.structs.replace(standing, key=name) if name is not None else None
+
+    async def session(self, session: str) -> Standing:
+        """Raises SessionUnknown."""
+        self.must("chat")
+        try:
+            found = self._shown(await self._office.sessions.get(self.key(session)))
+        except SessionUnknown:
+            found = None
+        if found is None:
+            raise SessionUnknown(f"there is no session {session[:80]!r}")
+        return found
+
+    async def delete(self, session: str) -> None:
+        await self.session(session)
+        await self._office.sessions.delete(self.key(session))
+
+    async def archive(self, session: str) -> None:
+        await self.session(session)
+        await self._office.sessions.archive(self.key(session))
+
+    async def activate(self, session: str) -> None:
+        await self.session(session)
+        await self._office.sessions.activate(self.key(session))
+
+    async def rename(self, session: str, title: str) -> None:
+        await self.session(session)
+        await self._office.sessions.rename(self.key(session), title)
+
+    async def fork(self, session: str, target: str, upto: int | None = None) -> Standing:
+        await self.session(session)
+        made = self._shown(await self._office.sessions.fork(self.key(session), self.key(target), upto=upto))
+        assert made is not None, "it was made under a name of theirs"
+        return made
+
+    async def compact(self, session: str, focus: str = "") -> str | None:
+        await self.session(session)
+        return await self._office.sessions.compact(self.key(session), focus)
+
+    # --- approvals -------------------------------------------------------------------------------
+
+    async def approvals(self) -> Sequence[Pending]:
+        self.must("chat")
+        return [
+            msgspec.structs.replace(one, session=name)
+            for one in await self._office.approvals.list()
+            if (name := self.name(one.session)) is not None
+        ]
+
+    async def approve(self, id: str, *, input: str | None = None, always: bool = False) -> Reply | None:
+        self.must("approve")
+        await self._pending(id)
+        if always:
+            self.must("admin")
+        return await self._office.approvals.approve(id, input=input, always=always, by=self._by, wait=False)
+
+    async def deny(self, id: str, reason: str = "") -> Reply | None:
+        self.must("approve")
+        await self._pending(id)
+        return await self._office.approvals.deny(id, reason, by=self._by, wait=False)
+
+    @property
+    def _by(self) -> str:
+        return self.principal.person or "owner"
+
+    async def _pending(self, id: str) -> None:
+        if not any(one.asked.id == id for one in await self.approvals()):
+            raise ApprovalUnknown(f"nothing waits under {id[:40]!r}; it was answered, or it expired")
+
+    # --- what the workspace has ------------------------------------------------------------------
+
+    async def search(self, query: str, k: int = 10) -> Sequence[Hit]:
+        """Of what was said in sessions that are theirs."""
+        self.must("chat")
+        found = await self._office.memory.search(query, k if self._sees_all else LISTED_MAX)
+        named = ((hit, self.name(hit.session)) for hit in found)
+        return [msgspec.structs.replace(hit, session=name) for hit, name in named if name is not None][:k]
+
+    async def triggers(self) -> Sequence[Status]:
+        self.must("admin")
+        return await self._office.triggers.list()
+
+    async def add_trigger(self, trigger: Trigger, *, replace: bool = False) -> None:
+        self.must("admin")
+        await self._office.triggers.add(trigger, replace=replace)
+
+    async def remove_trigger(self, name: str) -> None:
+        self.must("admin")
+        await self._office.triggers.remove(name)
+
+    async def run_trigger(self, name: str) -> Run:
+        self.must("admin")
+        return await self._office.triggers.run(name)

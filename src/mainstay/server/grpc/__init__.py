@@ -1,0 +1,1 @@
+"""The gateway over gRPC: `mainstay.v1.Agent`, health and reflection."""
