@@ -20,7 +20,7 @@ import pytest
 
 from mainstay import Agent, Config
 from mainstay.app.cli import main
-from mainstay.app.owner import SOCKET, Remote, serving
+from mainstay.app.owner import SOCKET, Alone, Remote, serving
 from mainstay.app.schema import ContextSettings, EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
 from mainstay.core.errors import ConfigError, HomeTaken, HomeUnusable, MainstayError
 from mainstay.core.limits import Limits
@@ -436,7 +436,7 @@ def short_home() -> Iterator[Path]:
 async def test_f41_the_owners_socket_answers_for_its_own_workspace_alone(short_home: Path) -> None:
     async with filled(short_home, "b"):
         pass
-    async with filled(short_home, "a") as (agent, _, known), serving(agent, short_home, "a"):
+    async with filled(short_home, "a") as (agent, _, known), serving(Alone(agent, "a"), short_home):
         remote = Remote(short_home, "b")
         asked: list[Awaitable[object]] = [
             *(remote.run("plans", "hello"), remote.model(), remote.sessions.list(), remote.sessions.get("plans")),

@@ -16,7 +16,7 @@ import msgspec
 from mainstay.app.approvals import AgentApprovals
 from mainstay.app.importing import imported
 from mainstay.app.memory import AgentMemory
-from mainstay.app.opened import ApiKey, KnownSkill, Made, Opened
+from mainstay.app.opened import ApiKey, Beside, KnownSkill, Made, Opened
 from mainstay.app.output import Shape
 from mainstay.app.profile import Profile
 from mainstay.app.schema import Config, data_home, default_home
@@ -75,6 +75,7 @@ class Agent:
         self._base_url = base_url
         self._api_key = api_key
         self._config = config
+        self._beside: Beside | None = None  # set by a gateway, which owns the home
         self._open: Opened | None = None
         self._opening: asyncio.Future[Opened] | None = None
         self._closed = False
@@ -244,7 +245,7 @@ class Agent:
         from mainstay.app.opening import open_agent  # what an agent that was only made never needs
 
         place = None if throwaway else data_home(home, config)
-        made = Made(self._model, self._tools, self._instructions, self._base_url, self._api_key)
+        made = Made(self._model, self._tools, self._instructions, self._base_url, self._api_key, self._beside)
         self._open = await open_agent(made, config, place)
         return self._open
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from mainstay.app.opened import Beside
 from mainstay.app.outbox import LocalOutbox
 from mainstay.app.schema import Config
 from mainstay.app.workplace import Workplace
@@ -25,7 +26,9 @@ from mainstay.tools.message import message_tool
 from mainstay.tools.process import Processes, process_tool
 from mainstay.tools.read import read_tool
 from mainstay.tools.schedule import schedule_tool
+from mainstay.tools.search_channel import search_channel_tool
 from mainstay.tools.spawn import spawn_tool
+from mainstay.tools.upload import upload_tool
 from mainstay.tools.work import resting, was_made
 from mainstay.tools.write import write_tool
 
@@ -48,11 +51,13 @@ class Builtins:
         workplace: Workplace,
         labels: Labels,
         scheduler: Scheduler | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """Without a `scheduler`, nobody would remember what was scheduled."""
         self.scheduler = scheduler
         self.spawner = LateSpawner()
-        self.outbox = LocalOutbox()
+        self.outbox = LocalOutbox(beside.outbox if beside is not None else None)
+        self.channels = beside.channels if beside is not None else lambda session: None
         self.files = Files(workplace.grounds, labels)
         self.sandbox = sandbox_of(config) if {"bash", "process"} & set(names) else None
         self.network = config.sandbox.network
@@ -124,4 +129,6 @@ _MAKERS: dict[str, Callable[[Builtins], Tool]] = {
     "spawn": lambda made: spawn_tool(made.spawner),
     "message": lambda made: message_tool(made.outbox),
     "schedule": _schedule,
+    "upload": lambda made: upload_tool(made.files, made.outbox),
+    "search_channel": lambda made: search_channel_tool(made.channels),
 }

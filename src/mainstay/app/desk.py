@@ -15,10 +15,12 @@ from mainstay.app.opened import Opened
 from mainstay.app.sessions import Sessions
 from mainstay.app.triggers import AgentTriggers
 from mainstay.core.addresses import Heard
+from mainstay.core.channels import Mail
 from mainstay.core.envelope import Envelope, check_session_name, session_key
 from mainstay.core.errors import ApprovalUnknown, InputRefused, StoreFailed
 from mainstay.core.events import ApprovalAnswered, Delivered, Event, Lagged, SessionChanged
 from mainstay.core.guests import GuestTool
+from mainstay.core.mail import MemoryMail
 from mainstay.core.messages import AnyPart
 from mainstay.lane.tickets import Ticket
 
@@ -34,6 +36,7 @@ class Desk:
     def __init__(self, agent: Agent, opened: Opened) -> None:
         self._agent = agent
         self._open = opened
+        self._mail: Mail | None = None
         self.sessions: Sessions = agent.sessions
         self.approvals: AgentApprovals = agent.approvals
         self.memory: AgentMemory = agent.memory
@@ -118,6 +121,21 @@ class Desk:
         guards = self._open.services.trust.guards
         said = guards.shown(content) if guards is not None else content
         return await lane.answer(ApprovalAnswered(pending.id, "approved", result=said))
+
+    # --- what channels keep here ------------------------------------------------------------------
+
+    def mail(self) -> Mail:
+        """What has arrived here and what is to be delivered."""
+        if self._mail is None:
+            from mainstay.store.sqlite import SqliteStore  # only for those who have channels
+
+            store = self._open.services.store
+            self._mail = store.mail() if isinstance(store, SqliteStore) else MemoryMail()
+        return self._mail
+
+    def attachments(self, session: str) -> str:
+        """The folder for files that come with messages of a session."""
+        return self._open.attachments(session)
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from mainstay.app.builtin_tools import sandbox_of
+from mainstay.app.opened import Rooms
 from mainstay.app.schema import Config
 from mainstay.app.workplace import Workplace
+from mainstay.core.addresses import Address
 from mainstay.core.envelope import Envelope, check_session_name, session_key
 from mainstay.core.errors import LaneFull, MainstayError
 from mainstay.core.messages import AnyPart, Text
@@ -32,11 +34,12 @@ class LaneDoor:
         self._store = store
         self._guards = guards
         self._config = config
+        self.rooms: Rooms | None = None  # where there are channels
 
     async def accept(self, trigger: Trigger, key: str) -> Prompted:
         if (before := await self.taken(trigger, key)) is not None:  # also if its words were others then
             return before
-        id, session = _id_of(trigger, key), session_of(trigger, key, self._config)
+        id, session = _id_of(trigger, key), await self._session(trigger, key)
         lane = self._lanes.get(session)
         waiting = (await lane.view()).pending
         if waiting is not None:  # a person's word would be an answer to it; a trigger is nobody's
@@ -47,9 +50,31 @@ class LaneDoor:
         return Prompted(session, ticket.seq, ticket.reply)
 
     async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
-        session = session_of(trigger, key, self._config)
-        seen = await self._store.seen(session, _id_of(trigger, key))
+        id = _id_of(trigger, key)
+        if trigger.target.new and self.rooms is not None:
+            thread = await self.rooms.thread_of(self._config.workspace, id)
+            if thread is None:
+                return None
+            session = self._placed(thread, trigger)
+        else:
+            session = session_of(trigger, key, self._config)
+        seen = await self._store.seen(session, id)
         return Prompted(session, seen[0]) if seen is not None else None
+
+    async def _session(self, trigger: Trigger, key: str) -> str:
+        """In a room of a channel, the thread that what is posted there begins."""
+        if not trigger.target.new or self.rooms is None:
+            return session_of(trigger, key, self._config)
+        room = Address(trigger.target.channel, trigger.target.room)
+        said = self._guards.shown(trigger.text) or f"[{trigger.name}]"
+        thread = await self.rooms.open_thread(self._config.workspace, room, said, _id_of(trigger, key))
+        return self._placed(thread, trigger)
+
+    def _placed(self, thread: Address, trigger: Trigger) -> str:
+        placed = Envelope(
+            parts=(), channel=thread.channel, room=thread.room, thread=thread.thread, sender=trigger.person
+        )
+        return check_session_name(session_key(placed, self._config.lanes.key), self._config.limits)
 
     async def outcome(self, session: str, seq: int) -> str:
         reply = await find_reply(self._store, session, seq)

@@ -9,7 +9,9 @@ import msgspec
 
 from mainstay.app.grants import Grants
 from mainstay.app.schema import Config
-from mainstay.core.ports import Provider, Tool
+from mainstay.core.addresses import Address
+from mainstay.core.outside import Channel, Outbox
+from mainstay.core.ports import Contributor, Provider, Tool
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.services import Services
 
@@ -25,6 +27,28 @@ class KnownSkill(msgspec.Struct, frozen=True):
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
+class Rooms(Protocol):
+    """The rooms of chat platforms, for triggers that speak into one."""
+
+    async def open_thread(self, workspace: str, address: Address, text: str, key: str) -> Address:
+        """Say something there that begins a thread; under the same key once, then with the same thread."""
+        ...
+
+    async def thread_of(self, workspace: str, key: str) -> Address | None:
+        """The thread that was begun under this key."""
+        ...
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What a gateway adds to the agents of its workspaces."""
+
+    outbox: Outbox | None = None  # to people on channels
+    channels: Callable[[str], Channel | None] = lambda session: None  # the one that a session is on
+    contributors: tuple[Contributor, ...] = ()
+    is_guest: Callable[[str], bool] = lambda person: False  # somebody for whom things are only read
+    rooms: Rooms | None = None
+
+
 class Made(msgspec.Struct, frozen=True):
     """The arguments of an `Agent`."""
 
@@ -33,6 +57,7 @@ class Made(msgspec.Struct, frozen=True):
     instructions: str | Callable[[str], str]
     base_url: str | None
     api_key: ApiKey | None
+    beside: Beside | None = None  # of a gateway, which owns the home itself
 
 
 class Opened(Protocol):
@@ -64,6 +89,10 @@ class Opened(Protocol):
 
     async def drop(self, session: str) -> None:
         """What came of a session goes from every tier."""
+        ...
+
+    def attachments(self, session: str) -> str:
+        """The folder for files that come with its messages, which is there."""
         ...
 
     async def work_in(self, session: str, folder: str) -> str:

@@ -13,10 +13,10 @@ import msgspec
 
 from mainstay.app.grants import Grants
 from mainstay.app.models import Models
-from mainstay.app.opened import KnownSkill, Made
+from mainstay.app.opened import Beside, KnownSkill, Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
-from mainstay.app.schema import Config, builtin_names
+from mainstay.app.schema import ON_CHANNELS, Config, builtin_names
 from mainstay.app.trust import (
     MadeKey,
     denies,
@@ -88,6 +88,7 @@ class Open:
         guards = self.services.trust.guards
         assert guards is not None, "an agent has guards"
         door = LaneDoor(self.lanes, self.services.store, guards, self.config)
+        door.rooms = self._given.beside.rooms if self._given.beside is not None else None
         builtins = self._given.builtins
         sandbox = builtins.sandbox if builtins is not None else None
         triggering.wire(door, Checks(sandbox, self._given.workplace, self.config))
@@ -101,6 +102,9 @@ class Open:
         if self._given.builtins is not None:
             await self._given.builtins.files.labels.disown(session)
         self._given.workplace.drop(session)
+
+    def attachments(self, session: str) -> str:
+        return self._given.workplace.attachments(session)
 
     async def work_in(self, session: str, folder: str) -> str:
         if self._given.builtins is None:
@@ -141,6 +145,8 @@ async def open_agent(made: Made, config: Config, home: Path | None) -> Open:
         made = msgspec.structs.replace(made, api_key=MadeKey(made.api_key))
     models = Models(made.model, made.base_url, made.api_key, config)
     store, place, lock = _kept_in(home, config)
+    if made.beside is not None:
+        lock = None
     closing: list[Callable[[], Awaitable[None]]] = [models.close, store.close]
     try:
         if lock is not None:
@@ -167,11 +173,14 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     remembering = await Remembering.start(config, store, place, clock, speaks=speaks)
     memory = config.sessions.memory
     guards = make_guards(config, place, os.environ, made.api_key)
-    given = await _given(config, store, place, remembering)
+    given = await _given(config, store, place, remembering, made.beside)
     sandbox = given.builtins.sandbox if given.builtins is not None else None
     policy = make_policy(config, given.grants, sandbox)
     own = made.tools
     contributors: tuple[Contributor, ...] = (remembering.contributor,)
+    if made.beside is not None:
+        policy.is_guest = made.beside.is_guest
+        contributors += made.beside.contributors
     for brings in (given.builtins, given.knowhow):
         if brings is not None:  # what was handed over in code takes the place of what is built in
             own += tuple(tool for tool in brings.tools if tool.name not in {one.name for one in made.tools})
@@ -214,10 +223,11 @@ class Given(msgspec.Struct, frozen=True):
     workplace: Workplace
     grants: Grants
     builtins: Any = None  # a `builtin_tools.Builtins`, which is not loaded for those who have none
-    elsewhere: Any = None  # nor is an `elsewhere.Elsewhere`
-    knowhow: Any = None  # nor a `knowhow.KnowHow`
+    knowhow: Any = None  # nor is a `knowhow.KnowHow`
     triggering: Any = None  # nor a `triggering.Triggering`, if no tool needs one
     place: Place | None = None
+    beside: Beside | None = None
+    elsewhere: Any = None  # nor an `elsewhere.Elsewhere`
 
     @property
     def troubles(self) -> list[str]:
@@ -243,12 +253,17 @@ class Given(msgspec.Struct, frozen=True):
         return WorkplaceNotes(self.workplace, sandbox, network=config.sandbox.network, speaks=speaks, keeps=keeps)
 
 
-async def _given(config: Config, store: Store, place: Place | None, remembering: Remembering) -> Given:
+async def _given(
+    config: Config, store: Store, place: Place | None, remembering: Remembering, beside: Beside | None
+) -> Given:
     workplace = Workplace(config, place, remembering.notes)
     grants = Grants(place.workspace if place is not None else None)
     wanted = builtin_names(config.tools.builtin)
+    if beside is not None and beside.outbox is not None and wanted:
+        wanted += ON_CHANNELS
     if not wanted:
-        return Given(workplace, grants, knowhow=await _knowhow(config, place, workplace, None), place=place)
+        knowhow = await _knowhow(config, place, workplace, None)
+        return Given(workplace, grants, knowhow=knowhow, place=place, beside=beside)
     from mainstay.app.builtin_tools import Builtins  # and all that they work with, only for those who have some
     from mainstay.core.labels import MemoryLabels
     from mainstay.store.sqlite import SqliteStore
@@ -257,8 +272,8 @@ async def _given(config: Config, store: Store, place: Place | None, remembering:
     knowhow = await _knowhow(config, place, workplace, labels)
     triggering = _triggers(config, store, place) if place is not None and "schedule" in wanted else None
     scheduler = triggering.scheduler if triggering is not None else None
-    builtins = Builtins(config, wanted, workplace, labels, scheduler)
-    return Given(workplace, grants, builtins, knowhow=knowhow, triggering=triggering, place=place)
+    builtins = Builtins(config, wanted, workplace, labels, scheduler, beside)
+    return Given(workplace, grants, builtins, knowhow, triggering, place, beside)
 
 
 def _triggers(config: Config, store: Store, place: Place) -> Any:

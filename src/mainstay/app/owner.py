@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -70,19 +70,48 @@ SESSION_VERBS = (
 MEMORY = "memory."
 APPROVALS = "approvals."
 TRIGGERS = "triggers."
+HOUSEHOLD = ("people.", "channels.", "gateway.")
 
 
 # --- the owner's side ----------------------------------------------------------------------------
 
 
+class House(Protocol):
+    """What a home's owner can do for others."""
+
+    async def agent(self, workspace: str) -> Agent:
+        """The one of this workspace, "" for where the owner works. Raises HomeTaken if it cannot be had here."""
+        ...
+
+    async def do(self, verb: str, workspace: str, arguments: dict[str, Any]) -> Any:
+        """What is no agent's business: people, channels. Raises InputRefused if there is no such thing."""
+        ...
+
+
+class Alone:
+    """The house of somebody who works in one workspace only."""
+
+    def __init__(self, agent: Agent, workspace: str = "default") -> None:
+        self._agent = agent
+        self._workspace = workspace
+
+    async def agent(self, workspace: str) -> Agent:
+        if workspace not in ("", self._workspace):
+            raise HomeTaken(_elsewhere(self._workspace, workspace))
+        return self._agent
+
+    async def do(self, verb: str, workspace: str, arguments: dict[str, Any]) -> Any:
+        raise HomeTaken(f"{verb} needs the home for itself, or a server: a process that does something else owns it")
+
+
 @asynccontextmanager
-async def serving(agent: Agent, home: Path, workspace: str = "default") -> AsyncIterator[None]:
-    """Serve this agent on the home's socket for as long as the block runs."""
+async def serving(house: House, home: Path) -> AsyncIterator[None]:
+    """Serve this on the home's socket for as long as the block runs."""
     path = home / SOCKET
     path.unlink(missing_ok=True)  # of an owner that died: the lock says there is no other
     try:
         server = await asyncio.start_unix_server(
-            lambda reader, writer: _answer(agent, workspace, reader, writer), _reachable(path), limit=LINE_BYTES_MAX
+            lambda reader, writer: _answer(house, reader, writer), _reachable(path), limit=LINE_BYTES_MAX
         )
         path.chmod(0o600)
     except OSError as error:  # a path that is too long, a disk without sockets: it works, alone
@@ -96,10 +125,10 @@ async def serving(agent: Agent, home: Path, workspace: str = "default") -> Async
         path.unlink(missing_ok=True)
 
 
-async def _answer(agent: Agent, workspace: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(house: House, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Perform one request, for as long as somebody is there to hear of it."""
     raw = await reader.readline()
-    work = asyncio.ensure_future(_perform(agent, workspace, raw, writer))
+    work = asyncio.ensure_future(_perform(house, raw, writer))
     gone = asyncio.ensure_future(reader.read(1))  # nothing more is said: this ends when the other side leaves
     try:
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -110,21 +139,21 @@ async def _answer(agent: Agent, workspace: str, reader: asyncio.StreamReader, wr
         writer.close()
 
 
-async def _perform(agent: Agent, workspace: str, raw: bytes, writer: asyncio.StreamWriter) -> None:
+async def _perform(house: House, raw: bytes, writer: asyncio.StreamWriter) -> None:
     def say(line: Line) -> None:
         writer.write(_encode(line) + b"\n")
 
     try:
         request = _request(raw)
-        if request.workspace not in ("", workspace):
-            raise HomeTaken(_elsewhere(workspace, request.workspace))
         done: Any = True
-        if request.do in ("stream", "watch"):
-            async for event in _listen(agent, request):
+        if request.do.startswith(HOUSEHOLD):
+            done = await house.do(request.do, request.workspace, request.arguments)
+        elif request.do in ("stream", "watch"):
+            async for event in _listen(await house.agent(request.workspace), request):
                 say(Line(event=event))  # type: ignore[arg-type]  # one of the union: a watcher gets no other
                 await writer.drain()
         else:
-            done = await _operation(agent, request)
+            done = await _operation(await house.agent(request.workspace), request)
         say(Line(done=done))
     except MainstayError as error:
         say(Line(error=(type(error).__name__, str(error))))
@@ -244,6 +273,10 @@ class Remote:
 
     async def _trigger(self, verb: str, arguments: dict[str, Any], kind: Any) -> Any:
         return await self._ask(Request(TRIGGERS + verb, arguments=arguments), kind)
+
+    async def household(self, verb: str, arguments: dict[str, Any]) -> Any:
+        """What is no agent's business; see HOUSEHOLD."""
+        return await self._ask(Request(verb, arguments=arguments), Any)
 
     async def settled(self) -> None:
         """The owner's turns are the owner's business."""

@@ -26,6 +26,7 @@ _SECRET = re.compile(r"(?:API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", 
 # the built-in tools by name, and what stands for several of them
 READING = ("read", "grep", "glob", "ls")
 EVERY = (*READING, "write", "edit", "apply_patch", "bash", "process", "fetch", "spawn", "schedule")
+ON_CHANNELS = ("upload", "search_channel")  # where a gateway has connected some
 NAMES = (*EVERY, "message")
 GROUPS: dict[str, tuple[str, ...]] = {"none": (), "readonly": READING, "all": EVERY}
 

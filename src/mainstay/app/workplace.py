@@ -76,6 +76,14 @@ class Workplace:
             known = self._known[session] = self._made(session, skills), skills
         return known[0]
 
+    def attachments(self, session: str) -> str:
+        """Where files go that come with its messages; from its next turn on it may read them."""
+        path = os.path.join(self._thread(session), "attachments")
+        if not os.path.isdir(path):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            self._known.pop(session, None)
+        return path
+
     def cwd(self, session: str) -> str:
         return self.grounds(session).cwd
 

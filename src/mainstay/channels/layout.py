@@ -16,6 +16,7 @@ Style = Literal["bold", "italic", "strike", "code", "pre", "quote"]
 _LINKS = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _STYLES: dict[str, Style] = {"strong": "bold", "em": "italic", "s": "strike"}
 _NESTING_MAX = 100  # what lies deeper is left out by the parser; nobody means it
+_UNSAYABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffc]")  # the last is where something else was
 _CELL_CHARS_MAX = 60  # a column is not laid out any wider
 
 
@@ -165,3 +166,21 @@ def _parser() -> Any:
     made.disable(["image", "reference"])
     made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
     return made
+
+
+# --- text as platforms take it -------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """What can be sent: no halves of characters, no control characters."""
+    return _UNSAYABLE.sub("", whole(text.replace("\r\n", "\n")))
+
+
+def whole(text: str) -> str:
+    """Halves of characters are joined, or replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def units(text: str) -> int:
+    """As those count who count in UTF-16."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

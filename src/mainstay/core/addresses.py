@@ -44,6 +44,7 @@ class Heard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     text: str = ""  # as it was written, where the parts say more
     at: int = 0  # ms
     files: tuple[FileSaid, ...] = ()
+    direct: bool = False  # to us alone
 
 
 def plain(part: str) -> str:

@@ -1,4 +1,4 @@
-"""What goes between the core and a plugin: the messages of `proto/mainstay/plugin/v1`, read strictly (core/protobuf)."""
+"""What goes between the core and a plugin: the messages of `proto/mainstay/plugin/v1`, as core/protobuf reads them."""
 
 from __future__ import annotations
 

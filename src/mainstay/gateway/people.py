@@ -64,7 +64,9 @@ class People(Known):
         async def work() -> None:
             self._refuse_declared(person.name)
             if person.name in self._people:
-                raise InputRefused(f"there is a {person.name} already; `mainstay user grant` gives them another role")
+                raise InputRefused(
+                    f"there is somebody called {person.name} already; `mainstay user grant` gives them another role"
+                )
             await self._begin(person.name)
             made = msgspec.structs.replace(person, created=person.created or self._clock.now_ms())
             await self._put(made)

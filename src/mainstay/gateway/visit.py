@@ -11,6 +11,7 @@ from mainstay.core.addresses import Address, named, plain
 from mainstay.core.errors import ApprovalUnknown, MainstayError, SessionUnknown
 from mainstay.core.events import ApprovalAsked, Event, Steered, TurnEnded, TurnStarted
 from mainstay.core.guests import GuestTool
+from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart
 from mainstay.core.outcome import Reply
 from mainstay.core.people import Principal, Scope
@@ -19,7 +20,7 @@ from mainstay.core.recall import Hit
 from mainstay.core.triggers import Run, Status, Trigger
 from mainstay.gateway.office import Office
 from mainstay.lane.pausing import Pending
-from mainstay.lane.tickets import Ticket
+from mainstay.lane.tickets import Ticket as Ticket
 
 WEB = "web"  # the channel of those who come with a key
 LISTED_MAX = 1_000
@@ -157,6 +158,11 @@ class Visit:
             raise SessionUnknown(f"there is no session {session[:80]!r}")
         return found
 
+    async def records(self, session: str, after: int = 0, limit: int = _PAGE) -> Sequence[Record]:
+        """Its journal, a page at a time."""
+        await self.session(session)
+        return await self._office.sessions.records(self.key(session), after=after, limit=min(limit, _PAGE))
+
     async def delete(self, session: str) -> None:
         await self.session(session)
         await self._office.sessions.delete(self.key(session))
@@ -228,6 +234,12 @@ class Visit:
 
     async def add_trigger(self, trigger: Trigger, *, replace: bool = False) -> None:
         self.must("admin")
+        if trigger.target.workspace not in ("", self.workspace):
+            raise NotAllowed("a trigger is for the workspace that it is made in")
+        if self.principal.person:  # it may do no more than whoever made it, and runs no command of theirs out here
+            if trigger.check:
+                raise NotAllowed("a trigger with a check is made by the owner, on the machine itself")
+            trigger = msgspec.structs.replace(trigger, person=self.principal.person)
         await self._office.triggers.add(trigger, replace=replace)
 
     async def remove_trigger(self, name: str) -> None:

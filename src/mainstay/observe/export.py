@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mainstay.core.events import Folded, MessageAdded, Received, Relieved
+from mainstay.core.addresses import Heard
+from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Relieved
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Binary, text_of
 from mainstay.core.session import Session
@@ -26,7 +27,8 @@ def write_session(records: Sequence[Record], folder: Path, clean: Clean | None =
 
 def write_log(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:
     """One line a message that a person or the agent said; no tool calls or results."""
-    return _write(path, (_log_line(record) for record in records if _was_said(record)), clean)
+    posted = {record.event.turn: record.event for record in records if isinstance(record.event, Delivered)}
+    return _write(path, (_log_line(record, posted) for record in records if _was_said(record)), clean)
 
 
 def write_context(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:
@@ -57,21 +59,34 @@ def _was_said(record: Record) -> bool:
     return False
 
 
-def _log_line(record: Record) -> dict[str, Any]:
-    event = record.event
-    assert isinstance(event, Received | MessageAdded)
+def _log_line(record: Record, posted: Mapping[int, Delivered]) -> dict[str, Any]:
+    match record.event:
+        case Received(heard=Heard() as heard, sender=sender) as event:
+            line = _line(heard.at or record.at, heard.message, heard.user, heard.name or sender)
+            text = heard.text or text_of(event.parts)
+            files = [{"original": one.original, "local": one.local} for one in heard.files]
+        case Received(sender=sender, id=id) as event:
+            line = _line(record.at, id or str(record.seq), sender, sender)
+            text, files = text_of(event.parts), _files(event.parts)
+        case MessageAdded(role=role) as event:
+            told = posted.get(event.turn) if role == "assistant" else None
+            id = told.ids[0] if told is not None and told.ids else str(record.seq)  # as the platform knows it
+            who = "agent" if role == "assistant" else ""
+            line = _line(record.at, id, who, who)
+            text, files = text_of(event.parts), _files(event.parts)
+        case _:
+            raise AssertionError("nobody said it")
     is_bot = isinstance(event, MessageAdded) and event.role == "assistant"
-    sender = event.sender if isinstance(event, Received) else ""
-    line: dict[str, Any] = {
-        "date": _iso(record.at),
-        "messageId": (event.id if isinstance(event, Received) else "") or str(record.seq),
-        "userId": "agent" if is_bot else sender,
-        "userName": "agent" if is_bot else sender,
-        "text": text_of(event.parts),
-        "isBot": is_bot,
-    }
-    attachments = [{"original": part.path, "local": part.path} for part in event.parts if isinstance(part, Binary)]
-    return {**line, "attachments": attachments} if attachments else line
+    line |= {"text": text, "isBot": is_bot}
+    return {**line, "attachments": files} if files else line
+
+
+def _line(at: int, id: str, user: str, name: str) -> dict[str, Any]:
+    return {"date": _iso(at), "messageId": id, "userId": user, "userName": name}
+
+
+def _files(parts: Iterable[AnyPart]) -> list[dict[str, str]]:
+    return [{"original": part.path, "local": part.path} for part in parts if isinstance(part, Binary)]
 
 
 def _context_line(role: str, parts: Iterable[AnyPart], id: int, at: int) -> dict[str, Any]:

@@ -26,12 +26,12 @@ class Quick(h11.Connection):
 
     pieces = False
 
-    def send(self, event: h11.Event) -> bytes | None:
+    def send(self, event: Any) -> Any:
         if self.pieces and type(event) is h11.Data:
             return b"%x\r\n%b\r\n" % (len(event.data), event.data) if event.data else b""
         made = super().send(event)
         if type(event) is h11.Response:
-            self.pieces = b"\r\ntransfer-encoding: chunked\r\n" in (made or b"").lower()
+            self.pieces = b"\r\ntransfer-encoding: chunked\r\n" in made.lower()
         elif type(event) is h11.EndOfMessage:
             self.pieces = False
         return made
@@ -46,7 +46,11 @@ def http_protocol(crowd: Crowd, bounds: Bounds) -> type[asyncio.Protocol]:
         got = 0  # bytes, since that was last looked at
 
         def __init__(
-            self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: asyncio.AbstractEventLoop | None = None
+            self,
+            config: Any,
+            server_state: Any,
+            app_state: dict[str, Any],
+            _loop: asyncio.AbstractEventLoop | None = None,
         ) -> None:
             super().__init__(config, server_state, app_state, _loop)
             self.conn = Quick(h11.SERVER, HEAD_BYTES_MAX)
@@ -101,10 +105,12 @@ def http_protocol(crowd: Crowd, bounds: Bounds) -> type[asyncio.Protocol]:
             if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # an answer is under way already
                 self.transport.abort()
                 return
-            _, headers, body = said(Problem(400, "invalid_request", "this is no HTTP request, or its head is too large"))
+            _, headers, body = said(
+                Problem(400, "invalid_request", "this is no HTTP request, or its head is too large")
+            )
             headers = [*headers, (b"connection", b"close")]
             for part in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(part) or b"")
+                self.transport.write(self.conn.send(part))
             self.transport.close()
 
         # --- those who keep us waiting -----------------------------------------------------------

@@ -113,22 +113,20 @@ async def serve_web(
     server = Server(config)
     running = asyncio.create_task(server.serve(sockets=[at]))
     stopped = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            await _drain(server, at, ending, given)
-    finally:
-        server.should_exit = True
-        stopped.cancel()
-        await running
-
-
-async def _drain(server: Any, at: socket.socket, ending: Callable[[], None] | None, given: Serving) -> None:
-    for one in getattr(server, "servers", ()):  # nobody new from here on
-        one.close()
-    if ending is not None:
-        ending()
-    if given.drain is not None:
-        await given.drain()
-    if given.last is not None:
-        given.last()
+    with contextlib.ExitStack() as told:
+        if ending is not None:
+            told.callback(ending)
+        try:
+            await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
+            for one in getattr(server, "servers", ()):  # nobody new from here on
+                one.close()
+            told.close()
+            if given.drain is not None and not running.done():
+                await given.drain()
+        finally:
+            told.close()
+            if given.last is not None:
+                given.last()
+            server.should_exit = True
+            stopped.cancel()
+            await running

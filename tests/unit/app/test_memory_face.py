@@ -16,7 +16,7 @@ from library_world import DAY, World
 
 from mainstay import Agent
 from mainstay.app.memory import VERBS, AgentMemory, Recalling, RemoteMemory
-from mainstay.app.owner import Remote, Request, serving
+from mainstay.app.owner import Alone, Remote, Request, serving
 from mainstay.core.errors import HomeTaken, InputRefused, MemoryUnknown, SessionUnknown
 from mainstay.core.recall import Fact, Summary
 from mainstay.testing import ScriptedProvider
@@ -123,7 +123,10 @@ async def test_every_verb_is_something_that_a_library_does(world: World) -> None
 
 
 async def test_an_agent_s_memory_context_and_profile_are_reached_through_its_socket(tmp_path: Path) -> None:
-    async with Agent(ScriptedProvider(["noted", "sure"]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with (
+        Agent(ScriptedProvider(["noted", "sure"]), home=tmp_path) as agent,
+        serving(Alone(agent), tmp_path),
+    ):
         remote = Remote(tmp_path, "default")
         await remote.run("s", "we rented the flat in Lisbon")
         assert "s#1" in {hit.message_id for hit in await remote.memory.search("rented flat")}
@@ -148,7 +151,7 @@ async def test_an_agent_s_memory_context_and_profile_are_reached_through_its_soc
 
 async def test_compacting_through_the_socket_gives_the_new_summary(tmp_path: Path) -> None:
     provider = ScriptedProvider(["one", "two", "They spoke of a flat in Lisbon, and of trains to Porto."])
-    async with Agent(provider, home=tmp_path) as agent, serving(agent, tmp_path):
+    async with Agent(provider, home=tmp_path) as agent, serving(Alone(agent), tmp_path):
         remote = Remote(tmp_path)
         with pytest.raises(SessionUnknown):
             await remote.sessions.compact("nobody")
@@ -161,14 +164,14 @@ async def test_compacting_through_the_socket_gives_the_new_summary(tmp_path: Pat
 
 
 async def test_what_a_library_does_not_offer_cannot_be_asked_for(tmp_path: Path) -> None:
-    async with Agent(ScriptedProvider([]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with Agent(ScriptedProvider([]), home=tmp_path) as agent, serving(Alone(agent), tmp_path):
         for verb in ("memory.redact", "memory._memory", "memory.", "memory.on_change", "memory.__init__"):
             with pytest.raises(InputRefused, match="there is no operation"):
                 await Remote(tmp_path)._ask(Request(verb), Any)
 
 
 async def test_f41_an_owner_answers_only_for_its_own_workspace(tmp_path: Path) -> None:
-    async with Agent(ScriptedProvider([]), home=tmp_path) as agent, serving(agent, tmp_path, "ours"):
+    async with Agent(ScriptedProvider([]), home=tmp_path) as agent, serving(Alone(agent, "ours"), tmp_path):
         await agent.memory.remember("a canary")
         assert await Remote(tmp_path, "ours").memory.recall("canary")
         other = Remote(tmp_path, "theirs")

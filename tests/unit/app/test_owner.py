@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainstay import Agent
-from mainstay.app.owner import SOCKET, Remote, Request, serving
+from mainstay.app.owner import SOCKET, Alone, Remote, Request, serving
 from mainstay.core.errors import HomeTaken, InputRefused, SessionUnknown
 from mainstay.core.events import TextDelta, TurnEnded
 from mainstay.core.messages import Text
@@ -18,7 +18,10 @@ from mainstay.testing import ScriptedProvider, Stall
 
 
 async def test_a_turn_streams_through_the_socket_as_it_does_at_home(tmp_path: Path) -> None:
-    async with Agent(ScriptedProvider(["hello there"]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with (
+        Agent(ScriptedProvider(["hello there"]), home=tmp_path) as agent,
+        serving(Alone(agent), tmp_path),
+    ):
         events = [event async for event in Remote(tmp_path).stream("s", (Text("hi"),))]
         assert [event.text for event in events if isinstance(event, TextDelta)] == ["hello there"]
         assert isinstance(events[-1], TurnEnded)
@@ -28,7 +31,10 @@ async def test_a_turn_streams_through_the_socket_as_it_does_at_home(tmp_path: Pa
 
 async def test_steer_abort_and_watch_reach_the_owner(tmp_path: Path) -> None:
     stall, second = Stall(then="never"), Stall(then="never")
-    async with Agent(ScriptedProvider([stall, second, "last"]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with (
+        Agent(ScriptedProvider([stall, second, "last"]), home=tmp_path) as agent,
+        serving(Alone(agent), tmp_path),
+    ):
         remote = Remote(tmp_path)
         seen: list[str] = []
 
@@ -50,7 +56,7 @@ async def test_steer_abort_and_watch_reach_the_owner(tmp_path: Path) -> None:
 
 async def test_leaving_early_does_not_stop_the_turn(tmp_path: Path) -> None:
     stall = Stall(then="the whole answer")
-    async with Agent(ScriptedProvider([stall]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with Agent(ScriptedProvider([stall]), home=tmp_path) as agent, serving(Alone(agent), tmp_path):
         listening = asyncio.create_task(anext(aiter(Remote(tmp_path).stream("s", (Text("hi"),), id="1"))))
         await stall.reached.wait()
         listening.cancel()
@@ -60,7 +66,7 @@ async def test_leaving_early_does_not_stop_the_turn(tmp_path: Path) -> None:
 
 
 async def test_session_verbs_and_their_errors(tmp_path: Path) -> None:
-    async with Agent(ScriptedProvider(["a"]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with Agent(ScriptedProvider(["a"]), home=tmp_path) as agent, serving(Alone(agent), tmp_path):
         remote = Remote(tmp_path)
         await remote.import_history("s", [{"role": "user", "content": "x"}])
         assert (await remote.sessions.fork("s", "t")).parent == "s"
@@ -77,7 +83,7 @@ async def test_session_verbs_and_their_errors(tmp_path: Path) -> None:
 
 
 async def test_rubbish_on_the_socket_gets_a_sentence(tmp_path: Path) -> None:
-    async with Agent(ScriptedProvider([]), home=tmp_path) as agent, serving(agent, tmp_path):
+    async with Agent(ScriptedProvider([]), home=tmp_path) as agent, serving(Alone(agent), tmp_path):
         for rubbish in (b"\n", b"{\n", b'{"do": 7}\n', b"\xff\xfe\n", b""):
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
             writer.write(rubbish)
@@ -105,6 +111,6 @@ async def test_the_socket_is_private_and_a_long_path_works(tmp_path: Path, monke
     home = tmp_path / ("long" * 25)
     home.mkdir()
     monkeypatch.chdir(home)
-    async with Agent(ScriptedProvider(["ok"]), home=home) as agent, serving(agent, home):
+    async with Agent(ScriptedProvider(["ok"]), home=home) as agent, serving(Alone(agent), home):
         assert (home / SOCKET).stat().st_mode & 0o777 == 0o600
         assert [event async for event in Remote(home).stream("s", (Text("hi"),))]

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mainstay.core.addresses import Address, FileSaid, Heard
 from mainstay.core.events import (
+    Delivered,
     Event,
     Folded,
     MessageAdded,
@@ -88,3 +90,27 @@ def test_the_same_session_gives_the_same_bytes_and_a_failed_export_leaves_the_ol
     else:
         raise AssertionError("a date that no calendar has was written")
     assert path.read_bytes() == first
+
+
+def test_guppy_066_069_a_log_of_a_channel_has_ids_and_names_of_the_platform_and_the_answer_as_it_was_posted(
+    tmp_path: Path,
+) -> None:
+    at = Address("chat", "room", "thread")
+    bo = Heard(at, "m1", "U1", "Bo", "see this", 1_000, (FileSaid("plan.pdf", "attachments/1_plan.pdf"),))
+    ann = Heard(at, "m2", "U2", "Ann Lee", "well?", 2_000)
+    said: list[Event] = [
+        Received((Text("[Bo] see this [file]"),), "overheard", id="chat:m1", heard=bo),
+        Received((Text("[Ann Lee]"), Text("well?")), sender="ann", id="chat:m2", heard=ann),
+        TurnStarted((1, 2), turn=1),
+        MessageAdded("assistant", (Text("a plan"),), turn=1, step=1),
+        TurnEnded(Answered(), turn=1),
+        Delivered("s#1", at, ("m3",), turn=1),
+    ]
+    lines = [json.loads(line) for line in write_log(records(*said), tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(one["messageId"], one["userId"], one["userName"], one["text"], one["isBot"]) for one in lines] == [
+        ("m1", "U1", "Bo", "see this", False),
+        ("m2", "U2", "Ann Lee", "well?", False),
+        ("m3", "agent", "agent", "a plan", True),
+    ]
+    assert lines[0]["attachments"] == [{"original": "plan.pdf", "local": "attachments/1_plan.pdf"}]
+    assert lines[1]["date"] == "1970-01-01T00:00:02.000+00:00"

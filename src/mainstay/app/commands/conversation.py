@@ -11,6 +11,7 @@ from mainstay.app.commands.out import paint, when
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    Delivered,
     Event,
     Folded,
     Forked,
@@ -109,6 +110,10 @@ def _gist(event: Event) -> str:
             return f"up to {upto}: {summary}"
         case TurnEnded(outcome=outcome):
             return ending(outcome)
+        case Delivered(to=to, ids=ids, state=state, note=note):
+            return " ".join(filter(None, [f"{state} to {to}", ", ".join(ids), note]))
+        case SessionChanged(guests=guests) if guests is not None:
+            return f"tools of whoever asks: {', '.join(one.name for one in guests) or 'none'}"
         case SessionChanged():
             names = ("title", "status", "model", "instructions", "metadata")
             return ", ".join(f"{one} = {getattr(event, one)}" for one in names if getattr(event, one) is not None)

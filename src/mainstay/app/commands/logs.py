@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.schema import secrets_in
 from mainstay.core.errors import ConfigError
+
+BESIDE = ("workspace", "session", "turn", "step", "person", "channel", "request", "status")  # what a record may name
 
 
 class Lines(logging.Formatter):
@@ -23,6 +29,23 @@ class Lines(logging.Formatter):
         return line
 
 
+class Json(logging.Formatter):
+    """One JSON document a line: when, how bad, who says so, what; and whatever was told beside it (`extra`)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": visible(record.getMessage()),
+        }
+        line |= {name: value for name, value in vars(record).items() if name in BESIDE}
+        if record.exc_info:
+            line["trace"] = safe(self.formatException(record.exc_info))
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
 class Stderr(logging.Handler):
     """Whatever stderr is at the moment: a chat puts its own in front of the terminal's."""
 
@@ -33,7 +56,7 @@ class Stderr(logging.Handler):
             pass  # nobody reads it any more
 
 
-def set_up(level: str | None, home: Path) -> None:
+def set_up(level: str | None, home: Path, shape: Literal["text", "json"] = "text") -> None:
     """Without a level nothing is written: trouble reaches the person as a sentence, not as a log."""
     root = logging.getLogger()
     if level is None:
@@ -43,7 +66,7 @@ def set_up(level: str | None, home: Path) -> None:
     from mainstay.guards.terminal import LogFilter
 
     handler = Stderr()
-    handler.setFormatter(Lines())
+    handler.setFormatter(Lines() if shape == "text" else Json())
     handler.addFilter(LogFilter(Redactor(_secrets(home))))  # every record, whoever wrote it
     root.addHandler(handler)
     root.setLevel(level.upper())

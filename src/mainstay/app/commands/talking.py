@@ -21,7 +21,7 @@ from mainstay.app.commands.homes import Place, home_of, overrides_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
 from mainstay.app.models import Models
-from mainstay.app.owner import SOCKET, Remote, serving
+from mainstay.app.owner import SOCKET, Alone, Remote, serving
 from mainstay.app.schema import ProviderEntry, data_home
 from mainstay.core.errors import ConfigError, HomeTaken, SessionUnknown
 from mainstay.store.home import is_owned
@@ -68,7 +68,7 @@ class Setting(msgspec.Struct, frozen=True):
                 taken = error
                 await asyncio.sleep(OWNER_LOOK_S)
                 continue
-            async with agent, serving(agent, self.data, self.config.workspace):
+            async with agent, serving(Alone(agent, self.config.workspace), self.data):
                 yield agent
             return
         raise taken

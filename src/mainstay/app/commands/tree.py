@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Sequence
 from itertools import pairwise
 
+from mainstay.app.commands.tree_gateway import add_people
 from mainstay.app.commands.tree_knowhow import add_patterns, add_skills, add_triggers
 from mainstay.app.commands.verbs import LATER as LATER
 from mainstay.app.commands.verbs import Parser, Verbs, count, json_option, port, shared
@@ -33,6 +34,7 @@ def build() -> Parser:
     add_skills(verbs.noun("skill", "See, install and share know-how in folders: instructions with their scripts."))
     add_patterns(verbs.noun("pattern", "See which ways of doing things are written down, and try them on a request."))
     add_triggers(verbs.noun("trigger", "Have the agent work when nobody types: later, by the clock, by webhook."))
+    add_people(verbs)
     serving = _serving()
     about_mcp = "Offer run, steer, abort and memory search to other MCP hosts; look after the MCP servers used here."
     _add_mcp(verbs.noun("mcp", about_mcp, serving), serving)
@@ -84,6 +86,11 @@ def _add_talking(verbs: Verbs) -> None:
     run.add_argument("text", nargs="*", metavar="TEXT", help="the prompt; `-` stands for what comes from stdin")
     run.add_argument("--session", metavar="S", help="the conversation it belongs to (default: a new one)")
     run.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
+    about = "Run the gateway: HTTP, gRPC, chat platforms and triggers for all workspaces, until it is stopped."
+    serve = verbs.verb("serve", about, "serve:serve", json=False)
+    serve.add_argument("--host", metavar="HOST", help="where to listen (default: server.host, 127.0.0.1)")
+    serve.add_argument("--port", type=port, metavar="N", help="for HTTP; 0: any (default: server.port, 7460)")
+    serve.add_argument("--grpc-port", type=port, metavar="N", help="for gRPC; 0: any (default: server.grpc_port)")
 
 
 def _add_setup(verbs: Verbs) -> None:

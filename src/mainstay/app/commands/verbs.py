@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 from mainstay import __version__
 
 LATER = (
-    "serve", "channel", "errors", "workspace", "user",
-    "audit", "model", "eval", "backup", "restore", "worker",
+    "channel", "errors", "audit", "model", "eval", "backup", "restore", "worker",
 )  # fmt: skip
 LEVELS = ("debug", "info", "warning", "error")
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import mimetypes
 import os
+import stat
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -127,14 +128,23 @@ class MatrixChannel:
                 if account.token:
                     raise
             else:
-                homeserver.be(who.user_id, who.device_id or kept.device, token)
+                self._are(who.user_id, who.device_id or "", token)
                 return
         homeserver.be("", kept.device, "")
         homeserver.client.user = account.user
         made = await homeserver.say(homeserver.client.login(account.password, device_name=DEVICE))
         kept.device, kept.token = made.device_id, made.access_token
-        homeserver.be(made.user_id, made.device_id, made.access_token)
+        self._are(made.user_id, made.device_id, made.access_token)
         await self._save()
+
+    def _are(self, user: str, device: str, token: str) -> None:
+        account, kept = self._account, self._kept
+        if account.user and account.user not in (user, user[1:].partition(":")[0], user.partition(":")[0]):
+            raise ConfigError(f"{self.name}: the token is {user}'s, and not {account.user}'s")
+        if kept.id != user:  # how far another has read says nothing
+            kept.since, kept.told, kept.invitations = "", [], {}
+        kept.id = user
+        self._ours().be(user, device, token)
 
     async def _login_again(self) -> None:
         if self._account.token:
@@ -228,9 +238,12 @@ class MatrixChannel:
     async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
         _check(to)
         try:
-            size = os.stat(path).st_size
+            found = os.stat(path)
         except OSError as error:
             raise NeverSent(f"{name} cannot be read: {error.strerror or error}") from None
+        size = found.st_size
+        if not stat.S_ISREG(found.st_mode):
+            raise NeverSent(f"{name} is no file that can be sent")
         if size > self.shows.file_bytes_max:
             raise NeverSent(f"{name} has {size} bytes: more than the {self.shows.file_bytes_max} that can be sent")
         mime = mimetypes.guess_type(name)[0] or "application/octet-stream"

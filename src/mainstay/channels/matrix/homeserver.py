@@ -17,6 +17,7 @@ import msgspec
 from mainstay.channels.matrix.events import MXC, Event, Page, Synced
 from mainstay.core.channels import ChannelError, MaybeSent, NeverSent, NotSent
 from mainstay.core.errors import ConfigError
+from mainstay.core.workers import in_thread
 
 T = TypeVar("T")
 REQUEST_S = 30.0
@@ -108,7 +109,7 @@ class Homeserver:
     async def upload(self, path: str, name: str, mime: str) -> str:
         """The address of its content on the homeserver."""
         try:
-            file = open(path, "rb")  # noqa: SIM115
+            file = await in_thread(lambda: open(path, "rb"))  # noqa: SIM115
         except OSError as error:
             raise NeverSent(f"{name} cannot be read: {error.strerror or error}") from None
         with file:
@@ -203,7 +204,7 @@ async def _into_file(response: Any, target: str, bytes_max: int) -> None:
     file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     whole = False
     try:
-        with open(file, "wb") as out:
+        with os.fdopen(file, "wb") as out:
             taken = 0
             async for piece in response.content.iter_chunked(PIECE_BYTES):
                 taken += len(piece)

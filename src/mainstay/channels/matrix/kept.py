@@ -19,7 +19,8 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of one account on one homeserver; for another it is worth nothing."""
 
     homeserver: str = ""
-    user: str = ""
+    user: str = ""  # as it is configured
+    id: str = ""  # and as the homeserver knows it
     device: str = ""
     token: str = ""  # of that device, where we logged in ourselves
     since: str = ""  # everything before it has been heard

@@ -41,6 +41,12 @@ class Listener:
         self._file = file
         self._kept = kept
 
+    async def begin(self) -> None:
+        """On the first start of all: what was said before was not said to us."""
+        synced = await self._homeserver.sync("", 0)
+        self._note_invitations(synced)
+        await self._keep(synced.next_batch)
+
     async def run(
         self,
         hear: Hear,
@@ -53,12 +59,9 @@ class Listener:
         while True:
             try:
                 await self._join_those(welcome)
-                synced = await self._homeserver.sync(self._kept.since, SYNC_S if self._kept.since else 0)
+                synced = await self._homeserver.sync(self._kept.since, SYNC_S)
                 self.trouble = ""
-                if not self._kept.since:  # what was said before anybody listened was not said to us
-                    self._note_invitations(synced)
-                else:
-                    await self._take(synced, hear, cannot_read)
+                await self._take(synced, hear, cannot_read)
                 await self._keep(synced.next_batch)
                 tries = 0
             except LoggedOut as error:

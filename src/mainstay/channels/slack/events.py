@@ -147,9 +147,13 @@ def incoming(message: Message, address: Address, me: Me, names: Mapping[str, str
         at=milliseconds(message.ts),
         direct=message.direct,
         mentioned=message.type == "app_mention" or begins > 0 or me.user_id in people_in(raw[:TEXT_CHARS_MAX]),
-        own=message.user == me.user_id or bool(me.bot_id and message.bot_id == me.bot_id),
+        own=is_own(message, me),
         files=tuple(_attached(message.files)),
     )
+
+
+def is_own(message: Message, me: Me) -> bool:
+    return message.user == me.user_id or bool(me.bot_id and message.bot_id == me.bot_id)
 
 
 def commanded(command: Command, name: str, at: int) -> Incoming:

@@ -25,7 +25,7 @@ _LINK = re.compile(
     r"!?\[([^\[\]\n]{0,500})\]\([ \t]{0,9}<?([^\s()<>]{1,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,200}){0,3})>?"
     r"(?:[ \t]+\"[^\"\n]{0,200}\")?[ \t]{0,9}\)"
 )
-_BARE = re.compile(r"<((?:https?|mailto):[^\s<>|]{1,2000})>|https?://[^\s<>|*`\"]{1,2000}")
+_BARE = re.compile('<((?:https?|mailto):[^\\s<>|\ue000]{1,2000})>|https?://[^\\s<>|*`"\ue000]{1,2000}')
 _BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
 _KEPT = re.compile("\ue000([0-9]{1,9})\ue001")
 _OURS = re.compile("[\x00\ue000-\ue003]")  # what stands for something else below
@@ -36,6 +36,7 @@ _GONE = re.compile(r"~~(?=\S)(.{1,1000}?)(?<=\S)~~")
 _BOLD, _ITALIC = "\ue002", "\ue003"
 _PAD_MAX = 40  # a cell that is wider stands out
 _NO_WIDTH = "\u200b"  # beside a word Slack takes a mark for a letter, unless this is between
+_LIKE_GRAVE = "\u02cb"  # in code there can be none of those that end it
 _SCHEMES = ("http://", "https://", "mailto:")
 
 
@@ -122,8 +123,8 @@ def _marked(text: str) -> str:
 
     text = "".join(keep(f"`{escape(part)}`") if coded else part for part, coded in _spans(text))
     text = _BACKSLASH.sub(lambda found: keep(escape(found[1])), text)
-    text = _LINK.sub(lambda found: keep(_link(found[2], _restored(found[1], kept))), text)
-    text = _BARE.sub(lambda found: keep(_link(found[1], "") if found[1] else escape(found[0])), text)
+    text = _LINK.sub(lambda found: keep(_link(*(_restored(escape(found[n]), kept) for n in (2, 1)))), text)
+    text = _BARE.sub(lambda found: keep(_link(escape(found[1]), "") if found[1] else escape(found[0])), text)
     text = escape(text)
     text = _STRONG_SLANT.sub(_between(_BOLD + _ITALIC), text)
     text = _STRONG.sub(_between(_BOLD), text)
@@ -148,12 +149,11 @@ def _between(mark: str) -> Callable[[re.Match[str]], str]:
 
 
 def _link(url: str, text: str) -> str:
-    url = _BACKSLASH.sub(r"\1", url)
-    if not url.lower().startswith(_SCHEMES) or "|" in url or "\ue000" in url:
-        return f"{text} ({escape(url)})" if text else escape(url)
-    # a label has no marks and cannot hold what ends it
-    label = text.replace("|", "¦").replace(_BOLD, "").replace(_ITALIC, "")
-    return f"<{escape(url)}|{label}>" if label else f"<{escape(url)}>"
+    """Both are escaped already."""
+    if not url.lower().startswith(_SCHEMES) or any(char in url for char in "|<>`"):
+        return f"{text} ({url})" if text else url
+    label = re.sub("<[^<>]*>", "", text).replace("|", "¦")  # nor can a label hold what ends it
+    return f"<{url}|{label}>" if label else f"<{url}>"
 
 
 def _spans(text: str) -> Iterator[tuple[str, bool]]:
@@ -171,7 +171,7 @@ def _spans(text: str) -> Iterator[tuple[str, bool]]:
             number += 1
             continue
         yield text[at : runs[number].start()], False
-        yield text[runs[number].end() : runs[end].start()].strip().replace("`", "ʼ") or " ", True
+        yield text[runs[number].end() : runs[end].start()].strip().replace("`", _LIKE_GRAVE) or " ", True
         at, number = runs[end].end(), end + 1
     yield text[at:], False
 

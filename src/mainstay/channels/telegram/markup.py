@@ -7,13 +7,12 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from mainstay.channels.layout import Span, lay_out
+from mainstay.channels.layout import Span, clean, lay_out
 
 _TAGS = (("strike", "s"), ("italic", "i"), ("bold", "b"))  # from the inside out
 _TAG = re.compile(r"</?(?:a|b|i|s|u|code|pre|blockquote)(?: [^<>]*)?>")
 # Telegram counts UTF-16 units. Written as a number, a character of two of them is never shorter than it is counted.
 _WIDE = re.compile(r"[\U00010000-\U0010ffff]")
-_UNSAYABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def html_of(markdown: str) -> str:
@@ -30,24 +29,10 @@ def plain_of(text: str) -> str:
     return html.unescape(_TAG.sub("", text))
 
 
-def clean(text: str) -> str:
-    """What can be sent: no halves of characters, no control characters."""
-    return _UNSAYABLE.sub("", whole(text.replace("\r\n", "\n")))
-
-
-def whole(text: str) -> str:
-    """Halves of characters are joined, or replaced."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
 def _shown(span: Span) -> str:
     text = _escape(span.text)
     if "pre" in span.styles:
-        inner = f'<code class="language-{_escape(span.language)}">{text}</code>' if span.language else text
+        inner = f'<code class="language-{_escape(span.language, quote=True)}">{text}</code>' if span.language else text
         return f"<pre>{inner}</pre>"
     if "code" in span.styles:  # which may hold no other
         return f"<code>{text}</code>"
@@ -56,11 +41,11 @@ def _shown(span: Span) -> str:
     for style, tag in _TAGS:
         if style in span.styles:
             text = f"<{tag}>{text}</{tag}>"
-    return f'<a href="{_escape(span.href)}">{text}</a>' if span.href else text
+    return f'<a href="{_escape(span.href, quote=True)}">{text}</a>' if span.href else text
 
 
-def _escape(text: str) -> str:
-    return _WIDE.sub(lambda found: f"&#{ord(found[0])};", html.escape(text))
+def _escape(text: str, *, quote: bool = False) -> str:
+    return _WIDE.sub(lambda found: f"&#{ord(found[0])};", html.escape(text, quote=quote))
 
 
 def slices(text: str, places: Sequence[tuple[int, int]]) -> list[str]:

@@ -13,7 +13,7 @@ from mainstay.server.grpc.messages import FILE, MESSAGES, METHODS, PACKAGE, SERV
 
 def describe() -> Any:
     """A FileDescriptorProto."""
-    from google.protobuf import descriptor_pb2
+    from google.protobuf import descriptor_pb2  # type: ignore[import-untyped]
 
     file = descriptor_pb2.FileDescriptorProto(name=FILE, package=PACKAGE, syntax="proto3")
     for kind in MESSAGES:

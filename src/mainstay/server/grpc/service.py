@@ -28,9 +28,9 @@ from mainstay.server.grpc.messages import (
     StreamWeaveRequest,
     WeaveRequest,
 )
-from mainstay.server.grpc.trouble import Told, TurnFailed, Whereabouts, as_problem, told, told_failure
+from mainstay.server.grpc.trouble import Told, TurnFailed, Whereabouts, told, told_failure
 from mainstay.server.grpc.weaving import parts_of, weave
-from mainstay.server.problems import Problem
+from mainstay.server.problems import Problem, problem_of
 
 log = logging.getLogger("mainstay.server")
 
@@ -145,7 +145,7 @@ class AgentService:
         except Problem as problem:
             trouble = told(problem, at)
         except MainstayError as error:
-            trouble = told(as_problem(error), at)
+            trouble = told(problem_of(error), at)
         except Unread:
             trouble = told(Problem(429, "too_slow", "what was told was not read; go on with `after`", 0.0), at)
         except asyncio.CancelledError:
@@ -155,7 +155,8 @@ class AgentService:
             trouble = told(Problem(503, "unavailable", STOPPING, 1.0), at)
         except Exception:  # a bug of ours: the log says what, and nobody else does
             trouble = told(_logged(method), at)
-        return await self._abandon(context, trouble)
+        await self._abandon(context, trouble)
+        return None
 
     async def _abandon(self, context: Any, trouble: Told) -> None:
         async with asyncio.timeout(self._unread_s):  # a client that reads nothing does not read this either

@@ -10,10 +10,9 @@ from typing import Any
 from mainstay.core.errors import ConfigError
 from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.rates import Rates
-from mainstay.server.grpc.describing import pool_of
+from mainstay.server.grpc.beside import add_beside
 from mainstay.server.grpc.entry import Entry, Grpc, is_private
-from mainstay.server.grpc.library import Library, load_grpc
-from mainstay.server.grpc.messages import SERVICE
+from mainstay.server.grpc.library import load_grpc
 from mainstay.server.grpc.service import AgentService
 
 STREAMS_PER_CONNECTION = 256
@@ -39,16 +38,16 @@ async def serve_grpc(
     service = AgentService(gateway, entry, library.grpc, unread_s=settings.unread_s)
     server = library.grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.calls_max)
     server.add_generic_rpc_handlers((service.handlers(),))
-    health = _add_health(library, server, entry)
-    _add_reflection(library, server, entry)
+    health = add_beside(library, server, entry)
     port = _bind(library.grpc, server, settings, address)
     await server.start()
+    await health.open()
     try:
         if listening is not None:
             listening(port)
         await stop.wait()
     finally:
-        await health.enter_graceful_shutdown()
+        await health.shut()
         ending = asyncio.ensure_future(server.stop(settings.drain_s + 2.0))  # from now on nobody new comes in
         await service.stop(settings.drain_s)
         await server.stop(0)
@@ -91,19 +90,3 @@ def _bind(grpc: Any, server: Any, settings: Grpc, address: str) -> int:
     if not port:
         raise ConfigError(f"gRPC cannot be served on {address}: the port is taken, or no address of this machine")
     return port
-
-
-# --- beside the agent ----------------------------------------------------------------------------
-
-
-def _add_health(library: Library, server: Any, entry: Entry) -> Any:
-    """Whether it serves may be asked by anybody. To be told of changes holds a call open, and needs a key."""
-    from mainstay.server.grpc.beside import health_of
-
-    health = health_of(library, entry)
-    library.health.health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    return health
-
-
-def _add_reflection(library: Library, server: Any, entry: Entry) -> None:
-    pass

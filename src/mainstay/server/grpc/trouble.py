@@ -7,13 +7,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from mainstay.core.errors import ContextOverflow, InputRefused, MainstayError
+from mainstay.core.errors import ContextOverflow, InputRefused
 from mainstay.core.events import Event, StepRestarted, ToolFinished, TurnEnded
 from mainstay.core.outcome import Failed
 from mainstay.core.protobuf import encode
-from mainstay.gateway.rates import TooMany
 from mainstay.server.grpc.messages import AnyMessage, Duration, Error, ErrorInfo, RetryInfo, Status
-from mainstay.server.problems import Problem, problem_of
+from mainstay.server.problems import Problem
 
 DOMAIN = "mainstay"
 ERRORS_MAX = 100  # that a reply tells of
@@ -74,13 +73,8 @@ def told(problem: Problem, at: Whereabouts) -> Told:
 
 def told_failure(error: Error, at: Whereabouts) -> Told:
     name = next(name for name, number in NUMBERS.items() if number == error.code)
-    return _told(name, error.type, error.message, at, None)
-
-
-def as_problem(error: MainstayError) -> Problem:
-    if isinstance(error, TooMany):
-        return Problem(429, "too_many_streams", str(error), error.retry_after_s)
-    return problem_of(error)
+    where = Whereabouts(at.session, error.turn or at.turn, error.step or at.step)
+    return _told(name, error.type, error.message, where, None)
 
 
 def _told(code: str, kind: str, sentence: str, at: Whereabouts, retry_after_s: float | None) -> Told:

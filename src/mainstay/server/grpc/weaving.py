@@ -16,7 +16,6 @@ from mainstay.core.outcome import Exhausted, Failed, Outcome, Paused
 from mainstay.core.outcome import Reply as Replied
 from mainstay.core.ports import Standing
 from mainstay.gateway.visit import Visit
-from mainstay.lane.tickets import Ticket
 from mainstay.server.grpc.messages import Error, Event, Part, Reply, StreamWeaveRequest, Usage, WeaveRequest
 from mainstay.server.grpc.trouble import ERRORS_MAX, TurnFailed, Whereabouts, error_in, failure
 
@@ -41,37 +40,37 @@ async def weave(
         raise InputRefused("to go on after a sequence, give the id of what was sent, or no text")
     ticket = await visit.accept(request.session, parts, id=request.id)
     teller = _Teller(at, emit, skip=after or 0)
-    await _until_settled(ticket, _tell_turn(visit, request.session, ticket, teller))
+    await _until_settled(ticket.reply, _tell_all(cast(_Events, visit.turn(request.session, ticket)), teller))
     reply = teller.finished(await asyncio.shield(ticket.reply))  # others may wait for the same
     if isinstance(reply.outcome, Failed):
         raise TurnFailed(failure(reply.outcome, events.Event(turn=reply.turn, step=at.step)))
     return _reply(reply, request.session, teller.errors)
 
 
-async def _tell_turn(visit: Visit, session: str, ticket: Ticket, teller: _Teller) -> None:
-    async with aclosing(cast(_Events, visit.turn(session, ticket))) as turn:
+async def _tell_all(turn: _Events, teller: _Teller) -> None:
+    async with aclosing(turn):
         async for event in turn:
             await teller.tell(event)
 
 
-async def _until_settled(ticket: Ticket, telling: Awaitable[None]) -> None:
-    """Ends early if no reply can come: the store fails, or the server is being stopped. The ticket says which."""
+async def _until_settled(reply: asyncio.Future[Replied], telling: Awaitable[None]) -> None:
+    """Ends early if there will be no reply: the store fails, or the agent was closed. Whoever awaits it learns which."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(None) as scope:
+    try:
+        async with asyncio.timeout(None) as scope:
 
-        def settled(reply: asyncio.Future[Replied]) -> None:
-            if not reply.cancelled() and reply.exception() is not None:
-                scope.reschedule(loop.time())
+            def settled(reply: asyncio.Future[Replied]) -> None:
+                if not reply.cancelled() and reply.exception() is not None:
+                    scope.reschedule(loop.time())
 
-        ticket.reply.add_done_callback(settled)
-        try:
-            await telling
-        except asyncio.CancelledError:
-            if scope.expired() and ticket.reply.done():
-                await ticket.reply  # raises what it is
+            reply.add_done_callback(settled)
+            try:
+                await telling
+            finally:
+                reply.remove_done_callback(settled)
+    except TimeoutError:
+        if not scope.expired():
             raise
-        finally:
-            ticket.reply.remove_done_callback(settled)
 
 
 async def _resume(visit: Visit, session: str, after: int, teller: _Teller) -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.errors import MainstayError
-from mainstay.server.problems import Problem, problem_of
+from mainstay.core.errors import AgentClosed, MainstayError, StoreError
+from mainstay.core.outcome import Failed
+from mainstay.server.bounds import Send
+from mainstay.server.problems import PRIVATE, Problem, problem_of
 
 _KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+TAKEN = "the server stops, or cannot write; this was taken, and goes on when the server does"
 _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
 
@@ -27,7 +30,7 @@ class Spent(Problem):
     """The prompt was taken: what became of it is told, and asking again would be a second prompt."""
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.status, problem.kind, problem.sentence)
+        super().__init__(problem.status, problem.kind, problem.sentence, headers=problem.headers)
 
 
 def model_unknown(name: str) -> Refused:
@@ -50,15 +53,27 @@ def error_of(problem: Problem) -> dict[str, Any]:
 
 def headers_of(problem: Problem) -> dict[str, str]:
     """The official clients try again on some statuses unless they are told not to."""
-    headers: dict[str, str] = {}
+    headers = {"content-type": "application/json", **problem.headers}
     if problem.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(problem.retry_after_s)))
     elif isinstance(problem, Spent) or problem.status in (408, 409):
         headers["x-should-retry"] = "false"
-    if problem.status == 401:
-        headers["www-authenticate"] = "Bearer"
     return headers
 
 
-def body_of(problem: Problem) -> bytes:
-    return msgspec.json.encode({"error": error_of(problem)})
+async def refuse(problem: Problem, send: Send) -> None:
+    body = msgspec.json.encode({"error": error_of(problem)})
+    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers_of(problem).items()]
+    headers += [*PRIVATE, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def spent(trouble: MainstayError | None, failed: Failed | None) -> Spent | None:
+    """What went wrong with a prompt that was taken, if anything did."""
+    match trouble:
+        case AgentClosed() | StoreError():
+            return Spent(Problem(503, "unavailable", TAKEN))
+        case MainstayError():
+            return Spent(problem_of(trouble))
+    return Spent(Problem(502, "model_failed", failed.sentence)) if failed is not None else None

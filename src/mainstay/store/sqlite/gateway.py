@@ -11,6 +11,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -24,7 +25,6 @@ from mainstay.store.sqlite.database import connect, named
 
 T = TypeVar("T")
 
-FILE = "gateway.db"
 BUSY_S = 5.0
 
 _PERSON = "name, called, roles, created"
@@ -238,22 +238,21 @@ class SqliteGateway:
 
 
 def _make_private(path: str) -> int:
-    """Its inode. SQLite gives what it puts beside the file the same rights."""
+    """Its inode. SQLite gives what it puts beside the file the same rights. One that is there is not opened here: to
+    close it again would end the locks that SQLite may hold on it."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise HomeUnusable(f"{path} is not a file; put it elsewhere")
-            if found.st_uid != os.geteuid():
-                raise HomeUnusable(f"{path} belongs to another user; change its owner, or choose another --home")
-            if found.st_mode & 0o077:
-                os.fchmod(fd, 0o600)
-        finally:
-            os.close(fd)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            raise HomeUnusable(f"{path} is a link, and may lead anywhere; put the real file in its place")
+        if not stat.S_ISREG(found.st_mode):
+            raise HomeUnusable(f"{path} is not a file; put it elsewhere")
+        if found.st_uid != os.geteuid():
+            raise HomeUnusable(f"{path} belongs to another user; change its owner, or choose another --home")
+        if found.st_mode & 0o077:
+            os.chmod(path, 0o600)
     except OSError as error:
-        if os.path.islink(path):
-            raise HomeUnusable(f"{path} is a link, and may lead anywhere; put the real file in its place") from None
         raise HomeUnusable(f"{path} cannot be used: {error.strerror or error}") from error
     return found.st_ino
 

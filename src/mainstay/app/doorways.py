@@ -1,0 +1,39 @@
+"""What others post to the gateway, led on: webhooks to the workspace that they speak to, platforms to their channel."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
+Find = Callable[[str], Awaitable[ASGIApp | None]]
+
+
+class Doorway:
+    """An ASGI application that leads on by the next part of the path. What is not there is nowhere."""
+
+    def __init__(self, find: Find, *, whole: bool = False) -> None:
+        self._find = find
+        self._whole = whole  # whoever is led to wants the name in its path too
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        root = scope.get("root_path", "")
+        path = scope["path"].removeprefix(root)
+        name, _, _ = path.strip("/").partition("/")
+        app = await self._find(name) if scope["type"] == "http" and name else None
+        if app is None:
+            await _nowhere(scope, send)
+        elif self._whole:
+            await app(scope, receive, send)
+        else:
+            await app({**scope, "root_path": f"{root}/{name}"}, receive, send)
+
+
+async def _nowhere(scope: Any, send: Any) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    body = b'{"error":{"type":"not_found","message":"there is nothing here"}}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,136 @@
+"""Where the gateway is reached: HTTP with both of its APIs, gRPC, and how all of that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from mainstay import __version__
+from mainstay.app.schema_gateway import ServerSettings
+from mainstay.app.service import Service
+from mainstay.core.errors import ConfigError
+
+Told = Callable[[str, str], None]  # the addresses of HTTP and gRPC, once both can be reached
+
+
+def is_private(host: str) -> bool:
+    """Only this very machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def listen(service: Service, stop: asyncio.Event, now: asyncio.Event, told: Told) -> None:
+    """Until `stop` is set, and then for as long as turns need, `drain_s` at most; `now`: no longer at all."""
+    settings = service.config.server
+    if not is_private(settings.host) and not service.people.has_keys:
+        said = "make one with `mainstay user add NAME` and `mainstay user key NAME`"
+        raise ConfigError(f"the server does not listen on {settings.host} without an API key: {said}")
+    try:
+        from mainstay.server.web import bind
+    except ImportError as error:
+        raise ConfigError(f"this needs a library ({error}): pip install 'mainstay[serve]'") from None
+    with bind(settings.host, settings.port) as at:
+        app = _app(service, settings, at)
+        doing = [asyncio.ensure_future(_web(service, app, at, stop, now))]
+        grpc_at: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        if settings.grpc_port is None:
+            grpc_at.set_result("")
+        else:
+            doing.append(asyncio.ensure_future(_grpc(service, app, stop, grpc_at)))
+        try:
+            waiting: set[asyncio.Future[Any]] = {*doing, grpc_at}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if grpc_at.done():
+                told(_url(settings, at), grpc_at.result())
+                await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.set()
+            await asyncio.gather(*doing, return_exceptions=True)
+        for one in doing:
+            one.result()
+
+
+def _url(settings: ServerSettings, at: socket.socket) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.tls.certificate else 'http'}://{host}:{at.getsockname()[1]}"
+
+
+def _app(service: Service, settings: ServerSettings, at: socket.socket) -> Any:
+    from mainstay.server.doors import Web
+    from mainstay.server.http_app import make_app
+    from mainstay.server.openai.routes import openai_routes
+
+    web = Web(
+        host=settings.host,
+        port=at.getsockname()[1],
+        keys=settings.keys,
+        hosts=settings.hosts,
+        origins=settings.origins,
+        body_bytes_max=settings.body_bytes_max,
+        rate_per_min=settings.rate_per_min,
+        streams_max=settings.streams_max,
+        version=__version__,
+        workspace=service.config.workspace,
+        ready=service.unready,
+        workspaces=service.workspaces.names,
+    )
+    return make_app(service.gateway, web, mounts=service.mounts(), routes=openai_routes())
+
+
+async def _web(service: Service, app: Any, at: socket.socket, stop: asyncio.Event, now: asyncio.Event) -> None:
+    from mainstay.server.crowd import Bounds
+    from mainstay.server.web import Serving, serve_web, tls_context
+
+    settings = service.config.server
+    tls = tls_context(settings.tls.certificate, settings.tls.key) if settings.tls.certificate else None
+    bounds = Bounds.of(settings.connections_max, settings.body_bytes_max)
+
+    async def drain() -> None:
+        await _either(service.drain(settings.drain_s), now)
+
+    await serve_web(app, at, stop, app.drain, Serving(bounds=bounds, tls=tls, drain=drain, last=app.close))
+
+
+async def _either(work: Any, now: asyncio.Event) -> None:
+    doing, hurried = asyncio.ensure_future(work), asyncio.ensure_future(now.wait())
+    try:
+        await asyncio.wait((doing, hurried), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in (doing, hurried):
+            one.cancel()
+        await asyncio.gather(doing, hurried, return_exceptions=True)
+
+
+async def _grpc(service: Service, app: Any, stop: asyncio.Event, told: asyncio.Future[str]) -> None:
+    from mainstay.server.grpc.entry import Grpc
+    from mainstay.server.grpc.serving import serve_grpc
+
+    settings = service.config.server
+    given = Grpc(
+        workspace=service.config.workspace,
+        keys=settings.keys,
+        certificate=settings.tls.certificate,
+        private_key=settings.tls.key,
+        message_bytes_max=settings.body_bytes_max,
+        connections_max=settings.connections_max,
+        calls_max=settings.connections_max,
+        rate_per_min=settings.rate_per_min,
+        streams_max=settings.streams_max,
+        drain_s=settings.drain_s,
+    )
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    await serve_grpc(
+        service.gateway,
+        given,
+        f"{host}:{settings.grpc_port}",
+        stop,
+        rates=app.doors.rates,
+        listening=lambda port: told.set_result(f"{host}:{port}"),
+    )

@@ -1,0 +1,265 @@
+"""Everything that `mainstay serve` runs, from the home's lock to the last open stream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainstay import __version__
+from mainstay.app.agent import Agent
+from mainstay.app.channels import make_channel, rules_of
+from mainstay.app.config import Loaded
+from mainstay.app.config_gateway import people_of
+from mainstay.app.desk import Desk
+from mainstay.app.doorways import ASGIApp, Doorway
+from mainstay.app.opened import Beside
+from mainstay.app.owner import serving
+from mainstay.app.people import PREFIX as PEOPLE
+from mainstay.app.people import do as do_people
+from mainstay.app.people import people_at
+from mainstay.app.schema import Config
+from mainstay.app.workspaces import Make, Workspaces
+from mainstay.app.world import SystemClock
+from mainstay.core.channels import ChatChannel
+from mainstay.core.errors import ConfigError, InputRefused, MainstayError
+from mainstay.core.outside import Outgoing
+from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.switchboard import Switchboard
+
+log = logging.getLogger("mainstay.gateway")
+
+CHANNEL_S = 20.0  # for a channel to connect before the others are waited for no longer
+
+
+class Service:
+    """`make` makes the agent of a workspace from its settings; it is told what the gateway adds to it."""
+
+    def __init__(self, home: Path, loaded: Loaded, make: Make, channels: Sequence[ChatChannel] = ()) -> None:
+        """`channels`: more than the configured ones."""
+        self._home = home
+        self._make = make
+        self._more = tuple(channels)
+        self.workspaces = Workspaces(home, loaded, self._made, self._opened)
+        self.people = people_at(self.workspaces.home, loaded.config)
+        self.gateway = Gateway(self.workspaces.desk, self.people)
+        self.switchboard = Switchboard(
+            self.gateway, rules_of(loaded.config), SystemClock(), mail=self._mail, folder=self._folder
+        )
+        self._starting = True
+        self._broken: dict[str, str] = {}  # by channel: why it was not made
+        self._hooks: dict[str, tuple[Desk, ASGIApp]] = {}
+        self._reloading = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stack = AsyncExitStack()
+
+    @property
+    def config(self) -> Config:
+        return self.workspaces.loaded.config
+
+    # --- beginning and end -----------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Raises HomeTaken, or ConfigError if what is configured cannot be served at all."""
+        self.workspaces.own()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.workspaces.close)
+            await self.people.open()
+            stack.push_async_callback(self.people.close)
+            await self.workspaces.open()
+            await self.switchboard.start([])
+            stack.push_async_callback(self._quiet)
+            await stack.enter_async_context(serving(self, self.workspaces.home))
+            self._stack = stack.pop_all()
+        await self._connect([*self._channels_of(self.config), *self._more])
+        self._starting = False
+
+    async def close(self) -> None:
+        """At once: what runs is put aside, and taken up by whoever opens the home next."""
+        self._starting = True
+        await self._stack.aclose()
+
+    async def drain(self, seconds: float) -> None:
+        """What runs may end, and what is to be delivered go out."""
+        self._starting = True
+        await self.workspaces.drain(seconds)
+
+    async def _quiet(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.switchboard.close(drain_s=2.0)
+
+    # --- agents ----------------------------------------------------------------------------------
+
+    def _made(self, config: Config) -> Agent:
+        agent = self._make(config)
+        workspace = config.workspace
+        rules = rules_of(self.config)
+        speaks = bool(rules) or bool(self._more)
+        agent._beside = Beside(
+            outbox=_Outbox(self.switchboard, workspace) if speaks else None,
+            channels=lambda session: self.switchboard.searching(workspace, session),
+            contributors=(self.switchboard.hints,) if speaks else (),
+            is_guest=lambda person: self._is_guest(person, workspace),
+            rooms=self.switchboard if speaks else None,
+        )
+        return agent
+
+    def _is_guest(self, name: str, workspace: str) -> bool:
+        """Also whoever is nobody here any more."""
+        person = self.people.person(name)
+        return person is None or person.roles.get(workspace, "guest") == "guest"
+
+    def _opened(self, desk: Desk) -> None:
+        self.later(self._started(desk), f"workspace {desk.workspace}")
+
+    async def _started(self, desk: Desk) -> None:
+        await self.switchboard.attend(desk)
+        if self.config.triggers.enabled:
+            await desk.triggers.start()
+
+    def later(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Beside everything else, for as long as this is open."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: %s", task.get_name(), error, exc_info=error)
+
+    async def _mail(self, workspace: str) -> Any:
+        return (await self.workspaces.desk(workspace)).mail()
+
+    async def _folder(self, workspace: str, session: str) -> str:
+        return (await self.workspaces.desk(workspace)).attachments(session)
+
+    # --- channels --------------------------------------------------------------------------------
+
+    def _channels_of(self, config: Config) -> list[ChatChannel]:
+        made: list[ChatChannel] = []
+        self._broken.clear()
+        for name, entry in config.channels.items():
+            if entry.enabled:
+                try:
+                    made.append(make_channel(name, entry, self.workspaces.home, self._welcomes))
+                except ConfigError as error:
+                    self._broken[name] = str(error)
+                    log.error("%s", error)
+        return made
+
+    def _welcomes(self, channel: str, user: str) -> bool:
+        return self.people.who(channel, user) is not None
+
+    async def _connect(self, channels: Sequence[ChatChannel]) -> None:
+        async def one(channel: ChatChannel) -> None:
+            try:
+                async with asyncio.timeout(CHANNEL_S):
+                    await self.switchboard.start([channel])
+            except TimeoutError:
+                self._broken[channel.name] = f"it did not connect within {CHANNEL_S:g} s"
+            except MainstayError as error:
+                self._broken[channel.name] = str(error)
+            if channel.name in self._broken:
+                log.error("the channel %s is not connected: %s", channel.name, self._broken[channel.name])
+
+        await asyncio.gather(*(one(channel) for channel in channels))
+
+    # --- another configuration -------------------------------------------------------------------
+
+    async def reload(self, load: Callable[[], Loaded]) -> list[str]:
+        """What changed. Raises ConfigError: then everything is as it was."""
+        async with self._reloading:
+            before = self.config
+            loaded = load()
+            people = people_of(loaded.config)
+            changed = [f"workspace {one}" for one in await self.workspaces.reload(loaded, loaded.config.server.drain_s)]
+            self.people.declare(*people)
+            if loaded.config.people != before.people:
+                changed.append("people")
+            changed += await self._rewire(before, loaded.config)
+            self._hooks.clear()
+            return changed
+
+    async def _rewire(self, before: Config, after: Config) -> list[str]:
+        """Channels that are otherwise are closed and connected again; the others go on."""
+        self.switchboard.change(rules_of(after))
+        names = {*before.channels, *after.channels}
+        changed = sorted(one for one in names if before.channels.get(one) != after.channels.get(one))
+        await asyncio.gather(*(self.switchboard.disconnect(one) for one in changed if one in before.channels))
+        wanted = {one: after.channels[one] for one in changed if one in after.channels}
+        await self._connect(self._channels_of(msgspec.structs.replace(after, channels=wanted)))
+        return [f"channel {one}" for one in changed]
+
+    # --- over HTTP -------------------------------------------------------------------------------
+
+    def mounts(self) -> dict[str, Any]:
+        return {"/hooks": Doorway(self._hook, whole=True), "/channels": Doorway(self._channel)}
+
+    async def _hook(self, name: str) -> ASGIApp | None:
+        entry = self.config.triggers.webhooks.get(name)
+        if entry is None:
+            return None
+        workspace = entry.workspace or self.config.workspace
+        desk = await self.workspaces.desk(workspace)
+        known = self._hooks.get(workspace)
+        if known is None or known[0] is not desk:
+            known = self._hooks[workspace] = desk, await desk.triggers.app()
+        return known[1]
+
+    async def _channel(self, name: str) -> ASGIApp | None:
+        channel = self.switchboard.channel(name)
+        app: Callable[[Any, Any, Any], Awaitable[None]] | None = channel.app() if channel is not None else None
+        return app
+
+    def unready(self) -> dict[str, str]:
+        """What is not ready, and why."""
+        found = {f"workspace {name}": said for name, said in self.workspaces.troubles.items()}
+        return {"server": "it is starting, or being stopped"} | found if self._starting else found
+
+    # --- for commands ----------------------------------------------------------------------------
+
+    async def agent(self, workspace: str) -> Agent:
+        return await self.workspaces.agent(workspace or self.config.workspace)
+
+    async def do(self, verb: str, workspace: str, arguments: dict[str, Any]) -> Any:
+        if verb.startswith(PEOPLE):
+            return await do_people(self.people, verb.removeprefix(PEOPLE), arguments)
+        match verb:
+            case "gateway.status":
+                return self.status()
+            case "gateway.close":
+                return await self.workspaces.remove(str(arguments["workspace"]))
+            case "channels.states":
+                return self.states()
+        raise InputRefused(f"there is no operation {verb!r}")
+
+    def states(self) -> dict[str, str]:
+        """Of each channel, in a few words."""
+        return self.switchboard.states() | self._broken
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "workspaces": sorted(self.workspaces.open_ones),
+            "channels": self.states(),
+            "unready": self.unready(),
+        }
+
+
+class _Outbox:
+    """The Outbox port, for tools of one workspace."""
+
+    def __init__(self, switchboard: Switchboard, workspace: str) -> None:
+        self._switchboard = switchboard
+        self._workspace = workspace
+
+    async def send(self, message: Outgoing) -> str:
+        return await self._switchboard.send(self._workspace, message)

@@ -1,0 +1,101 @@
+"""Which room of a channel is whose: the workspace it belongs to, and who somebody is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainstay.core.addresses import Address
+from mainstay.core.channels import ChatChannel, Incoming
+from mainstay.core.people import Person
+from mainstay.gateway.people import People
+
+LEARNT_MAX = 100_000  # direct rooms of people who are not of their channel's own workspace
+
+
+class ChannelRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How a channel is used."""
+
+    workspace: str  # whose its rooms are
+    rooms: dict[str, str] = {}  # but for these, by their ids
+    stream: bool = True  # an answer is shown while it is written, where messages can be edited
+    backfill: int = 50  # messages of a thread that are caught up with at most
+    attachments: bool = True
+    attachment_bytes_max: int = 20 * 1024 * 1024
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a message belongs, and who said it; None: a stranger, there."""
+
+    workspace: str
+    person: Person | None
+
+
+class Rooms:
+    """The connected channels. Nothing of one workspace is ever heard or posted in a room of another."""
+
+    def __init__(self, rules: Mapping[str, ChannelRules], people: People) -> None:
+        self._rules = dict(rules)
+        self._people = people
+        self._channels: dict[str, ChatChannel] = {}
+        self._learnt: dict[tuple[str, str], str] = {}
+
+    def change(self, rules: Mapping[str, ChannelRules]) -> None:
+        """From now on these."""
+        self._rules = dict(rules)
+
+    def connect(self, channel: ChatChannel) -> None:
+        self._channels[channel.name] = channel
+
+    def channels(self) -> list[ChatChannel]:
+        return list(self._channels.values())
+
+    def channel(self, name: str) -> ChatChannel | None:
+        return self._channels.get(name) if name in self._rules else None
+
+    def rules(self, name: str) -> ChannelRules:
+        return self._rules[name]
+
+    def known(self, name: str) -> bool:
+        return name in self._rules
+
+    def workspaces(self) -> list[str]:
+        """Those that something may come from or go to."""
+        found = [rules.workspace for rules in self._rules.values()]
+        found += [room for rules in self._rules.values() for room in rules.rooms.values()]
+        for person in self._people.everybody():
+            if any(one.channel in self._rules for one in self._people.accounts_of(person.name)):
+                found += person.roles
+        return list(dict.fromkeys(found))
+
+    def place(self, message: Incoming) -> Place:
+        """A person's direct messages go to their own first workspace, if they are not of the channel's."""
+        at, rules = message.address, self._rules[message.address.channel]
+        person = self._people.who(at.channel, message.user)
+        workspace = rules.rooms.get(at.room) or rules.workspace
+        if message.direct and person is not None and at.room not in rules.rooms:
+            if workspace not in person.roles and person.roles:
+                workspace = next(iter(person.roles))
+            self.learn(at, workspace)
+        return Place(workspace, person if person is not None and workspace in person.roles else None)
+
+    def learn(self, at: Address, workspace: str) -> None:
+        """What is said to us alone in this room is of this workspace."""
+        self._learnt.pop((at.channel, at.room), None)
+        if self._rules[at.channel].workspace != workspace:
+            self._learnt[at.channel, at.room] = workspace
+            while len(self._learnt) > LEARNT_MAX:
+                del self._learnt[next(iter(self._learnt))]
+
+    def whose(self, at: Address) -> str | None:
+        """The workspace that this room belongs to; None: the channel is not connected."""
+        rules = self._rules.get(at.channel)
+        if rules is None or at.channel not in self._channels:
+            return None
+        return rules.rooms.get(at.room) or self._learnt.get((at.channel, at.room)) or rules.workspace
+
+    def address(self, workspace: str, session: str) -> Address | None:
+        """Where a session of this workspace is, by its key; None: nowhere that it could be answered."""
+        at = Address.parse(session)
+        return at if at is not None and self.whose(at) == workspace else None

@@ -1,0 +1,188 @@
+"""Between chat platforms and workspaces: what comes in is heard, what is answered is posted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from mainstay.core.addresses import Address
+from mainstay.core.channels import ChannelError, ChatChannel, Delivery, Incoming, Mail
+from mainstay.core.errors import AgentClosed, InputRefused, MainstayError
+from mainstay.core.outside import Outgoing
+from mainstay.core.ports import Clock
+from mainstay.gateway.conversation import Conversation, Folder, Workroom
+from mainstay.gateway.delivery import Courier
+from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.reporter import key_of
+from mainstay.gateway.reporting import Reporters
+from mainstay.gateway.rooms import ChannelRules, Rooms
+from mainstay.gateway.showing import ChannelHints, RoomSearch
+from mainstay.gateway.strangers import Strangers
+
+log = logging.getLogger("mainstay.channels")
+
+DRAIN_LOOK_S = 0.05
+
+
+class Switchboard:
+    """Of one gateway. `mail` is asked for a workspace's once that is open."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        rules: Mapping[str, ChannelRules],
+        clock: Clock,
+        mail: Callable[[str], Mail],
+        folder: Folder,
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._mail = mail
+        self._courier = Courier(clock)
+        self._rooms = Rooms(rules, gateway.people)
+        strangers = Strangers(gateway.people, self._courier, clock)
+        self._conversation = Conversation(self._rooms, strangers, self._enter, clock, folder)
+        self._workrooms: dict[str, Workroom] = {}
+        self._reporters: dict[str, Reporters] = {}
+        self._entering: dict[str, asyncio.Lock] = {}
+        self._closing = False
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self, channels: Sequence[ChatChannel]) -> None:
+        """What was left undone is done first. A channel that cannot be connected raises its ConfigError."""
+        for channel in channels:
+            self._rooms.connect(channel)
+        for workspace in self._rooms.workspaces():
+            try:
+                await self._conversation.resume(await self._enter(workspace))
+            except MainstayError as error:  # the others are not to wait for it
+                log.error("the workspace %s is not on any channel: %s", workspace, error)
+        for channel in channels:
+            await channel.start(self.hear)
+
+    async def close(self, *, drain_s: float = 0.0) -> None:
+        """Nothing more is heard. What is under way goes on for so long; the rest is taken up by the next process."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(drain_s):
+                while (
+                    self._conversation.busy or any(one.busy for one in self._reporters.values()) or self._courier.busy
+                ):
+                    await self._clock.sleep(DRAIN_LOOK_S)
+        except TimeoutError:
+            log.info("what was not delivered in %g s is delivered later", drain_s)
+        await self._conversation.close()
+        for reporters in self._reporters.values():
+            await reporters.close()
+        await self._courier.close()
+        for channel in self._rooms.channels():
+            await channel.close()
+
+    def change(self, rules: Mapping[str, ChannelRules]) -> None:
+        """After a reload of the configuration."""
+        self._rooms.change(rules)
+
+    def states(self) -> dict[str, str]:
+        """Of each channel: "connected", or what is wrong."""
+        return {channel.name: channel.state for channel in self._rooms.channels()}
+
+    async def _enter(self, workspace: str) -> Workroom:
+        """A workspace, which from now on is told of."""
+        if (known := self._workrooms.get(workspace)) is not None:
+            return known
+        async with self._entering.setdefault(workspace, asyncio.Lock()):
+            if workspace not in self._workrooms:
+                office = await self._gateway.office(workspace)
+                mail = self._mail(workspace)
+                reporters = Reporters(office, mail, self._rooms, self._courier, self._clock)
+                await reporters.start()
+                self._reporters[workspace] = reporters
+                self._workrooms[workspace] = Workroom(office, mail, reporters.deliver)
+        return self._workrooms[workspace]
+
+    # --- in --------------------------------------------------------------------------------------
+
+    async def hear(self, message: Incoming) -> None:
+        """What channels call: returns when it is durable. A duplicate changes nothing."""
+        if self._closing:
+            raise AgentClosed("the gateway is being closed; tell it again later")
+        await self._conversation.hear(message)
+
+    # --- out -------------------------------------------------------------------------------------
+
+    async def send(self, workspace: str, message: Outgoing) -> str:
+        """What a tool sends: durable when it returns, under the key that is returned. Raises InputRefused."""
+        at = self._address(workspace, message)
+        channel = self._rooms.channel(at.channel)
+        if channel is None or self._rooms.whose(at) != workspace:  # the same words, whosever that room is
+            raise InputRefused(f"there is no room {str(at)[:200]!r} that can be reached from here")
+        if message.files and not channel.shows.files:
+            raise InputRefused(f"{at.channel} cannot take files")
+        room = await self._enter(workspace)
+        made = Delivery(
+            key=key_of("tool", workspace, message.session, message.key),
+            to=at,
+            session=message.session,
+            text=message.text,
+            files=tuple((path, os.path.basename(path)) for path in message.files),
+            at=self._clock.now_ms(),
+        )
+        kept = await room.mail.put(made)
+        room.deliver(kept)
+        return kept.key
+
+    def _address(self, workspace: str, message: Outgoing) -> Address:
+        if not message.to:
+            found = self.where(workspace, message.session)
+            if found is None:
+                raise InputRefused("this conversation is on no channel: there is nobody to send it to")
+            return found[1]
+        at = Address.parse(message.to)
+        if at is None:
+            raise InputRefused("a room is named channel:room, or channel:room:thread")
+        return at
+
+    async def open_thread(self, workspace: str, address: Address, text: str, key: str) -> Address:
+        """Post something in a room; where that can be answered: a new thread, where there are threads. Under the same
+        key once. Raises InputRefused if there is no such room, and a ChannelError if it could not be posted."""
+        at = Address(address.channel, address.room)
+        if self._rooms.whose(at) != workspace:
+            raise InputRefused(f"there is no room {str(at)[:200]!r} that can be reached from here")
+        room = await self._enter(workspace)
+        made = Delivery(key=key_of("open", workspace, key), to=at, text=text, at=self._clock.now_ms())
+        kept = await room.mail.put(made)
+        if kept.state in ("pending", "sending"):
+            posting = self._reporters[workspace].deliver(kept)
+            assert posting is not None, "the room is ours, and its channel connected"
+            await asyncio.wait((posting,))
+            if posting.cancelled():
+                raise AgentClosed("the gateway was closed before it was posted; it is posted later")
+            kept = posting.result()
+        if kept.state == "failed" or (kept.state == "unknown" and not kept.ids):
+            raise ChannelError(kept.note or "it could not be posted")
+        return kept.to
+
+    # --- for those who are in a room -------------------------------------------------------------
+
+    def where(self, workspace: str, session: str) -> tuple[ChatChannel, Address] | None:
+        """The channel that a session is on, and its place there."""
+        reporters = self._reporters.get(workspace)
+        at = reporters.address(session) if reporters is not None else self._rooms.address(workspace, session)
+        channel = self._rooms.channel(at.channel) if at is not None else None
+        return (channel, at) if channel is not None and at is not None else None
+
+    def hints(self, workspace: str) -> ChannelHints:
+        """What joins the turns of a workspace that are on a channel."""
+        return ChannelHints(lambda session: self.where(workspace, session))
+
+    def searching(self, workspace: str) -> Callable[[str], RoomSearch | None]:
+        """For `search_channel`: the room that a session is in."""
+
+        def find(session: str) -> RoomSearch | None:
+            found, room = self.where(workspace, session), self._workrooms.get(workspace)
+            return RoomSearch(*found, room.office) if found is not None and room is not None else None
+
+        return find

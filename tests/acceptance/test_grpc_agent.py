@@ -1,0 +1,84 @@
+"""gRPC against a real process that is killed in the middle of a turn: who comes back with their last sequence sees
+every event of the journal once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "unit" / "server"))
+from grpc_world import Caller, compiled, everything, until  # noqa: E402
+
+HOLDS_S = 60.0
+
+
+@asynccontextmanager
+async def process(home: Path, port: int = 0) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+    made = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(HERE / "grpc_server.py"),
+        str(home),
+        str(port),
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(HERE.parents[1] / "src")},
+    )
+    try:
+        assert made.stdout is not None
+        async with asyncio.timeout(HOLDS_S):
+            yield made, int(await made.stdout.readline())
+    finally:
+        if made.returncode is None:
+            made.kill()
+        await made.wait()
+
+
+@asynccontextmanager
+async def caller(port: int) -> AsyncIterator[Caller]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield Caller(compiled()[1].AgentStub(channel), channel, "")
+
+
+async def gathered(stream: Any, told: list[Any]) -> grpc.StatusCode:
+    try:
+        async for event in stream:
+            told.append(event)
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+async def test_whoever_comes_back_after_the_process_died_sees_every_event_once(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    """LOOM-010, F47"""
+    told: list[Any] = []
+    async with process(tmp_path) as (server, port), caller(port) as client:
+        stream = asyncio.create_task(gathered(client.stream("s", "do it", id="mine"), told))
+        await until(lambda: (tmp_path / "waiting").exists() and told)
+        server.send_signal(ending)
+        assert await stream is grpc.StatusCode.UNAVAILABLE
+        assert await server.wait() == (0 if ending is signal.SIGTERM else -signal.SIGKILL)
+    kept = [event.sequence for event in told if event.sequence]
+    async with process(tmp_path) as (server, port), caller(port) as client:
+        (tmp_path / "go-on").touch()
+        told += await everything(client.stream("s", "do it", id="mine", after=max(kept)))
+        assert told[-1].reply.text == "It is done."
+        sequences = [event.sequence for event in told if event.sequence]
+        assert sequences == list(range(1, len(sequences) + 1))
+        whole = await everything(client.stream("s", after=0))
+        assert [(one.sequence, one.type, one.data) for one in whole] == [
+            (one.sequence, one.type, one.data) for one in told if one.sequence
+        ]
+        assert sum(one.type == "TurnEnded" for one in whole) == 1

@@ -1,0 +1,22 @@
+"""Signal keeps what every channel promises (MICLAW-064), against a daemon on loopback that speaks like signal-cli."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from signal_platform import signal
+
+from mainstay.testing.channel_suite import ChannelSuite, Rig
+
+
+class TestSignal(ChannelSuite):
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return signal()
+
+
+class TestSignalThatReceivesByItself(ChannelSuite):
+    """A daemon in its other mode tells everything twice to whoever asks for it."""
+
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return signal(receive="on-connection")

@@ -1,0 +1,15 @@
+"""Telegram keeps what every channel promises, by the client library, against a Bot API on loopback."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from telegram_platform import telegram
+
+from mainstay.testing.channel_suite import ChannelSuite, Rig
+
+
+class TestTelegram(ChannelSuite):
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return telegram()

@@ -1,0 +1,259 @@
+"""Socket mode: what is heard is acknowledged and nothing else is, and the connection is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+from aiohttp import web
+from slack_platform import ANN, BOT, DIRECT, ROOM, Answer, SlackRig, bounds, by_socket, callback
+
+from mainstay.core.channels import Incoming, NotSent
+from mainstay.core.errors import StoreFailed
+from mainstay.testing.channel_rig import Ear, turns_true
+
+
+async def test_an_envelope_is_acknowledged_once_it_is_kept_and_not_before() -> None:
+    async with by_socket() as rig:
+        kept = asyncio.Event()
+        told: list[str] = []
+
+        async def slow(message: Incoming) -> None:
+            told.append(message.text)
+            await kept.wait()
+
+        await rig.channel.start(slow)
+        rig.platform.say(ROOM, ANN, "keep me")
+        await turns_true(lambda: told, "it is told")
+        assert rig.platform.acknowledged == []
+        kept.set()
+        await turns_true(lambda: not rig.platform.unheard, "it is acknowledged")
+        assert [set(one) for one in rig.platform.acknowledged] == [{"envelope_id"}]
+
+
+async def test_what_cannot_be_kept_is_not_acknowledged_and_lost_by_nobody() -> None:
+    async with by_socket() as rig:
+        async def full(message: Incoming) -> None:
+            refused.append(message.text)
+            raise StoreFailed("the disk is full")
+
+        refused: list[str] = []
+        await rig.channel.start(full)
+        rig.platform.say(ROOM, ANN, "do not lose me")
+        await turns_true(lambda: refused, "it was refused")
+        await rig.channel.close()
+        assert rig.platform.acknowledged == []
+        ear = Ear()
+        await rig.renew().start(ear)  # as another process would
+        await ear.until("do not lose me")
+        await turns_true(lambda: not rig.platform.unheard, "it is acknowledged")
+
+
+async def test_what_is_said_in_a_room_is_heard_in_its_order() -> None:
+    async with by_socket() as rig:
+        heard: list[str] = []
+
+        async def uneven(message: Incoming) -> None:
+            for _ in range(random.randrange(4)):
+                await asyncio.sleep(0)
+            heard.append(message.text)
+
+        await rig.channel.start(uneven)
+        for number in range(50):
+            rig.platform.say(ROOM, ANN, f"<@{BOT}> {number}")  # each comes as two events
+        await turns_true(lambda: not rig.platform.unheard, "all are acknowledged")
+        assert heard == [str(number) for number in range(50)]
+
+
+async def test_one_room_does_not_wait_for_another() -> None:
+    async with by_socket() as rig:
+        ear, stuck = Ear(), asyncio.Event()
+
+        async def hear(message: Incoming) -> None:
+            if message.address.room == ROOM:
+                await stuck.wait()
+            await ear(message)
+
+        await rig.channel.start(hear)
+        rig.platform.say(ROOM, ANN, "slow")
+        rig.platform.say(DIRECT, ANN, "quick")
+        await ear.until("quick")
+        assert len(ear.heard) == 1
+        stuck.set()
+        await ear.until("slow")
+
+
+async def test_more_than_can_be_taken_in_is_told_again() -> None:
+    async with by_socket(bounds(pending_max=3)) as rig:
+        ear, stuck = Ear(), asyncio.Event()
+
+        async def hear(message: Incoming) -> None:
+            await stuck.wait()
+            await ear(message)
+
+        await rig.channel.start(hear)
+        for number in range(10):
+            rig.platform.say(ROOM, ANN, f"word {number}")
+        stuck.set()
+        await turns_true(lambda: len(ear.heard) >= 3, "the first are heard")
+        while rig.platform.unheard:
+            await rig.drop_connection()  # Slack tells of the others on the next
+            await turns_true(lambda: rig.channel.state == "connected" and rig.platform.sockets, "it is connected again")
+            await asyncio.sleep(0.02)
+        assert sorted(one.text for one in ear.heard) == sorted(f"word {number}" for number in range(10))
+
+
+async def test_a_connection_that_is_renewed_overlaps_with_the_next() -> None:
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        for reason in ("warning", "refresh_requested"):
+            old = rig.platform.sockets[0]
+            opened = [method for method, _ in rig.platform.calls].count("apps.connections.open")
+            rig.platform.disconnect(reason)
+            await turns_true(lambda old=old: old not in rig.platform.sockets, "the old one is closed")  # type: ignore[misc]
+            assert len(rig.platform.sockets) == 1
+            assert [method for method, _ in rig.platform.calls].count("apps.connections.open") == opened + 1
+            assert rig.channel.state == "connected"
+            rig.platform.say(ROOM, ANN, f"after {reason}")
+            await ear.until(f"after {reason}")
+
+
+async def test_while_slack_has_switched_it_off_the_state_says_so_and_it_comes_back() -> None:
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        refusals = iter(range(3))
+
+        def off(request: web.Request) -> web.Response | None:
+            if next(refusals, None) is None:
+                return None
+            rig.platform.spoils["apps.connections.open"] = [off]
+            return web.json_response({"ok": False, "error": "forbidden_team"})
+
+        seen: set[str] = set()
+        rig.platform.spoils["apps.connections.open"] = [off]
+        rig.platform.disconnect("link_disabled")
+        await turns_true(lambda: seen.add(rig.channel.state) or any("forbidden_team" in one for one in seen), "it says so")
+        rig.platform.say(ROOM, ANN, "finally")
+        await ear.until("finally")
+        await turns_true(lambda: rig.channel.state == "connected", "it is connected again")
+
+
+async def test_waits_grow_and_what_slack_asks_for_is_kept_to() -> None:
+    async with by_socket() as rig:
+        await rig.channel.start(Ear())
+        headers = {"Retry-After": "600"}
+        rig.platform.spoils["apps.connections.open"] = [
+            lambda _: web.json_response({"ok": False, "error": "ratelimited"}, status=429, headers=headers)
+        ]
+        rig.platform.disconnect("link_disabled")
+        await turns_true(lambda: "tried again in 600 s" in rig.channel.state, "it waits")
+        asked = len(rig.platform.calls)
+        with pytest.raises(NotSent):
+            await rig.channel.start(Ear()) if rig.channel.state == "not started" else await refuse(rig)
+        assert [method for method, _ in rig.platform.calls[asked:]].count("apps.connections.open") == 0
+
+
+async def refuse(rig: SlackRig) -> None:
+    """What is said goes its own way meanwhile."""
+    await rig.limit_rate(1)
+    await rig.channel.post((await address(rig)), "too soon", key="k")
+
+
+async def address(rig: SlackRig):  # type: ignore[no-untyped-def]
+    from mainstay.core.addresses import Address
+
+    return Address("team", ROOM)
+
+
+async def test_a_connection_without_a_greeting_is_none() -> None:
+    async with by_socket(bounds(connect_s=0.3)) as rig:
+        rig.platform.greets = False
+        with pytest.raises(NotSent, match="in time"):
+            await rig.channel.start(Ear())
+        assert rig.channel.state == "not started"
+        rig.platform.greets = True
+        await rig.channel.start(Ear())
+        assert rig.channel.state == "connected"
+
+
+async def test_commands_and_what_we_have_no_use_for_are_acknowledged() -> None:
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        command = {"command": "/steer", "text": "be brief", "channel_id": DIRECT, "user_id": ANN, "trigger_id": "1.2.3"}
+        rig.platform.envelope("slash_commands", command)
+        rig.platform.envelope("interactive", {"type": "block_actions"})
+        rig.platform.envelope("something_new", {})
+        await turns_true(lambda: not rig.platform.unheard, "all are acknowledged")
+        assert [(one.text, one.direct, one.user) for one in ear.heard] == [("/steer be brief", True, ANN)]
+
+
+def hostile() -> list[object]:
+    whole = {"type": "message", "channel": ROOM, "user": ANN, "text": "hi", "ts": "1767225600.000100"}
+    odd: list[object] = [None, 5, "x", [], {}, True, {"a": 1}, -1.5, "\ud83d", "x" * 100_000]
+    made: list[object] = [{key: value for key, value in whole.items() if key != gone} for gone in whole]
+    made += [whole | {key: value} for key in (*whole, "thread_ts", "subtype", "bot_id") for value in odd]
+    made += [whole | {"ts": ts} for ts in ("", "1", "1.", ".1", "1.x", "9" * 400, "-1.5", "1e9.0", "\u0661.0")]
+    made += [whole | {"subtype": name} for name in ("channel_join", "message_changed", "message_deleted", "never_seen")]
+    made += [{"type": name} for name in ("reaction_added", "team_join", "", "message.im")]
+    return [*made, *odd]
+
+
+async def test_hostile_events_are_acknowledged_and_change_nothing() -> None:
+    """Missing fields, other types, half characters, unknown kinds: no envelope is told for ever, and none breaks it."""
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        for number, told in enumerate(hostile()):
+            text = isinstance(told, dict) and told.get("text") == "hi"
+            event = told | {"ts": f"1767225600.{number:06d}"} if text and told.get("ts") == "1767225600.000100" else told  # type: ignore[operator, union-attr]
+            rig.platform.envelope("events_api", callback(event))  # type: ignore[arg-type]
+        for payload in (None, 5, [], {"type": 5}, {"type": "event_callback", "event": 5}):
+            rig.platform.envelope("events_api", payload)
+            rig.platform.envelope("slash_commands", payload)
+        await turns_true(lambda: not rig.platform.unheard, "all are acknowledged")
+        assert {(one.user, one.address.room) for one in ear.heard} <= {(ANN, ROOM), ("x", ROOM), (ANN, "x")}
+        rig.platform.say(ROOM, ANN, "still here")
+        await ear.until("still here")
+        assert rig.channel.state == "connected"
+
+
+async def test_frames_that_are_no_envelopes_are_passed_over() -> None:
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        frames: list[str | Answer] = ["", "{", "[]", "null", "hello", '{"type": 5}', '{"type":"events_api"}']
+        frames += [json.dumps({"envelope_id": id, "type": "events_api"}) for id in (None, 5, [])]
+        frames += [json.dumps({"envelope_id": "e", "type": kind}) for kind in (None, 5, {})]
+        frames += ['{"a":' * 5_000, "{" + "\u0000", json.dumps({"type": "disconnected"})]
+        for frame in frames:
+            rig.platform.push(frame)
+        rig.platform.say(ROOM, ANN, "still here")
+        await ear.until("still here")
+        assert [one.text for one in ear.heard] == ["still here"]
+
+
+async def test_a_message_of_a_million_characters_is_cut_and_heard() -> None:
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        rig.platform.say(ROOM, ANN, "<@U1" * 250_000)
+        rig.platform.say(ROOM, ANN, "after it")
+        await ear.until("after it")
+        assert [len(one.text) <= 100_010 for one in ear.heard] == [True, True]
+        assert ear.heard[0].text.endswith(" …")
+
+
+async def test_a_frame_beyond_the_bound_ends_the_connection_and_it_is_made_again_f20() -> None:
+    """F20"""
+    async with by_socket() as rig:
+        ear = Ear()
+        await rig.channel.start(ear)
+        rig.platform.push("x" * (5 * 1024 * 1024))
+        rig.platform.say(ROOM, ANN, "after it")
+        await ear.until("after it")
+        await turns_true(lambda: rig.channel.state == "connected", "it is connected again")

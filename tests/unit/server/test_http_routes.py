@@ -1,0 +1,318 @@
+"""The native API over a real socket, with a real agent: what each route does, and what it says to misuse."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from http_world import ALL, MAIN, until, world
+
+from mainstay import Config, tool
+from mainstay.providers.scripted import Call, ScriptEnded, Stall, Step
+from mainstay.server.http_app import Web
+
+ODD = "slack:C1/2:é 100%"  # a name with all that a path could trip over
+
+
+def echoing(context: Any, options: Any) -> Step:
+    return f"you said {context.messages[-1].text}"
+
+
+async def test_a_prompt_is_answered_and_its_session_is_found_under_whatever_name_it_has() -> None:
+    async with world(echoing) as here:
+        got = await here.say(ODD, "hello")
+        assert got.status == 200
+        assert (got.json["text"], got.json["turn"], got.json["session"]) == ("you said hello", 1, ODD)
+        assert got.json["outcome"] == {"type": "Answered"}
+        assert got.json["usage"] == {"prompt": 10, "completion": 5}
+        assert got.headers["cache-control"] == "no-store"
+        assert [one["id"] for one in (await here.ask("GET", "/api/sessions")).json["sessions"]] == [ODD]
+        found = (await here.ask("GET", f"/api/sessions/{quote(ODD, safe='')}")).json
+        assert (found["id"], found["turns"], found["head"]) == (ODD, 1, 4)
+
+
+async def test_a_prompt_need_not_be_waited_for_and_is_taken_once_under_its_id() -> None:
+    async with world(echoing) as here:
+        first = await here.say("s", "hello", wait=False, id="one")
+        assert first.status == 202
+        assert first.json["sequence"] == 1
+        again = await here.say("s", "hello", id="one")
+        assert again.json["text"] == "you said hello"
+        by_header = await here.ask(
+            "POST", "/api/sessions/s/prompt", {"text": "hello"}, headers={"Idempotency-Key": "one"}
+        )
+        assert by_header.json["turn"] == 1
+        assert (await here.ask("GET", "/api/sessions/s")).json["turns"] == 1
+        assert (await here.say("s", "other words", id="one")).status == 400
+
+
+async def test_parts_may_be_files_but_never_ones_of_the_server() -> None:
+    async with world(echoing) as here:
+        parts = [{"type": "text", "text": "look"}, {"type": "binary", "mime": "image/png", "data": "iVBORw0KGgo="}]
+        assert (await here.ask("POST", "/api/sessions/s/prompt", {"parts": parts})).status == 200
+        page = await here.ask("GET", "/api/sessions/s/events?limit=1", headers={"Accept": "application/json"})
+        kept = page.json["events"][0]["event"]["parts"][1]
+        assert base64.b64decode(kept["data"]) == b"\x89PNG\r\n\x1a\n"
+        assert kept["origin"].startswith("untrusted")
+        for stolen in ({"path": "/etc/passwd"}, {"data": "", "path": "/etc/passwd"}, {"data": "", "origin": "x"}):
+            bad = {"parts": [{"type": "binary", "mime": "text/plain", **stolen}]}
+            assert (await here.ask("POST", "/api/sessions/s/prompt", bad)).error == "invalid_request"
+
+
+async def test_a_running_turn_is_steered_and_stopped() -> None:
+    stall = Stall("never")
+    async with world([stall, "in French"]) as here:
+        waiting = asyncio.create_task(here.say("s", "go"))
+        await stall.reached.wait()
+        assert (await here.ask("POST", "/api/sessions/s/steer", {"text": "in French"})).status == 200
+        assert (await waiting).json["text"] == "in French"
+        assert (await here.ask("POST", "/api/sessions/s/abort")).json == {"aborted": False}
+    stall = Stall("never")
+    async with world([stall]) as here:
+        waiting = asyncio.create_task(here.say("s", "go"))
+        await stall.reached.wait()
+        assert (await here.ask("POST", "/api/sessions/s/abort")).json == {"aborted": True}
+        assert (await waiting).json["outcome"] == {"type": "Aborted"}
+
+
+async def test_a_session_is_renamed_archived_activated_forked_compacted_and_forgotten() -> None:
+    async with world(echoing) as here:
+        await here.say("s", "hello")
+        assert (await here.ask("POST", "/api/sessions/s/rename", {"title": "Greeting"})).json["title"] == "Greeting"
+        assert (await here.ask("POST", "/api/sessions/s/archive")).json["status"] == "archived"
+        assert (await here.say("s", "more")).error == "archived"
+        assert (await here.ask("POST", "/api/sessions/s/activate")).json["status"] == "active"
+        forked = await here.ask("POST", "/api/sessions/s/fork", {"to": "t", "upto": 4})
+        assert (forked.status, forked.json["id"], forked.json["turns"]) == (201, "t", 1)
+        assert (await here.ask("POST", "/api/sessions/s/fork", {"to": "t"})).error == "invalid_request"
+        assert (await here.ask("POST", "/api/sessions/s/compact")).json == {"summary": None}
+        gone = await here.ask("DELETE", "/api/sessions/s")
+        assert (gone.status, gone.body) == (204, b"")
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/abort"), ("POST", "/archive"), ("GET", "/events")):
+            assert (await here.ask(method, f"/api/sessions/s{path}")).error == "not_found"
+
+
+async def test_what_waits_for_a_word_is_listed_approved_and_denied() -> None:
+    ran: list[str] = []
+
+    @tool
+    def send(to: str) -> str:
+        """Send."""
+        ran.append(to)
+        return "sent"
+
+    config = Config.from_dict({"tools": {"ask": ["send"]}}) if hasattr(Config, "from_dict") else asking()
+    script = [[Call("send", {"to": "a"})], "done", [Call("send", {"to": "b"})], "not done"]
+    async with world(script, tools=[send], config=config) as here:
+        first = await here.say("s", "send it")
+        assert first.json["outcome"]["type"] == "Paused"
+        (waits,) = (await here.ask("GET", "/api/approvals")).json["approvals"]
+        assert (waits["session"], waits["asked"]["name"]) == ("s", "send")
+        approved = await here.ask("POST", f"/api/approvals/{waits['asked']['id']}/approve")
+        assert approved.json["verdict"] == "approved"
+        await until(lambda: ran == ["a"])
+        assert (await here.say("s", "and b")).json["outcome"]["type"] == "Paused"
+        (waits,) = (await here.ask("GET", "/api/approvals")).json["approvals"]
+        where = f"/api/approvals/{waits['asked']['id']}"
+        assert (await here.ask("POST", f"{where}/deny", {"reason": "no"})).json["verdict"] == "denied"
+        assert (await here.ask("POST", f"{where}/deny")).error == "not_found"
+        assert ran == ["a"]
+
+
+def asking() -> Config:
+    from mainstay.app.schema import PolicySettings
+
+    return Config(policy=PolicySettings(ask=("send",)))
+
+
+async def test_what_was_said_is_found_again() -> None:
+    async with world(echoing) as here:
+        await here.say("s", "the flat in Lisbon has a blue door")
+        hits = (await here.ask("GET", "/api/memory/search?q=Lisbon+door&k=3")).json["hits"]
+        assert hits
+        assert hits[0]["session"] == "s"
+        for bad in ("", "?q=", "?q=x&k=0", "?q=x&k=101", "?q=x&k=a", "?q=x&q=y", "?q=x&unknown=1"):
+            assert (await here.ask("GET", f"/api/memory/search{bad}")).error == "invalid_request"
+
+
+async def test_work_is_scheduled_run_and_taken_back(tmp_path: Path) -> None:
+    async with world(echoing, homes={MAIN: tmp_path}) as here:
+        made = {"name": "daily", "kind": "periodic", "text": "report", "session": "r", "schedule": "0 9 * * *"}
+        assert (await here.ask("POST", "/api/triggers", made)).status == 201
+        (shown,) = (await here.ask("GET", "/api/triggers")).json["triggers"]
+        assert (shown["name"], shown["text"], shown["schedule"]) == ("daily", "report", "0 9 * * *")
+        run = await here.ask("POST", "/api/triggers/daily/run")
+        assert (run.status, run.json["trigger"]) == (200, "daily")
+        assert (await here.ask("DELETE", "/api/triggers/daily")).status == 204
+        assert (await here.ask("DELETE", "/api/triggers/daily")).error == "not_found"
+        for wrong in ({"schedule": "every day"}, {"name": "../up"}, {"kind": "sometimes"}, {"text": ""}):
+            assert (await here.ask("POST", "/api/triggers", made | wrong)).error == "invalid_request"
+        key = await here.key("ann", role="admin", scopes=ALL)
+        assert (await here.ask("POST", "/api/triggers", made | {"check": "id"}, key=key)).error == "forbidden"
+
+
+async def test_those_who_run_the_home_let_people_in_and_out() -> None:
+    async with world(echoing, settings=Web(workspace=MAIN, workspaces=lambda: ("other",))) as here:
+        made = await here.ask("POST", "/api/people", {"name": "ann", "roles": {MAIN: "member"}})
+        assert (made.status, made.json["roles"]) == (201, {MAIN: "member"})
+        told = await here.ask("POST", "/api/keys", {"person": "ann", "note": "laptop"})
+        key = told.json["key"]
+        assert (told.status, told.json["kept"]["person"]) == (201, "ann")
+        assert (await here.ask("GET", "/api/me", key=key)).json["person"] == "ann"
+        listed = await here.ask("GET", "/api/keys")
+        assert key not in listed.body.decode()
+        assert "digest" not in listed.body.decode()
+        assert (await here.ask("GET", "/api/workspaces")).json == {"workspaces": [MAIN, "other"]}
+        assert (await here.ask("GET", "/api/workspaces", key=key)).json == {"workspaces": [MAIN]}
+        id = told.json["kept"]["id"]
+        assert (await here.ask("DELETE", f"/api/keys/{id}")).status == 204
+        assert (await here.ask("DELETE", f"/api/keys/{id}")).error == "not_found"
+        assert (await here.ask("GET", "/api/me", key=key)).error == "unauthorised"
+        assert (await here.ask("DELETE", "/api/people/ann")).status == 204
+        assert (await here.ask("DELETE", "/api/people/ann")).error == "not_found"
+        assert (await here.ask("POST", "/api/people", {"name": "No Name"})).error == "invalid_request"
+        assert (await here.ask("POST", "/api/keys", {"person": "nobody"})).error == "invalid_request"
+
+
+async def test_nobody_else_sees_or_changes_who_may_come_in() -> None:
+    async with world(echoing, homes={MAIN: ":memory:", "other": ":memory:"}) as here:
+        keys = [
+            await here.key("ann", role="member"),
+            await here.key("bob", "other", role="admin", scopes=ALL),
+            await here.key("cid", role="admin", scopes=("chat", "read")),
+        ]
+        for key in keys:
+            for method, path, body in (
+                ("GET", "/api/people", None),
+                ("GET", "/api/keys", None),
+                ("POST", "/api/people", {"name": "eve", "roles": {MAIN: "admin"}}),
+                ("POST", "/api/keys", {"person": "ann"}),
+                ("DELETE", "/api/people/ann", None),
+                ("DELETE", "/api/keys/x", None),
+            ):
+                assert (await here.ask(method, path, body, key=key)).error == "forbidden"
+        chief = await here.key("dan", role="admin", scopes=ALL)
+        assert (await here.ask("GET", "/api/people", key=chief)).status == 200
+
+
+async def test_a_person_has_sessions_of_their_own_and_there_are_no_others() -> None:
+    async with world(echoing, homes={MAIN: ":memory:", "other": ":memory:"}) as here:
+        ann, bob = await here.key("ann"), await here.key("bob")
+        eve = await here.key("eve", "other", role="admin", scopes=ALL)
+        await here.say("plan", "the canary sings at dawn", key=ann)
+        unknown = (await here.ask("GET", "/api/sessions/plan", key=bob)).body
+        never = (await here.ask("GET", "/api/sessions/nope", key=bob)).body
+        assert unknown.replace(b"plan", b"nope") == never
+        for key in (bob, eve):
+            for name in ("plan", "web:ann:plan", "web%3Aann%3Aplan"):
+                where = f"/api/sessions/{quote(name, safe='')}"
+                for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/abort"), ("DELETE", "")):
+                    assert (await here.ask(method, where + path, key=key)).error == "not_found"
+            found = await here.ask("GET", "/api/memory/search?q=canary", key=key)
+            assert found.json == {"hits": []}
+            assert (await here.ask("GET", "/api/sessions", key=key)).json == {"sessions": []}
+        assert (await here.ask("GET", "/api/me", key=eve, headers={"X-Workspace": MAIN})).error == "forbidden"
+        gone = await here.ask("GET", "/api/me", key=eve, headers={"X-Workspace": "never-was"})
+        assert gone.error == "forbidden"
+        mine = await here.ask("GET", "/api/sessions", key=ann)
+        assert [one["id"] for one in mine.json["sessions"]] == ["plan"]
+        everything = await here.ask("GET", "/api/sessions")
+        assert [one["id"] for one in everything.json["sessions"]] == ["web:ann:plan"]
+
+
+async def test_the_owner_chooses_the_workspace() -> None:
+    async with world(echoing, homes={MAIN: ":memory:", "other": ":memory:"}) as here:
+        there = {"X-Workspace": "other"}
+        assert (await here.ask("GET", "/api/me", headers=there)).json["workspace"] == "other"
+        assert (await here.ask("GET", "/api/me", headers={"X-Workspace": "no"})).error == "not_found"
+
+
+async def test_too_many_requests_and_streams_are_told_when_to_come_again() -> None:
+    async with world(echoing, settings=Web(workspace=MAIN, rate_per_min=3, streams_max=1)) as here:
+        key = await here.key("ann")
+        await here.say("s", "hi", key=key)
+        async with here.hear("/api/sessions/s/events", key=key):
+            more = await here.ask("GET", "/api/sessions/s/events", key=key)
+            assert (more.error, more.status) == ("too_many_streams", 429)
+            assert int(more.headers["retry-after"]) >= 1
+        over = await here.ask("GET", "/api/me", key=key)
+        assert (over.error, over.status) == ("too_many_requests", 429)
+        assert 1 <= int(over.headers["retry-after"]) <= 60
+        assert (await here.ask("GET", "/api/me")).status == 200  # the owner
+
+
+async def test_a_lane_that_is_full_says_so() -> None:
+    stall = Stall("late")
+    async with world([stall, *["x"] * 9]) as here:
+        waiting = [await here.say("s", str(number), wait=False) for number in range(6)]
+        assert {one.status for one in waiting} == {202}
+        await stall.reached.wait()
+        full = await here.say("s", "one more", wait=False)
+        assert (full.status, full.error, full.headers["retry-after"]) == (429, "busy", "5")
+        stall.release()
+        await here.agents[MAIN].settled()
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "path", "kind"),
+    [
+        (404, "GET", "/", "not_found"),
+        (404, "GET", "/api", "not_found"),
+        (404, "GET", "/api/sessions/", "not_found"),
+        (404, "GET", "/api/sessions/s/other", "not_found"),
+        (405, "PUT", "/api/sessions/s", "wrong_method"),
+        (405, "GET", "/api/sessions/s/prompt", "wrong_method"),
+        (405, "POST", "/healthz", "wrong_method"),
+        (405, "HEAD", "/api/sessions", ""),
+        (405, "OPTIONS", "/api/sessions", "wrong_method"),
+        (405, "TRACE", "/api/me", "wrong_method"),
+    ],
+)
+async def test_what_is_not_there_is_said_in_one_shape(status: int, method: str, path: str, kind: str) -> None:
+    async with world(echoing) as here:
+        got = await here.ask(method, path)
+        assert got.status == status
+        if kind:
+            assert got.error == kind
+        assert ("allow" in got.headers) == (status == 405)
+
+
+async def test_a_fault_of_ours_is_told_by_its_number_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(echoing) as here:
+        secret = "the inner workings"
+
+        def broken() -> dict[str, str]:
+            raise RuntimeError(secret)
+
+        here.app.configure(Web(workspace=MAIN, ready=broken))
+        got = await here.ask("GET", "/readyz")
+        assert (got.status, got.error) == (500, "internal")
+        assert secret not in got.body.decode()
+        number = got.json["error"]["message"].rsplit(" ", 1)[1]
+        assert any(number in one.getMessage() and one.exc_info for one in caplog.records)
+        here.app.configure(Web(workspace=MAIN, ready=lambda: {"store": "it is being migrated"}))
+        waits = await here.ask("GET", "/readyz")
+        assert (waits.status, waits.error) == (503, "not_ready")
+        assert "migrated" in waits.json["error"]["message"]
+        assert (await here.ask("GET", "/healthz")).status == 200
+
+
+async def test_a_model_that_fails_is_an_outcome_whose_details_are_for_those_who_run_it() -> None:
+    def failing(context: Any, options: Any) -> Step:
+        raise ScriptEnded("private words")
+
+    async with world(failing) as here:
+        ann = await here.key("ann")
+        told = await here.say("s", "hi", key=ann)
+        assert told.json["outcome"]["type"] == "Failed"
+        assert not told.json["outcome"].get("details")
+        assert "private words" not in told.body.decode()
+        page = await here.ask("GET", "/api/sessions/s/events", key=ann, headers={"Accept": "application/json"})
+        assert "private words" not in page.body.decode()
+        assert b"TurnEnded" in page.body
+
+
