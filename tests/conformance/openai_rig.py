@@ -128,7 +128,8 @@ async def served(
             agent = world.agents[name] = Agent(provider, tools=list(tools), home=where, config=made)
             desks[name] = await Desk.of(agent)
         world.app = make_app(world.gateway, web or Web(workspace=next(iter(scripts))), routes=openai_routes())
-        async with listening(world.app) as world.port, aiohttp.ClientSession() as world.http:
+        connector = aiohttp.TCPConnector(force_close=True)  # nobody is waited for in the end
+        async with listening(world.app) as world.port, aiohttp.ClientSession(connector=connector) as world.http:
             yield world
     finally:
         for agent in world.agents.values():

@@ -44,6 +44,8 @@ class SignalPlatform:
         self.typing: list[str] = []
         self.requests: list[dict[str, Any]] = []
         self.faults: list[RpcError | str] = []  # what becomes of the next sends
+        self.results: list[Any] = []  # what the next sends and files are answered with instead
+        self.mute = False  # nothing is answered
         self.clients: list[Client] = []
         self.unregistered: set[str] = set()
         self._time = int(time.time() * 1000)
@@ -120,20 +122,25 @@ class SignalPlatform:
 
     def _handle(self, client: Client, request: dict[str, Any]) -> None:
         self.requests.append(request)
+        if self.mute:
+            return
         method, params = request["method"], request.get("params") or {}
         fault = self.faults.pop(0) if method == "send" and self.faults else None
         try:
             if isinstance(fault, RpcError):
                 raise fault
-            if params.get("account") not in (NUMBER, UUID):
+            if method != "version" and params.get("account") not in (NUMBER, UUID):
                 raise RpcError(-32602, "Specified account does not exist")
-            result = None if fault == "lose" else self._call(client, method, params)
+            skipped = fault == "lose" or (self.results and method == "getAttachment")
+            result = None if skipped else self._call(client, method, params)
         except RpcError as error:
             self.write(client, {"jsonrpc": "2.0", "error": error.error, "id": request["id"]})
             return
         if fault:
             client.writer.transport.abort()
             return
+        if self.results and method in ("send", "getAttachment"):
+            result = self.results.pop(0)
         self.write(client, {"jsonrpc": "2.0", "result": result, "id": request["id"]})
         if method == "subscribeReceive":
             waiting, self.undelivered = self.undelivered, []
@@ -146,6 +153,8 @@ class SignalPlatform:
                 client.subscriptions.append(self._subscriptions)
                 self._subscriptions += 1
                 return client.subscriptions[-1]
+            case "version":
+                return {"version": "0.14.6"}
             case "getUserStatus":
                 return [
                     {"recipient": one, "number": NUMBER, "uuid": UUID, "isRegistered": True}

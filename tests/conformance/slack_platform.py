@@ -136,7 +136,7 @@ class Workspace:
         profile = {"display_name": name.title(), "real_name": f"{name.title()} Lee"}
         return {"user": {"id": id, "team_id": TEAM, "name": name, "is_bot": id == BOT, "profile": profile}}
 
-    def chat_postMessage(self, asked: Answer) -> Answer:  # noqa: N802: as Slack calls it
+    def chat_postMessage(self, asked: Answer) -> Answer:
         room = self.room(asked)
         if room in self.archived:
             raise Failed("is_archived")
@@ -201,18 +201,18 @@ class Workspace:
         answer: Answer = {"messages": page, "has_more": more}
         return answer | ({"response_metadata": {"next_cursor": f"p{begin + size}"}} if more else {})
 
-    def assistant_threads_setStatus(self, asked: Answer) -> Answer:  # noqa: N802
+    def assistant_threads_setStatus(self, asked: Answer) -> Answer:
         self.room(asked, "channel_id")
         self.statuses.append(asked)
         return {}
 
-    def files_getUploadURLExternal(self, asked: Answer) -> Answer:  # noqa: N802
+    def files_getUploadURLExternal(self, asked: Answer) -> Answer:
         if not str(asked.get("length", "")).isdigit() or int(asked["length"]) <= 0:
             raise Failed("invalid_arguments")
         file = self.keep_file(str(asked["filename"]), b"")
         return {"upload_url": f"{self.url}/upload/v1/{file['id']}", "file_id": file["id"]}
 
-    def files_completeUploadExternal(self, asked: Answer) -> Answer:  # noqa: N802
+    def files_completeUploadExternal(self, asked: Answer) -> Answer:
         told = json.loads(asked["files"])
         if any(one["id"] not in self.files for one in told):
             raise Failed("file_not_found")
@@ -377,6 +377,10 @@ class Platform(Workspace):
     def disconnect(self, reason: str) -> None:
         self.push({"type": "disconnect", "reason": reason, "debug_info": {"host": "applink-1"}})
 
+    async def hang_up(self) -> None:
+        for socket in list(self.sockets):
+            await socket.close(code=1001)
+
     def cut(self) -> None:
         for transport in self._transports:
             transport.abort()
@@ -498,8 +502,7 @@ class SlackRig:
     async def drop_connection(self) -> None:
         """Without a word first, and the next time with one."""
         if self._drops:
-            for socket in list(self.platform.sockets):
-                await socket.close(code=1001)
+            await self.platform.hang_up()
         else:
             self.platform.cut()
         self._drops += 1

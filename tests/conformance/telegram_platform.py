@@ -117,6 +117,9 @@ class TelegramPlatform:
     async def serve_file(self, request: web.Request) -> web.Response:
         if request.match_info["token"] != TOKEN:
             return web.Response(status=401)
+        self.calls.append("file")
+        if request.match_info["path"] == "documents/elsewhere.bin":
+            raise web.HTTPFound(f"{self.url}/file/bot{TOKEN}/documents/secret.bin")
         for path, content in self.files.values():
             if path == request.match_info["path"]:
                 return web.Response(body=content, content_type="application/octet-stream")
@@ -266,7 +269,7 @@ class TelegramPlatform:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/bot{token}/{method}", self.serve)
         app.router.add_get("/file/bot{token}/{path:.+}", self.serve_file)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()

@@ -1,4 +1,4 @@
-"""From what is configured about a chat platform to the channel that speaks with it; each loads its library only then."""
+"""From what is configured about a chat platform to the channel that speaks with it; its library is loaded then."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _telegram(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> C
 def _discord(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
     from mainstay.channels.discord.channel import DiscordChannel
 
-    return DiscordChannel(name, entry.token, base_url=entry.base_url)
+    return DiscordChannel(name, entry.token, base=entry.base_url)
 
 
 def _matrix(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:

@@ -55,7 +55,7 @@ def _check_people(config: Config, begun: Callable[[Keys], str]) -> None:
     accounts: dict[tuple[str, str], str] = {}
     for name, entry in config.people.items():
         keys: Keys = ("people", name)
-        if not PERSON.fullmatch(name):
+        if not PERSON.fullmatch(name) or name == "owner":
             said = "must be named with 1 to 32 of a-z, 0-9, ., _ and -, and begin with a letter or a digit"
             raise ConfigError(f"{begun(keys)}the person {name[:80]!r} {said}")
         for workspace in entry.workspaces:

@@ -10,6 +10,7 @@ import msgspec
 
 from mainstay.app.agent import Agent, unspoken
 from mainstay.app.approvals import AgentApprovals
+from mainstay.app.desk_mail import DeskMail
 from mainstay.app.memory import AgentMemory
 from mainstay.app.opened import Opened
 from mainstay.app.sessions import Sessions
@@ -20,7 +21,6 @@ from mainstay.core.envelope import Envelope, check_session_name, session_key
 from mainstay.core.errors import ApprovalUnknown, InputRefused, StoreFailed
 from mainstay.core.events import ApprovalAnswered, Delivered, Event, Lagged, SessionChanged
 from mainstay.core.guests import GuestTool
-from mainstay.core.mail import MemoryMail
 from mainstay.core.messages import AnyPart
 from mainstay.lane.tickets import Ticket
 
@@ -31,24 +31,51 @@ SETTLE_S = 30.0
 
 
 class Desk:
-    """Made once the agent is open, and used no longer than that is."""
+    """Made once the agent is open. Another agent of the same workspace may take its place (`hold`, then `use`): whoever
+    comes meanwhile waits, and whoever follows goes on following."""
 
     def __init__(self, agent: Agent, opened: Opened) -> None:
         self._agent = agent
         self._open = opened
-        self._mail: Mail | None = None
-        self.sessions: Sessions = agent.sessions
-        self.approvals: AgentApprovals = agent.approvals
-        self.memory: AgentMemory = agent.memory
-        self.triggers: AgentTriggers = agent.triggers
+        self._free = asyncio.Event()
+        self._free.set()
+        self._kept_mail = DeskMail(self._mail)
 
     @classmethod
     async def of(cls, agent: Agent) -> Desk:
         return cls(agent, await agent.opened())
 
+    def hold(self) -> None:
+        """Nothing new is taken until another agent is there."""
+        self._free.clear()
+
+    def use(self, agent: Agent, opened: Opened) -> None:
+        self._agent, self._open = agent, opened
+        self._free.set()
+
+    async def _ready(self) -> Opened:
+        await self._free.wait()
+        return self._open
+
     @property
     def workspace(self) -> str:
         return self._open.config.workspace
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._agent.sessions
+
+    @property
+    def approvals(self) -> AgentApprovals:
+        return self._agent.approvals
+
+    @property
+    def memory(self) -> AgentMemory:
+        return self._agent.memory
+
+    @property
+    def triggers(self) -> AgentTriggers:
+        return self._agent.triggers
 
     def title(self) -> str:
         return self._open.services.choose("").model().name
@@ -65,20 +92,24 @@ class Desk:
     async def accept(
         self, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = "", heard: Heard | None = None
     ) -> Ticket:
-        return await self._open.lanes.get(key).accept(self._envelope(key, parts, id, sender, heard))
+        opened = await self._ready()
+        return await opened.lanes.get(key).accept(self._envelope(key, parts, id, sender, heard))
 
     async def overhear(
         self, key: str, parts: Sequence[AnyPart], *, id: str, sender: str = "", heard: Heard | None = None
     ) -> bool:
-        return await self._open.lanes.get(key).overhear(self._envelope(key, parts, id, sender, heard))
+        opened = await self._ready()
+        return await opened.lanes.get(key).overhear(self._envelope(key, parts, id, sender, heard))
 
     async def steer(self, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = "") -> Ticket:
-        return await self._open.lanes.get(key).steer(self._envelope(key, parts, id, sender, None))
+        opened = await self._ready()
+        return await opened.lanes.get(key).steer(self._envelope(key, parts, id, sender, None))
 
     async def abort(self, key: str) -> bool:
-        if await self._open.services.store.get(key) is None:
+        opened = self._open  # what runs can be stopped at any time
+        if await opened.services.store.get(key) is None:
             return False
-        return await self._open.lanes.get(key).abort()
+        return await opened.lanes.get(key).abort()
 
     def _envelope(self, key: str, parts: Sequence[AnyPart], id: str, sender: str, heard: Heard | None) -> Envelope:
         guards = self._open.services.trust.guards
@@ -86,21 +117,23 @@ class Desk:
         return Envelope(parts=shown, thread=key, sender=sender, id=id, heard=heard)
 
     async def seen(self, key: str, id: str) -> bool:
-        return await self._open.services.store.seen(key, id) is not None
+        return await (await self._ready()).services.store.seen(key, id) is not None
 
     async def record(self, key: str, event: Delivered) -> None:
-        await self._open.lanes.get(key).change(event)
+        await (await self._ready()).lanes.get(key).change(event)
 
     async def import_history(self, key: str, messages: Sequence[dict[str, Any]]) -> None:
+        await self._ready()
         await self._agent.import_history(key, messages)
 
     async def set_model(self, key: str, model: str) -> None:
+        await self._ready()
         await self._agent.sessions.set_model(key, model)
 
     # --- tools that whoever asks runs ------------------------------------------------------------
 
     async def offer(self, key: str, tools: Sequence[GuestTool]) -> None:
-        lane = self._open.lanes.get(key)
+        lane = (await self._ready()).lanes.get(key)
         given = tuple(tools)
         if (await lane.view()).guests == given:
             return
@@ -114,7 +147,7 @@ class Desk:
         await lane.change(SessionChanged(guests=given))
 
     async def hand_in(self, key: str, call_id: str, content: str) -> Ticket:
-        lane = self._open.lanes.get(key)
+        lane = (await self._ready()).lanes.get(key)
         pending = (await lane.view()).pending
         if pending is None or not pending.client or pending.call_id != call_id:
             raise ApprovalUnknown(f"nothing waits for the result of the call {call_id[:80]!r}")
@@ -126,12 +159,15 @@ class Desk:
 
     def mail(self) -> Mail:
         """What has arrived here and what is to be delivered."""
-        if self._mail is None:
-            from mainstay.store.sqlite import SqliteStore  # only for those who have channels
+        return self._kept_mail
 
-            store = self._open.services.store
-            self._mail = store.mail() if isinstance(store, SqliteStore) else MemoryMail()
-        return self._mail
+    async def _mail(self) -> Mail:
+        from mainstay.store.sqlite import SqliteStore  # only for those who have channels
+
+        store = (await self._ready()).services.store
+        if not isinstance(store, SqliteStore):
+            raise StoreFailed("an agent without a home keeps no mail")
+        return store.mail()
 
     def attachments(self, session: str) -> str:
         """The folder for files that come with messages of a session."""
@@ -140,16 +176,25 @@ class Desk:
     # --- out -------------------------------------------------------------------------------------
 
     async def watch(self) -> AsyncIterator[Event]:
+        await self._ready()
         async for event in self._agent.watch():
             yield event
 
     async def follow(self, key: str, after: int = 0) -> AsyncIterator[Event]:
+        """Until one stops listening, or the agent is closed and no other takes its place."""
+        opened = None
+        while (now := await self._ready()) is not opened:
+            opened = now
+            async for event in self._followed(opened, key, after):
+                after = max(after, event.sequence)
+                yield event
+
+    async def _followed(self, opened: Opened, key: str, last: int) -> AsyncIterator[Event]:
         """Listening begins before the journal is read, so that nothing falls between the two."""
-        hub = self._open.services.hub
+        hub = opened.services.hub
         watcher = hub.watch(key)
-        last = after
         try:
-            async for event in self._kept(key, last, (await self._open.lanes.get(key).view()).head):
+            async for event in self._kept(key, last, (await opened.lanes.get(key).view()).head):
                 last = event.sequence
                 yield event
             async for event in watcher:

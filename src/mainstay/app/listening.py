@@ -13,7 +13,7 @@ from mainstay.app.schema_gateway import ServerSettings
 from mainstay.app.service import Service
 from mainstay.core.errors import ConfigError
 
-Told = Callable[[str, str], None]  # the addresses of HTTP and gRPC, once both can be reached
+Told = Callable[[str, str], object]  # the addresses of HTTP and gRPC, once both can be reached
 
 
 def is_private(host: str) -> bool:

@@ -24,10 +24,11 @@ from mainstay.app.people import PREFIX as PEOPLE
 from mainstay.app.people import do as do_people
 from mainstay.app.people import people_at
 from mainstay.app.schema import Config
+from mainstay.app.workspace_folders import put_away
 from mainstay.app.workspaces import Make, Workspaces
 from mainstay.app.world import SystemClock
-from mainstay.core.channels import ChatChannel
-from mainstay.core.errors import ConfigError, InputRefused, MainstayError
+from mainstay.core.channels import ChatChannel, Mail
+from mainstay.core.errors import ConfigError, InputRefused
 from mainstay.core.outside import Outgoing
 from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.switchboard import Switchboard
@@ -72,11 +73,10 @@ class Service:
             await self.people.open()
             stack.push_async_callback(self.people.close)
             await self.workspaces.open()
-            await self.switchboard.start([])
             stack.push_async_callback(self._quiet)
             await stack.enter_async_context(serving(self, self.workspaces.home))
             self._stack = stack.pop_all()
-        await self._connect([*self._channels_of(self.config), *self._more])
+        await self._connect(self.switchboard.start([*self._channels_of(self.config), *self._more]), "channels")
         self._starting = False
 
     async def close(self) -> None:
@@ -104,8 +104,8 @@ class Service:
         speaks = bool(rules) or bool(self._more)
         agent._beside = Beside(
             outbox=_Outbox(self.switchboard, workspace) if speaks else None,
-            channels=lambda session: self.switchboard.searching(workspace, session),
-            contributors=(self.switchboard.hints,) if speaks else (),
+            channels=self.switchboard.searching(workspace) if speaks else lambda session: None,
+            contributors=(self.switchboard.hints(workspace),) if speaks else (),
             is_guest=lambda person: self._is_guest(person, workspace),
             rooms=self.switchboard if speaks else None,
         )
@@ -120,26 +120,26 @@ class Service:
         self.later(self._started(desk), f"workspace {desk.workspace}")
 
     async def _started(self, desk: Desk) -> None:
-        await self.switchboard.attend(desk)
         if self.config.triggers.enabled:
             await desk.triggers.start()
 
-    def later(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def later(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Beside everything else, for as long as this is open."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s", task.get_name(), error, exc_info=error)
 
-    async def _mail(self, workspace: str) -> Any:
-        return (await self.workspaces.desk(workspace)).mail()
+    def _mail(self, workspace: str) -> Mail:
+        return self.workspaces.open_ones[workspace].mail()
 
-    async def _folder(self, workspace: str, session: str) -> str:
-        return (await self.workspaces.desk(workspace)).attachments(session)
+    def _folder(self, workspace: str, session: str) -> str:
+        return self.workspaces.open_ones[workspace].attachments(session)
 
     # --- channels --------------------------------------------------------------------------------
 
@@ -158,19 +158,12 @@ class Service:
     def _welcomes(self, channel: str, user: str) -> bool:
         return self.people.who(channel, user) is not None
 
-    async def _connect(self, channels: Sequence[ChatChannel]) -> None:
-        async def one(channel: ChatChannel) -> None:
-            try:
-                async with asyncio.timeout(CHANNEL_S):
-                    await self.switchboard.start([channel])
-            except TimeoutError:
-                self._broken[channel.name] = f"it did not connect within {CHANNEL_S:g} s"
-            except MainstayError as error:
-                self._broken[channel.name] = str(error)
-            if channel.name in self._broken:
-                log.error("the channel %s is not connected: %s", channel.name, self._broken[channel.name])
-
-        await asyncio.gather(*(one(channel) for channel in channels))
+    async def _connect(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """One that takes long is waited for no longer; it says itself when it is there."""
+        doing = self.later(work, name)
+        await asyncio.wait((doing,), timeout=CHANNEL_S)
+        if not doing.done():
+            log.warning("%s: not connected within %g s; it goes on trying", name, CHANNEL_S)
 
     # --- another configuration -------------------------------------------------------------------
 
@@ -190,12 +183,14 @@ class Service:
 
     async def _rewire(self, before: Config, after: Config) -> list[str]:
         """Channels that are otherwise are closed and connected again; the others go on."""
-        self.switchboard.change(rules_of(after))
         names = {*before.channels, *after.channels}
         changed = sorted(one for one in names if before.channels.get(one) != after.channels.get(one))
         await asyncio.gather(*(self.switchboard.disconnect(one) for one in changed if one in before.channels))
         wanted = {one: after.channels[one] for one in changed if one in after.channels}
-        await self._connect(self._channels_of(msgspec.structs.replace(after, channels=wanted)))
+        rules = rules_of(after)
+        made = self._channels_of(msgspec.structs.replace(after, channels=wanted))
+        connecting = (self._connect(self.switchboard.connect(one, rules[one.name]), one.name) for one in made)
+        await asyncio.gather(*connecting)
         return [f"channel {one}" for one in changed]
 
     # --- over HTTP -------------------------------------------------------------------------------
@@ -235,8 +230,9 @@ class Service:
         match verb:
             case "gateway.status":
                 return self.status()
-            case "gateway.close":
-                return await self.workspaces.remove(str(arguments["workspace"]))
+            case "gateway.remove_workspace":
+                close = self.workspaces.remove
+                return await put_away(self.workspaces.home, self.config, self.people, arguments["name"], close)
             case "channels.states":
                 return self.states()
         raise InputRefused(f"there is no operation {verb!r}")

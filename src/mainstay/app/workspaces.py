@@ -83,6 +83,13 @@ class Workspaces:
         return self._agents[name]
 
     async def _opened(self, name: str) -> Desk:
+        agent = await self._agent_of(name)
+        self._agents[name] = agent
+        desk = self._desks[name] = await Desk.of(agent)
+        self._told(desk)
+        return desk
+
+    async def _agent_of(self, name: str) -> Agent:
         try:
             agent = self._make(self.loaded.of(name))
             await agent.opened()
@@ -92,10 +99,7 @@ class Workspaces:
         self.troubles.pop(name, None)
         for said in await agent.troubles():
             log.warning("workspace %s: %s", name, said)
-        desk = await Desk.of(agent)
-        self._agents[name], self._desks[name] = agent, desk
-        self._told(desk)
-        return desk
+        return agent
 
     # --- another configuration -------------------------------------------------------------------
 
@@ -109,20 +113,22 @@ class Workspaces:
 
     async def _again(self, name: str, before: Loaded, drain_s: float) -> None:
         async with self._doors.setdefault(name, asyncio.Lock()):
-            desk, agent = self._desks.pop(name), self._agents.pop(name)
+            desk, agent = self._desks[name], self._agents[name]
+            desk.hold()
             await settled(agent, drain_s)
             await agent.aclose()
             try:
-                await self._opened(name)
+                agent = await self._agent_of(name)
             except MainstayError as error:  # it goes on as it was
                 log.error("the workspace %s keeps its settings: %s", name, error)
-                mixed = msgspec.structs.replace(self.loaded, data=before.data, config=before.config)
-                self.loaded, wanted = mixed, self.loaded
+                self.loaded, wanted = before, self.loaded
                 try:
-                    await self._opened(name)
+                    agent = await self._agent_of(name)
                 finally:
                     self.loaded = wanted
-            assert self._desks.get(name) is not desk
+            self._agents[name] = agent
+            desk.use(agent, await agent.opened())
+            self._told(desk)
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -160,7 +160,9 @@ def _parser() -> Any:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise ConfigError("Markdown needs markdown-it-py: pip install markdown-it-py") from None
+        raise ConfigError(
+            "This channel needs markdown-it-py: pip install 'mainstay[telegram]', or 'mainstay[signal]'"
+        ) from None
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING_MAX}).enable(["table", "strikethrough"])
     # An image that is fetched tells its owner who looks; a list of sources at the end is to be seen, not to be used up.
     made.disable(["image", "reference"])

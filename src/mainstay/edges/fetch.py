@@ -20,7 +20,7 @@ import msgspec
 from mainstay.core.errors import ConfigError
 from mainstay.core.workers import in_thread
 from mainstay.edges.addresses import AddressRefused, Place, follow, is_public, is_web_port, place_of
-from mainstay.edges.response import FetchFailed, Head, Wire, read_body, read_head
+from mainstay.edges.response import FetchFailed, Head, NotReached, Wire, read_body, read_head
 
 ADDRESSES_MAX = 4  # of a name, tried one after another
 CONNECT_S = 6.0
@@ -144,9 +144,9 @@ async def _checked(place: Place, rules: FetchRules, resolve: Resolve) -> list[st
         try:
             addresses = await resolve(place.host, place.port)
         except (OSError, UnicodeError):
-            raise FetchFailed(f"There is no host {_shown(place.host)}, or its address cannot be found.") from None
+            raise NotReached(f"There is no host {_shown(place.host)}, or its address cannot be found.") from None
     if not addresses:
-        raise FetchFailed(f"There is no host {_shown(place.host)}.")
+        raise NotReached(f"There is no host {_shown(place.host)}.")
     if not private_ok and (bad := [address for address in addresses if not is_public(address)]):
         raise AddressRefused(
             f"{_shown(place.host)} is {_shown(bad[0])}, an address of a private or special network, "
@@ -175,11 +175,11 @@ async def _connect(
                 )
         except ssl.SSLCertVerificationError as error:  # another address of the same host would be no better
             said = error.verify_message or "it is not valid"
-            raise FetchFailed(f"The certificate of {_shown(place.host)} is not trusted: {said}.") from None
+            raise NotReached(f"The certificate of {_shown(place.host)} is not trusted: {said}.") from None
         except (OSError, TimeoutError) as error:
             trouble = error
     assert trouble is not None, "there is at least one address"
-    raise FetchFailed(f"{_shown(place.host)} cannot be reached: {_reason(trouble)}.") from None
+    raise NotReached(f"{_shown(place.host)} cannot be reached: {_reason(trouble)}.") from None
 
 
 _trusted: ssl.SSLContext | None = None

@@ -28,6 +28,10 @@ class TooLarge(FetchFailed):
     pass
 
 
+class NotReached(FetchFailed):
+    """Certainly nothing was sent."""
+
+
 class Head:
     """Status and headers, names in lower case. One that comes several times is joined by commas."""
 

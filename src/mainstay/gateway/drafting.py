@@ -19,6 +19,7 @@ SILENT = "[SILENT]"
 FIRST_CHARS = 24  # nobody wants to see one word
 FIRST_S = 1.0  # unless no more comes
 TYPING_S = 4.0  # platforms show it for about five
+END_S = 20.0  # for the last of its calls
 TROUBLE_S = 5.0  # after an edit that was not taken
 
 
@@ -66,6 +67,8 @@ class Draft:
         self._over = True
         self._news.set()
         if self._task is not None:
+            await asyncio.wait((self._task,), timeout=END_S)
+            self._task.cancel()  # what came of a call that hangs is found out with the answer
             await asyncio.wait((self._task,))
         return self.delivery
 

@@ -39,7 +39,7 @@ def _whole(text: str) -> str:
 
 
 def parts_of(message: Incoming, person: Person | None) -> tuple[AnyPart, ...]:
-    """What the model is shown. Where several people are, it is told who speaks; what a stranger says, and what they call
+    """What the model is shown. Where several people are, it is told who speaks; what a stranger says, and how they call
     themselves, is from outside."""
     if person is None:
         said = Text(f"[{shown_name(message.name or message.user)}]\n{message.text}", origin=STRANGERS)

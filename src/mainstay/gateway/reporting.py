@@ -88,16 +88,12 @@ class Reporters:
         while True:
             try:
                 async with closing(self._office.watch()) as events:
-                    first = asyncio.ensure_future(anext(events))
-                    await asyncio.sleep(0)  # it listens now
-                    watching.set()
-                    self._note(await first)
+                    asyncio.get_running_loop().call_soon(watching.set)  # by then it listens
                     async for event in events:
                         self._note(event)
+                return  # the office is closed
             except MainstayError as error:
                 log.warning("what happens in %s cannot be watched now: %s", self._office.workspace, error)
-            except StopAsyncIteration:  # the office is closed
-                return
             await self._clock.sleep(RETRY_S)
             self._wake.set()
 

@@ -41,12 +41,15 @@ class Rooms:
         self._channels: dict[str, ChatChannel] = {}
         self._learnt: dict[tuple[str, str], str] = {}
 
-    def change(self, rules: Mapping[str, ChannelRules]) -> None:
+    def use(self, name: str, rules: ChannelRules) -> None:
         """From now on these."""
-        self._rules = dict(rules)
+        self._rules[name] = rules
 
     def connect(self, channel: ChatChannel) -> None:
         self._channels[channel.name] = channel
+
+    def disconnect(self, name: str) -> ChatChannel | None:
+        return self._channels.pop(name, None)
 
     def channels(self) -> list[ChatChannel]:
         return list(self._channels.values())

@@ -47,12 +47,13 @@ class Switchboard:
         self._workrooms: dict[str, Workroom] = {}
         self._reporters: dict[str, Reporters] = {}
         self._entering: dict[str, asyncio.Lock] = {}
+        self._wrong: dict[str, str] = {}  # channels that could not be connected, and why
         self._closing = False
 
     # --- life ------------------------------------------------------------------------------------
 
     async def start(self, channels: Sequence[ChatChannel]) -> None:
-        """What was left undone is done first. A channel that cannot be connected raises its ConfigError."""
+        """What was left undone is taken up first. A channel that cannot be connected says so (`states`)."""
         for channel in channels:
             self._rooms.connect(channel)
         for workspace in self._rooms.workspaces():
@@ -60,8 +61,32 @@ class Switchboard:
                 await self._conversation.resume(await self._enter(workspace))
             except MainstayError as error:  # the others are not to wait for it
                 log.error("the workspace %s is not on any channel: %s", workspace, error)
-        for channel in channels:
+        await asyncio.gather(*(self._connect(channel) for channel in channels))
+
+    async def connect(self, channel: ChatChannel, rules: ChannelRules) -> None:
+        """One more, or another of this name instead of it."""
+        await self.disconnect(channel.name)
+        self._rooms.use(channel.name, rules)
+        self._rooms.connect(channel)
+        for workspace in self._rooms.workspaces():
+            await self._enter(workspace)
+        await self._connect(channel)
+
+    def channel(self, name: str) -> ChatChannel | None:
+        return self._rooms.channel(name)
+
+    async def disconnect(self, name: str) -> None:
+        """What was to be posted there waits for one of this name."""
+        if (channel := self._rooms.disconnect(name)) is not None:
+            await channel.close()
+
+    async def _connect(self, channel: ChatChannel) -> None:
+        self._wrong.pop(channel.name, None)
+        try:
             await channel.start(self.hear)
+        except MainstayError as error:
+            log.error("%s is not connected: %s", channel.name, error)
+            self._wrong[channel.name] = str(error)
 
     async def close(self, *, drain_s: float = 0.0) -> None:
         """Nothing more is heard. What is under way goes on for so long; the rest is taken up by the next process."""
@@ -81,13 +106,9 @@ class Switchboard:
         for channel in self._rooms.channels():
             await channel.close()
 
-    def change(self, rules: Mapping[str, ChannelRules]) -> None:
-        """After a reload of the configuration."""
-        self._rooms.change(rules)
-
     def states(self) -> dict[str, str]:
         """Of each channel: "connected", or what is wrong."""
-        return {channel.name: channel.state for channel in self._rooms.channels()}
+        return {one.name: self._wrong.get(one.name) or one.state for one in self._rooms.channels()}
 
     async def _enter(self, workspace: str) -> Workroom:
         """A workspace, which from now on is told of."""
@@ -164,6 +185,11 @@ class Switchboard:
         if kept.state == "failed" or (kept.state == "unknown" and not kept.ids):
             raise ChannelError(kept.note or "it could not be posted")
         return kept.to
+
+    async def thread_of(self, workspace: str, key: str) -> Address | None:
+        """The thread that was begun under this key, if one was."""
+        kept = await (await self._enter(workspace)).mail.find(key_of("open", workspace, key))
+        return kept.to if kept is not None and kept.ids else None
 
     # --- for those who are in a room -------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from mainstay.lane.tickets import Ticket as Ticket
 
 WEB = "web"  # the channel of those who come with a key
 LISTED_MAX = 1_000
+SEARCHED_MAX = 100  # as many as memory gives
 _PAGE = 1_000
 
 
@@ -224,7 +225,7 @@ class Visit:
     async def search(self, query: str, k: int = 10) -> Sequence[Hit]:
         """Of what was said in sessions that are theirs."""
         self.must("chat")
-        found = await self._office.memory.search(query, k if self._sees_all else LISTED_MAX)
+        found = await self._office.memory.search(query, k if self._sees_all else SEARCHED_MAX)
         named = ((hit, self.name(hit.session)) for hit in found)
         return [msgspec.structs.replace(hit, session=name) for hit, name in named if name is not None][:k]
 

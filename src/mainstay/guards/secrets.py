@@ -95,6 +95,7 @@ def _in_url(secret: str, _: str = "") -> bool:
 
 SHAPES: tuple[Shape, ...] = (
     shape("aws key id", "A", one("KS"), "IA", ("[A-Z0-9]", 16, 16), check=_random),
+    shape("mainstay key", "ms_", ("[a-z0-9]", 12, 12), "_", (ALNUM, 40, 40)),
     shape("github token", "gh", one("pousr"), "_", (ALNUM, 36, 255), check=_random),
     shape("github token", "github_pat_", (WORD, 40, 255), check=_random),
     shape("gitlab token", "gl", ("[a-z]", 2, 7), "-", (DASHED, 20, 255), check=_jumbled),

@@ -21,6 +21,7 @@ IDLE_S = 5  # between two requests
 GRACE_S = 1
 PING_S = 20.0  # between two questions whether somebody is still there, and for the answer
 BACKLOG = 2048
+TICK_S = 1.0
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +85,16 @@ async def serve_web(
     except ImportError:
         raise ConfigError("this needs uvicorn: pip install 'mainstay[serve]'") from None
 
+    leave = asyncio.Event()
+
     class Server(uvicorn.Server):
+        async def main_loop(self) -> None:
+            """A look at the clock now and then, for the date in answers."""
+            while not await self.on_tick(0):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await leave.wait()
+
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Signals are the command's own business."""
@@ -109,6 +119,7 @@ async def serve_web(
         server_header=False,
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
+        ssl_context_factory=(lambda config, default: tls) if (tls := given.tls) is not None else None,
     )
     server = Server(config)
     running = asyncio.create_task(server.serve(sockets=[at]))
@@ -128,5 +139,6 @@ async def serve_web(
             if given.last is not None:
                 given.last()
             server.should_exit = True
+            leave.set()
             stopped.cancel()
             await running

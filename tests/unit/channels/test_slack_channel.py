@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import logging
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,7 +77,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_library_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, mainstay.channels.slack.channel; print([m for m in ('aiohttp', 'slack_sdk') if m in sys.modules])"
+    code = (
+        "import sys, mainstay.channels.slack.channel; print([m for m in ('aiohttp', 'slack_sdk') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -419,6 +422,27 @@ async def test_the_token_goes_to_slack_only_and_no_private_address_is_fetched_f3
         assert not Path(target).exists()
 
 
+async def test_a_stranger_is_asked_without_the_token_f39(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F39: a file that is kept elsewhere, on a host of the world; here the world is on loopback."""
+    async with by_socket() as rig, Platform().serving() as stranger:
+        await rig.channel.start(Ear())
+        resolve, connect = socket.getaddrinfo, asyncio.open_connection
+        public, port = "93.184.216.34", int(stranger.url.rpartition(":")[2])
+
+        def resolved(host: Any, *rest: Any, **more: Any) -> Any:
+            return resolve(public if host == "files.example" else host, *rest, **more)
+
+        async def connected(host: str, at: int, **more: Any) -> Any:
+            return await connect("127.0.0.1" if host == public else host, port if host == public else at, **more)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolved)
+        monkeypatch.setattr(asyncio, "open_connection", connected)
+        target = tmp_path / "fetched"
+        ref = "http://files.example/files-pri/T-F1/a"
+        assert await rig.channel.download(Attached(ref=ref), str(target), 1000) == "text/html"
+        assert stranger.downloads == [("/files-pri/T-F1/a", "")]
+
+
 async def test_a_file_known_by_its_id_alone_is_asked_for(tmp_path: Path) -> None:
     async with by_socket() as rig:
         ear = Ear()
@@ -459,10 +483,12 @@ async def test_no_token_and_nobodys_words_are_in_any_log(caplog: pytest.LogCaptu
             await rig.channel.download(heard.files[0], str(tmp_path / "f"), 10)
             await rig.channel.post(heard.address, "my answer", key="k")
             rig.platform.spoils["apps.connections.open"] = [says("internal_error")]
-            await rig.drop_connection()
+            await rig.platform.hang_up()
             await turns_true(lambda: "internal_error" in caplog.text, "the trouble is in the log")
             await turns_true(lambda: rig.channel.state == "connected", "it is connected again")
-    ours = "\n".join(one.getMessage() for one in caplog.records if not one.name.startswith(("asyncio", "aiohttp.server")))
+    ours = "\n".join(
+        one.getMessage() for one in caplog.records if not one.name.startswith(("asyncio", "aiohttp.server"))
+    )
     for secret in (TOKEN, APP_TOKEN, SECRET, "ticket=", "between ourselves", "my answer"):
         assert secret not in ours
 
@@ -482,7 +508,7 @@ def test_all_of_it_runs_on_uvloop(tmp_path: Path) -> None:
             await again(rig, ear)
 
     async def again(rig: SlackRig, ear: Ear) -> None:
-        await rig.drop_connection()
+        await rig.platform.hang_up()
         await rig.say(ROOM, "after it", mention=True)
         await ear.until("after it")
         await turns_true(lambda: rig.channel.state == "connected", "it is connected again")

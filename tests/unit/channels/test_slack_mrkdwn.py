@@ -55,7 +55,16 @@ def test_markdown_is_written_as_slack_reads_it(ours: str, theirs: str) -> None:
 
 @pytest.mark.parametrize("said", ["<!channel>", "<!here|x>", "<@U0ANN0001>", "<!subteam^S1>", "`<!everyone>`"])
 def test_nothing_the_model_says_calls_everybody(said: str) -> None:
-    for around in ("{}", "**{}**", "[{}](https://a.example)", "| {} |\n|--|", "```\n{}\n```", "# {}", "> {}", "[x]({})"):
+    for around in (
+        "{}",
+        "**{}**",
+        "[{}](https://a.example)",
+        "| {} |\n|--|",
+        "```\n{}\n```",
+        "# {}",
+        "> {}",
+        "[x]({})",
+    ):
         assert not re.search("<[!@#]", from_markdown(around.format(said)))
 
 
@@ -63,7 +72,9 @@ def test_nothing_the_model_says_calls_everybody(said: str) -> None:
 @settings(max_examples=300, deadline=None)
 def test_whatever_it_is_only_links_have_angle_brackets(text: str) -> None:
     made = from_markdown(f"{text} [t](https://a.example/)")
-    assert all(re.match(r"<(https?://|mailto:)[^<>]*>", made[at:]) for at in (m.start() for m in re.finditer("<", made)))
+    assert all(
+        re.match(r"<(https?://|mailto:)[^<>]*>", made[at:]) for at in (m.start() for m in re.finditer("<", made))
+    )
     assert not re.search("[\ue000-\ue003]", made)
 
 
@@ -73,7 +84,9 @@ def test_what_is_escaped_reads_as_it_was_written(text: str) -> None:
     assert to_text(escape(text), {}) == text
 
 
-@pytest.mark.parametrize("piece", ["**a ", "[", "[a](", "`", "``a`", "*a", "<", "<a", "~~a ", "__a ", "\\", "| ", "> ", "- "])
+@pytest.mark.parametrize(
+    "piece", ["**a ", "[", "[a](", "`", "``a`", "*a", "<", "<a", "~~a ", "__a ", "\\", "| ", "> ", "- "]
+)
 def test_hostile_text_takes_no_time(piece: str) -> None:
     begun = time.process_time()
     from_markdown(piece * (40_000 // len(piece)))
@@ -102,6 +115,11 @@ def test_what_people_wrote_is_read_as_they_meant_it(theirs: str, meant: str) -> 
 
 
 def test_a_mention_at_the_beginning_is_known() -> None:
-    for text, left in (("<@U1X>: hi", "hi"), ("  <@U1X|me> , hi", "hi"), ("hi <@U1X>", "hi <@U1X>"), ("<@U2X> a", "<@U2X> a")):
+    for text, left in (
+        ("<@U1X>: hi", "hi"),
+        ("  <@U1X|me> , hi", "hi"),
+        ("hi <@U1X>", "hi <@U1X>"),
+        ("<@U2X> a", "<@U2X> a"),
+    ):
         assert text[names_at_beginning(text, "U1X") :] == left
     assert people_in("<@U1X> <@U2X> <@U1X>") == ["U1X", "U2X"]

@@ -119,8 +119,13 @@ async def test_commands_come_as_if_they_were_written() -> None:
             assert await poster.command(given) == (200, b"")
             assert await poster.command(given) == (200, b"")  # told twice
         assert [one.text for one in ear.heard] == ["/stop", "/steer be brief", "/stop now", "hi & bye"]
-        assert {(one.user, one.name, one.mentioned, one.address.room) for one in ear.heard} == {(ANN, "ann", True, ROOM)}
-        assert await poster.command(fields | {"command": "/stop", "channel_id": DIRECT, "trigger_id": "x"}) == (200, b"")
+        assert {(one.user, one.name, one.mentioned, one.address.room) for one in ear.heard} == {
+            (ANN, "ann", True, ROOM)
+        }
+        assert await poster.command(fields | {"command": "/stop", "channel_id": DIRECT, "trigger_id": "x"}) == (
+            200,
+            b"",
+        )
         assert ear.heard[-1].direct
         assert await poster.command({"command": "/stop"}) == (200, b""), "nothing can be made of it"
         assert await poster.command({"ssl_check": "1"}) == (200, b"")
@@ -135,7 +140,13 @@ async def test_what_is_signed_and_makes_no_sense_changes_nothing() -> None:
             assert await poster.post(body) == 400, body[:20]
         assert await poster.post(b"&" * 500, media="application/x-www-form-urlencoded") in (200, 400)
         assert await poster.post(b"%ff=%fe&" * 200, media="application/x-www-form-urlencoded") == 400
-        for odd in ({}, {"type": "app_rate_limited"}, {"type": "event_callback"}, {"type": 3}, {"type": "event_callback", "event": []}):
+        for odd in (
+            {},
+            {"type": "app_rate_limited"},
+            {"type": "event_callback"},
+            {"type": 3},
+            {"type": "event_callback", "event": []},
+        ):
             assert await poster.post(json.dumps(odd).encode()) == 200
         assert await poster.post(event("still here")) == 200
         assert [one.text for one in ear.heard] == ["still here"]

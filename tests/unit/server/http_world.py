@@ -72,7 +72,9 @@ class World:
         self.serving: asyncio.Task[None] | None = None
         self.browser: aiohttp.ClientSession
 
-    async def key(self, name: str, workspace: str = MAIN, role: Role = "member", scopes: Iterable[Scope] = ("chat",)) -> str:
+    async def key(
+        self, name: str, workspace: str = MAIN, role: Role = "member", scopes: Iterable[Scope] = ("chat",)
+    ) -> str:
         if self.people.person(name) is None:
             await self.people.add(Person(name=name, roles={workspace: role}))
         return (await self.people.make_key(name, workspace, scopes=tuple(scopes)))[0]
@@ -88,18 +90,27 @@ class World:
         if body is not None and not isinstance(body, bytes):
             data = json.dumps(body).encode()
             given.setdefault("Content-Type", "application/json")
-        async with asyncio.timeout(HOLDS_S), self.browser.request(method, self.url(path), data=data, headers=given) as got:
+        async with (
+            asyncio.timeout(HOLDS_S),
+            self.browser.request(method, self.url(path), data=data, headers=given) as got,
+        ):
             return Answer(got.status, {name.lower(): value for name, value in got.headers.items()}, await got.read())
 
     async def say(self, session: str, text: str, key: str = "", **more: Any) -> Answer:
-        return await self.ask("POST", f"/api/sessions/{quote(session, safe='')}/prompt", {"text": text, **more}, key=key)
+        return await self.ask(
+            "POST", f"/api/sessions/{quote(session, safe='')}/prompt", {"text": text, **more}, key=key
+        )
 
     @asynccontextmanager
     async def hear(
         self, path: str, body: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[Heard]]:
         """Server-sent events, read as they come."""
-        given = {"Accept": "text/event-stream", **({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+        given = {
+            "Accept": "text/event-stream",
+            **({"Authorization": f"Bearer {key}"} if key else {}),
+            **(headers or {}),
+        }
         method = "GET" if body is None else "POST"
         async with self.browser.request(method, self.url(path), json=body, headers=given) as got:
             assert got.status == 200, await got.read()
@@ -121,10 +132,18 @@ class World:
             writer.close()
 
 
+async def _lines(source: aiohttp.StreamReader) -> AsyncIterator[str]:
+    """However long."""
+    rest = b""
+    async for piece in source.iter_any():
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.decode()
+
+
 async def _events(lines: aiohttp.StreamReader) -> AsyncIterator[Heard]:
     fields: dict[str, str] = {}
-    async for raw in lines:
-        line = raw.decode().rstrip("\n")
+    async for line in _lines(lines):
         if line:
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from openai_rig import World, said, served, until
 
 from mainstay import Config
@@ -67,6 +68,20 @@ async def test_a_stream_has_a_role_then_text_then_how_it_ended_then_the_usage_an
     assert all(one["usage"] is None for one in told[:-1])
     assert told[-1]["choices"] == []
     assert told[-1]["usage"]["total_tokens"] == 10
+
+
+def test_a_stream_is_the_same_on_the_loop_of_production() -> None:
+    async def work() -> list[str]:
+        stall = Stall()
+        async with served([pieces("Hel", stall, "lo")]) as world:
+            reading = asyncio.create_task(world.lines(CHAT, ask(said("hi"), stream=True)))
+            await asyncio.wait_for(stall.reached.wait(), 20)
+            stall.release()
+            return await reading
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = events(runner.run(work()))
+    assert "".join(one["choices"][0]["delta"].get("content", "") for one in told) == "Hello"
 
 
 async def test_text_is_streamed_as_it_comes() -> None:
@@ -162,34 +177,32 @@ async def test_an_image_comes_along_as_a_data_url_and_nothing_is_fetched() -> No
     assert "nothing is fetched" in told["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        pytest.param({"n": 2}, "n", id="n"),
-        pytest.param({"logprobs": True}, "logprobs", id="logprobs"),
-        pytest.param({"modalities": ["text", "audio"]}, "modalities", id="audio"),
-        pytest.param({"response_format": {"type": "json_schema"}}, "response_format", id="schema"),
-        pytest.param({"functions": [{"name": "f"}]}, "functions", id="functions"),
-        pytest.param({"tool_choice": "required"}, "tool_choice", id="choice"),
-        pytest.param({"tools": [{"type": "custom"}]}, "tools[0].type", id="custom tool"),
-        pytest.param({"tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name", id="tool name"),
-        pytest.param({"messages": []}, "messages", id="nothing said"),
-        pytest.param({"messages": [{"role": "owner", "content": "x"}]}, "messages[0].role", id="role"),
-        pytest.param({"messages": [{"role": "user", "content": 5}]}, "messages[...].content", id="content"),
-        pytest.param({"messages": [said("x"), said("y", "assistant")]}, "messages", id="nothing new"),
-        pytest.param({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", id="whose result"),
-        pytest.param(
-            {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0]", id="sound"
-        ),
-        pytest.param({"metadata": {"session": " x"}}, None, id="session name"),
-    ],
-)
-async def test_what_cannot_be_had_is_refused_in_one_sentence_and_nothing_happens(
-    change: dict[str, Any], param: str | None
-) -> None:
+REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
+    "n": ({"n": 2}, "n"),
+    "logprobs": ({"logprobs": True}, "logprobs"),
+    "audio": ({"modalities": ["text", "audio"]}, "modalities"),
+    "a schema": ({"response_format": {"type": "json_schema"}}, "response_format"),
+    "functions": ({"functions": [{"name": "f"}]}, "functions"),
+    "a choice": ({"tool_choice": "required"}, "tool_choice"),
+    "custom tools": ({"tools": [{"type": "custom"}]}, "tools[0].type"),
+    "a tool's name": ({"tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name"),
+    "nothing said": ({"messages": []}, "messages"),
+    "a role": ({"messages": [{"role": "owner", "content": "x"}]}, "messages[0].role"),
+    "content": ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+    "nothing new": ({"messages": [said("x"), said("y", "assistant")]}, "messages"),
+    "whose result": ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+    "sound": ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0]"),
+    "an empty prompt": ({"messages": [said(" ")]}, None),
+    "a session's name": ({"metadata": {"session": " x"}}, None),
+}
+
+
+async def test_what_cannot_be_had_is_refused_in_one_sentence_and_nothing_happens() -> None:
     async with served([]) as world:
-        status, told, _ = await world.post(CHAT, ask(said("hi")) | change)
-        assert (status, told["error"]["type"], told["error"]["param"]) == (400, "invalid_request_error", param), told
+        for name, (change, param) in REFUSED.items():
+            status, told, _ = await world.post(CHAT, ask(said("hi")) | change)
+            assert (status, told["error"]["type"]) == (400, "invalid_request_error"), name
+            assert told["error"]["param"] == param, name
         assert await world.agents["default"].sessions.list() == []
 
 
@@ -336,7 +349,7 @@ def _by_result(context: Any) -> Any:
 
 
 async def test_several_calls_are_handed_back_one_at_a_time_and_results_may_come_together() -> None:
-    async with served([[Call("weather"), Call("weather")], "Both."]) as world:
+    async with served([[Call("weather", {"at": 1}), Call("weather", {"at": 2})], "Both."]) as world:
         handed = await answer(world, ask(said("w?"), tools=[WEATHER], session_id="s"))
         [first] = handed["tool_calls"]
         second = first["id"].replace("_1_0_", "_1_1_")

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from mainstay.channels.layout import clean
+from mainstay.channels.layout import clean, lay_out
 from mainstay.channels.local_files import keep_file, read_file
-from mainstay.channels.signal.envelopes import MAIN, TIME_MAX, Account, read
+from mainstay.channels.signal.envelopes import TIME_MAX, Account, read
 from mainstay.channels.signal.inbox import Inbox
 from mainstay.channels.signal.markup import styled
 from mainstay.channels.signal.rpc import Connection, Lost, NotConnected, Refused, connect
@@ -32,6 +32,7 @@ from mainstay.core.outside import Said
 CALL_S = 60.0
 UPLOAD_S = 180.0
 BUSY_S = 5.0
+PULSE_S = 120.0
 REVISIONS_MAX = 1000
 INVALID_PARAMS = -32602
 
@@ -65,6 +66,7 @@ class SignalChannel:
         self._address = address
         self._user = user
         self._me = Account(number="" if _UUID.fullmatch(user) else user, uuid=user if _UUID.fullmatch(user) else "")
+        self._asked = False  # who we are
         self._state = "not started"
         self._connection: Connection | None = None
         self._inbox: Inbox | None = None
@@ -82,6 +84,7 @@ class SignalChannel:
     # --- listening -------------------------------------------------------------------------------
 
     async def start(self, hear: Hear) -> None:
+        lay_out("")  # what that needs is missing now, or never
         self._inbox = Inbox(hear)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running = asyncio.create_task(self._run(ready))
@@ -116,9 +119,9 @@ class SignalChannel:
             self._report("connected")
             if not ready.done():
                 ready.set_result(None)
-            if not (self._me.uuid and self._me.number):
-                await self._learn(connection)
-            await listening
+            await self._learn(connection)
+            while not (await asyncio.wait([listening], timeout=PULSE_S))[0]:
+                await self._feel(connection)
             return True
         except Refused as error:
             self._report(f"signal-cli refuses: {error}")
@@ -137,8 +140,19 @@ class SignalChannel:
             if self._state == "connected":
                 self._report("the connection to signal-cli was lost")
 
+    async def _feel(self, connection: Connection) -> None:
+        """A daemon that has vanished without a word does not answer; one that has nothing to say does."""
+        try:
+            if self._inbox is not None and not self._inbox.full:  # else we do not read what it answers
+                await connection.request("version", {}, CALL_S)
+        except Refused:
+            pass
+
     async def _learn(self, connection: Connection) -> None:
-        """Our other name: we may be mentioned by either. A courtesy, so without it we go on."""
+        """Our other name, once: we may be mentioned by either. A courtesy, so without it we go on."""
+        if self._asked:
+            return
+        self._asked = True
         try:
             told = await connection.request("getUserStatus", {"account": self._user, "recipient": [self._user]}, BUSY_S)
         except (Refused, Lost, NotConnected):
@@ -252,7 +266,7 @@ def _sent(told: Any) -> Sent:
     time = told.get("timestamp") if isinstance(told, dict) else None
     if type(time) is not int:
         raise MaybeSent("signal-cli's answer says nothing about what was sent.")
-    return Sent(id=str(time), thread=MAIN)
+    return Sent(id=str(time))
 
 
 def _time(id: str) -> int:

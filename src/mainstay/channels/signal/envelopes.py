@@ -11,7 +11,6 @@ from mainstay.channels.layout import whole
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Incoming
 
-MAIN = "main"  # Signal has no threads: a room is one conversation
 TIME_MAX = 2**53
 _MENTION_ENDS = " \t\n,:"
 _FILE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
@@ -101,7 +100,7 @@ def read(channel: str, me: Account, params: Any) -> Incoming | None:
     mentioned, text = _text(data.message or "", data.mentions or (), me)
     return Incoming(
         id=f"{whole(user)}.{data.timestamp}",
-        address=Address(channel, whole(group.group_id if group else user), MAIN),
+        address=Address(channel, whole(group.group_id if group else user)),
         user=whole(user),
         name=whole(letter.source_name or "")[:200],
         text=text,
@@ -118,7 +117,7 @@ def _told(params: Any) -> Told | None:
         if isinstance(params, dict) and "result" in params:
             return msgspec.convert(params, Subscribed).result
         return msgspec.convert(params, Told)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return None
 
 

@@ -22,6 +22,10 @@ class Inbox:
         self._places = asyncio.Semaphore(WAITING_MAX)
         self._known: OrderedDict[str, None] = OrderedDict()
 
+    @property
+    def full(self) -> bool:
+        return self._places.locked()
+
     async def put(self, message: Incoming) -> None:
         """A daemon that receives by itself tells everything twice to those who ask for it."""
         known = f"{message.address.room} {message.id}"

@@ -22,6 +22,8 @@ def trouble_of(error: Refused | Lost | NotConnected) -> ChannelError:
             return MaybeSent("Whether signal-cli has sent it is unknown: there was no answer.")
         case Refused(code=code) if code in (RATE_LIMIT, CAPTCHA) or "RATE_LIMIT_FAILURE" in _kinds(error.data):
             return NotSent("Signal says that this is too soon.", retry_after_s=_wait(error.data))
+        case Refused(code=code) if code in INVALID and "account" in str(error):  # it may be registered again
+            return NotSent("signal-cli does not have our account.")
         case Refused(code=code) if code == UNTRUSTED_KEY:
             return NeverSent("Their safety number has changed: it must be trusted first (signal-cli trust).")
         case Refused(code=code) if code == USER_ERROR and "NETWORK_FAILURE" in _kinds(error.data):

@@ -16,6 +16,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     name_kept_s: float = 3600.0
     heard_max: int = 10_000  # messages that are known to have been taken in
     pending_max: int = 1_000  # messages being taken in at a time; Slack tells of the others again
+    hold_s: float = 300.0  # for a message to be durable: then it is let go, and the next of its room has its turn
     take_s: float = 2.5  # for a message that was posted to us to be durable: after 3 s Slack gives up, and posts again
     body_s: float = 10.0  # for all of a request to come
     body_bytes_max: int = 1024 * 1024

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from mainstay.channels.slack.mrkdwn import names_at_beginning, people_in, to_text
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Incoming
+
+T = TypeVar("T")
 
 TEXT_CHARS_MAX = 100_000  # Slack itself cuts at 40,000
 FILES_MAX = 20
@@ -101,11 +103,18 @@ class Callback(msgspec.Struct, frozen=True):
     challenge: str | None = ""
 
 
+def decoded(told: Any, kind: type[T]) -> T | None:
+    """None if it is no such thing."""
+    try:
+        return msgspec.convert(told, kind)
+    except (msgspec.ValidationError, UnicodeError):  # half a character where a name should be
+        return None
+
+
 def message_of(told: Any, channel: str = "") -> Message | None:
     """None if it is none, or nothing that anybody said."""
-    try:
-        message = msgspec.convert(told, Message)
-    except msgspec.ValidationError:
+    message = decoded(told, Message)
+    if message is None:
         return None
     if channel and not message.channel:  # in a history nobody repeats where it is
         message = msgspec.structs.replace(message, channel=channel)
@@ -113,9 +122,8 @@ def message_of(told: Any, channel: str = "") -> Message | None:
 
 
 def command_of(told: Any) -> Command | None:
-    try:
-        command = msgspec.convert(told, Command)
-    except msgspec.ValidationError:
+    command = decoded(told, Command)
+    if command is None:
         return None
     whole = command.command.startswith("/") and 0 < len(command.trigger_id) <= 200
     named = _ID.fullmatch(command.channel_id) and _ID.fullmatch(command.user_id)
@@ -142,8 +150,8 @@ def incoming(message: Message, address: Address, me: Me, names: Mapping[str, str
         id=message.ts,
         address=address,
         user=message.said_by,
-        name=names.get(message.said_by) or message.username or "",
-        text=f"{text} …" if len(raw) - begins > TEXT_CHARS_MAX else text,
+        name=_keepable(names.get(message.said_by) or message.username or ""),
+        text=_keepable(f"{text} …" if len(raw) - begins > TEXT_CHARS_MAX else text),
         at=milliseconds(message.ts),
         direct=message.direct,
         mentioned=message.type == "app_mention" or begins > 0 or me.user_id in people_in(raw[:TEXT_CHARS_MAX]),
@@ -166,8 +174,8 @@ def commanded(command: Command, name: str, at: int) -> Incoming:
         id=f"command:{command.trigger_id}",
         address=Address(name, command.channel_id),
         user=command.user_id,
-        name=command.user_name or "",
-        text=f"/{word} {text}".rstrip() if word else to_text(text, {}),
+        name=_keepable(command.user_name or ""),
+        text=_keepable(f"/{word} {text}".rstrip() if word else to_text(text, {})),
         at=at,
         direct=command.channel_id.startswith("D"),
         mentioned=True,
@@ -176,9 +184,8 @@ def commanded(command: Command, name: str, at: int) -> Incoming:
 
 def _attached(files: Any) -> Iterable[Attached]:
     for told in files[:FILES_MAX] if isinstance(files, list) else ():
-        try:
-            file = msgspec.convert(told, File)
-        except msgspec.ValidationError:
+        file = decoded(told, File)
+        if file is None:
             continue
         # Of a file shared from another company there is only the id yet; of a deleted one nothing is left.
         ref = file.url_private_download or file.url_private or file.id
@@ -186,11 +193,16 @@ def _attached(files: Any) -> Iterable[Attached]:
             ref = file.id
         if ref and file.mode not in ("tombstone", "hidden_by_limit"):
             yield Attached(
-                ref=ref,
-                name=(file.name or file.title or file.id)[:255],
-                mime=(file.mimetype or "")[:100],
+                ref=_keepable(ref),
+                name=_keepable(file.name or file.title or file.id)[:255],
+                mime=_keepable(file.mimetype or "")[:100],
                 size=max(file.size or 0, 0),
             )
+
+
+def _keepable(text: str) -> str:
+    """Without half characters, which JSON can hold and a disk cannot."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def milliseconds(ts: str) -> int:

@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from mainstay.channels.slack.bounds import Bounds
 from mainstay.channels.slack.events import (
     Callback,
@@ -22,6 +20,7 @@ from mainstay.channels.slack.events import (
     address_of,
     command_of,
     commanded,
+    decoded,
     incoming,
     message_of,
     people_of,
@@ -84,7 +83,8 @@ class Inbox:
         self._rooms: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many hold or want it
 
     async def take(self, kind: str, payload: Any) -> None:
-        """Returns once it is durable, or there is nothing in it for us. The kinds are those of socket mode."""
+        """Returns once it is durable, or there is nothing in it for us; raises TimeoutError if it cannot be kept. The
+        kinds are those of socket mode."""
         match kind:
             case "events_api":
                 await self._take_event(payload)
@@ -92,11 +92,8 @@ class Inbox:
                 await self._take_command(payload)
 
     async def _take_event(self, payload: Any) -> None:
-        try:
-            callback = msgspec.convert(payload, Callback)
-        except msgspec.ValidationError:
-            return
-        message = message_of(callback.event) if callback.type == "event_callback" else None
+        callback = decoded(payload, Callback)
+        message = message_of(callback.event) if callback and callback.type == "event_callback" else None
         if message is None:
             return
         async with self._turn(message.channel):
@@ -115,7 +112,8 @@ class Inbox:
                 await self._tell(told)
 
     async def _tell(self, message: Incoming) -> None:
-        await tell(self._hear, message)
+        async with asyncio.timeout(self._bounds.hold_s):
+            await tell(self._hear, message)
         self._heard[message.address.room, message.id] = None
         while len(self._heard) > self._bounds.heard_max:
             self._heard.popitem(last=False)

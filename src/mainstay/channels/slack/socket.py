@@ -96,6 +96,12 @@ class Socket:
         except (TokenRefused, Refused) as error:
             raise ConfigError(f"the app token cannot be used. {error}") from None
         self._keeper = asyncio.create_task(self._keep(line), name="slack socket")
+        self._keeper.add_done_callback(self._kept)
+
+    def _kept(self, keeper: asyncio.Task[None]) -> None:
+        if not keeper.cancelled() and (error := keeper.exception()) is not None:  # which must not happen unseen
+            self.state = "not connected: a fault of ours has ended it"
+            log.error("slack: %s", self.state, exc_info=error)
 
     async def close(self) -> None:
         self.state = "closed"
@@ -166,11 +172,20 @@ class Socket:
             return  # not acknowledged: Slack will tell of it again
         task = asyncio.create_task(self._answer(line, message), name="slack envelope")
         self._taking.add(task)
-        task.add_done_callback(self._taking.discard)
+        task.add_done_callback(self._taken)
+
+    def _taken(self, task: asyncio.Task[None]) -> None:
+        self._taking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:  # not acknowledged, so not lost
+            log.error("slack: something could not be taken in: %s", type(error).__name__, exc_info=error)
 
     async def _answer(self, line: Line, message: dict[str, Any]) -> None:
         id, kind = message.get("envelope_id"), message.get("type")
         if not isinstance(id, str) or not isinstance(kind, str):
             return
-        await self._take(kind, message.get("payload"))
+        try:
+            await self._take(kind, message.get("payload"))
+        except TimeoutError:  # not acknowledged: Slack may tell of it once more
+            log.error("slack: a message could not be kept within %g s, and is let go", self._bounds.hold_s)
+            return
         await line.acknowledge(id)

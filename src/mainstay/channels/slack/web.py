@@ -90,11 +90,13 @@ class Web:
 
     async def call(self, method: str, arguments: Mapping[str, Any], *, writes: bool = False) -> dict[str, Any]:
         """Raises ChannelErrors. `writes`: what was lost on the way may have been done."""
+        self._check_open()
         form = {name: _written(value) for name, value in arguments.items() if value is not None}
         return await self._answer(method, self.client.api_call(method, data=form), writes)
 
     async def open_socket(self, app_token: str) -> str:
         """Where to connect to in socket mode. The address is a secret itself."""
+        self._check_open()
         answer = await self._answer(
             "apps.connections.open", self.client.apps_connections_open(app_token=app_token), False
         )
@@ -116,6 +118,11 @@ class Web:
                     raise NotSent(f"Slack did not take the file ({response.status}).")
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             raise NotSent("The file could not be handed over to Slack.") from None
+
+    def _check_open(self) -> None:
+        """The client would make a connection of its own."""
+        if self.session.closed:
+            raise NotSent("The channel is closed.")
 
     async def _answer(self, method: str, asked: Awaitable[Any], writes: bool) -> dict[str, Any]:
         import aiohttp

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from mainstay.channels.layout import lay_out
 from mainstay.channels.telegram.files import Shelf
 from mainstay.channels.telegram.hook import Hook
 from mainstay.channels.telegram.markup import html_of
@@ -18,9 +20,11 @@ from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Hear, Incoming, NotSent, Sent, Shows
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Said
+from mainstay.edges.addresses import AddressRefused, place_of
 
 API = "https://api.telegram.org"
 
+_log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _SHOWS = Shows(
@@ -50,9 +54,12 @@ class TelegramChannel:
             raise ConfigError(f"channels.{name}.secret may hold letters, digits, _ and -: Telegram takes no others.")
         if url and not secret:
             raise ConfigError(f"channels.{name}.url needs a secret, by which Telegram is known.")
+        try:
+            self._base_url = place_of(base_url or API).url.rstrip("/")
+        except AddressRefused as error:
+            raise ConfigError(f"channels.{name}.base_url is no address of a server: {error}") from None
         self.name = name
         self._token = token
-        self._base_url = (base_url or API).rstrip("/")
         self._shelf = Shelf(f"{self._base_url}/file/bot{token}", private=bool(base_url))
         self._hook = Hook(secret) if secret else None
         self._secret, self._url = secret, url
@@ -77,8 +84,9 @@ class TelegramChannel:
             from mainstay.channels.telegram.polling import Poller
             from mainstay.channels.telegram.speaking import Speaker
             from mainstay.channels.telegram.wire import Wire
-        except ImportError as error:
-            raise ConfigError(f"Telegram needs {error.name}: pip install 'mainstay[telegram]'") from None
+        except ImportError:
+            raise ConfigError("Telegram needs python-telegram-bot: pip install 'mainstay[telegram]'") from None
+        lay_out("")  # what that needs is missing now, or never
         wire = self._wire = Wire(self._token, self._base_url)
         try:
             me = await self._enter(wire)
@@ -88,6 +96,8 @@ class TelegramChannel:
         reader = Reader(self.name, me, self._threads)
         self._speaker = Speaker(wire, self._threads, self._shelf)
         self._report("connected")
+        if not me.can_read_all_group_messages:
+            _log.info("%s: of groups the bot hears only what is meant for it (its privacy mode is on)", self.name)
         if self._hook is not None:
             self._hook.listen(reader, hear)
         else:
@@ -110,7 +120,7 @@ class TelegramChannel:
                 return me
             except InvalidToken:
                 raise ConfigError(f"channels.{self.name}: Telegram refuses the token.") from None
-            except (TelegramError, msgspec.ValidationError, LookupError, TypeError):
+            except (TelegramError, msgspec.MsgspecError, LookupError, TypeError, ValueError):
                 self._report("Telegram cannot be reached")
             await asyncio.sleep(growing(tries))
             tries += 1

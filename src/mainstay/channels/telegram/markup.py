@@ -10,7 +10,7 @@ from itertools import groupby
 from mainstay.channels.layout import Span, clean, lay_out
 
 _TAGS = (("strike", "s"), ("italic", "i"), ("bold", "b"))  # from the inside out
-_TAG = re.compile(r"</?(?:a|b|i|s|u|code|pre|blockquote)(?: [^<>]*)?>")
+_TAG = re.compile(r'</?(?:a|b|i|s|code|pre|blockquote)>|<a href="[^"<>]*">|<code class="language-[^"<>]*">')  # ours
 # Telegram counts UTF-16 units. Written as a number, a character of two of them is never shorter than it is counted.
 _WIDE = re.compile(r"[\U00010000-\U0010ffff]")
 

@@ -15,7 +15,7 @@ from mainstay.channels.layout import clean, units
 from mainstay.channels.local_files import read_file
 from mainstay.channels.telegram.files import UPLOAD_BYTES_MAX, Shelf, fetch_file, is_picture
 from mainstay.channels.telegram.markup import html_of, plain_of
-from mainstay.channels.telegram.updates import ID_MAX, MAIN, TOPIC, Threads
+from mainstay.channels.telegram.updates import ID_MAX, TOPIC, Threads
 from mainstay.channels.telegram.wire import Wire, is_gone, trouble_of
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, ChannelError, NeverSent, Sent
@@ -58,7 +58,7 @@ class Speaker:
             )
             return sent.message_id
 
-        return await self._sent(to, await self._written(to, clean(text), work))
+        return self._sent(to, await self._written(to, clean(text), work))
 
     async def edit(self, to: Address, id: str, text: str) -> None:
         async def work(where: Where, text: str, mode: str | None) -> None:
@@ -113,10 +113,10 @@ class Speaker:
 
         if is_picture(content):
             try:
-                return await self._sent(to, await self._written(to, caption, picture, UPLOAD_S))
+                return self._sent(to, await self._written(to, caption, picture, UPLOAD_S))
             except NeverSent:  # not as a picture: its sides may be too long. As a file it is as good as any
                 pass
-        return await self._sent(to, await self._written(to, caption, document, UPLOAD_S))
+        return self._sent(to, await self._written(to, caption, document, UPLOAD_S))
 
     async def typing(self, to: Address) -> None:
         async def work(where: Where) -> None:
@@ -138,9 +138,10 @@ class Speaker:
 
     # --- how -------------------------------------------------------------------------------------
 
-    async def _sent(self, to: Address, id: int) -> Sent:
-        thread = to.thread or (str(id) if _number(to.room) < 0 else MAIN)  # the chats of two have positive numbers
-        self._threads.remember(to.room, str(id), thread)
+    def _sent(self, to: Address, id: int) -> Sent:
+        thread = to.thread or (str(id) if _number(to.room) < 0 else "")  # the chats of two have positive numbers
+        if thread:
+            self._threads.remember(to.room, str(id), thread)
         return Sent(id=str(id), thread=thread)
 
     async def _written(
@@ -190,7 +191,7 @@ def _number(text: str) -> int:
 
 
 def _thread(thread: str) -> tuple[int | None, ReplyParameters | None]:
-    if thread in ("", MAIN):
+    if not thread:
         return None, None
     if thread.startswith(TOPIC):
         return _number(thread.removeprefix(TOPIC)), None

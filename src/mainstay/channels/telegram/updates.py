@@ -13,7 +13,6 @@ from mainstay.channels.telegram.markup import slices
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Incoming
 
-MAIN = "main"  # a conversation between two, which has no threads
 TOPIC = "topic_"  # before the number of a forum's topic; other threads are named by the message they began with
 THREADS_MAX = 10_000
 ID_MAX = 2**53
@@ -29,6 +28,7 @@ class User(msgspec.Struct, frozen=True):
     first_name: str = ""
     last_name: str = ""
     username: str = ""
+    can_read_all_group_messages: bool = False  # said of ourselves
 
 
 class Chat(msgspec.Struct, frozen=True):
@@ -106,19 +106,22 @@ class Threads:
         if len(self._known) > THREADS_MAX:
             self._known.popitem(last=False)
 
-    def of(self, message: Message) -> str:
+    def of(self, message: Message, *, to_us: bool) -> str:
+        """Empty: in none. What names us begins one."""
         room, id = str(message.chat.id), str(message.message_id)
         if message.is_topic_message and message.message_thread_id > 0:
             return f"{TOPIC}{message.message_thread_id}"
         if message.chat.type == "private":
-            return MAIN
+            return ""
         if message.message_thread_id > 0:  # in large groups: what all of it replies to
             thread = str(message.message_thread_id)
         elif message.reply_to_message is not None:
             replied = str(message.reply_to_message.message_id)
             thread = self._known.get((room, replied), replied)
-        else:
+        elif to_us:
             thread = id
+        else:
+            return ""
         self.remember(room, id, thread)
         return thread
 
@@ -140,7 +143,7 @@ class Reader:
             return None
         try:
             message = msgspec.convert(raw.get("message"), Message | None)
-        except (msgspec.ValidationError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             return Update(id)
         if message is None or message.chat.type not in ("private", "group", "supergroup"):
             return Update(id)
@@ -156,15 +159,16 @@ class Reader:
             return None
         mentioned, text = self._addressed(text, message.entities or message.caption_entities)
         reply = message.reply_to_message
+        mentioned |= reply is not None and reply.sender is not None and reply.sender.id == self._me.id
         return Incoming(
             id=str(message.message_id),
-            address=Address(self._channel, str(message.chat.id), self._threads.of(message)),
+            address=Address(self._channel, str(message.chat.id), self._threads.of(message, to_us=mentioned)),
             user=user,
             name=whole(name)[:200],
             text=text,
             at=min(max(message.date, 0), ID_MAX // 1000) * 1000,
             direct=message.chat.type == "private",
-            mentioned=mentioned or (reply is not None and reply.sender is not None and reply.sender.id == self._me.id),
+            mentioned=mentioned,
             own=message.sender is not None and message.sender.id == self._me.id,
             files=files,
         )

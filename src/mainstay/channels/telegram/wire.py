@@ -19,6 +19,7 @@ CONNECTIONS_MAX = 32
 CONNECT_S = 10.0
 ANSWER_S = 20.0
 FILE_S = 120.0  # to hand a file over
+TALKATIVE = ("httpx", "telegram.Bot")  # who log what nobody should read
 
 _UPDATE = re.compile(rb'"update_id"\s*:\s*(\d{1,15})(?!\d)')
 _TOO_SOON = re.compile(r"Too Many Requests: retry after ([0-9]{1,7})\Z")
@@ -60,7 +61,7 @@ def _explained(data: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Discreet(logging.Filter):
-    """The HTTP library's log tells every address, and in ours there is the token."""
+    """The libraries' logs tell addresses, and in ours there is the token."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -74,6 +75,9 @@ class Wire:
     """One bot, connected."""
 
     def __init__(self, token: str, base_url: str) -> None:
+        self._discreet = _Discreet(token)
+        for name in TALKATIVE:
+            logging.getLogger(name).addFilter(self._discreet)
         self.bot = Bot(
             token,
             base_url=f"{base_url}/bot",
@@ -81,19 +85,16 @@ class Wire:
             request=_request(),
             get_updates_request=_request(),
         )
-        self._discreet = _Discreet(token)
 
     async def open(self) -> dict[str, Any]:
         """Who we are, as Telegram says it. Can be tried again."""
-        logger = logging.getLogger("httpx")
-        if self._discreet not in logger.filters:
-            logger.addFilter(self._discreet)
         await self.bot.initialize()
         return self.bot.bot.to_dict()
 
     async def close(self) -> None:
         await self.bot.shutdown()
-        logging.getLogger("httpx").removeFilter(self._discreet)
+        for name in TALKATIVE:
+            logging.getLogger(name).removeFilter(self._discreet)
 
     async def updates(self, offset: int, wait_s: int, limit: int) -> list[Any]:
         """What Telegram tells, as it tells it: the library's own reader gives up on all of it if it cannot read one.

@@ -49,9 +49,11 @@ async def serve_grpc(
     finally:
         await health.shut()
         ending = asyncio.ensure_future(server.stop(settings.drain_s + 2.0))  # from now on nobody new comes in
-        await service.stop(settings.drain_s)
-        await server.stop(0)
-        await ending
+        try:
+            await service.stop(settings.drain_s)
+        finally:  # also when there is no time for it
+            await server.stop(0)
+            await ending
 
 
 def _options(settings: Grpc) -> list[tuple[str, int]]:

@@ -26,7 +26,7 @@ from mainstay.server.openai.wishes import CallSaid, Said
 
 GAP = "\n\n"  # between what is said before a tool of the agent runs, and after it
 # text that was sent cannot be taken back here: whoever reads it is told where to read on
-RESTARTED = "\n\n[the answer broke off here and begins again]\n\n"
+RESTARTED = "\n\n[the answer broke off here and begins again]"
 OTHERWISE = "\n\n[the answer as it is kept]\n\n"
 
 Ending = Literal["stop", "length", "content_filter", "tool_calls"]

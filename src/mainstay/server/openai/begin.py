@@ -49,8 +49,6 @@ async def begin(visit: Visit, wish: Wish, memory: Memory, attempt: Attempt) -> B
         known = memory.attempted(who, attempt.digest)
         if known is not None:
             return msgspec.structs.replace(known, again=True)
-    if not wish.news:
-        raise Refused("the last message is the agent's: there is nothing to answer", "messages")
     place = await _place(visit, wish, memory, attempt)
     async with memory.door(who, place.session):
         begun = await _prompt(visit, wish, memory, place, attempt)

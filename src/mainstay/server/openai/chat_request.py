@@ -9,7 +9,7 @@ import msgspec
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart, Text
 from mainstay.server.openai.refusals import Refused
-from mainstay.server.openai.wishes import CallSaid, Said, Wish, check_choice, decode, image_of, tool_of
+from mainstay.server.openai.wishes import CallSaid, Said, Wish, check_choice, checked, decode, image_of, tool_of
 
 
 class _ImageUrl(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ def chat_wish(body: bytes) -> Wish:
     metadata = request.metadata or {}
     session = metadata.get("session") or request.session_id or (f"user-{request.user}" if request.user else "")
     spoken = [(number, one) for number, one in enumerate(request.messages) if one.role not in ("system", "developer")]
-    return Wish(
+    wish = Wish(
         model=request.model,
         messages=tuple(_said(one, f"messages[{number}]") for number, one in spoken),
         system="\n\n".join(filter(None, (_system(one, number) for number, one in enumerate(request.messages)))),
@@ -94,11 +94,10 @@ def chat_wish(body: bytes) -> Wish:
         usage=bool(request.stream_options and request.stream_options.include_usage),
         metadata=metadata,
     )
+    return checked(wish, "messages")
 
 
 def _check(request: ChatRequest) -> None:
-    if not request.messages:
-        raise Refused("messages is empty", "messages")
     if request.n not in (None, 1):
         raise Refused("one answer is given to a request: n is 1", "n")
     if request.logprobs:

@@ -9,7 +9,7 @@ import msgspec
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart, Text
 from mainstay.server.openai.refusals import Refused
-from mainstay.server.openai.wishes import CallSaid, Said, Wish, check_choice, decode, image_of, tool_of
+from mainstay.server.openai.wishes import CallSaid, Said, Wish, check_choice, checked, decode, image_of, tool_of
 
 _PASSED_OVER = ("reasoning",)  # what other models think is nothing to ours
 
@@ -81,7 +81,7 @@ def responses_wish(body: bytes) -> Wish:
         elif item.type not in _PASSED_OVER:
             messages.append(_said(item, param))
     previous = request.previous_response_id or ""
-    return Wish(
+    wish = Wish(
         model=request.model,
         messages=tuple(messages),
         system="\n\n".join(filter(None, system)),
@@ -92,6 +92,7 @@ def responses_wish(body: bytes) -> Wish:
         background=bool(request.background),
         metadata=request.metadata or {},
     )
+    return checked(wish, "input")
 
 
 def _check(request: ResponsesRequest) -> None:

@@ -74,6 +74,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return answered[-1] + 1 if answered else 0
 
 
+def checked(wish: Wish, param: str) -> Wish:
+    if not wish.news:
+        raise Refused("there is nothing to answer: the last word is a person's, or a tool's", param)
+    return wish
+
+
 def decode(body: bytes, kind: type[T]) -> T:
     """Fields that are not ours to heed (temperature, and the like) are passed over."""
     try:

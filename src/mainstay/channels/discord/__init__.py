@@ -1,0 +1,1 @@
+"""Discord: a bot, by discord.py. (`import discord` means that library: imports are absolute here.)"""

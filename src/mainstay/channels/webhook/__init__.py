@@ -1,0 +1,1 @@
+"""HTTP in and out, for anything that is no chat platform."""

@@ -1,0 +1,160 @@
+"""The description of the API is a valid one, and whatever somebody makes up from it, nothing breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from mainstay import Agent, Config
+from mainstay.app.desk import Desk
+from mainstay.app.world import SystemClock
+from mainstay.core.errors import WorkspaceUnknown
+from mainstay.core.people import Person
+from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.office import Office
+from mainstay.gateway.people import People
+from mainstay.providers.scripted import ScriptedProvider, Step
+from mainstay.server.crowd import Bounds
+from mainstay.server.http_app import Web, make_app
+from mainstay.server.openapi import OPERATIONS, describe
+from mainstay.server.web import Serving, bind, serve_web
+from mainstay.testing.memory_gateway import MemoryGateway
+
+EXAMPLES = 300 if os.environ.get("MAINSTAY_TEST_ALL") else 3
+MAIN = "default"
+
+
+def echoing(context: Any, options: Any) -> Step:
+    return "yes"
+
+
+class Server:
+    """In a thread of its own, as whoever asks it does so from another."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._up = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
+        self.port = 0
+        self.key = ""
+        self.trouble: list[str] = []
+
+    async def _serve(self) -> None:
+        people = People(MemoryGateway(), SystemClock())
+        await people.open()
+        await people.add(Person(name="ann", roles={MAIN: "admin"}))
+        self.key, _ = await people.make_key("ann", MAIN, scopes=("chat", "read", "approve", "admin"))
+        agent = Agent(ScriptedProvider(echoing), home=self._home, config=Config(workspace=MAIN))
+        desk = await Desk.of(agent)
+
+        async def offices(workspace: str) -> Office:
+            if workspace != MAIN:
+                raise WorkspaceUnknown(f"there is no workspace {workspace!r}")
+            return desk
+
+        app = make_app(Gateway(offices, people), Web(workspace=MAIN, rate_per_min=1_000_000))
+        with bind("127.0.0.1", 0) as at:
+            self.port = at.getsockname()[1]
+            self._up.set()
+            how = Serving(bounds=Bounds.of(100, 1 << 20), last=app.close)
+            await serve_web(app, at, self._stop, app.drain, how)
+        await agent.aclose()
+        await people.close()
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        assert self._up.wait(30)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(30)
+        self._loop.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as made:
+        yield made
+
+
+def test_the_description_is_a_valid_one_and_complete() -> None:
+    jsonschema_rs = pytest.importorskip("jsonschema_rs")
+    described = describe("1.2.3")
+    assert described["info"]["version"] == "1.2.3"
+    wanted = {(one.path, one.method.lower()) for one in OPERATIONS}
+    there = {(path, method) for path, found in described["paths"].items() for method in found}
+    assert there == wanted | {("/healthz", "get"), ("/readyz", "get")}
+    ids = [one["operationId"] for found in described["paths"].values() for one in found.values()]
+    assert len(set(ids)) == len(ids)
+    components = described["components"]["schemas"]
+    for name in components:  # each is a schema, and whatever it points at is there
+        jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", "components": described["components"]})
+    refs = set(_refs(described))
+    assert refs
+    assert refs <= {f"#/components/schemas/{name}" for name in components}
+
+
+def _refs(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            if isinstance(ref := value.get("$ref"), str):
+                yield ref
+            for one in value.values():
+                yield from _refs(one)
+        case list():
+            for one in value:
+                yield from _refs(one)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning")
+def test_nothing_that_is_made_up_from_the_description_breaks_the_server(server: Server) -> None:
+    schemathesis = pytest.importorskip("schemathesis", reason="pip install schemathesis")
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+
+    base = f"http://127.0.0.1:{server.port}"
+    schema = schemathesis.openapi.from_url(f"{base}/openapi.json")
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {server.key}"}
+    checks = [not_a_server_error, content_type_conformance, response_schema_conformance]
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        modes = [operation.as_strategy(generation_mode=mode) for mode in schemathesis.GenerationMode]
+
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=st.one_of(*modes))
+        def attempt(case: Any) -> None:
+            nonlocal tried
+            tried += 1
+            with contextlib.suppress(UnicodeError):  # what no client could send
+                response = case.call(base_url=base, headers=headers, timeout=30)
+                case.validate_response(response, checks=checks)
+
+        attempt()
+    assert tried >= len(OPERATIONS)
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", "/readyz")
+    assert json.loads(connection.getresponse().read()) == {"status": "ready"}
+    connection.close()

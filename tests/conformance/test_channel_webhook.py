@@ -1,0 +1,15 @@
+"""The webhook channel keeps what every channel promises, over real sockets both ways."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from webhook_platform import webhook
+
+from mainstay.testing.channel_suite import ChannelSuite, Rig
+
+
+class TestWebhook(ChannelSuite):
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return webhook()

@@ -1,0 +1,263 @@
+"""What goes out: in order, at least once, and once where the platform can tell. On time that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mainstay.core.addresses import Address
+from mainstay.core.channels import Delivery, NotSent, Sent, Shows
+from mainstay.core.errors import StoreFull
+from mainstay.core.mail import MemoryMail
+from mainstay.gateway.delivery import Courier
+from mainstay.testing.loopback_channel import ALL, LoopbackRig
+from mainstay.testing.virtual import VirtualClock, virtual_run
+
+ROOM = Address("chat", "C1", "t")
+OTHER = Address("chat", "C2", "t")
+DAY_S = 24 * 3600
+
+
+class Office:
+    """A courier and what it works with."""
+
+    def __init__(self, shows: Shows = ALL) -> None:
+        self.rig = LoopbackRig(shows)
+        self.platform = self.rig.platform
+        self.clock = VirtualClock()
+        self.mail = MemoryMail()
+        self.courier = Courier(self.clock)
+        self.receipts: list[Delivery] = []
+
+    async def send(self, key: str, text: str, to: Address = ROOM, **more: Any) -> asyncio.Future[Delivery]:
+        made = Delivery(key=key, to=to, text=text, at=self.clock.now_ms(), session="s", **more)
+        return self.courier.deliver(await self.mail.put(made), self.rig.channel, self.mail, self._record)
+
+    async def _record(self, delivery: Delivery) -> None:
+        self.receipts.append(delivery)
+
+    def texts(self, room: str = "C1") -> list[str]:
+        return [one.text for one in self.platform.ours(room)]
+
+
+def run(work: Callable[[Office], Awaitable[None]], shows: Shows = ALL) -> None:
+    async def main() -> None:
+        office = Office(shows)
+        await office.rig.channel.start(_deaf)
+        await work(office)
+        await office.courier.close()
+        await office.rig.channel.close()
+
+    virtual_run(main())
+
+
+async def _deaf(message: object) -> None:
+    """Nobody says anything here."""
+
+
+def test_a_long_answer_is_posted_in_pieces_in_order() -> None:
+    async def work(office: Office) -> None:
+        text = "\n\n".join(f"Paragraph {number} " + "x" * 40 for number in range(10))
+        done = await (await office.send("k", text))
+        assert done.state == "sent"
+        assert len(done.ids) == len(office.texts()) > 3
+        assert " ".join(" ".join(office.texts()).split()) == " ".join(text.split())
+        assert office.receipts == [done]
+        kept = await office.mail.find("k")
+        assert kept is not None
+        assert (kept.state, kept.text) == ("sent", ""), "the words are the journal's to keep, and to forget"
+
+    run(work, replace(ALL, length=100))
+
+
+def test_in_a_room_one_thing_comes_after_another_whatever_goes_wrong() -> None:
+    async def work(office: Office) -> None:
+        office.platform.limited["C1"] = 30
+        sending = [await office.send(f"k{number}", f"number {number}") for number in range(5)]
+        await asyncio.gather(*sending)
+        assert office.texts() == [f"number {number}" for number in range(5)]
+
+    run(work)
+
+
+def test_a_room_that_is_limited_holds_up_no_other_and_is_not_asked_before_its_time() -> None:
+    async def work(office: Office) -> None:
+        office.platform.limited["C1"] = 120
+        slow = await office.send("k1", "slow")
+        begun = office.clock.monotonic()
+        await (await office.send("k2", "quick", OTHER))
+        assert office.clock.monotonic() - begun < 1
+        assert not slow.done()
+        assert (await slow).state == "sent"
+        assert 120 <= office.clock.monotonic() - begun < 130
+        assert office.platform.tried["C1"] == 2
+
+    run(work)
+
+
+def test_what_cannot_be_sent_is_tried_again_with_growing_waits_for_a_day() -> None:
+    async def work(office: Office) -> None:
+        office.platform.refusing["C1"] = 10**9
+        begun = office.clock.monotonic()
+        done = await (await office.send("k", "hello?"))
+        assert done.state == "failed"
+        assert "cannot be reached" in done.note
+        assert DAY_S <= office.clock.monotonic() - begun < DAY_S + 120
+        assert office.platform.tried["C1"] < 3000
+        assert [one.state for one in office.receipts] == ["failed"]
+
+    run(work)
+
+
+def test_what_is_sent_at_last_is_sent_once() -> None:
+    async def work(office: Office) -> None:
+        office.platform.refusing["C1"] = 7
+        done = await (await office.send("k", "hello?"))
+        assert (done.state, office.texts()) == ("sent", ["hello?"])
+
+    run(work)
+
+
+def test_a_room_that_is_gone_is_a_failure_at_once() -> None:
+    async def work(office: Office) -> None:
+        done = await (await office.send("k", "hello?", Address("chat", "nowhere")))
+        assert done.state == "failed"
+        assert office.platform.tried["nowhere"] == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("once", ["key", "look"])
+def test_accepted_and_dropped_it_is_shown_once_where_the_platform_can_tell(once: Any) -> None:
+    """F45"""
+
+    async def work(office: Office) -> None:
+        office.platform.dropping = 3
+        done = await (await office.send("k", "just once"))
+        assert done.state == "sent"
+        assert office.texts() == ["just once"]
+        assert done.ids == (office.platform.ours("C1")[0].id,)
+
+    run(work, replace(ALL, once=once))
+
+
+def test_accepted_and_dropped_it_is_unknown_where_nobody_can_tell_and_never_sent_again() -> None:
+    """F45"""
+
+    async def work(office: Office) -> None:
+        office.platform.dropping = 1
+        done = await (await office.send("k", "just once"))
+        assert done.state == "unknown"
+        assert office.texts() == ["just once"]
+        assert [one.state for one in office.receipts] == ["unknown"]
+        await office.clock.sleep(2 * DAY_S)
+        again = await office.mail.put(Delivery(key="k", to=ROOM, text="just once"))
+        assert again.state == "unknown"
+        assert office.texts() == ["just once"]
+
+    run(work, replace(ALL, once="none"))
+
+
+@pytest.mark.parametrize("once", ["key", "look", "none"])
+def test_one_that_somebody_had_begun_to_send_is_finished_as_the_platform_allows(once: Any) -> None:
+    """F45: the process was killed while it posted the second part, or just before or after."""
+
+    async def work(office: Office) -> None:
+        text = "first part of it\n\nsecond part of it"
+        begun = Delivery(key="k", to=ROOM, text=text, state="sending", part=1, ids=("m0",), at=office.clock.now_ms())
+        await office.mail.put(begun)
+        done = await office.courier.deliver(begun, office.rig.channel, office.mail, office._record)
+        if once == "none":
+            assert (done.state, office.texts()) == ("unknown", [])
+        else:
+            assert (done.state, office.texts()) == ("sent", ["second part of it"])
+
+    run(work, replace(ALL, once=once, length=20))
+
+
+def test_a_platform_that_cannot_be_asked_is_asked_again_before_anything_is_posted_twice() -> None:
+    async def work(office: Office) -> None:
+        office.platform.dropping = 1
+        plain, fails = office.rig.channel.find, [3]
+
+        async def find(to: Address, key: str) -> Sent | None:
+            if fails[0]:
+                fails[0] -= 1
+                raise NotSent("the platform cannot be reached")
+            return await plain(to, key)
+
+        office.rig.channel.find = find  # type: ignore[method-assign]
+        done = await (await office.send("k", "just once"))
+        assert (done.state, office.texts(), fails) == ("sent", ["just once"], [0])
+
+    run(work, replace(ALL, once="look"))
+
+
+def test_a_full_disk_neither_loses_nor_repeats_anything() -> None:
+    async def work(office: Office) -> None:
+        plain, fails = office.mail.update, [0]
+
+        async def update(delivery: Delivery) -> None:
+            fails[0] += 1
+            if fails[0] % 3:
+                raise StoreFull("no space left")
+            await plain(delivery)
+
+        office.mail.update = update  # type: ignore[method-assign]
+        done = await (await office.send("k", "first part of it\n\nsecond part of it"))
+        assert done.state == "sent"
+        assert office.texts() == ["first part of it", "second part of it"]
+
+    run(work, replace(ALL, once="none", length=20))
+
+
+def test_files_follow_the_text(tmp_path: Any) -> None:
+    (tmp_path / "a.txt").write_bytes(b"content")
+
+    async def work(office: Office) -> None:
+        done = await (await office.send("k", "see here", files=((str(tmp_path / "a.txt"), "a.txt"),)))
+        assert done.state == "sent"
+        assert [(one.text, one.files) for one in office.platform.ours("C1")] == [
+            ("see here", ()),
+            ("", (("a.txt", b"content"),)),
+        ]
+
+    run(work)
+
+
+def test_the_same_key_is_under_way_once() -> None:
+    async def work(office: Office) -> None:
+        first, second = await office.send("k", "one"), await office.send("k", "one")
+        assert first is second
+        await first
+        assert office.texts() == ["one"]
+
+    run(work)
+
+
+def test_what_hangs_is_given_up_and_its_fate_is_unknown() -> None:
+    async def work(office: Office) -> None:
+        async def post(to: Address, text: str, *, key: str) -> Sent:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        office.rig.channel.post = post  # type: ignore[method-assign]
+        assert (await (await office.send("k", "one"))).state == "unknown"
+
+    run(work, replace(ALL, once="none"))
+
+
+def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
+    async def work(office: Office) -> None:
+        for number in range(50):
+            room = f"R{number}"
+            office.platform.rooms.add(room)
+            await (await office.send(room, "hi", Address("chat", room)))
+        await asyncio.sleep(1)
+        assert len(office.courier._rooms) < 5
+
+    run(work)

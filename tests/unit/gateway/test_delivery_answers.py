@@ -1,0 +1,331 @@
+"""Answers as people see them: while they are written, when they are done, and when there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_world import World, running
+from msgspec.structs import replace
+
+from mainstay import tool
+from mainstay.core.channels import Shows
+from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
+from mainstay.core.messages import FinishReason
+from mainstay.core.outside import Outgoing
+from mainstay.core.ports import Finished, TextPiece
+from mainstay.gateway.rooms import ChannelRules
+from mainstay.providers.scripted import Call, Pieces, Raise, Stall
+from mainstay.testing.channel_rig import eventually, turns_true
+from mainstay.testing.loopback_channel import ALL, LoopbackRig
+from mainstay.testing.writing import expect
+
+END = Finished(FinishReason.END)
+
+
+def written(*pieces: str | Stall) -> Pieces:
+    return Pieces([TextPiece(one) if isinstance(one, str) else one for one in pieces] + [END])
+
+
+async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path: Path) -> None:
+    first, second = Stall(), Stall()
+    rig = LoopbackRig()
+    script = [written("The beginning of an answer", first, ", its middle", second, " and its end.")]
+    async with running(World(tmp_path, rig, script=script)) as world:
+        thread = await rig.say("C1", "tell me", mention=True)
+        begun = await world.shown(rig, "C1", "The beginning")
+        assert begun.thread == thread
+        first.release()
+        grown = await world.shown(rig, "C1", "its middle")
+        assert grown.id == begun.id
+        second.release()
+        (receipt,) = await world.told(world.session(rig, "C1", thread))
+        shown = await rig.shown("C1")
+        assert [one.text for one in shown] == ["The beginning of an answer, its middle and its end."]
+        assert receipt.ids == (begun.id,)
+        assert shown[0].edited
+
+
+async def test_where_nothing_can_be_edited_being_busy_is_shown_and_then_the_answer(tmp_path: Path) -> None:
+    stall = Stall()
+    rig = LoopbackRig(Shows(typing=True, threads=True))
+    async with running(World(tmp_path, rig, script=[written("Half of it", stall, " and all of it.")])) as world:
+        await rig.say("C1", "tell me", mention=True)
+        await turns_true(lambda: rig.platform.typed, "it shows that it is busy")
+        await stall.reached.wait()
+        assert not await rig.shown("C1")
+        stall.release()
+        await world.shown(rig, "C1", "Half of it and all of it.")
+        assert len(await rig.shown("C1")) == 1
+
+
+async def test_streaming_can_be_switched_off(tmp_path: Path) -> None:
+    stall = Stall()
+    rig = LoopbackRig()
+    world = World(tmp_path, rig, script=[written("A long enough beginning of it", stall, ".")])
+    world.rules = {"chat": ChannelRules(workspace="main", stream=False)}
+    async with running(world):
+        await rig.say("C1", "tell me", mention=True)
+        await stall.reached.wait()
+        await turns_true(lambda: rig.platform.typed, "it shows that it is busy")
+        assert not await rig.shown("C1")
+        stall.release()
+        await world.shown(rig, "C1", "beginning of it.")
+        assert not rig.platform.edits
+
+
+async def test_a_tool_that_runs_is_named_while_it_does(tmp_path: Path) -> None:
+    stall = Stall()
+
+    @tool(effect="pure")
+    async def look_around() -> str:
+        """Look."""
+        await stall.hold()
+        return "nothing"
+
+    rig = LoopbackRig()
+    world = World(tmp_path, rig, script=[[Call("look_around")], "I see nothing."])
+    world.tools = [look_around]
+    async with running(world):
+        await rig.say("C1", "look", mention=True)
+        await stall.reached.wait()
+        await turns_true(lambda: ("look_around") in [note for _, note in rig.platform.typed], "the tool is named")
+        stall.release()
+        await world.shown(rig, "C1", "I see nothing.")
+
+
+@pytest.mark.parametrize("answer", ["[SILENT]", "  [SILENT]\n"])
+async def test_silent_posts_nothing_and_there_is_a_receipt(tmp_path: Path, answer: str) -> None:
+    rig = LoopbackRig()
+    async with running(World(tmp_path, rig, script=[answer, "aloud"])) as world:
+        thread = await rig.say("C1", "anything?", mention=True)
+        session = world.session(rig, "C1", thread)
+        assert [one.state for one in await world.told(session)] == ["silent"]
+        assert not await rig.shown("C1")
+        await rig.say("C1", "and now?", thread=thread)
+        await world.shown(rig, "C1", "aloud")
+
+
+async def test_words_before_a_silent_end_are_taken_back(tmp_path: Path) -> None:
+    @tool(effect="pure")
+    def check() -> str:
+        """Check."""
+        return "fine"
+
+    stall = Stall()
+    rig = LoopbackRig()
+    calls = Pieces(
+        [TextPiece("Let me look at that for a moment."), stall, *_call("check"), Finished(FinishReason.TOOL_CALLS)]
+    )
+    world = World(tmp_path, rig, script=[calls, "[SILENT]"])
+    world.tools = [check]
+    async with running(world):
+        thread = await rig.say("C1", "check", mention=True)
+        await world.shown(rig, "C1", "Let me look")
+        stall.release()
+        await world.told(world.session(rig, "C1", thread))
+        assert not await rig.shown("C1")
+
+
+def _call(name: str) -> list[Any]:
+    from mainstay.core.ports import CallPiece
+
+    return [CallPiece(0, name, "{}")]
+
+
+async def test_a_turn_that_fails_says_why_in_a_sentence(tmp_path: Path) -> None:
+    rig = LoopbackRig()
+    script = [Raise(RequestRefused("the model refuses this request"))]
+    async with running(World(tmp_path, rig, script=script)) as world:
+        thread = await rig.say("C1", "try", mention=True)
+        (receipt,) = await world.told(world.session(rig, "C1", thread))
+        (shown,) = await rig.shown("C1")
+        assert "refuses" in shown.text
+        assert receipt.state == "sent"
+
+
+async def test_a_stopped_turn_ends_its_message_and_says_so(tmp_path: Path) -> None:
+    stall = Stall()
+    rig = LoopbackRig()
+    async with running(World(tmp_path, rig, script=[written("A long story begins here", stall)])) as world:
+        thread = await rig.say("C1", "tell me", mention=True)
+        await world.shown(rig, "C1", "A long story")
+        await rig.say("C1", "/stop", thread=thread)
+        await world.shown(rig, "C1", "Stopped.")
+        await world.shown(rig, "C1", "(stopped)")
+        await world.told(world.session(rig, "C1", thread))
+        assert sorted(one.text for one in await rig.shown("C1")) == [
+            "A long story begins here\n\n_(stopped)_",
+            "Stopped.",
+        ]
+
+
+async def test_an_answer_that_broke_off_is_begun_again_in_the_same_message(tmp_path: Path) -> None:
+    stall = Stall()
+    broken = Pieces([TextPiece("Nonsense that breaks off, and"), stall, Raise(Overloaded("overloaded"))])
+    rig = LoopbackRig()
+    async with running(World(tmp_path, rig, script=[broken, "All is well."])) as world:
+        await rig.say("C1", "go", mention=True)
+        begun = await world.shown(rig, "C1", "Nonsense")
+        stall.release()
+        ended = await world.shown(rig, "C1", "All is well.")
+        assert ended.id == begun.id
+        assert [one.text for one in await rig.shown("C1")] == ["All is well."]
+
+
+async def test_a_message_that_somebody_deleted_while_it_grew_is_posted_anew(tmp_path: Path) -> None:
+    stall = Stall()
+    rig = LoopbackRig()
+    async with running(
+        World(tmp_path, rig, script=[written("The beginning of an answer", stall, " and its end.")])
+    ) as world:
+        await rig.say("C1", "tell me", mention=True)
+        begun = await world.shown(rig, "C1", "The beginning")
+        rig.platform.spoken.remove(rig.platform.find(begun.id))
+        stall.release()
+        await world.shown(rig, "C1", "and its end.")
+        assert len(await rig.shown("C1")) == 1
+
+
+async def test_whoever_prompts_a_thread_the_answer_is_told_there(tmp_path: Path) -> None:
+    rig = LoopbackRig()
+    async with running(World(tmp_path, rig)) as world:
+        thread = await rig.say("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        from mainstay.core.messages import Text
+
+        await (await world.office("main")).accept(session, (Text("a trigger fires"),), sender="trigger:daily")
+        answer = await world.shown(rig, "C1", "a trigger fires")
+        assert answer.thread == thread
+
+
+async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(effect="unsafe", sink=True)
+    def launch(where: str) -> str:
+        """Launch."""
+        ran.append(where)
+        return "launched"
+
+    rig = LoopbackRig()
+    world = World(tmp_path, rig, script=[[Call("launch", {"where": "```moon```"})], "It flies."])
+    world.tools = [launch]
+    from mainstay.app.schema import PolicySettings
+
+    world.config = {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        thread = await rig.say("C1", "launch it", mention=True)
+        asked = await world.shown(rig, "C1", "/approve")
+        assert '"where":"```moon```"' in asked.text.replace(" ", "")
+        await rig.say("C1", "/approve", user="eve", thread=thread)
+        await rig.say("C1", "/status", thread=thread)
+        await world.shown(rig, "C1", "Waiting for an approval")
+        assert not ran
+        await world.restart()
+        await rig.say("C1", "/approve", user="bob", thread=thread)
+        await world.shown(rig, "C1", "Approved.")
+        await world.shown(rig, "C1", "It flies.")
+        assert ran == ["```moon```"]
+        assert sum("May this be done?" in one.text for one in await rig.shown("C1")) == 1
+
+
+async def test_what_a_tool_sends_is_posted_once_under_its_key(tmp_path: Path) -> None:
+    rig = LoopbackRig()
+    (tmp_path / "report.txt").write_text("42")
+    async with running(World(tmp_path, rig)) as world:
+        thread = await rig.say("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        files = (str(tmp_path / "report.txt"),)
+        here = Outgoing(to="", text="as you asked", files=files, session=session, key="call-1")
+        there = Outgoing(to="chat:C2", text="news", session=session, key="call-2")
+        keys = [await world.board.send("main", one) for one in (here, there, here, there)]
+        assert len(set(keys)) == 2
+        await world.shown(rig, "C2", "news")
+        with_file = await eventually(_with_file(rig), "the file is posted")
+        assert (with_file.thread, with_file.files) == (thread, (("report.txt", b"42"),))
+        await turns_true(lambda: not world.board._courier.busy, "all is posted")
+        assert len(await rig.shown("C2")) == 1
+        assert len(await rig.shown("C1")) == 3
+        assert {one.key for one in await world.receipts(session) if not one.turn} == set(keys)
+
+
+def _with_file(rig: LoopbackRig) -> Any:
+    async def look() -> Any:
+        return next((one for one in await rig.shown("C1") if one.files), None)
+
+    return look
+
+
+@pytest.mark.parametrize("to", ["chat:C2", "chat:D9", "other:C1", "nonsense", ""])
+async def test_what_is_not_of_the_workspace_cannot_be_reached_from_it(tmp_path: Path, to: str) -> None:
+    rig = LoopbackRig()
+    world = World(tmp_path, rig)
+    world.rules = {"chat": ChannelRules(workspace="side", rooms={"C1": "main"})}
+    async with running(world):
+        await world.office("main")
+        error = await expect(InputRefused, world.board.send("main", Outgoing(to=to, text="hi", session="s", key="k")))
+        assert len(str(error)) > 10
+        assert not rig.platform.spoken
+
+
+async def test_a_new_thread_is_opened_once_under_its_key_and_followed(tmp_path: Path) -> None:
+    from mainstay.core.addresses import Address
+    from mainstay.core.messages import Text
+
+    rig = LoopbackRig()
+    world = World(tmp_path, rig)
+    async with running(world):
+        at = await world.board.open_thread("main", Address("chat", "C1"), "The daily report", "trigger-1")
+        assert at.thread
+        await world.restart()
+        assert await world.board.open_thread("main", Address("chat", "C1"), "The daily report", "trigger-1") == at
+        office = await world.office("main")
+        await office.accept(str(at), (Text("The daily report"),), id="trigger-1")
+        answer = await world.shown(rig, "C1", "re: The daily report")
+        assert answer.thread == at.thread
+        assert len(await rig.shown("C1")) == 2
+        await rig.say("C1", "thanks", thread=at.thread)
+        await world.shown(rig, "C1", "thanks")
+
+
+async def test_the_model_is_told_what_the_channel_can_show(tmp_path: Path) -> None:
+    from mainstay.gateway.showing import hints
+
+    rig = LoopbackRig(replace(ALL, markup="plain", length=333))
+    async with running(World(tmp_path, rig)) as world:
+        thread = await rig.say("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        (note,) = world.board.hints("main").turn(session, "hello")
+        assert note.text == hints(rig.channel.shows)
+        assert "333" in note.text
+        assert "plain text" in note.text
+        assert not world.board.hints("main").turn("web:ann:x", "hello")
+        assert not world.board.hints("side").turn(session, "hello")
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [ALL, replace(ALL, search=False), replace(ALL, search=False, history=False)],
+    ids=["search", "history", "own log"],
+)
+async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows: Shows) -> None:
+    rig = LoopbackRig(shows)
+    async with running(World(tmp_path, rig, script=lambda context, options: "noted")) as world:
+        thread = await rig.say("C1", "the giraffe is tall", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        await rig.say("C2", "another giraffe", user="bob", mention=True)
+        await world.shown(rig, "C2", "noted")
+        search = world.board.searching("main")(session)
+        assert search is not None
+
+        async def look() -> Any:
+            return await search.search(session, "giraffe", 5)
+
+        found = await eventually(look, "it is found")
+        assert [("giraffe is tall" in one.text) for one in found] == [True]
+        assert world.board.searching("main")("web:ann:x") is None

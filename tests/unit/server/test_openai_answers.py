@@ -1,0 +1,142 @@
+"""Answers by themselves: text that only grows, whatever happens to the turn; what is remembered; ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstay.core.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Event,
+    Lagged,
+    MessageAdded,
+    StepRestarted,
+    TextDelta,
+    ToolFinished,
+    TurnEnded,
+)
+from mainstay.core.messages import Text, ToolResult, Usage
+from mainstay.core.outcome import Answered, Exhausted
+from mainstay.server.openai.answer import OTHERWISE, RESTARTED, Answer
+from mainstay.server.openai.ids import Spot, meant_call, response_id, shown_call, spot_of
+from mainstay.server.openai.memory import Memory, Newest
+from mainstay.server.openai.wishes import CallSaid, Said, digest_of
+
+ANN, BOB = ("home", "ann"), ("home", "bob")
+
+
+def said(text: str, step: int = 1, usage: Usage | None = None) -> MessageAdded:
+    return MessageAdded("assistant", (Text(text),), usage=usage, turn=1, step=step)
+
+
+def delta(text: str, step: int = 1) -> TextDelta:
+    return TextDelta(text, turn=1, step=step)
+
+
+def heard(*events: Event, late: bool = False) -> str:
+    answer = Answer("s", late=late)
+    told = "".join(answer.take(event) for event in events) + answer.end()
+    assert told == answer.text
+    return told
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_was_heard_is_not_told_again_when_it_is_on_record(late: bool) -> None:
+    assert heard(delta("Hel"), delta("lo"), said("Hello"), late=late) == "Hello"
+
+
+def test_what_was_not_heard_is_told_when_it_is_on_record() -> None:
+    assert heard(said("Hello")) == "Hello"
+    assert heard(delta("Hel"), Lagged(2), delta("you"), said("Hello, you")) == "Hello, you"
+
+
+def test_what_was_still_on_its_way_when_its_step_was_over_is_not_told_twice() -> None:
+    assert heard(said("Hello"), delta("Hel"), delta("lo")) == "Hello"
+
+
+def test_steps_are_told_apart() -> None:
+    assert heard(delta("a"), said("a"), delta("b", 2), said("b", 2), said("c", 3)) == "a\n\nb\n\nc"
+
+
+def test_an_answer_that_begins_again_says_so_because_nothing_can_be_taken_back() -> None:
+    assert heard(delta("Hel"), StepRestarted(turn=1), delta("Hi"), said("Hi")) == f"Hel{RESTARTED}\n\nHi"
+    assert heard(StepRestarted(turn=1), delta("Hi"), said("Hi")) == "Hi"
+
+
+def test_an_answer_that_is_kept_otherwise_is_told_as_it_is_kept() -> None:
+    assert heard(delta("Hello"), said("Bye")) == f"Hello{OTHERWISE}Bye"
+
+
+def test_an_answer_that_goes_on_with_a_result_begins_after_it() -> None:
+    asked = ApprovalAsked("q1", "c1", "weather", "{}", client=True, turn=1, step=1)
+    answer = Answer("s", "c1")
+    usage = Usage(prompt=5, completion=2)
+    before = (said("Let me see.", usage=usage), asked, ApprovalAnswered("q1", "approved", result="rain", turn=1))
+    for event in (*before, ToolFinished(ToolResult("c1", "weather", "rain"), turn=1), said("Rain.", 2, usage)):
+        answer.take(event)
+    assert (answer.text, answer.usage, answer.over) == ("Rain.", usage, False)
+    answer.take(TurnEnded(Answered(), turn=1))
+    assert (answer.over, answer.ending) == (True, "stop")
+
+
+def test_a_bound_that_was_hit_is_a_length() -> None:
+    answer = Answer("s")
+    answer.take(said("That is all I could do."))
+    answer.take(TurnEnded(Exhausted("steps"), turn=1))
+    assert answer.ending == "length"
+
+
+def test_a_call_is_known_to_clients_by_an_id_that_is_unique_everywhere() -> None:
+    one, two = shown_call("s", "call_1_1_0"), shown_call("t", "call_1_1_0")
+    assert one != two
+    assert meant_call("s", one) == meant_call("t", two) == "call_1_1_0"
+    assert meant_call("s", two) == two
+
+
+def test_an_id_of_a_response_is_worth_nothing_to_anybody_else() -> None:
+    spot = Spot("desk", 4, "c1", 1_700_000_000)
+    id = response_id(ANN, spot)
+    assert spot_of(ANN, id) == spot
+    for who in (BOB, ("away", "ann"), ("", "")):
+        assert spot_of(who, id) is None
+    for wrong in (
+        "",
+        "resp_",
+        "resp_!",
+        id[:-2],
+        id + "A",
+        "x" + id,
+        "resp_" + "A" * 5000,
+        id.replace("resp_", "rsp_"),
+    ):
+        assert spot_of(ANN, wrong) is None, wrong
+
+
+def test_a_history_is_found_once_by_whoever_told_it() -> None:
+    memory = Memory()
+    told = (Said(role="user", parts=(Text("a"),)), Said(role="assistant", parts=(Text("b"),)))
+    memory.keep(ANN, told, "s")
+    assert memory.take(BOB, told) is None
+    assert memory.take(ANN, told[:1]) is None
+    assert memory.take(ANN, told) == "s"
+    assert memory.take(ANN, told) is None
+    assert memory.take(ANN, ()) is None
+
+
+def test_a_history_is_the_same_however_a_client_tells_it() -> None:
+    call = (CallSaid("c1", "weather"),)
+    apart = (Said(role="assistant", parts=(Text("Let me see."),)), Said(role="assistant", calls=call))
+    together = (Said(role="assistant", parts=(Text("Let me see."),), calls=call),)
+    assert digest_of(apart) == digest_of(together) == digest_of((Said(role="assistant", calls=call),))
+    assert digest_of((Said(role="user", parts=(Text(" a\n"),)),)) == digest_of((Said(role="user", parts=(Text("a"),)),))
+    assert digest_of((Said(role="user", parts=(Text("a"),)),)) != digest_of(
+        (Said(role="assistant", parts=(Text("a"),)),)
+    )
+
+
+def test_memory_is_bounded_and_forgets_the_oldest() -> None:
+    newest: Newest[int, int] = Newest(3)
+    for number in range(10):
+        newest.put(number, number)
+    assert len(newest) == 3
+    assert [newest.get(number) for number in (6, 7, 9)] == [None, 7, 9]
