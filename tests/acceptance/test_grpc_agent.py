@@ -4,7 +4,9 @@ every event of the journal once and in order."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -15,10 +17,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from cli_support import Command, FakeModel
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "unit" / "server"))
-from grpc_world import Caller, compiled, everything, until  # noqa: E402
+from grpc_world import Caller, compiled, everything, trouble, until  # noqa: E402
 
 HOLDS_S = 60.0
 
@@ -82,3 +85,46 @@ async def test_whoever_comes_back_after_the_process_died_sees_every_event_once(
             (one.sequence, one.type, one.data) for one in told if one.sequence
         ]
         assert sum(one.type == "TurnEnded" for one in whole) == 1
+
+
+async def test_the_real_command_serves_a_person_with_a_key_and_nobody_else(tmp_path: Path) -> None:
+    """LOOM-010"""
+    model = FakeModel()
+    command = Command(tmp_path, model.url)
+    try:
+        assert command("user", "add", "ann").returncode == 0
+        key = json.loads(command("user", "key", "ann", "--json").stdout)["token"]
+        command.env |= {"MAINSTAY__SERVER__KEYS": "required"}
+        serving = await asyncio.create_subprocess_exec(
+            *command.argv("serve", "--port", "0", "--grpc-port", "0"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=command.env,
+            cwd=tmp_path,
+        )
+        try:
+            port = await asyncio.wait_for(_told_port(serving), HOLDS_S)
+            async with caller(port) as client:
+                assert (await trouble(client.weave("s", "hello"))).code() is grpc.StatusCode.UNAUTHENTICATED
+                client.metadata = (("authorization", f"Bearer {key}"),)
+                told = await everything(client.stream("s", "hello"))
+                assert told[-1].reply.text == "You said **hello**."
+                assert "".join(one.text for one in told if one.type == "TextDelta") == "You said **hello**."
+            serving.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(serving.wait(), HOLDS_S) == 0
+        finally:
+            if serving.returncode is None:
+                serving.kill()
+            await serving.wait()
+    finally:
+        model.close()
+
+
+async def _told_port(serving: asyncio.subprocess.Process) -> int:
+    assert serving.stdout is not None
+    said = b""
+    while line := await serving.stdout.readline():
+        said += line
+        if found := re.search(rb"gRPC at 127\.0\.0\.1:([0-9]+)", line):
+            return int(found[1])
+    raise AssertionError(said.decode())

@@ -177,9 +177,12 @@ class MatrixRig:
         self._made = [self.channel]
         self._before: dict[str, str] = {}  # message -> where a sync that tells of it begins
 
+    @property
+    def account(self) -> Account:
+        return Account(homeserver=self.proxy.url, user=BOT, token=self.people.tokens[BOT])
+
     def made(self) -> MatrixChannel:
-        account = Account(homeserver=self.proxy.url, user=BOT, token=self.people.tokens[BOT])
-        return MatrixChannel("mx", account, state=str(self.where / "mx.json"), welcome=self.welcome.__contains__)
+        return MatrixChannel("mx", self.account, state=str(self.where / "mx.json"), welcome=self.welcome.__contains__)
 
     def renew(self) -> MatrixChannel:
         self.channel = self.made()

@@ -245,6 +245,7 @@ class Platform(Workspace):
     def __init__(self) -> None:
         super().__init__()
         self.sockets: list[web.WebSocketResponse] = []
+        self.most_sockets = 0  # at a time
         self.unheard: dict[str, Answer] = {}  # envelopes that nobody acknowledged, by their ids
         self.acknowledged: list[Answer] = []
         self.greets = True
@@ -336,6 +337,7 @@ class Platform(Workspace):
             hello = {"type": "hello", "num_connections": len(self.sockets) + 1, "connection_info": {"app_id": APP}}
             await socket.send_json(hello | {"debug_info": {"host": "applink-1", "approximate_connection_time": 18060}})
         self.sockets.append(socket)
+        self.most_sockets = max(self.most_sockets, len(self.sockets))
         for envelope in list(self.unheard.values()):
             await self._send(socket, envelope | {"retry_attempt": 1, "retry_reason": "timeout"})
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
-import os
-import signal
+import secrets
 import socket
 import subprocess
 import time
@@ -66,16 +66,17 @@ def synapse(where: Path) -> Iterator[Synapse]:
         port = free.getsockname()[1]
     config = where / "homeserver.yaml"
     config.write_bytes(msgspec.json.encode(_config(where, port)))  # JSON is YAML
+    seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+    (where / "signing.key").write_text(f"ed25519 a_test {seed}\n")  # as synapse would make it, in a second less
     log = where / "synapse.log"
     words = [str(program), "-m", "synapse.app.homeserver", "-c", str(config)]
     with open(log, "wb") as out:
-        subprocess.run([*words, "--generate-keys"], cwd=where, stdout=out, stderr=out, check=True, timeout=START_S)
-        process = subprocess.Popen(words, cwd=where, stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(words, cwd=where, stdout=out, stderr=out)
     try:
         _await_health(port, process, log)
         yield Synapse(f"http://127.0.0.1:{port}")
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # nothing of it is kept
+        process.kill()  # nothing of it is kept
         process.wait()
 
 

@@ -24,11 +24,10 @@ from mainstay.core.errors import ConfigError
 from mainstay.testing.channel_rig import Ear, posted, room_of, thread_of, turns_true
 from mainstay.testing.channel_suite import ChannelSuite
 
-pytestmark = pytest.mark.xdist_group("synapse")  # one homeserver for all of it
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
+    """One homeserver for all of it, in every process that tests run in."""
     with synapse(tmp_path_factory.mktemp("synapse")) as server:
         found = People(server)
         asyncio.run(found.come())
@@ -249,10 +248,47 @@ async def test_a_talk_of_two_is_direct_until_a_third_comes(rig: MatrixRig) -> No
     assert not (await ear.until("not any more")).direct
 
 
-@pytest.mark.parametrize("ref", ["mxc://localhost/../../account/whoami", "http://127.0.0.1/x", "mxc://a/b/c", ""])
-async def test_a_file_is_fetched_from_the_homeserver_and_nowhere_else(rig: MatrixRig, ref: str) -> None:
+async def test_a_file_is_fetched_from_the_homeserver_and_nowhere_else(rig: MatrixRig) -> None:
     """F39"""
     await rig.channel.start(Ear())
-    with pytest.raises(NeverSent, match="no file of a Matrix homeserver"):
-        await rig.channel.download(Attached(ref=ref), str(rig.where / "x"), 1000)
+    before = len(rig.proxy.paths)
+    for ref in ("mxc://localhost/../../account/whoami", "http://127.0.0.1/x", "mxc://a/b/c", "mxc://a@b/c", ""):
+        with pytest.raises(NeverSent, match="no file of a Matrix homeserver"):
+            await rig.channel.download(Attached(ref=ref), str(rig.where / "x"), 1000)
+    assert not [path for path in rig.proxy.paths[before:] if not path.endswith("/sync")]
     assert not (rig.where / "x").exists()
+
+
+async def test_what_breaks_while_listening_does_not_end_it(rig: MatrixRig) -> None:
+    ear, asked = Ear(), list[str]()
+
+    def broken(user: str) -> bool:
+        asked.append(user)
+        raise KeyError("a bug of the caller's")
+
+    rig.channel = MatrixChannel("mx", rig.account, state=str(rig.where / "mx.json"), welcome=broken)
+    rig.made_too(rig.channel)
+    await rig.channel.start(ear)
+    room = await rig.people.room(ANN, BOT, join=False)
+    await turns_true(lambda: len(asked) > 1, "it was asked again")
+    assert rig.channel.state == "listening broke, and goes on"
+    await rig.people.call(BOT, "POST", f"join/{quote(room)}", {})
+    await rig.say(rig.room, "still there?", mention=True)
+    assert not ear.heard, "nothing is passed over"
+
+
+def test_it_works_on_uvloop_too(people: People, tmp_path: Path) -> None:
+    uvloop = pytest.importorskip("uvloop", reason="this needs uvloop")
+
+    async def talk() -> None:
+        async with matrix_rig(people, tmp_path) as rig:
+            ear = Ear()
+            await rig.channel.start(ear)
+            at = await thread_of(rig, ear)
+            await rig.channel.post(at, "an answer", key="k")
+            await rig.drop_connection()
+            await rig.say(rig.room, "still there?", thread=at.thread)
+            await ear.until("still there?")
+            assert [one.own for one in await rig.channel.history(at, 0, 10)] == [False, True, False]
+
+    uvloop.run(talk())

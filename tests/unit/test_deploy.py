@@ -14,7 +14,7 @@ import yaml
 from mainstay.app.commands.tree import parse
 from mainstay.app.commands.verbs import UsageError
 from mainstay.app.config import load_config
-from mainstay.guards.secrets import find_secrets
+from mainstay.guards.redact import Redactor
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path.name for path in DEPLOY.iterdir())
@@ -88,24 +88,8 @@ def test_stopping_leaves_turns_their_time() -> None:
 
 # --- the container -------------------------------------------------------------------------------
 
-INSTRUCTIONS = frozenset(
-    [
-        "FROM",
-        "RUN",
-        "COPY",
-        "ENV",
-        "USER",
-        "WORKDIR",
-        "VOLUME",
-        "EXPOSE",
-        "STOPSIGNAL",
-        "HEALTHCHECK",
-        "ENTRYPOINT",
-        "CMD",
-        "ARG",
-        "LABEL",
-    ]
-)
+_BASE = ("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE")
+INSTRUCTIONS = frozenset((*_BASE, "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD", "ARG", "LABEL"))
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -159,7 +143,7 @@ def test_the_image_installs_extras_that_there_are() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_no_file_holds_a_secret(name: str) -> None:
     text = read(name)
-    assert not list(find_secrets(text))
+    assert Redactor().whole(text)[0] == text
     assert not re.search(r"(?i)(api_?key|token|secret|password)\s*[=:]\s*[\"']?[A-Za-z0-9_-]{8,}", text)
 
 

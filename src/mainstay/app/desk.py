@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -180,16 +181,17 @@ class Desk:
         async for event in self._agent.watch():
             yield event
 
-    async def follow(self, key: str, after: int = 0) -> AsyncIterator[Event]:
+    async def follow(self, key: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Until one stops listening, or the agent is closed and no other takes its place."""
         opened = None
         while (now := await self._ready()) is not opened:
             opened = now
-            async for event in self._followed(opened, key, after):
-                after = max(after, event.sequence)
-                yield event
+            async with aclosing(self._followed(opened, key, after)) as events:
+                async for event in events:
+                    after = max(after, event.sequence)
+                    yield event
 
-    async def _followed(self, opened: Opened, key: str, last: int) -> AsyncIterator[Event]:
+    async def _followed(self, opened: Opened, key: str, last: int) -> AsyncGenerator[Event, None]:
         """Listening begins before the journal is read, so that nothing falls between the two."""
         hub = opened.services.hub
         watcher = hub.watch(key)

@@ -59,31 +59,38 @@ def is_message(kind: Any) -> bool:
 def encode(message: msgspec.Struct) -> bytes:
     made = bytearray()
     for number, name in enumerate(message.__struct_fields__, 1):
-        match getattr(message, name):
-            case True:
-                made += _varint(number << 3 | _VARINT) + b"\x01"
-            case str() as text:
-                if text:
-                    made += _block(number, text.encode("utf-8", "replace"))
-            case int() as count:
-                if count or (count is not False and fields_of(type(message))[number - 1][1] == int | None):
-                    made += _varint(number << 3 | _VARINT) + _varint(count)
-            case bytes() as data:
-                if data:
-                    made += _block(number, data)
-            case float() as amount:
-                if amount:
-                    made += _varint(number << 3 | _DOUBLE) + struct.pack("<d", amount)
-            case tuple() as several:
-                for one in several:
-                    made += _block(number, one.encode("utf-8", "replace") if isinstance(one, str) else encode(one))
-            case dict() as pairs:
-                for key, value in pairs.items():  # both are always written, as everybody does
-                    pair = _block(1, key.encode("utf-8", "replace")) + _block(2, value.encode("utf-8", "replace"))
-                    made += _block(number, pair)
-            case msgspec.Struct() as inner:
-                made += _block(number, encode(inner))
+        value = getattr(message, name)
+        if value or _is_given(message, number, value):
+            made += _written(number, value)
     return bytes(made)
+
+
+def _is_given(message: msgspec.Struct, number: int, value: Any) -> bool:
+    """A zero is written only where it might have been left out."""
+    return type(value) is int and fields_of(type(message))[number - 1][1] == int | None
+
+
+def _written(number: int, value: Any) -> bytes:
+    match value:
+        case str():
+            return _block(number, value.encode("utf-8", "replace"))
+        case int():  # True is 1
+            return _varint(number << 3 | _VARINT) + _varint(value)
+        case bytes():
+            return _block(number, value)
+        case float():
+            return _varint(number << 3 | _DOUBLE) + struct.pack("<d", value)
+        case tuple():
+            return b"".join([_written(number, one) if one else _block(number, b"") for one in value])
+        case dict():  # of a pair both are always written, as everybody does
+            pairs = [
+                _block(1, k.encode("utf-8", "replace")) + _block(2, v.encode("utf-8", "replace"))
+                for k, v in value.items()
+            ]
+            return b"".join([_block(number, pair) for pair in pairs])
+        case msgspec.Struct():
+            return _block(number, encode(value))
+    raise TypeError(f"{type(value).__name__} is not part of any contract")
 
 
 def _block(number: int, data: bytes) -> bytes:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from mainstay.core.channels import ChannelError, ChatChannel, Delivery, Mail, MaybeSent, NeverSent, NotSent, Sent
 from mainstay.core.chunks import chunks
 from mainstay.core.errors import MainstayError
+from mainstay.core.events import Event, StepRestarted, TextDelta, ToolCallReady
 from mainstay.core.ports import Clock
 from mainstay.gateway.delivery import Courier, bounded, draft_key
 
@@ -23,49 +24,64 @@ END_S = 20.0  # for the last of its calls
 TROUBLE_S = 5.0  # after an edit that was not taken
 
 
+class Writing:
+    """What a session's model is writing just now, as whoever watches hears it."""
+
+    def __init__(self) -> None:
+        self.turn = self.step = 0
+        self.text = ""
+        self.note = ""  # the tool that runs
+        self.gaps = False  # something was missed: until the next step, nobody knows what it says
+        self.news = asyncio.Event()
+
+    def take(self, event: Event) -> None:
+        if event.turn != self.turn or event.step > self.step:
+            self.turn, self.step, self.gaps = event.turn, event.step, False
+            self.text = ""
+        match event:
+            case TextDelta(text=text):
+                self.text += "" if self.gaps else text
+                self.note = ""
+            case ToolCallReady(name=name):
+                self.note = name
+            case StepRestarted():
+                self.text, self.gaps = "", False
+            case _:
+                return
+        self.news.set()
+
+    def miss(self) -> None:
+        self.text, self.gaps = "", True
+
+
 class Draft:
     """Shows what there is of an answer. It may come and go: the answer itself is the courier's business."""
 
-    def __init__(self, delivery: Delivery, channel: ChatChannel, mail: Mail, courier: Courier, clock: Clock) -> None:
+    def __init__(
+        self, delivery: Delivery, writing: Writing, channel: ChatChannel, mail: Mail, courier: Courier, clock: Clock
+    ) -> None:
         self.delivery = delivery
+        self._writing = writing
         self._channel = channel
         self._mail = mail
         self._courier = courier
         self._clock = clock
-        self._text = ""
-        self._note = ""  # the tool that runs
-        self._since: float | None = None  # when the first of the text came
-        self._shown = ""
+        self._note = ""
+        self._since: float | None = None  # when the first of the text was seen
+        self._shown = ""  # what stands in the room
         self._next_edit = self._next_typing = 0.0
         self._silenced = False  # nothing is shown until the end
         self._over = False
-        self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, *, stream: bool) -> None:
         self._silenced = not (stream and self._channel.shows.edits)
         self._task = asyncio.get_running_loop().create_task(self._paint(), name=f"draft {self.delivery.to}")
 
-    def add(self, text: str) -> None:
-        if self._since is None:
-            self._since = self._clock.monotonic()
-        self._text += text
-        self._note = ""
-        self._news.set()
-
-    def clear(self) -> None:
-        """What there was is no part of the answer."""
-        self._text, self._since = "", None
-
-    def busy(self, note: str) -> None:
-        self._note = note
-        self._next_typing = 0.0
-        self._news.set()
-
     async def end(self) -> Delivery:
         """No more is shown; what was, is the first part of the answer."""
         self._over = True
-        self._news.set()
+        self._writing.news.set()
         if self._task is not None:
             await asyncio.wait((self._task,), timeout=END_S)
             self._task.cancel()  # what came of a call that hangs is found out with the answer
@@ -75,7 +91,7 @@ class Draft:
     @property
     def shown(self) -> str:
         """What stands in the room."""
-        return self._text.strip() if self.delivery.ids else ""
+        return self._shown if self.delivery.ids else ""
 
     def cancel(self) -> None:
         if self._task is not None:
@@ -85,7 +101,9 @@ class Draft:
 
     async def _paint(self) -> None:
         while not self._over:
-            now = self._clock.monotonic()
+            now, note = self._clock.monotonic(), self._writing.note
+            if note != self._note:
+                self._note, self._next_typing = note, 0.0
             if self._channel.shows.typing and now >= self._next_typing:
                 self._next_typing = now + TYPING_S
                 await self._channel.typing(self.delivery.to, self._note)
@@ -93,22 +111,27 @@ class Draft:
             if self._worth(now):
                 await self._show()
                 continue
-            self._news.clear()
+            self._writing.news.clear()
             try:
                 async with asyncio.timeout(self._patience(now)):
-                    await self._news.wait()
+                    await self._writing.news.wait()
             except TimeoutError:
                 continue
 
     def _patience(self, now: float) -> float:
         """Until there may be something to do without any news."""
         times = [self._next_typing if self._channel.shows.typing else now + TYPING_S]
-        if self._text and not self._silenced and self._since is not None:
+        if self._since is not None and not self._silenced and self._written() != self._shown:
             times.append(max(self._next_edit, self._since + FIRST_S))
         return max(min(times) - now, 0.05)
 
+    def _written(self) -> str:
+        return self._writing.text.strip() if self._writing.turn == self.delivery.turn else ""
+
     def _worth(self, now: float) -> bool:
-        text = self._text.strip()
+        text = self._written()
+        if text and self._since is None:
+            self._since = now
         if self._silenced or self._over or now < self._next_edit or not text or text == self._shown:
             return False
         if SILENT.startswith(text[: len(SILENT)]):  # it may be going to say nothing at all
@@ -122,11 +145,12 @@ class Draft:
         if not self._courier.free(at):  # what is to be said goes before what is being written
             self._next_edit += 0.05
             return
-        self._shown = self._text.strip()
-        pieces = chunks(self._shown[: 2 * shows.length], self._channel.format, shows.length)
+        text = self._written()
+        pieces = chunks(text[: 2 * shows.length], self._channel.format, shows.length)
         try:
             async with self._courier.room(at).lock:
                 await self._put(self._channel.format(pieces[0]))
+            self._shown = text
         except NotSent as error:
             self._courier.hold(at, error.retry_after_s or 0.0)
             self._try_later(error.retry_after_s or TROUBLE_S)
@@ -142,7 +166,6 @@ class Draft:
 
     def _try_later(self, seconds: float) -> None:
         self._next_edit = self._clock.monotonic() + seconds
-        self._shown = ""
 
     async def _put(self, text: str) -> None:
         delivery = self.delivery

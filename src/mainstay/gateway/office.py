@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from mainstay.core.addresses import Heard
@@ -87,7 +87,7 @@ class Office(Protocol):
     async def steer(self, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = "") -> Ticket: ...
     async def abort(self, key: str) -> bool: ...
 
-    def follow(self, key: str, after: int = 0) -> AsyncIterator[Event]:
+    def follow(self, key: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Everything that is on disk after this sequence, each event once and in order, and then what happens, until
         one stops listening. Durable events carry their sequence, partial ones have none (0)."""
         ...

@@ -17,11 +17,7 @@ from mainstay.core.events import (
     ApprovalAsked,
     Delivered,
     Event,
-    MessageAdded,
     Received,
-    StepRestarted,
-    TextDelta,
-    ToolCallReady,
     TurnEnded,
     TurnStarted,
 )
@@ -80,7 +76,6 @@ class Reporter:
         self._turn = 0
         self._to: Address | None = None  # where this turn is told
         self._draft: Draft | None = None
-        self._stale = False  # what the draft shows is of an earlier step
 
     async def run(self) -> int:
         """Returns when there is nothing more to tell just now: the last turn that it has looked at."""
@@ -126,19 +121,7 @@ class Reporter:
         if isinstance(event, TurnStarted):
             await self._begin(event)
         self._telling.take(event)
-        draft = self._draft
         match event:
-            case TextDelta(text=text) if draft is not None:
-                if self._stale:
-                    draft.clear()
-                self._stale = False
-                draft.add(text)
-            case MessageAdded():
-                self._stale = True
-            case ToolCallReady(name=name) if draft is not None:
-                draft.busy(name)
-            case StepRestarted() if draft is not None:
-                draft.clear()
             case ApprovalAsked():
                 return await self._ask(event)
             case ApprovalAnswered():
@@ -151,7 +134,7 @@ class Reporter:
     # --- a turn ----------------------------------------------------------------------------------
 
     async def _begin(self, started: TurnStarted) -> None:
-        self._turn, self._to, self._stale = started.turn, None, False
+        self._turn, self._to = started.turn, None
         self._telling = Telling()
         office = self._bench.office
         self._to = self._bench.rooms.address(office.workspace, self._session) or await self._spoken_in(started.inputs)

@@ -16,7 +16,7 @@ from mainstay.core.errors import MainstayError, SessionUnknown
 from mainstay.core.events import Delivered, Event, Lagged, Received
 from mainstay.core.ports import Clock, Standing
 from mainstay.gateway.delivery import Courier
-from mainstay.gateway.drafting import Draft
+from mainstay.gateway.drafting import Draft, Writing
 from mainstay.gateway.office import Office
 from mainstay.gateway.reporter import CATCH_UP_MS, Bench, Reporter, closing
 from mainstay.gateway.rooms import Rooms
@@ -46,6 +46,7 @@ class Reporters:
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
         self._newest: dict[str, int] = {}  # turns that have been seen, of sessions that are being followed
+        self._writing: dict[str, Writing] = {}
         self._heard: dict[str, Address] = {}  # where sessions were last spoken to, whose keys do not say it
         self._looked: dict[str, int] = {}  # sessions that there was nothing to tell of, up to this turn
         self._since = 0
@@ -100,6 +101,8 @@ class Reporters:
     def _note(self, event: Event) -> None:
         if isinstance(event, Lagged):
             self._wake.set()
+            for writing in self._writing.values():
+                writing.miss()
             return
         session = event.session
         match event:
@@ -111,11 +114,15 @@ class Reporters:
             self._newest[session] = max(event.turn, self._newest.get(session, 0))
         elif self.address(session) is not None:
             self._follow(session)
+        else:
+            return
+        self._writing[session].take(event)
 
     def _follow(self, session: str) -> None:
         if session not in self._running:
             made = asyncio.get_running_loop().create_task(self._report(session), name=f"report {session}")
             self._running[session] = made
+            self._writing[session] = Writing()
 
     async def _report(self, session: str) -> None:
         """Until there is nothing more to tell of it."""
@@ -137,6 +144,7 @@ class Reporters:
         finally:
             self._running.pop(session, None)
             self._newest.pop(session, None)
+            self._writing.pop(session, None)
 
     def _remember(self, session: str, turn: int) -> None:
         """What was looked into is not looked into again."""
@@ -211,7 +219,8 @@ class Reporters:
         channel = self._rooms.channel(delivery.to.channel)
         if channel is None:
             return None
-        draft = Draft(delivery, channel, self._mail, self._courier, self._clock)
+        writing = self._writing[delivery.session]
+        draft = Draft(delivery, writing, channel, self._mail, self._courier, self._clock)
         draft.begin(stream=self._rooms.rules(channel.name).stream)
         return draft
 

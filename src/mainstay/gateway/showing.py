@@ -13,7 +13,7 @@ from mainstay.core.recall import NOTE
 from mainstay.gateway.office import Office
 
 HISTORY_MAX = 500  # messages that are looked through where the platform has no search
-HITS_MAX = 200
+HITS_MAX = 100
 
 Where = Callable[[str], tuple[ChatChannel, Address] | None]  # the channel that a session is on, and its place there
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
 from mainstay.core.addresses import Address, named, plain
 from mainstay.core.errors import ApprovalUnknown, MainstayError, SessionUnknown
-from mainstay.core.events import ApprovalAsked, Event, Steered, TurnEnded, TurnStarted
+from mainstay.core.events import ApprovalAsked, Event, SessionChanged, Steered, TurnEnded, TurnStarted
 from mainstay.core.guests import GuestTool
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart
@@ -85,16 +86,17 @@ class Visit:
         """What comes of something accepted, from its own record on; the last is its `TurnEnded`, or an `ApprovalAsked`
         that nobody has answered."""
         turn = ticket.turn
-        async for event in self._office.follow(self.key(session), ticket.seq - 1):
-            if isinstance(event, TurnStarted | Steered) and ticket.seq in event.inputs:
-                turn = event.turn
-            if event.turn not in (0, turn):  # another one is still under way
-                continue
-            yield event
-            if isinstance(event, TurnEnded):
-                return
-            if isinstance(event, ApprovalAsked) and await self._waits(session, event):
-                return
+        async with aclosing(self._office.follow(self.key(session), ticket.seq - 1)) as events:
+            async for event in events:
+                if isinstance(event, TurnStarted | Steered) and ticket.seq in event.inputs:
+                    turn = event.turn
+                if event.turn not in (0, turn):  # another one is still under way
+                    continue
+                yield self._told(event)
+                if isinstance(event, TurnEnded):
+                    return
+                if isinstance(event, ApprovalAsked) and await self._waits(session, event):
+                    return
 
     async def _waits(self, session: str, asked: ApprovalAsked) -> bool:
         pending = (await self._office.sessions.get(self.key(session))).approval
@@ -112,8 +114,19 @@ class Visit:
         self.must("chat")
         key = self.key(session)
         await self._office.sessions.get(key)
-        async for event in self._office.follow(key, after):
-            yield event
+        async with aclosing(self._office.follow(key, after)) as events:
+            async for event in events:
+                yield self._told(event)
+
+    def _told(self, event: Event) -> Event:
+        """As this person may know it: the session by their name for it, and nothing of what the owner has told the
+        agent."""
+        if self._sees_all:
+            return event
+        name = self.name(event.session) or ""
+        if isinstance(event, SessionChanged):
+            return msgspec.structs.replace(event, session=name, instructions=None, amended=None, told=())
+        return msgspec.structs.replace(event, session=name)
 
     async def offer(self, session: str, tools: Sequence[GuestTool]) -> None:
         self.must("chat")
@@ -162,7 +175,10 @@ class Visit:
     async def records(self, session: str, after: int = 0, limit: int = _PAGE) -> Sequence[Record]:
         """Its journal, a page at a time."""
         await self.session(session)
-        return await self._office.sessions.records(self.key(session), after=after, limit=min(limit, _PAGE))
+        page = await self._office.sessions.records(self.key(session), after=after, limit=min(limit, _PAGE))
+        if self._sees_all:
+            return page
+        return [msgspec.structs.replace(one, event=self._told(one.event)) for one in page]
 
     async def delete(self, session: str) -> None:
         await self.session(session)

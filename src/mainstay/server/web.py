@@ -78,12 +78,14 @@ async def serve_web(
     serving: Serving | None = None,
 ) -> None:
     """`ending` is called before those who are still connected are waited for: nobody else is let in then."""
+    given = serving or Serving(bounds=Bounds(head_s=HEAD_S, read_s=HEAD_S))
     try:
         import uvicorn
 
-        from mainstay.server.connections import http_protocol, websocket_protocol
-    except ImportError:
-        raise ConfigError("this needs uvicorn: pip install 'mainstay[serve]'") from None
+        config = _configured(app, given)
+    except ImportError as error:
+        missing = (error.name or "uvicorn").partition(".")[0]
+        raise ConfigError(f"this needs {missing}: pip install 'mainstay[serve]'") from None
 
     leave = asyncio.Event()
 
@@ -100,27 +102,6 @@ async def serve_web(
             """Signals are the command's own business."""
             yield
 
-    given = serving or Serving(bounds=Bounds(head_s=HEAD_S, read_s=HEAD_S))
-    bounds, crowd = given.bounds, Crowd(given.bounds)
-    config = uvicorn.Config(
-        app,
-        http=http_protocol(crowd, bounds),
-        ws=websocket_protocol(crowd, bounds) if bounds.frame_bytes_max else "none",
-        ws_max_size=bounds.frame_bytes_max,
-        ws_ping_interval=PING_S,
-        ws_ping_timeout=PING_S,
-        ws_per_message_deflate=False,  # a small frame may unpack into a huge one
-        proxy_headers=False,  # whoever connects says what it likes of who it is
-        timeout_keep_alive=IDLE_S,
-        log_config=None,
-        log_level="error",  # it writes whole addresses into the log, with whatever is in their query
-        access_log=False,
-        lifespan="on",
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_graceful_shutdown=GRACE_S,
-        ssl_context_factory=(lambda config, default: tls) if (tls := given.tls) is not None else None,
-    )
     server = Server(config)
     running = asyncio.create_task(server.serve(sockets=[at]))
     stopped = asyncio.create_task(stop.wait())
@@ -142,3 +123,32 @@ async def serve_web(
             leave.set()
             stopped.cancel()
             await running
+
+
+def _configured(app: Any, given: Serving) -> Any:
+    import uvicorn
+
+    from mainstay.server.connections import http_protocol, websocket_protocol
+
+    bounds, crowd = given.bounds, Crowd(given.bounds)
+    made = uvicorn.Config(
+        app,
+        http=http_protocol(crowd, bounds),
+        ws=websocket_protocol(crowd, bounds) if bounds.frame_bytes_max else "none",
+        ws_max_size=bounds.frame_bytes_max,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,  # a small frame may unpack into a huge one
+        proxy_headers=False,  # whoever connects says what it likes of who it is
+        timeout_keep_alive=IDLE_S,
+        log_config=None,
+        log_level="error",  # it writes whole addresses into the log, with whatever is in their query
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    made.load()
+    made.ssl = given.tls
+    return made

@@ -12,6 +12,7 @@ import pytest
 from signal_platform import ANN, BOB, GROUP, NUMBER, UUID, RpcError, SignalPlatform, SignalRig, signal
 
 from mainstay.channels.signal.channel import SignalChannel
+from mainstay.channels.signal.inbox import Inbox
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Incoming, MaybeSent, NeverSent, NotSent
 from mainstay.core.errors import ConfigError, StoreFailed
@@ -33,6 +34,7 @@ async def rig() -> AsyncIterator[SignalRig]:
 async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """F20: a line over the bound is read past and not kept; odd JSON is nothing."""
     monkeypatch.setattr("mainstay.channels.signal.rpc.LINE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("mainstay.channels.signal.rpc.CHUNK_BYTES", 10_000)
     ear = Ear()
     await rig.channel.start(ear)
     (client,) = rig.platform.clients
@@ -48,6 +50,11 @@ async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypa
     )
     for line in (*lines, b"[" * 50_000, b"x" * 100_001, b"y" * 1_000_000):
         rig.platform.write_raw(client, line + b"\n")
+    smuggled = {
+        "envelope": {**rig.platform.envelope(ANN, 5), "dataMessage": {"timestamp": 5, "message": "the end of it"}}
+    }
+    notification = json.dumps({"jsonrpc": "2.0", "method": "receive", "params": smuggled}).encode()
+    rig.platform.write_raw(client, b" " * 150_000 + notification + b"\n")
     for params in odd:
         rig.platform.write(client, {"jsonrpc": "2.0", "method": "receive", "params": params})
     rig.platform.write(client, {"jsonrpc": "2.0", "method": "somethingNew", "params": {}})
@@ -151,9 +158,29 @@ async def test_what_cannot_be_taken_in_holds_up_its_own_room_alone(rig: SignalRi
     assert [one.text for one in ear.heard] == ["elsewhere", "stuck 1", "stuck 2"]
 
 
-async def test_when_too_much_waits_no_more_is_read_and_nothing_is_lost(
-    rig: SignalRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_when_too_much_waits_no_more_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainstay.channels.signal.inbox.WAITING_MAX", 2)
+    gate, heard = asyncio.Event(), []
+
+    async def hear(message: Incoming) -> None:
+        await gate.wait()
+        heard.append(message.id)
+
+    inbox = Inbox(hear)
+    for id in ("1", "2", "2", "1"):  # told twice, waiting once
+        await inbox.put(Incoming(id=id, address=ROOM, user="u"))
+    assert inbox.full
+    more = asyncio.create_task(inbox.put(Incoming(id="3", address=ROOM, user="u")))
+    await asyncio.wait([more], timeout=0.05)
+    assert not more.done()
+    gate.set()
+    await more
+    await turns_true(lambda: heard == ["1", "2", "3"], "all of it is heard")
+    assert not inbox.full
+    await inbox.close()
+
+
+async def test_when_too_much_waits_nothing_is_lost(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainstay.channels.signal.inbox.WAITING_MAX", 3)
     gate = asyncio.Event()
 

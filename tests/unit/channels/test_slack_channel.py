@@ -19,7 +19,6 @@ from slack_platform import (
     ANN,
     APP_TOKEN,
     BEN,
-    BOT,
     BOT_ID,
     DIRECT,
     OTHER_ROOM,
@@ -133,7 +132,6 @@ async def test_an_error_says_what_became_of_the_message(error: str, kind: type[C
         rig.platform.spoils["chat.postMessage"] = [says(error)]
         with pytest.raises(kind) as raised:
             await rig.channel.post(AT, "hello", key="k")
-        assert type(raised.value) in kind.__mro__ or kind in type(raised.value).__mro__
         assert str(raised.value).endswith(".")
         assert not await rig.shown(ROOM)
 
@@ -526,4 +524,3 @@ async def test_closing_it_leaves_no_task_and_no_connection() -> None:
         here = {task.get_name() for task in asyncio.all_tasks() - before}
         assert not {name for name in here if "slack" in name}
         assert rig.channel.state == "closed"
-        assert BOT not in rig.channel.state

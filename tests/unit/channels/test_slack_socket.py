@@ -116,10 +116,9 @@ async def test_more_than_can_be_taken_in_is_told_again() -> None:
             rig.platform.say(ROOM, ANN, f"word {number}")
         stuck.set()
         await turns_true(lambda: len(ear.heard) >= 3, "the first are heard")
-        while rig.platform.unheard:
+        while left := len(rig.platform.unheard):
             await rig.platform.hang_up()  # Slack tells of the others on the next
-            await turns_true(lambda: rig.channel.state == "connected" and rig.platform.sockets, "it is connected again")
-            await asyncio.sleep(0.02)
+            await turns_true(lambda left=left: len(rig.platform.unheard) < left, "some more are heard")  # type: ignore[misc]
         assert sorted(one.text for one in ear.heard) == sorted(f"word {number}" for number in range(10))
 
 
@@ -132,7 +131,7 @@ async def test_a_connection_that_is_renewed_overlaps_with_the_next() -> None:
             opened = [method for method, _ in rig.platform.calls].count("apps.connections.open")
             rig.platform.disconnect(reason)
             await turns_true(lambda old=old: old not in rig.platform.sockets, "the old one is closed")  # type: ignore[misc]
-            assert len(rig.platform.sockets) == 1
+            assert (len(rig.platform.sockets), rig.platform.most_sockets) == (1, 2)
             assert [method for method, _ in rig.platform.calls].count("apps.connections.open") == opened + 1
             assert rig.channel.state == "connected"
             rig.platform.say(ROOM, ANN, f"after {reason}")

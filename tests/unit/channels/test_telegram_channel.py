@@ -93,17 +93,18 @@ async def test_hostile_updates_hold_up_nothing(rig: TelegramRig) -> None:
     assert rig.channel.state == "connected"
 
 
-async def test_an_answer_that_cannot_be_read_is_passed_over(rig: TelegramRig) -> None:
-    """Which of many updates it is that breaks the answer is found, and it alone is left out."""
-    deep = b'{"ok":true,"result":[{"update_id":9001,"message":' + b"[" * 100_000 + b"]" * 100_000 + b"}]}"
-    rig.platform.garbage = [b"<html>502</html>", deep]
+async def test_an_update_that_cannot_be_read_is_found_and_it_alone_is_left_out(rig: TelegramRig) -> None:
+    platform = rig.platform
+    platform.garbage = [b"<html>502</html>"]
+    platform.say(GROUP, ANN, text="before it")
+    bad = platform.push_raw({})
+    platform.updates[-1]["raw"] = b'{"update_id":%d,"message":%s}' % (bad, b"[" * 100_000 + b"]" * 100_000)
+    platform.say(GROUP, ANN, text="after it")
     ear = Ear()
     await rig.channel.start(ear)
-    await turns_true(lambda: not rig.platform.garbage, "it was read")
-    rig.platform.push({"message_id": 5, "text": "this one was the deep one"})
-    rig.platform.say(GROUP, ANN, text="after it")
     await ear.until("after it")
-    assert rig.platform.confirmed >= 9001
+    assert [one.text for one in ear.heard] == ["before it", "after it"]
+    await turns_true(lambda: rig.channel.state == "connected" and not platform.updates, "all of it is confirmed")
 
 
 @pytest.mark.parametrize(
@@ -124,14 +125,16 @@ def test_odd_particulars_of_a_refusal_are_left_out(parameters: object) -> None:
     assert isinstance(read["description"], str)
 
 
-async def test_an_album_that_comes_in_pieces_is_one_message(rig: TelegramRig) -> None:
+async def test_an_album_that_comes_in_pieces_is_one_message(rig: TelegramRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainstay.channels.telegram.polling.ALBUM_S", 1.0)
     ear = Ear()
     await rig.channel.start(ear)
     for number in range(3):
         picture = [{"file_id": f"p{number}", "width": 9, "height": 9}]
         caption = {"caption": "the party"} if number == 0 else {}
         rig.platform.say(ANN["id"], ANN, photo=picture, media_group_id="g", **caption)
-        await asyncio.sleep(0)
+        await turns_true(lambda: rig.platform.answered, "the first of them is told")
+    await ear.until("the party")
     rig.platform.say(ANN["id"], ANN, text="nice?")
     await ear.until("nice?")
     assert [[file.ref for file in one.files] for one in ear.heard] == [["p0", "p1", "p2"], []]
@@ -266,10 +269,14 @@ async def test_no_address_in_a_text_is_looked_up_by_telegram(rig: TelegramRig) -
 
 async def test_a_group_that_has_become_another_one_is_followed(rig: TelegramRig) -> None:
     await rig.channel.start(Ear())
+    while rig.platform.message(GROUP, BOB, text="another's")["message_id"] < 155:
+        pass
     rig.platform.chats[BASIC]["moved"] = GROUP
     for number in (1, 2):
-        await rig.channel.post(Address("tg", str(BASIC), "55"), f"number {number}", key=str(number))
+        await rig.channel.post(Address("tg", str(BASIC), "155"), f"number {number}", key=str(number))
     assert [one.text for one in await rig.shown(str(GROUP))] == ["number 1", "number 2"]
+    assert not any("reply_to_message" in one for one in rig.platform.messages.values()), "there it answers nothing"
+    assert rig.platform.calls.count("sendmessage") == 3, "once it is known, nobody is asked"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_places_in_a_text_are_counted_in_utf_16() -> None:
     [
         ("@tester_bot, hello", entity("mention", 0, 11), True, "hello"),
         ("/stop@tester_bot now", entity("bot_command", 0, 16), True, "/stop now"),
+        ("do /stop@tester_bot", entity("bot_command", 3, 16), True, "do /stop@tester_bot"),
         ("/stop@other_bot now", entity("bot_command", 0, 15), False, "/stop@other_bot now"),
         ("/stop", entity("bot_command", 0, 5), False, "/stop"),
         ("you there", entity("text_mention", 0, 3, user=ME), True, "there"),

@@ -14,9 +14,9 @@ from mainstay.core.channels import Shows
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
 from mainstay.core.messages import FinishReason
 from mainstay.core.outside import Outgoing
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import Context, Finished, Options, TextPiece
 from mainstay.gateway.rooms import ChannelRules
-from mainstay.providers.scripted import Call, Pieces, Raise, Stall
+from mainstay.providers.scripted import Call, Pieces, Raise, Stall, Step
 from mainstay.testing.channel_rig import eventually, turns_true
 from mainstay.testing.loopback_channel import ALL, LoopbackRig
 from mainstay.testing.writing import expect
@@ -210,8 +210,12 @@ async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_pa
         ran.append(where)
         return "launched"
 
+    def launching(context: Context, options: Options) -> Step:
+        said = context.messages[-1].role == "tool"
+        return "It flies." if said else [Call("launch", {"where": "```moon```"})]
+
     rig = LoopbackRig()
-    world = World(tmp_path, rig, script=[[Call("launch", {"where": "```moon```"})], "It flies."])
+    world = World(tmp_path, rig, script=launching)
     world.tools = [launch]
     from mainstay.app.schema import PolicySettings
 

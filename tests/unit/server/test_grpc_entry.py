@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from grpc_world import PROTO, details, everything, offices, served, trailing, trouble, until
+from grpc_world import PROTO, World, details, everything, offices, served, trailing, trouble, until
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
+from mainstay.gateway.gateway import Gateway
 from mainstay.server.grpc.describing import describe
 from mainstay.server.grpc.entry import Grpc, is_private
 from mainstay.server.grpc.serving import serve_grpc
@@ -190,6 +192,26 @@ def test_what_is_served_is_what_is_published(tmp_path: Path) -> None:
     assert protoc.main(["protoc", f"-I{PROTO}", f"--descriptor_set_out={made}", file]) == 0
     (published,) = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
     assert describe() == published
+
+
+async def test_a_fault_of_ours_is_for_the_log_and_not_for_whoever_called(caplog: pytest.LogCaptureFixture) -> None:
+    async with offices({"main": []}, (), None, {}) as (good, _):
+
+        async def find(workspace: str) -> Any:
+            raise RuntimeError(f"the {CANARY} is broken")
+
+        stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
+        gateway, settings = Gateway(find, good.people), Grpc(drain_s=0.1)
+        serving = asyncio.create_task(serve_grpc(gateway, settings, "127.0.0.1:0", stop, listening=port.set_result))
+        async with World(good.people, {}, await port, stop).client() as client:
+            error = await trouble(client.weave("s", "hello"))
+        stop.set()
+        await serving
+    assert error.code() is grpc.StatusCode.INTERNAL
+    assert CANARY not in str(error)
+    (id,) = re.findall(r"[0-9a-f]{8}", error.details() or "")
+    assert CANARY in caplog.text
+    assert id in caplog.text
 
 
 async def test_a_server_that_is_stopped_lets_turns_end_and_tells_the_others_to_come_again() -> None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from http_world import ALL, MAIN, until, world
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from yarl import URL
 
 from mainstay import Config, tool
 from mainstay.app.schema import PolicySettings
 from mainstay.providers.scripted import Call, ScriptEnded, Stall, Step
-from mainstay.server.http_app import Web
+from mainstay.server.http_app import Web, make_app
+from mainstay.server.web import bind, serve_web
 
 ODD = "slack:C1/2:é 100%"  # a name with all that a path could trip over
 
@@ -308,3 +314,42 @@ async def test_a_model_that_fails_is_an_outcome_whose_details_are_for_those_who_
         page = await here.ask("GET", "/api/sessions/s/events", key=ann, headers={"Accept": "application/json"})
         assert "private words" not in page.body.decode()
         assert b"TurnEnded" in page.body
+
+
+async def test_it_can_be_mounted_in_another_application_and_others_in_it() -> None:
+    async def hooks(scope: Any, receive: Any, send: Any) -> None:
+        """Somebody else's application, at /hooks."""
+        body = f"{scope['root_path']} {scope['path']}".encode()
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    async with world(echoing) as here:
+        app = make_app(here.app.doors.gateway, Web(workspace=MAIN), mounts={"/hooks": hooks})
+        outer = Starlette(routes=[Mount("/agent", app)], exception_handlers={Exception: refused})
+        async with served(outer) as port:
+            there = URL(f"http://127.0.0.1:{port}/agent")
+            path = f"{there}/api/sessions/{quote(ODD, safe='')}"
+            async with here.browser.post(URL(f"{path}/prompt", encoded=True), json={"text": "hi"}) as got:
+                assert (got.status, (await got.json())["session"]) == (200, ODD)
+            async with here.browser.get(URL(path, encoded=True)) as got:
+                assert (await got.json())["id"] == ODD
+            async with here.browser.get(f"{there}/api/nothing") as got:
+                assert (got.status, (await got.json())["error"]["type"]) == (404, "not_found")
+            async with here.browser.post(f"{there}/hooks/ci") as got:
+                assert (got.status, await got.text()) == (202, "/agent/hooks /agent/hooks/ci")
+
+
+async def refused(request: Any, error: Exception) -> Any:
+    raise AssertionError("what goes wrong inside is nobody else's business") from error
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncIterator[int]:
+    stop = asyncio.Event()
+    with bind("127.0.0.1", 0) as at:
+        task = asyncio.create_task(serve_web(app, at, stop))
+        try:
+            yield at.getsockname()[1]
+        finally:
+            stop.set()
+            await task

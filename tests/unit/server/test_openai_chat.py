@@ -23,6 +23,7 @@ from mainstay.server.openai import hearing
 
 CHAT = "/chat/completions"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 
 
@@ -192,6 +193,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
     "nothing new": ({"messages": [said("x"), said("y", "assistant")]}, "messages"),
     "whose result": ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
     "sound": ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0]"),
+    "an image as a result": (
+        {"messages": [{"role": "tool", "tool_call_id": "c", "content": [IMAGE]}]},
+        "messages[0].content",
+    ),
     "an empty prompt": ({"messages": [said(" ")]}, None),
     "a session's name": ({"metadata": {"session": " x"}}, None),
 }
@@ -275,24 +280,23 @@ async def test_whoever_tells_the_same_history_twice_gets_a_branch_of_their_own()
         assert "right" not in str(world.asked()[-1])
 
 
-@pytest.mark.parametrize(
-    ("named", "headers", "session"),
-    [
-        pytest.param({}, {"x-session": "desk"}, "desk", id="header"),
-        pytest.param({"metadata": {"session": "desk"}}, {}, "desk", id="metadata"),
-        pytest.param({"session_id": "desk"}, {}, "desk", id="session_id"),
-        pytest.param({"user": "u1"}, {}, "user-u1", id="user"),
-        pytest.param({"user": "u1", "session_id": "desk"}, {"x-session": "h"}, "h", id="header first"),
-    ],
-)
-async def test_in_a_named_session_only_what_is_new_counts(
-    named: dict[str, Any], headers: dict[str, str], session: str
-) -> None:
-    async with served(["one", "two"]) as world:
-        await answer(world, ask(said("a"), **named), headers=headers)
-        await answer(world, ask(said("never said"), said("nor this", "assistant"), said("b"), **named), headers=headers)
-        assert world.asked()[-1] == [("user", "a"), ("assistant", "one"), ("user", "b")]
-        assert [one.key for one in await world.agents["default"].sessions.list()] == [session]
+NAMED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "by-header": ({}, {"x-session": "by-header"}),
+    "by-metadata": ({"metadata": {"session": "by-metadata"}}, {}),
+    "by-id": ({"session_id": "by-id"}, {}),
+    "user-u1": ({"user": "u1"}, {}),
+    "first": ({"user": "u1", "session_id": "by-id"}, {"x-session": "first"}),
+}
+
+
+async def test_in_a_named_session_only_what_is_new_counts() -> None:
+    async with served(lambda context, options: "one") as world:
+        for session, (named, headers) in NAMED.items():
+            await answer(world, ask(said("a"), **named), headers=headers)
+            invented = (said("never said"), said("nor this", "assistant"))
+            await answer(world, ask(*invented, said("b"), **named), headers=headers)
+            assert world.asked()[-1] == [("user", "a"), ("assistant", "one"), ("user", "b")], session
+        assert {one.key for one in await world.agents["default"].sessions.list()} == set(NAMED)
 
 
 async def test_what_the_client_says_for_itself_is_told_once_and_again_when_it_changes() -> None:
@@ -410,6 +414,7 @@ async def test_if_the_client_goes_away_the_turn_goes_on() -> None:
         got = await world.http.post(f"{world.url}{CHAT}", json=ask(said("hi"), stream=True, session_id="s"))
         await asyncio.wait_for(stall.reached.wait(), 20)
         got.close()
+        await until(lambda: not world.app.doors.listening and not _watchers(world))
         stall.release()
         await asyncio.wait_for(world.agents["default"].settled(), 20)
         records = await world.agents["default"].sessions.records("s")
@@ -459,6 +464,26 @@ async def test_a_server_that_stops_says_so_in_the_stream() -> None:
     last = events(world_lines)[-1]
     assert last["error"]["type"] == "server_error"
     assert "goes on" in last["error"]["message"]
+
+
+async def test_whoever_waits_is_told_when_the_agent_is_closed_and_not_to_ask_twice() -> None:
+    stall = Stall()
+    async with served([pieces("well", stall)]) as world:
+        waits = asyncio.create_task(world.post(CHAT, ask(said("hi"))))
+        await asyncio.wait_for(stall.reached.wait(), 20)
+        await world.agents["default"].aclose()
+        status, told, headers = await asyncio.wait_for(waits, 20)
+    assert (status, headers["x-should-retry"]) == (503, "false")
+    assert "was taken" in told["error"]["message"]
+
+
+async def test_a_conversation_that_was_refused_is_found_by_whoever_tries_again() -> None:
+    async with served(lambda context, options: f"{len(context.messages)}") as world:
+        first = await answer(world, ask(said("a")))
+        status, _, _ = await world.post(CHAT, ask(said("a"), first, said("b"), tools=[WEATHER, WEATHER]))
+        assert status == 400
+        assert (await answer(world, ask(said("a"), first, said("b"))))["content"] == "3"
+        assert len(await world.agents["default"].sessions.list()) == 1
 
 
 async def test_too_many_requests_and_too_many_streams_are_told_when_to_come_again() -> None:

@@ -25,7 +25,7 @@ from mainstay.core.outside import Said
 from mainstay.edges.addresses import AddressRefused
 from mainstay.edges.addresses import place_of as address_of
 from mainstay.edges.fetch import FetchRules, fetch
-from mainstay.edges.response import FetchFailed
+from mainstay.edges.response import FetchFailed, TooLarge
 
 LENGTH = 2_000
 FILE_BYTES_MAX = 10 * 1024 * 1024
@@ -175,9 +175,7 @@ class DiscordChannel:
 
     async def post(self, to: Address, text: str, *, key: str) -> Sent:
         nonce = _nonce(key)
-        return await self._send(
-            to, nonce, lambda channel: channel.send(text[:LENGTH], nonce=nonce, suppress_embeds=True)
-        )
+        return await self._send(to, nonce, lambda channel: channel.send(text, nonce=nonce, suppress_embeds=True))
 
     async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
         content = await read_file(path, FILE_BYTES_MAX)
@@ -185,7 +183,7 @@ class DiscordChannel:
 
         async def send(channel: Any) -> Any:
             file = discord.File(io.BytesIO(content), filename=name)
-            return await channel.send(comment[:LENGTH] or None, file=file, nonce=nonce, suppress_embeds=True)
+            return await channel.send(comment or None, file=file, nonce=nonce, suppress_embeds=True)
 
         return await self._send(to, nonce, send)
 
@@ -240,7 +238,7 @@ class DiscordChannel:
         return None  # Discord keeps no nonce with a message
 
     async def edit(self, to: Address, id: str, text: str) -> None:
-        await asked(self._message(to, id).edit(content=text[:LENGTH]))
+        await asked(self._message(to, id).edit(content=text))
 
     async def delete(self, to: Address, id: str) -> None:
         await asked(self._message(to, id).delete())
@@ -269,7 +267,7 @@ class DiscordChannel:
         rules = FetchRules(bytes_max=bytes_max, time_s=MEDIA_S, redirects_max=2, private_ok=private)
         try:
             found = await fetch(file.ref, rules=rules, allow=allowed)
-        except AddressRefused as error:
+        except (AddressRefused, TooLarge) as error:
             raise NeverSent(f"{file.name} is not fetched: {error}") from None
         except FetchFailed as error:
             raise NotSent(f"{file.name} could not be fetched: {error}") from None

@@ -33,7 +33,7 @@ CLIENT_V1 = "/_matrix/client/v1"
 GONE = ("M_FORBIDDEN", "M_NOT_FOUND", "M_UNKNOWN_ROOM", "M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON", "M_NOT_JSON")
 LOGGED_OUT = ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN")
 KINDS = ("m.room.message", "m.room.encrypted", "m.room.member")
-TIMELINE = 50  # events of a room in one sync; what is more is fetched after it
+TIMELINE = 20  # events of a room in one sync; what is more is fetched after it
 
 
 class LoggedOut(NotSent):

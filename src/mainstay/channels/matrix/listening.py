@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """`login` gets a new token when the old one is not accepted any more; `cannot_read` tells a room so."""
+    """Who we are (`us`) is known once somebody has logged in."""
 
     def __init__(self, name: str, homeserver: Homeserver, rooms: Rooms, file: KeptFile, kept: Kept) -> None:
         self.name = name
@@ -54,7 +54,8 @@ class Listener:
         login: Callable[[], Awaitable[None]],
         cannot_read: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled. `login` gets another token when ours is not accepted any more; `cannot_read` tells a
+        room that what is encrypted there is lost on us."""
         tries = 0
         while True:
             try:
@@ -71,6 +72,10 @@ class Listener:
             except ChannelError as error:
                 asked_s = error.retry_after_s if isinstance(error, NotSent) else None
                 await self._pause(str(error), asked_s, tries)
+                tries += 1
+            except Exception:  # the library may raise anything, and so may whoever says who is welcome
+                _log.exception("%s: listening broke, and goes on", self.name)
+                await self._pause("listening broke, and goes on", None, tries)
                 tries += 1
 
     async def _pause(self, why: str, asked_s: float | None, tries: int) -> None:

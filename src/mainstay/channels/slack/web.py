@@ -2,8 +2,8 @@
 
 The client is told not to try again by itself: it would do so after a connection was lost, when nobody knows whether
 the message was posted. What it logs goes nowhere: tokens and other people's words are in it. The environment's proxy
-is asked for here, since the client would use it for hosts that are to be reached without. It takes half a second to
-import, and is imported when it is first needed.
+is asked for here, since the client would use it for hosts that are to be reached without. It is slow to import,
+and imported when it is first needed.
 """
 
 from __future__ import annotations

@@ -165,7 +165,8 @@ class Speaker:
 
     async def _do(self, to: Address, work: Callable[[Where], Awaitable[T]], limit_s: float = CALL_S) -> T:
         room = _number(to.room)
-        where = Where(self._moved.get(room, room), *_thread(to.thread))
+        moved = self._moved.get(room)
+        where = Where(room, *_thread(to.thread)) if moved is None else Where(moved)
         try:
             async with asyncio.timeout(limit_s):
                 try:
@@ -174,8 +175,7 @@ class Speaker:
                     if len(self._moved) >= MOVED_MAX:
                         self._moved.clear()
                     self._moved[room] = error.new_chat_id
-                    # ids of messages are others there
-                    return await work(Where(error.new_chat_id))
+                    return await work(Where(error.new_chat_id))  # without a thread: ids of messages are others there
         except (TelegramError, TimeoutError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise trouble_of(error) from None
 

@@ -36,6 +36,7 @@ class _Place(msgspec.Struct, frozen=True):
     session: str
     history: tuple[Said, ...] = ()  # what this session has not been told
     fresh: bool = False  # nothing was said in it before
+    found: bool = False  # by its history
 
 
 def who_of(visit: Visit) -> Who:
@@ -50,10 +51,15 @@ async def begin(visit: Visit, wish: Wish, memory: Memory, attempt: Attempt) -> B
         if known is not None:
             return msgspec.structs.replace(known, again=True)
     place = await _place(visit, wish, memory, attempt)
-    async with memory.door(who, place.session):
-        begun = await _prompt(visit, wish, memory, place, attempt)
-    if attempt.digest:
-        memory.attempt(who, attempt.digest, begun)
+    try:
+        async with memory.door(who, place.session):
+            begun = await _prompt(visit, wish, memory, place, attempt)
+    except BaseException:
+        if place.found:  # it stands where it stood: whoever tries again finds it there
+            memory.keep(who, wish.history, place.session)
+        raise
+    if attempt.digest:  # whoever comes again only listens
+        memory.attempt(who, attempt.digest, msgspec.structs.replace(begun, results={}, more=()))
     return begun
 
 
@@ -66,8 +72,8 @@ async def _place(visit: Visit, wish: Wish, memory: Memory, attempt: Attempt) -> 
     if wish.previous:
         return _Place(await _continued(visit, wish.previous))
     found = memory.take(who_of(visit), wish.history)
-    if found is not None and not (place := await _unless_known(visit, found, wish.history)).fresh:
-        return place
+    if found is not None and not (await _unless_known(visit, found, wish.history)).fresh:
+        return _Place(found, found=True)
     return await _unless_known(visit, _new_name(visit, attempt), wish.history)
 
 

@@ -9,7 +9,17 @@ import msgspec
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart, Text
 from mainstay.server.openai.refusals import Refused
-from mainstay.server.openai.wishes import CallSaid, Said, Wish, check_choice, checked, decode, image_of, tool_of
+from mainstay.server.openai.wishes import (
+    CallSaid,
+    Said,
+    Wish,
+    check_choice,
+    checked,
+    decode,
+    image_of,
+    result_of,
+    tool_of,
+)
 
 
 class _ImageUrl(msgspec.Struct, frozen=True):
@@ -127,7 +137,7 @@ def _said(message: _Message, param: str) -> Said:
         case _Message(role="assistant", tool_calls=calls):
             return Said(role="assistant", parts=parts, calls=tuple(_call(one) for one in calls or ()))
         case _Message(role="tool", tool_call_id=str(id)):
-            return Said(role="tool", parts=parts, call_id=id)
+            return result_of(id, parts, f"{param}.content")
         case _Message(role="tool"):
             raise Refused("a tool's message says whose result it is", f"{param}.tool_call_id")
     raise Refused("a role is system, developer, user, assistant or tool", f"{param}.role")

@@ -9,7 +9,17 @@ import msgspec
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart, Text
 from mainstay.server.openai.refusals import Refused
-from mainstay.server.openai.wishes import CallSaid, Said, Wish, check_choice, checked, decode, image_of, tool_of
+from mainstay.server.openai.wishes import (
+    CallSaid,
+    Said,
+    Wish,
+    check_choice,
+    checked,
+    decode,
+    image_of,
+    result_of,
+    tool_of,
+)
 
 _PASSED_OVER = ("reasoning",)  # what other models think is nothing to ours
 
@@ -128,7 +138,7 @@ def _said(item: _Item, param: str) -> Said:
         case _Item(type="function_call", call_id=str(id), name=name, arguments=arguments):
             return Said(role="assistant", calls=(CallSaid(id, name or "", arguments or "{}"),))
         case _Item(type="function_call_output", call_id=str(id), output=output):
-            return Said(role="tool", call_id=id, parts=_parts(output, f"{param}.output"))
+            return result_of(id, _parts(output, f"{param}.output"), f"{param}.output")
         case _Item(type="message"):
             raise Refused("a role is system, developer, user or assistant", f"{param}.role")
         case _Item(type="function_call" | "function_call_output"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from mainstay.server.bounds import Receive, Send
 from mainstay.server.doors import Doors
@@ -22,8 +21,8 @@ STREAM: list[Header] = [
 
 
 def in_session(name: str) -> list[Header]:
-    """So that a client that did not name a session can do so from now on."""
-    return [(b"x-session", quote(name, safe=" :/@+").encode())] if name else []
+    """So that a client that did not name a session can do so from now on; where a header can say it."""
+    return [(b"x-session", name.encode())] if name and name.isascii() and name.isprintable() else []
 
 
 async def tell(value: Any, send: Send, *, session: str = "") -> None:

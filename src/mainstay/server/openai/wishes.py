@@ -115,6 +115,12 @@ def image_of(url: str, param: str) -> Binary:
     return Binary(head[1].lower(), data)
 
 
+def result_of(call_id: str, parts: tuple[AnyPart, ...], param: str) -> Said:
+    if not all(isinstance(part, Text) for part in parts):
+        raise Refused("the result of a call is text here", param)
+    return Said(role="tool", call_id=call_id, parts=parts)
+
+
 def tool_of(name: str, description: str | None, schema: dict[str, Any] | None, param: str) -> GuestTool:
     if not TOOL_NAME.fullmatch(name):
         raise Refused("a tool's name has 1 to 64 letters, digits, '_' and '-'", param)

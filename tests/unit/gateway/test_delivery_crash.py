@@ -1,0 +1,158 @@
+"""Killed at every step between hearing a message and having answered it: nothing is lost, nothing is said twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_world import World
+from msgspec.structs import replace
+
+from mainstay.core.messages import FinishReason
+from mainstay.core.ports import Context, Finished, Options, TextPiece
+from mainstay.providers.scripted import Pieces, Stall, Step
+from mainstay.testing.channel_rig import Shown, eventually, turns_true
+from mainstay.testing.loopback_channel import ALL, LoopbackRig
+
+STEPS = {"accept", "overhear", "record", "arrive", "arrived", "put", "update", "post", "edit", "find", "download"}
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+BEGINNING = "The beginning of an answer which is long, "
+ENDING = "and which goes on for more than one message.\n\nIt has a second part.\n\nAnd a third one, too."
+PIECES = ["The beginning of an answer which is long, and which goes on for more than one message.",
+          "It has a second part.\n\nAnd a third one, too."]  # fmt: skip
+
+
+class Fuse:
+    """Lets so many steps happen. Then nothing that goes through it ever happens again, as if the process were dead."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+        self.blown = asyncio.Event()
+        self.at = ""
+
+    async def burn(self, name: str) -> None:
+        if self.blown.is_set() or self.left <= 0:
+            self.at = self.at or name
+            self.blown.set()
+            await asyncio.Event().wait()
+        self.left -= 1
+
+
+class Fused:
+    """Whatever it stands before, with a step before and a step after each call that matters."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner = inner
+        self._fuse = fuse
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in STEPS:
+            return found
+
+        async def call(*args: Any, **more: Any) -> Any:
+            await self._fuse.burn(f"before {name}")
+            try:
+                return await found(*args, **more)
+            finally:
+                await self._fuse.burn(f"after {name}")
+
+        return call
+
+
+class Life:
+    """One world, in which boards come and go."""
+
+    def __init__(self, where: Path, once: Any) -> None:
+        self.rig = LoopbackRig(replace(ALL, once=once, length=100))
+        self.stall = Stall()
+        self.world = World(where, self.rig, script=self._write)
+        self.fuse = Fuse(10**9)
+
+    def _write(self, context: Context, options: Options) -> Step:
+        return Pieces([TextPiece(BEGINNING), self.stall, TextPiece(ENDING), Finished(FinishReason.END)])
+
+    async def board(self, steps: int) -> None:
+        """As another process would make it."""
+        self.fuse = fuse = Fuse(steps)
+        world = self.world
+        office, mail = await world.office("main"), world.mails["main"]
+        inner_office = getattr(office, "_inner", office)
+        world.offices["main"] = Fused(inner_office, fuse)
+        world.mails["main"] = Fused(getattr(mail, "_inner", mail), fuse)
+        world.board = world.make_board()
+        await world.board.start([Fused(self.rig.renew(), fuse)])
+
+    async def until(self, look: Callable[[], Awaitable[object]]) -> bool:
+        """False: it was killed before."""
+
+        async def either() -> str:
+            return "so" if await look() else "killed" if self.fuse.blown.is_set() else ""
+
+        if await eventually(either, "what should happen, or the end") == "so":
+            return True
+        await self.world.board.close()
+        await self.board(10**9)
+        await eventually(look, f"it goes on after being killed {self.fuse.at}")
+        return False
+
+    async def answer(self, steps: int) -> tuple[str, list[Shown], bool]:
+        """Of a message that is said now, what became of it, and whether somebody was killed meanwhile."""
+        await self.board(steps)
+        first, self.stall = self.fuse, Stall()
+        thread = await self.rig.say("C1", "tell me", mention=True, files=[("a.txt", b"x")])
+        session = self.world.session(self.rig, "C1", thread)
+
+        async def begun() -> bool:
+            return self.stall.reached.is_set()
+
+        async def told() -> bool:
+            return any(one.turn for one in await self.world.receipts(session))
+
+        await self.until(begun)
+        draft = asyncio.create_task(self._shown(thread))
+        await asyncio.wait({draft, asyncio.create_task(self.fuse.blown.wait())}, return_when="FIRST_COMPLETED")
+        draft.cancel()
+        self.stall.release()
+        await self.until(told)
+        await turns_true(lambda: not self.world.board._courier.busy, "all is posted")
+        (receipt,) = [one for one in await self.world.receipts(session) if one.turn]
+        prompts = [one for one in await self.world.received(session) if one.kind == "prompt"]
+        assert len(prompts) == 1, first.at
+        await self.world.board.close()
+        return (
+            receipt.state,
+            [one for one in self.rig.platform.ours("C1") if one.thread == thread],
+            first.blown.is_set(),
+        )
+
+    async def _shown(self, thread: str) -> None:
+        await turns_true(lambda: any(one.thread == thread for one in self.rig.platform.ours("C1")), "a draft is shown")
+
+
+@pytest.mark.parametrize("once", ["key", "look", "none"])
+async def test_killed_at_any_step_an_answer_is_neither_lost_nor_posted_twice(tmp_path: Path, once: Any) -> None:
+    """U13, F45"""
+    life = Life(tmp_path, once)
+    await life.world.begin()
+    await life.world.board.close()
+    steps, killed, where = 0, True, []
+    while killed:
+        state, shown, killed = await life.answer(steps)
+        where.append(life.fuse.at)
+        texts = [one.text for one in shown]
+        if once != "none":
+            assert (state, texts) == ("sent", PIECES), steps
+        else:  # what may have been said is not said again; a draft that nobody knows of may stay
+            whole = [text for text in texts if text in PIECES]
+            assert len(whole) == len(set(whole)), steps
+            assert state in ("sent", "unknown"), steps
+            assert state == "unknown" or whole == PIECES, steps
+            assert len(texts) - len(whole) <= 1, steps
+        steps += 1 if WHOLE else 3
+    assert steps > 20, "there are that many steps at least"
+    await life.world.end()
