@@ -205,7 +205,7 @@ class Job:
         if sequences != sorted(set(sequences)):
             return f"out of order: {sequences}"
         last = found[-1] if found else Event()
-        if last.type != "TurnEnded" or last.outcome is None or last.outcome.type != "Done":
+        if last.type != "TurnEnded" or last.outcome is None or last.outcome.type != "Answered":
             return f"ended with {last}"
         text = "".join(one.text for one in found if one.type == "TextDelta")
         return "" if text == said else f"other words: {len(text)} of {len(said)}, {text[:60]!r}"

@@ -20,7 +20,7 @@ import uvloop
 LONG, SHORT = 600, 32
 WORDS = [f" word{n % 100:02d}" for n in range(LONG)]
 PACED = b"paced:"  # what a message begins with that is answered at a model's pace
-SLOTS = 24  # moments between two tokens of an answer at which others have theirs
+SLOTS = 16  # moments between two tokens of an answer at which others have theirs
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

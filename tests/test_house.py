@@ -74,6 +74,13 @@ BROAD_EXCEPT = {
     "plugins/mcp/connection.py": "the SDK and the server behind it may raise anything; it ends this connection alone",
     "edges/watch.py": "whoever is told of a change may raise anything, and goes on being told",
     "triggers/firing.py": "one trigger's trouble is its own, whatever a door, a check or a bug of ours raises",
+    "channels/discord/connection.py": "the library may raise anything; the connection is made again",
+    "channels/matrix/listening.py": "so may this one, and whoever says who is welcome",
+    "channels/telegram/polling.py": "whoever hears may raise anything; the other rooms are heard all the same",
+    "channels/telling.py": "likewise, for the other platforms",
+    "server/grpc/service.py": "a bug of ours is an error with an id for whoever asked, and a log for the owner",
+    "server/http_app.py": "likewise",
+    "server/ready.py": "whatever is thrown into a step, a cancellation above all, is for its source to end by",
     "turn/toolbox.py": "an exception of a tool may fail even at saying what it is",
     "testing/memory_store.py": "an append's failure belongs to whoever awaits it",
 }

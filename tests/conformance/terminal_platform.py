@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from mainstay.channels.terminal.channel import OWNER, ROOM, TerminalChannel
-from mainstay.testing.channel_rig import Shown
+from mainstay.testing.channel_rig import Shown, turns_true
 
 NAME = "here"
 
@@ -24,6 +24,7 @@ class TerminalRig:
         self._screen = screen
         self._typed = 0
         self._taken = 0
+        self._marks = 0
         self.seen = b""
         asyncio.get_running_loop().add_reader(keyboard, self._look)
         self.renew()
@@ -60,6 +61,10 @@ class TerminalRig:
         """A line is told again by the channel itself, until it is taken in."""
 
     async def shown(self, room: str) -> Sequence[Shown]:
+        self._marks += 1
+        mark = f"mark {self._marks}\r\n".encode()
+        os.write(self._screen, mark.replace(b"\r", b""))  # what was written before it has come once it has
+        await turns_true(lambda: mark in self.seen, "the screen is seen")
         found: list[str] = []
         for line in self.seen.decode().split("\r\n"):
             if line.startswith("< "):

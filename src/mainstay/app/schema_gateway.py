@@ -83,7 +83,9 @@ class ChannelEntry(Section, frozen=True, kw_only=True):
     address: Annotated[
         str, Meta(description="Signal: where signal-cli's JSON-RPC listens, `host:port` or a path of a socket.")
     ] = ""
-    url: Annotated[str, Meta(description="Webhook: where answers are posted to.")] = ""
+    url: Annotated[
+        str, Meta(description="Webhook: where answers are posted to. Telegram: where its webhook reaches us.")
+    ] = ""
     base_url: Annotated[str, Meta(description="The platform's API, where it is not the usual one.")] = ""
     stream: Annotated[bool, Meta(description="Show an answer while it is written, where messages can be edited.")] = (
         True

@@ -118,28 +118,25 @@ class EventStream:
         """Gives the last."""
         waiting = bytearray()
         newest: Event | None = None
+        take, wait, now = ready.take, ready.wait, asyncio.get_running_loop().time
         try:
             while True:
-                event = ready.take()
-                if event is None:
+                event = take()
+                if event is None or len(waiting) >= PIECE_BYTES:
                     if waiting:
-                        await self._flush(waiting)
-                    event = await ready.wait()
+                        self._sending = True
+                        await self._send({"type": "http.response.body", "body": bytes(waiting), "more_body": True})
+                        self._sending = False
+                        self._sent_at = now()
+                        waiting.clear()
+                    if event is None:
+                        event = await wait()
                 newest = event
                 write_event(shown(event), waiting)
-                if len(waiting) >= PIECE_BYTES:
-                    await self._flush(waiting)
         except StopAsyncIteration:
             if waiting:
-                await self._flush(waiting)
+                await self._send({"type": "http.response.body", "body": bytes(waiting), "more_body": True})
             return newest
-
-    async def _flush(self, waiting: bytearray) -> None:
-        self._sending = True
-        await self._send({"type": "http.response.body", "body": bytes(waiting), "more_body": True})
-        self._sending = False
-        self._sent_at = asyncio.get_running_loop().time()
-        waiting.clear()
 
     async def _listen(self) -> None:
         """A client has nothing more to say, but that it hangs up."""

@@ -77,7 +77,7 @@ class HttpApp:
                 await self._refuse(_logged(error, scope), scope, answer)
             except asyncio.CancelledError:
                 raise
-            except Exception:
+            except Exception:  # a bug of ours: the log says what, and nobody else does
                 await self._refuse(_unforeseen(scope), scope, answer)
 
     def _inner(self, scope: Scope, leaving: ExitStack) -> Scope:

@@ -56,10 +56,9 @@ class Fused:
 
         async def call(*args: Any, **more: Any) -> Any:
             await self._fuse.burn(f"before {name}")
-            try:
-                return await found(*args, **more)
-            finally:
-                await self._fuse.burn(f"after {name}")
+            made = await found(*args, **more)
+            await self._fuse.burn(f"after {name}")
+            return made
 
         return call
 
@@ -102,36 +101,31 @@ class Life:
 
     async def answer(self, steps: int) -> tuple[str, list[Shown], bool]:
         """Of a message that is said now, what became of it, and whether somebody was killed meanwhile."""
+        self.stall = Stall()
         await self.board(steps)
-        first, self.stall = self.fuse, Stall()
+        first = self.fuse
         thread = await self.rig.say("C1", "tell me", mention=True, files=[("a.txt", b"x")])
         session = self.world.session(self.rig, "C1", thread)
+
+        def shown() -> list[Shown]:
+            return [one for one in self.rig.platform.ours("C1") if one.thread == thread]
 
         async def begun() -> bool:
             return self.stall.reached.is_set()
 
         async def told() -> bool:
-            return any(one.turn for one in await self.world.receipts(session))
+            done = any(one.turn for one in await self.world.receipts(session))
+            return done and not self.world.board._courier.busy
 
         await self.until(begun)
-        draft = asyncio.create_task(self._shown(thread))
-        await asyncio.wait({draft, asyncio.create_task(self.fuse.blown.wait())}, return_when="FIRST_COMPLETED")
-        draft.cancel()
+        await turns_true(lambda: shown() or self.fuse.blown.is_set(), "a draft is shown, or the end")
         self.stall.release()
         await self.until(told)
-        await turns_true(lambda: not self.world.board._courier.busy, "all is posted")
+        await self.world.board.close()
         (receipt,) = [one for one in await self.world.receipts(session) if one.turn]
         prompts = [one for one in await self.world.received(session) if one.kind == "prompt"]
         assert len(prompts) == 1, first.at
-        await self.world.board.close()
-        return (
-            receipt.state,
-            [one for one in self.rig.platform.ours("C1") if one.thread == thread],
-            first.blown.is_set(),
-        )
-
-    async def _shown(self, thread: str) -> None:
-        await turns_true(lambda: any(one.thread == thread for one in self.rig.platform.ours("C1")), "a draft is shown")
+        return receipt.state, shown(), first.blown.is_set()
 
 
 @pytest.mark.parametrize("once", ["key", "look", "none"])
@@ -140,10 +134,9 @@ async def test_killed_at_any_step_an_answer_is_neither_lost_nor_posted_twice(tmp
     life = Life(tmp_path, once)
     await life.world.begin()
     await life.world.board.close()
-    steps, killed, where = 0, True, []
+    steps, killed = 0, True
     while killed:
         state, shown, killed = await life.answer(steps)
-        where.append(life.fuse.at)
         texts = [one.text for one in shown]
         if once != "none":
             assert (state, texts) == ("sent", PIECES), steps

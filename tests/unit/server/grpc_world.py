@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,6 +43,7 @@ def compiled() -> tuple[ModuleType, ModuleType]:
     from grpc_tools import protoc
 
     made = tempfile.mkdtemp(prefix="mainstay-proto-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
     arguments = [
         f"-I{PROTO}",
         f"--python_out={made}",

@@ -54,7 +54,7 @@ async def _tell_all(turn: _Events, teller: _Teller) -> None:
 
 
 async def _until_settled(reply: asyncio.Future[Replied], telling: Awaitable[None]) -> None:
-    """Ends early if there will be no reply: the store fails, or the agent was closed. Whoever awaits it learns which."""
+    """Ends early if there will be no reply: the store fails, or the agent was closed. Whoever awaits it learns why."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(None) as scope:
