@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mainstay.core.addresses import Address, named, plain
-from mainstay.core.errors import ApprovalUnknown, MainstayError, SessionUnknown
+from mainstay.core.errors import ApprovalUnknown, InputRefused, MainstayError, SessionUnknown
 from mainstay.core.events import ApprovalAsked, Event, SessionChanged, Steered, TurnEnded, TurnStarted
 from mainstay.core.guests import GuestTool
 from mainstay.core.journal import Record
@@ -246,13 +246,27 @@ class Visit:
         return [msgspec.structs.replace(hit, session=name) for hit, name in named if name is not None][:k]
 
     async def triggers(self) -> Sequence[Status]:
+        """Those of this workspace; the owner sees what cannot be read, too."""
         self.must("admin")
-        return await self._office.triggers.list()
+        return [one for one in await self._office.triggers.list() if self._is_here(one)]
+
+    def _is_here(self, status: Status) -> bool:
+        if status.trigger is None:
+            return not self.principal.person
+        return status.trigger.target.workspace in ("", self.workspace)
+
+    async def _trigger_of(self, name: str) -> None:
+        if not any(one.name == name for one in await self.triggers()):
+            raise InputRefused(f"there is no trigger {name[:80]!r}")
 
     async def add_trigger(self, trigger: Trigger, *, replace: bool = False) -> None:
         self.must("admin")
         if trigger.target.workspace not in ("", self.workspace):
             raise NotAllowed("a trigger is for the workspace that it is made in")
+        here = msgspec.structs.replace(trigger.target, workspace=self.workspace)
+        trigger = msgspec.structs.replace(trigger, target=here)
+        if replace and not any(one.name == trigger.name for one in await self.triggers()):
+            replace = False  # another's of this name is not theirs to replace
         if self.principal.person:  # it may do no more than whoever made it, and runs no command of theirs out here
             if trigger.check:
                 raise NotAllowed("a trigger with a check is made by the owner, on the machine itself")
@@ -260,9 +274,9 @@ class Visit:
         await self._office.triggers.add(trigger, replace=replace)
 
     async def remove_trigger(self, name: str) -> None:
-        self.must("admin")
+        await self._trigger_of(name)
         await self._office.triggers.remove(name)
 
     async def run_trigger(self, name: str) -> Run:
-        self.must("admin")
+        await self._trigger_of(name)
         return await self._office.triggers.run(name)

@@ -16,6 +16,8 @@ from mainstay.app.schema import PolicySettings
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Finished, TextPiece
 from mainstay.providers.scripted import Call, Pieces, Stall, Step
+from mainstay.server.crowd import Bounds
+from mainstay.server.web import Serving, bind, serve_web
 
 EVENTS = "/api/sessions/s/events"
 PROMPT = "/api/sessions/s/prompt"
@@ -265,3 +267,36 @@ async def test_one_connection_hears_so_many_and_no_more() -> None:
                 got = await told(socket, do="follow", session=f"s{number}", after=1 << 40)
             assert got["error"]["type"] == "too_many_streams"
         await until(lambda: not here.app.doors.listening)
+
+
+async def test_a_server_that_is_stopped_lets_nobody_in_waits_for_turns_and_then_says_goodbye() -> None:
+    stall, drained, order = Stall("never"), asyncio.Event(), list[str]()
+
+    async def drain() -> None:
+        order.append("drain")
+        await drained.wait()
+
+    async with world([stall]) as here:
+
+        def last() -> None:
+            order.append("last")
+            here.app.close()
+
+        stop = asyncio.Event()
+        with bind("127.0.0.1", 0) as at:
+            port = at.getsockname()[1]
+            how = Serving(bounds=Bounds.of(50, 1 << 20), drain=drain, last=last)
+            serving = asyncio.create_task(serve_web(here.app, at, stop, here.app.drain, how))
+            here.port = port
+            async with here.hear(PROMPT, {"text": "go"}) as turn:
+                await stall.reached.wait()
+                stop.set()
+                await until(lambda: order == ["drain"])
+                with pytest.raises(OSError):
+                    await asyncio.open_connection("127.0.0.1", port)
+                assert not serving.done()
+                drained.set()
+                async with asyncio.timeout(HOLDS_S):
+                    assert [one.event async for one in turn][-1] == "bye"
+            await serving
+        assert order == ["drain", "last"]
