@@ -109,7 +109,6 @@ async def test_the_real_command_serves_a_person_with_a_key_and_nobody_else(tmp_p
                 client.metadata = (("authorization", f"Bearer {key}"),)
                 told = await everything(client.stream("s", "hello"))
                 assert told[-1].reply.text == "You said **hello**."
-                assert "".join(one.text for one in told if one.type == "TextDelta") == "You said **hello**."
             serving.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(serving.wait(), HOLDS_S) == 0
         finally:

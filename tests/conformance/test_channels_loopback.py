@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from conversation_suite import ConversationSuite
+
 from mainstay.core.channels import Shows
 from mainstay.testing.channel_suite import ChannelSuite, Rig
 from mainstay.testing.loopback_channel import ALL, LoopbackRig
@@ -29,3 +31,18 @@ class TestAbleToLook(ChannelSuite):
 class TestAbleToDoNothing(ChannelSuite):
     def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
         return rig(Shows(length=100))
+
+
+class TestConversationsWithEverything(ConversationSuite):
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return rig(ALL)
+
+
+class TestConversationsWithALook(ConversationSuite):
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return rig(Shows(length=500, threads=True, files=True, once="look"))
+
+
+class TestConversationsWithNothing(ConversationSuite):
+    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+        return rig(Shows(length=300))

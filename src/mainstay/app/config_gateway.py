@@ -12,6 +12,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.people import PERSON, Identity, Person, Role
 
 CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # the first part of its sessions' keys
+OWNER = "owner"  # at a terminal
 RESERVED = ("web", "user", "agent", "local", "main")  # what other keys begin with
 _UNSET = re.compile(r"\$\{([^}]*)\}")
 # what each kind cannot do without; of a tuple, one of them
@@ -55,7 +56,7 @@ def _check_people(config: Config, begun: Callable[[Keys], str]) -> None:
     accounts: dict[tuple[str, str], str] = {}
     for name, entry in config.people.items():
         keys: Keys = ("people", name)
-        if not PERSON.fullmatch(name) or name == "owner":
+        if not PERSON.fullmatch(name) or name == OWNER:
             said = "must be named with 1 to 32 of a-z, 0-9, ., _ and -, and begin with a letter or a digit"
             raise ConfigError(f"{begun(keys)}the person {name[:80]!r} {said}")
         for workspace in entry.workspaces:
@@ -87,6 +88,11 @@ def people_of(config: Config) -> tuple[Sequence[Person], Sequence[Identity]]:
         roles: dict[str, Role] = dict.fromkeys(entry.workspaces or (config.workspace,), entry.role)
         people.append(Person(name=name, called=entry.called, roles=roles))
         accounts += [Identity(channel=one, user=user, person=name) for one, user in entry.identities.items()]
+    terminals = [name for name, entry in config.channels.items() if kind_of(name, entry) == "terminal"]
+    if terminals:  # whoever sits at it is the owner
+        everywhere: dict[str, Role] = dict.fromkeys((config.workspace, *config.workspaces), "admin")
+        people.append(Person(name=OWNER, roles=everywhere))
+        accounts += [Identity(channel=one, user=OWNER, person=OWNER) for one in terminals]
     return people, accounts
 
 

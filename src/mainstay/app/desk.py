@@ -20,7 +20,7 @@ from mainstay.core.addresses import Heard
 from mainstay.core.channels import Mail
 from mainstay.core.envelope import Envelope, check_session_name, session_key
 from mainstay.core.errors import ApprovalUnknown, InputRefused, StoreFailed
-from mainstay.core.events import ApprovalAnswered, Delivered, Event, Lagged, SessionChanged
+from mainstay.core.events import ApprovalAnswered, Delivered, Event, SessionChanged
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart
 from mainstay.lane.tickets import Ticket
@@ -200,7 +200,7 @@ class Desk:
                 last = event.sequence
                 yield event
             async for event in watcher:
-                if isinstance(event, Lagged) or event.sequence > last + 1:  # something was missed: the journal has it
+                if event.sequence > last + 1:  # something was missed, for being slow: the journal has it
                     async for kept in self._kept(key, last, event.sequence - 1):
                         last = kept.sequence
                         yield kept
@@ -213,17 +213,17 @@ class Desk:
             hub.leave(watcher)
 
     async def _kept(self, key: str, after: int, upto: int) -> AsyncIterator[Event]:
-        """What is on disk, and at least as far as this, which is about to be."""
+        """What is on disk as far as this, or about to be. What is later is heard by listening."""
         deadline = asyncio.get_running_loop().time() + SETTLE_S
-        while True:
+        while after < upto:
             page = await self.sessions.records(key, after=after)
             for record in page:
+                if record.seq > upto:
+                    return
                 after = record.seq
                 yield msgspec.structs.replace(record.event, session=key, sequence=record.seq)
             if page:
                 continue
-            if after >= upto:
-                return
             if asyncio.get_running_loop().time() > deadline:
                 raise StoreFailed(f"session {key[:80]!r} is not being written; try again")
             await asyncio.sleep(LOOK_S)

@@ -14,6 +14,8 @@ from mainstay.app.service import Service
 from mainstay.core.errors import ConfigError
 
 Told = Callable[[str, str], object]  # the addresses of HTTP and gRPC, once both can be reached
+AT_START = ("host", "port", "grpc_port", "tls", "connections_max", "logs")  # settings that are read only then
+GRPC_AT_START = ("keys", "rate_per_min", "streams_max", "body_bytes_max")
 
 
 def is_private(host: str) -> bool:
@@ -27,7 +29,8 @@ def is_private(host: str) -> bool:
 
 
 async def listen(service: Service, stop: asyncio.Event, now: asyncio.Event, told: Told) -> None:
-    """Until `stop` is set, and then for as long as turns need, `drain_s` at most; `now`: no longer at all."""
+    """Opens the doors, and begins the service behind them. Until `stop` is set, and then for as long as turns need,
+    `drain_s` at most; `now`: no longer at all."""
     settings = service.config.server
     if not is_private(settings.host) and not service.people.has_keys:
         said = "make one with `mainstay user add NAME` and `mainstay user key NAME`"
@@ -38,23 +41,43 @@ async def listen(service: Service, stop: asyncio.Event, now: asyncio.Event, told
         raise ConfigError(f"this needs a library ({error}): pip install 'mainstay[serve]'") from None
     with bind(settings.host, settings.port) as at:
         app = _app(service, settings, at)
-        doing = [asyncio.ensure_future(_web(service, app, at, stop, now))]
+        doing = [asyncio.ensure_future(_web(service, app, at, stop, now)), asyncio.ensure_future(_begin(service, stop))]
         grpc_at: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if settings.grpc_port is None:
             grpc_at.set_result("")
         else:
-            doing.append(asyncio.ensure_future(_grpc(service, app, stop, grpc_at)))
+            doing.append(asyncio.ensure_future(_grpc(service, app, (stop, now), grpc_at)))
         try:
             waiting: set[asyncio.Future[Any]] = {*doing, grpc_at}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if grpc_at.done():
+                service.at = tuple(one for one in (_url(settings, at), grpc_at.result()) if one)
+                service.otherwise = lambda before: _reconfigure(service, app, settings, at)
                 told(_url(settings, at), grpc_at.result())
                 await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if not stop.is_set():
+                now.set()  # something is wrong: nobody waits for turns then
             stop.set()
             await asyncio.gather(*doing, return_exceptions=True)
         for one in doing:
             one.result()
+
+
+async def _begin(service: Service, stop: asyncio.Event) -> None:
+    """Whoever watches can ask how it goes meanwhile (`/readyz`)."""
+    await _either(service.begin(), stop)
+    await stop.wait()
+
+
+def _reconfigure(service: Service, app: Any, begun: ServerSettings, at: socket.socket) -> list[str]:
+    """What is configured otherwise counts from the next request on; some of it only from the next start on. In words,
+    of what differs from how it `begun`."""
+    now = service.config.server
+    app.configure(_settings(service, now, at))
+    late = [*AT_START, *(GRPC_AT_START if begun.grpc_port is not None else ())]
+    differs = [one for one in now.__struct_fields__ if getattr(now, one) != getattr(begun, one)]
+    return [f"server.{one} (at the next start)" if one in late else f"server.{one}" for one in differs]
 
 
 def _url(settings: ServerSettings, at: socket.socket) -> str:
@@ -63,12 +86,18 @@ def _url(settings: ServerSettings, at: socket.socket) -> str:
 
 
 def _app(service: Service, settings: ServerSettings, at: socket.socket) -> Any:
-    from mainstay.server.doors import Web
     from mainstay.server.http_app import make_app
     from mainstay.server.openai.routes import openai_routes
 
-    web = Web(
-        host=settings.host,
+    return make_app(service.gateway, _settings(service, settings, at), mounts=service.mounts(), routes=openai_routes())
+
+
+def _settings(service: Service, settings: ServerSettings, at: socket.socket) -> Any:
+    """With the address that it listens on, whatever is configured meanwhile."""
+    from mainstay.server.doors import Web
+
+    return Web(
+        host=host,
         port=at.getsockname()[1],
         keys=settings.keys,
         hosts=settings.hosts,
@@ -81,7 +110,6 @@ def _app(service: Service, settings: ServerSettings, at: socket.socket) -> Any:
         ready=service.unready,
         workspaces=service.workspaces.names,
     )
-    return make_app(service.gateway, web, mounts=service.mounts(), routes=openai_routes())
 
 
 async def _web(service: Service, app: Any, at: socket.socket, stop: asyncio.Event, now: asyncio.Event) -> None:
@@ -93,7 +121,7 @@ async def _web(service: Service, app: Any, at: socket.socket, stop: asyncio.Even
     bounds = Bounds.of(settings.connections_max, settings.body_bytes_max)
 
     async def drain() -> None:
-        await _either(service.drain(settings.drain_s), now)
+        await _either(service.drain(service.config.server.drain_s), now)
 
     await serve_web(app, at, stop, app.drain, Serving(bounds=bounds, tls=tls, drain=drain, last=app.close))
 
@@ -103,15 +131,21 @@ async def _either(work: Any, now: asyncio.Event) -> None:
     try:
         await asyncio.wait((doing, hurried), return_when=asyncio.FIRST_COMPLETED)
     finally:
+        finished = doing.done()
         for one in (doing, hurried):
             one.cancel()
         await asyncio.gather(doing, hurried, return_exceptions=True)
+    if finished:
+        doing.result()  # raises what went wrong with it
 
 
-async def _grpc(service: Service, app: Any, stop: asyncio.Event, told: asyncio.Future[str]) -> None:
+async def _grpc(
+    service: Service, app: Any, ending: tuple[asyncio.Event, asyncio.Event], told: asyncio.Future[str]
+) -> None:
     from mainstay.server.grpc.entry import Grpc
     from mainstay.server.grpc.serving import serve_grpc
 
+    stop, now = ending
     settings = service.config.server
     given = Grpc(
         workspace=service.config.workspace,
@@ -126,7 +160,7 @@ async def _grpc(service: Service, app: Any, stop: asyncio.Event, told: asyncio.F
         drain_s=settings.drain_s,
     )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    await serve_grpc(
+    serving = serve_grpc(
         service.gateway,
         given,
         f"{host}:{settings.grpc_port}",
@@ -134,3 +168,4 @@ async def _grpc(service: Service, app: Any, stop: asyncio.Event, told: asyncio.F
         rates=app.doors.rates,
         listening=lambda port: told.set_result(f"{host}:{port}"),
     )
+    await _either(serving, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -23,7 +24,7 @@ from mainstay.app.owner import serving
 from mainstay.app.people import PREFIX as PEOPLE
 from mainstay.app.people import do as do_people
 from mainstay.app.people import people_at
-from mainstay.app.schema import Config
+from mainstay.app.schema import Config, data_home
 from mainstay.app.workspace_folders import put_away
 from mainstay.app.workspaces import Make, Workspaces
 from mainstay.app.world import SystemClock
@@ -52,7 +53,11 @@ class Service:
         self.switchboard = Switchboard(
             self.gateway, rules_of(loaded.config), SystemClock(), mail=self._mail, folder=self._folder
         )
-        self._starting = True
+        self.opened = asyncio.Event()  # every workspace that can be
+        self.begun = asyncio.Event()  # and every channel that is quick enough
+        self.at: tuple[str, ...] = ()  # where it listens
+        self.otherwise: Callable[[Config], list[str]] = lambda before: []  # whoever listens is told of other settings
+        self._ending = False
         self._broken: dict[str, str] = {}  # by channel: why it was not made
         self._hooks: dict[str, tuple[Desk, ASGIApp]] = {}
         self._reloading = asyncio.Lock()
@@ -66,27 +71,42 @@ class Service:
     # --- beginning and end -----------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Raises HomeTaken, or ConfigError if what is configured cannot be served at all."""
+        """`own` and `begin`. Raises HomeTaken, or ConfigError if what is configured cannot be served at all."""
+        await self.own()
+        try:
+            await self.begin()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def own(self) -> None:
+        """The home, those who may come in, and the socket for commands. Raises HomeTaken."""
         self.workspaces.own()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.workspaces.close)
             await self.people.open()
             stack.push_async_callback(self.people.close)
-            await self.workspaces.open()
             stack.push_async_callback(self._quiet)
             await stack.enter_async_context(serving(self, self.workspaces.home))
             self._stack = stack.pop_all()
+
+    async def begin(self) -> None:
+        """Workspaces, then channels; whoever comes meanwhile waits for the one that they want. Once."""
+        if self.begun.is_set():
+            return
+        await self.workspaces.open()
+        self.opened.set()
         await self._connect(self.switchboard.start([*self._channels_of(self.config), *self._more]), "channels")
-        self._starting = False
+        self.begun.set()
 
     async def close(self) -> None:
         """At once: what runs is put aside, and taken up by whoever opens the home next."""
-        self._starting = True
+        self._ending = True
         await self._stack.aclose()
 
     async def drain(self, seconds: float) -> None:
         """What runs may end, and what is to be delivered go out."""
-        self._starting = True
+        self._ending = True
         await self.workspaces.drain(seconds)
 
     async def _quiet(self) -> None:
@@ -100,8 +120,7 @@ class Service:
     def _made(self, config: Config) -> Agent:
         agent = self._make(config)
         workspace = config.workspace
-        rules = rules_of(self.config)
-        speaks = bool(rules) or bool(self._more)
+        speaks = self._speaks(self.config)
         agent._beside = Beside(
             outbox=_Outbox(self.switchboard, workspace) if speaks else None,
             channels=self.switchboard.searching(workspace) if speaks else lambda session: None,
@@ -110,6 +129,10 @@ class Service:
             rooms=self.switchboard if speaks else None,
         )
         return agent
+
+    def _speaks(self, config: Config) -> bool:
+        """Whether there are channels at all: without one, agents have no tools for them."""
+        return bool(rules_of(config)) or bool(self._more)
 
     def _is_guest(self, name: str, workspace: str) -> bool:
         """Also whoever is nobody here any more."""
@@ -145,8 +168,8 @@ class Service:
 
     def _channels_of(self, config: Config) -> list[ChatChannel]:
         made: list[ChatChannel] = []
-        self._broken.clear()
         for name, entry in config.channels.items():
+            self._broken.pop(name, None)
             if entry.enabled:
                 try:
                     made.append(make_channel(name, entry, self.workspaces.home, self._welcomes))
@@ -170,24 +193,36 @@ class Service:
     async def reload(self, load: Callable[[], Loaded]) -> list[str]:
         """What changed. Raises ConfigError: then everything is as it was."""
         async with self._reloading:
-            before = self.config
+            await self.begun.wait()
+            before, since = self.config, time.time()
             loaded = load()
-            people = people_of(loaded.config)
-            changed = [f"workspace {one}" for one in await self.workspaces.reload(loaded, loaded.config.server.drain_s)]
+            after = loaded.config
+            if data_home(self._home, after) != self.workspaces.home:
+                raise ConfigError("state.data_dir is not changed while the server runs: it is read at the next start")
+            people = people_of(after)
+            again = self._speaks(before) != self._speaks(after)
+            changed = await self.workspaces.reload(loaded, after.server.drain_s, everything=again)
+            changed = [f"workspace {one}" for one in changed]
             self.people.declare(*people)
-            if loaded.config.people != before.people:
+            if after.people != before.people:
                 changed.append("people")
-            changed += await self._rewire(before, loaded.config)
+            changed += await self._rewire(before, after)
+            changed += self.otherwise(before)
             self._hooks.clear()
+            self.workspaces.has_read(since)
             return changed
 
     async def _rewire(self, before: Config, after: Config) -> list[str]:
         """Channels that are otherwise are closed and connected again; the others go on."""
+        was, rules = rules_of(before), rules_of(after)
         names = {*before.channels, *after.channels}
-        changed = sorted(one for one in names if before.channels.get(one) != after.channels.get(one))
+        changed = sorted(
+            one for one in names if (before.channels.get(one), was.get(one)) != (after.channels.get(one), rules.get(one))
+        )
+        for one in changed:
+            self._broken.pop(one, None)
         await asyncio.gather(*(self.switchboard.disconnect(one) for one in changed if one in before.channels))
         wanted = {one: after.channels[one] for one in changed if one in after.channels}
-        rules = rules_of(after)
         made = self._channels_of(msgspec.structs.replace(after, channels=wanted))
         connecting = (self._connect(self.switchboard.connect(one, rules[one.name]), one.name) for one in made)
         await asyncio.gather(*connecting)
@@ -217,7 +252,9 @@ class Service:
     def unready(self) -> dict[str, str]:
         """What is not ready, and why."""
         found = {f"workspace {name}": said for name, said in self.workspaces.troubles.items()}
-        return {"server": "it is starting, or being stopped"} | found if self._starting else found
+        if self._ending or not self.begun.is_set():
+            found["server"] = "it is being stopped" if self._ending else "it is starting"
+        return found
 
     # --- for commands ----------------------------------------------------------------------------
 
@@ -244,6 +281,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         return {
             "version": __version__,
+            "at": list(self.at),
             "workspaces": sorted(self.workspaces.open_ones),
             "channels": self.states(),
             "unready": self.unready(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from mainstay.app.config import Loaded
 from mainstay.app.desk import Desk
 from mainstay.app.schema import Config, data_home
 from mainstay.core.errors import AgentClosed, ConfigError, MainstayError, WorkspaceUnknown
-from mainstay.store.home import HomeLock, prepare, workspace_path
+from mainstay.store.home import LOCK, HomeLock, prepare, workspace_path
 
 log = logging.getLogger("mainstay.gateway")
 
@@ -41,6 +42,10 @@ class Workspaces:
         """Raises HomeTaken if another process owns the home."""
         prepare(self.home)
         self._lock.take()
+
+    def has_read(self, at: float) -> None:
+        """What the configuration said then is in force: others see by the lock's time whether they know better."""
+        os.utime(self.home / LOCK, (at, at))
 
     def names(self) -> list[str]:
         """Those that are there, and those that are configured."""
@@ -103,11 +108,11 @@ class Workspaces:
 
     # --- another configuration -------------------------------------------------------------------
 
-    async def reload(self, loaded: Loaded, drain_s: float) -> list[str]:
-        """From now on what this says. A workspace in which something is otherwise is opened again, once its turns have
-        ended or were put aside; whoever comes meanwhile waits at the door. Which ones."""
+    async def reload(self, loaded: Loaded, drain_s: float, *, everything: bool = False) -> list[str]:
+        """From now on what this says. A workspace in which something is otherwise (or `everything`) is opened again,
+        once its turns have ended or were put aside; whoever comes meanwhile waits at the door. Which ones."""
         before, self.loaded = self.loaded, loaded
-        changed = [name for name in self._desks if _parts(before.of(name)) != _parts(loaded.of(name))]
+        changed = [name for name in self._desks if everything or _parts(before.of(name)) != _parts(loaded.of(name))]
         await asyncio.gather(*(self._again(name, before, drain_s) for name in changed))
         return changed
 

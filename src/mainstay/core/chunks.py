@@ -9,6 +9,7 @@ from collections.abc import Callable
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
 _BREAKS = ("\n\n", "\n", ". ", " ")  # the best first: a paragraph, a line, a sentence, a word
 _WORTH = 0.5  # a better break is taken only if so much of the room is used
+_INFO_CHARS_MAX = 20  # of what stands behind the fence: the language, mostly
 _CLUSTER_MAX = 64  # code points of one character as people see it; more are somebody's joke
 
 Format = Callable[[str], str]
@@ -48,7 +49,7 @@ def _split(text: str, room: int) -> tuple[str, str]:
     if fence.start() >= room * _WORTH:  # rather before the block than through it
         return text[: fence.start()].rstrip(), text[fence.start() :]
     closing = f"\n{fence[1]}"
-    opening = fence[0].rstrip() + "\n"
+    opening = fence[1] + fence[2].strip()[:_INFO_CHARS_MAX].partition(" ")[0] + "\n"
     newline = text.rfind("\n", fence.end() + 1, room - len(closing))
     cut = newline + 1 if newline > fence.end() else _whole(text, room - len(closing))
     if cut <= fence.end():  # not even the first line of the code has room: it is text like any other

@@ -16,7 +16,6 @@ from mainstay.guards.lines import one_line
 
 STRANGERS = origin_of("channel", untrusted=True)  # words of people who are not paired
 NAME_CHARS_MAX = 80
-TEXT_CHARS_MAX = 200_000  # more than any platform lets anybody say
 
 
 def envelope_id(message: Incoming) -> str:
@@ -26,16 +25,14 @@ def envelope_id(message: Incoming) -> str:
 
 def fit(message: Incoming) -> Incoming:
     """The same, as text that can be kept."""
-    text = message.text[:TEXT_CHARS_MAX]
-    names = (message.name[:NAME_CHARS_MAX], message.user, message.id)
-    if all(one.isascii() for one in (text, *names)) and len(text) == len(message.text):
-        return message
-    name, user, id = (_whole(one) for one in names)
-    return replace(message, text=_whole(text), name=name, user=user, id=id)
+    said = (message.text, message.name[:NAME_CHARS_MAX], message.user, message.id)
+    text, name, user, id = (_whole(one) for one in said)
+    files = tuple(replace(one, name=_whole(one.name), ref=_whole(one.ref)) for one in message.files)
+    return replace(message, text=text, name=name, user=user, id=id, files=files)
 
 
 def _whole(text: str) -> str:
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def parts_of(message: Incoming, person: Person | None) -> tuple[AnyPart, ...]:

@@ -1,8 +1,7 @@
 """HTTP for model APIs: one pool of connections, answers read as batches of events.
 
-A model sends a chunk every few milliseconds, and waking up for each costs more than reading it. So while a
-stream is dense the socket is left alone for a moment after each read, and the next read brings whatever
-arrived meanwhile. The kernel keeps it; nothing is delayed by more than `HOLD_S`, the first words not at all.
+While a stream is dense its socket is left alone for a moment after each read, and the next read brings whatever
+arrived meanwhile. The kernel keeps it; for how long is said in `holding`, and the first words never wait.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken
 from mainstay.core.limits import Limits
 from mainstay.providers import trouble
 from mainstay.providers.dial import Dialler, Route
+from mainstay.providers.holding import Holding
 from mainstay.providers.http1 import Broken, Connection, Head
 from mainstay.providers.patience import Patience
 from mainstay.providers.sse import EventCutter
 
-HOLD_S = 0.018  # with the timer's own slack, text waits 20 ms at most
-DENSE_GAP_S = 0.008  # chunks further apart than this are read as they come
-BURST_GAP_S = 0.0002  # and chunks this close are one burst in several reads: it is over in a moment
-DENSE_EVENTS_MIN = 2  # what a held read must bring to be worth the next
+DENSE = 1.5  # events that may be expected while a stream is left alone, for that to be worth it
+BURST_GAP_S = 0.0002  # chunks this close are one burst in several reads: it is over in a moment
 SMALL_BYTES = 16 * 1024
 TAIL_S = 5.0  # what may follow the finish reason (usage, an end mark) comes at once or not at all
 LINGER_S = 1.0  # how long a finished response may take to give its connection back
@@ -42,6 +40,7 @@ class Client:
         self._idle: dict[Route, list[tuple[float, Connection]]] = {}
         self._open: set[Connection] = set()
         self._patience = Patience(self._loop, limits.model_idle_timeout_s)
+        self.holding = Holding(self._loop)
         self._closed = False
 
     def usable(self) -> bool:
@@ -53,6 +52,7 @@ class Client:
         if self._loop.is_closed():
             return
         self._patience.close()
+        self.holding.close()
         for connection in self._open:
             connection.close()
         self._open.clear()
@@ -168,8 +168,8 @@ class Reply:
         "_connection",
         "_cutter",
         "_dense",
+        "_gap",
         "_held",
-        "_hold_timer",
         "_idle_timer",
         "_last",
         "_loop",
@@ -191,8 +191,8 @@ class Reply:
         self._bytes_max = client.limits.response_bytes_max
         self._last = time.monotonic()
         self._dense = False
-        self._held = False
-        self._hold_timer: asyncio.TimerHandle | None = None
+        self._gap = 0.0  # between two events, as it was lately
+        self._held = False  # the socket is left alone
         self._idle_timer: asyncio.TimerHandle | None = None
         self._over = False
         self._tail = False
@@ -233,9 +233,7 @@ class Reply:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
-            self._resume()
+        self._resume()
         if self.done:
             self._client.give_back(self._connection, self._route)
         else:
@@ -250,7 +248,7 @@ class Reply:
             self._watch(TAIL_S)
         elif self._idle_timer is None:
             self._watch(self._client.limits.model_idle_timeout_s)
-        if self._dense and self.spoken and not self.done and self._hold_timer is None:
+        if self._dense and self.spoken and not self.done and not self._held:
             self._hold()
 
     def _hold(self) -> None:
@@ -262,22 +260,23 @@ class Reply:
         except (RuntimeError, NotImplementedError):  # it is closing, or cannot
             return
         self._held = True
-        self._hold_timer = self._loop.call_later(HOLD_S, self._resume)
+        self._client.holding.hold(self._resume)
 
     def _resume(self) -> None:
-        self._hold_timer = None
-        if not self._connection.transport.is_closing():
-            self._connection.transport.resume_reading()
+        if self._held:
+            self._held = False
+            if not self._connection.transport.is_closing():
+                self._connection.transport.resume_reading()
 
     def _after_reading(self, size: int, events: int) -> None:
         now = time.monotonic()
+        gap, self._last = now - self._last, now
         self._waiting_since = 0.0
-        if self._held:
-            self._held = False
-            self._dense = events >= DENSE_EVENTS_MIN and size < SMALL_BYTES
-        else:
-            self._dense = BURST_GAP_S < now - self._last < DENSE_GAP_S and size < SMALL_BYTES
-        self._last = now
+        if gap <= BURST_GAP_S:
+            self._dense = False
+            return
+        self._gap = (self._gap + gap / (events or 1)) / 2
+        self._dense = self._gap * DENSE < self._client.holding.seconds and size < SMALL_BYTES
 
     # --- silence -------------------------------------------------------------------------------
 

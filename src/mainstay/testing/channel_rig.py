@@ -16,7 +16,7 @@ from mainstay.core.channels import ChatChannel, Incoming, NotSent
 from mainstay.core.errors import StoreFailed
 
 T = TypeVar("T")
-PATIENCE_S = 8.0
+PATIENCE_S = 30.0
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ async def test_a_follower_that_is_far_too_slow_still_hears_every_record(tmp_path
             await (await desk.accept("s", [Text(str(number))])).reply
         heard = [await first, *await until_the_end(events, turn=60)]
         assert sequences(heard) == await kept(desk, "s")
-        assert isinstance(await anext(events), Lagged), "it is told that partial things are missing"
+        assert any(isinstance(one, Lagged) for one in heard), "it was told that partial things are missing"
 
 
 async def test_following_what_was_just_accepted_misses_nothing_though_it_is_already_running(tmp_path: Path) -> None:

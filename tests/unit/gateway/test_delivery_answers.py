@@ -333,3 +333,91 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
         found = await eventually(look, "it is found")
         assert [("giraffe is tall" in one.text) for one in found] == [True]
         assert world.board.searching("main")("web:ann:x") is None
+
+
+@pytest.mark.parametrize("policy", ["thread", "user", "single"])
+async def test_an_answer_that_was_ready_while_nobody_could_post_it_is_posted_later(tmp_path: Path, policy: Any) -> None:
+    """U13, whichever lanes there are."""
+    from mainstay.app.schema import LaneSettings
+
+    stall = Stall("It took long.")
+    rig = LoopbackRig()
+    world = World(tmp_path, rig, script=[stall])
+    world.config = {"lanes": LaneSettings(key=policy)}
+    async with running(world):
+        thread = await rig.say("C1", "take your time", mention=True)
+        await stall.reached.wait()
+        await world.board.close()
+        stall.release()
+        office = await world.office("main")
+        (session,) = [one.key for one in await office.sessions.list()]
+
+        async def ended() -> bool:
+            return not (await office.sessions.get(session)).unfinished
+
+        await eventually(ended, "the turn ends")
+        assert not await rig.shown("C1")
+        world.board = world.make_board()
+        await world.board.start([rig.renew()])
+        answer = await world.shown(rig, "C1", "It took long.")
+        assert answer.thread == thread
+        await world.told(session)
+        await world.restart()
+        assert len(await rig.shown("C1")) == 1
+
+
+async def test_many_turns_at_once_are_all_told(tmp_path: Path) -> None:
+    """Those whose watcher was too slow for them, too."""
+    rig = LoopbackRig(replace(ALL, history=False))
+    async with running(World(tmp_path, rig)) as world:
+        threads = [await rig.say("C1", f"number {n}.", mention=True) for n in range(40)]
+        for thread in threads:
+            await world.told(world.session(rig, "C1", thread))
+        shown = await rig.shown("C1")
+        assert sorted(one.thread for one in shown) == sorted(threads)
+
+
+async def test_rooms_of_people_of_another_workspace_are_known_after_a_restart(tmp_path: Path) -> None:
+    """F41: and a name of a session is no claim to a room."""
+    from mainstay.core.messages import Text
+    from mainstay.core.people import Person
+
+    stall = Stall("For Bob alone.")
+    rig = LoopbackRig()
+    people = (Person(name="ann", roles={"main": "admin"}), Person(name="bob", roles={"side": "admin"}))
+    world = World(tmp_path, rig, people=people, script=lambda context, options: stall)
+    async with running(world):
+        await rig.say("D1", "hello", user="bob")
+        await stall.reached.wait()
+        await world.board.close()
+        side = await world.office("side")
+        claimed = await side.accept("chat:C1:x", (Text("mine now"),), sender="bob")
+        stall.release()
+        await claimed.reply
+        world.board = world.make_board()
+        await world.board.start([rig.renew()])
+        await world.shown(rig, "D1", "For Bob alone.")
+        refused = Outgoing(to="chat:D1", text="psst", session="s", key="k")
+        await expect(InputRefused, world.board.send("main", refused))
+        await expect(InputRefused, world.board.send("side", replace(refused, to="chat:C1")))
+        assert not await rig.shown("C1")
+
+
+async def test_what_a_tool_sent_and_could_not_be_posted_is_posted_after_a_restart(tmp_path: Path) -> None:
+    rig = LoopbackRig()
+    world = World(tmp_path, rig)
+    async with running(world):
+        thread = await rig.say("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        rig.platform.refusing["C2"] = 1
+        key = await world.board.send("main", Outgoing(to="chat:C2", text="news", session=session, key="call-1"))
+        await turns_true(lambda: rig.platform.tried["C2"], "it was tried")
+        await world.restart()
+        await world.shown(rig, "C2", "news")
+
+        async def receipt() -> bool:
+            return [one.state for one in await world.receipts(session) if one.key == key] == ["sent"]
+
+        await eventually(receipt, "there is a receipt")
+        assert len(await rig.shown("C2")) == 1

@@ -146,6 +146,6 @@ async def test_killed_at_any_step_an_answer_is_neither_lost_nor_posted_twice(tmp
             assert state in ("sent", "unknown"), steps
             assert state == "unknown" or whole == PIECES, steps
             assert len(texts) - len(whole) <= 1, steps
-        steps += 1 if WHOLE else 3
+        steps += 1 if WHOLE else 5
     assert steps > 20, "there are that many steps at least"
     await life.world.end()

@@ -67,17 +67,20 @@ async def test_f20_much_metadata_is_refused() -> None:
         await still_served(world)
 
 
-@tool(effect="pure", timeout_s=60)
-async def talk(context: ToolContext) -> str:
-    """Say 60 MB on the way."""
-    for _ in range(3000):
-        context.progress("n" * 20_000)
-        await asyncio.sleep(0)
-    return "said"
-
-
 async def test_f19_whoever_does_not_read_is_left_alone_and_the_turn_goes_on() -> None:
     """F19: a stream that nobody reads takes no memory, no slot and no time of the turn."""
+    heard = asyncio.Event()
+
+    @tool(effect="pure", timeout_s=60)
+    async def talk(context: ToolContext) -> str:
+        """Say 60 MB on the way."""
+        context.progress("the first")
+        await heard.wait()
+        for _ in range(3000):
+            context.progress("n" * 20_000)
+            await asyncio.sleep(0)
+        return "said"
+
     settings = Grpc(workspace="main", unread_s=0.3, streams_max=1, drain_s=1.0)
     script = [[Call("talk")], "done", "hello"]
     small = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536))  # what the client takes in unread
@@ -88,7 +91,9 @@ async def test_f19_whoever_does_not_read_is_left_alone_and_the_turn_goes_on() ->
     ):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         stream = client.stream("s", "go on")
-        await anext(aiter(stream))
+        while (await anext(aiter(stream))).type != "ToolProgress":
+            pass
+        heard.set()
         await world.agents["main"].settled()
         kept = await world.agents["main"].sessions.records("s")
         assert "done" in str(kept[-2].event), "the turn has waited for nobody"

@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstay.app.schema import FILE
-from mainstay.store.home import is_owned, owner
+from mainstay.store.home import LOCK, is_owned, owner
 
 
 def works_with_old(home: Path, data: Path) -> str:
-    """A sentence, if a process owns the home and its configuration is newer than that process; else empty.
+    """A sentence, if a process owns the home and its configuration is newer than what that process has read; else
+    empty.
 
-    `data` is where the home's things are kept, which the configuration may say. Both clocks count: the lock has whole
-    seconds, so what was changed within the first of them is not noticed.
+    `data` is where the home's things are kept, which the configuration may say. The lock was written when the process
+    started, or last touched when it read the configuration again.
     """
     path = home / FILE
     if not is_owned(data):
         return ""
     try:
-        since = float(str(owner(data).get("since", "")))
-        changed = path.stat().st_mtime >= since + 1.0
-    except (OSError, ValueError):
+        changed = path.stat().st_mtime > (data / LOCK).stat().st_mtime
+    except OSError:
         return ""
     if not changed:
         return ""
