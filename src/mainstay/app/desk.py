@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -186,31 +185,26 @@ class Desk:
         opened = None
         while (now := await self._ready()) is not opened:
             opened = now
-            async with aclosing(self._followed(opened, key, after)) as events:
-                async for event in events:
-                    after = max(after, event.sequence)
+            hub = opened.services.hub
+            watcher = hub.watch(key)  # before the journal is read, so that nothing falls between the two
+            try:
+                async for event in self._kept(key, after, (await opened.lanes.get(key).view()).head):
+                    after = event.sequence
                     yield event
-
-    async def _followed(self, opened: Opened, key: str, last: int) -> AsyncGenerator[Event, None]:
-        """Listening begins before the journal is read, so that nothing falls between the two."""
-        hub = opened.services.hub
-        watcher = hub.watch(key)
-        try:
-            async for event in self._kept(key, last, (await opened.lanes.get(key).view()).head):
-                last = event.sequence
-                yield event
-            async for event in watcher:
-                if event.sequence > last + 1:  # something was missed, for being slow: the journal has it
-                    async for kept in self._kept(key, last, event.sequence - 1):
-                        last = kept.sequence
-                        yield kept
-                if not event.sequence:
-                    yield event
-                elif event.sequence > last:
-                    last = event.sequence
-                    yield event
-        finally:
-            hub.leave(watcher)
+                async for event in watcher:
+                    sequence = event.sequence
+                    if not sequence:
+                        yield event
+                        continue
+                    if sequence > after + 1:  # something was missed, for being slow: the journal has it
+                        async for kept in self._kept(key, after, sequence - 1):
+                            after = kept.sequence
+                            yield kept
+                    if sequence > after:
+                        after = sequence
+                        yield event
+            finally:
+                hub.leave(watcher)
 
     async def _kept(self, key: str, after: int, upto: int) -> AsyncIterator[Event]:
         """What is on disk as far as this, or about to be. What is later is heard by listening."""

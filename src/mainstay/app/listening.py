@@ -74,7 +74,7 @@ def _reconfigure(service: Service, app: Any, begun: ServerSettings, at: socket.s
     """What is configured otherwise counts from the next request on; some of it only from the next start on. In words,
     of what differs from how it `begun`."""
     now = service.config.server
-    app.configure(_settings(service, now, at))
+    app.configure(_settings(service, begun.host, at))
     late = [*AT_START, *(GRPC_AT_START if begun.grpc_port is not None else ())]
     differs = [one for one in now.__struct_fields__ if getattr(now, one) != getattr(begun, one)]
     return [f"server.{one} (at the next start)" if one in late else f"server.{one}" for one in differs]
@@ -89,12 +89,15 @@ def _app(service: Service, settings: ServerSettings, at: socket.socket) -> Any:
     from mainstay.server.http_app import make_app
     from mainstay.server.openai.routes import openai_routes
 
-    return make_app(service.gateway, _settings(service, settings, at), mounts=service.mounts(), routes=openai_routes())
+    web = _settings(service, settings.host, at)
+    return make_app(service.gateway, web, mounts=service.mounts(), routes=openai_routes())
 
 
-def _settings(service: Service, settings: ServerSettings, at: socket.socket) -> Any:
-    """With the address that it listens on, whatever is configured meanwhile."""
+def _settings(service: Service, host: str, at: socket.socket) -> Any:
+    """As configured now, with the address that it listens on: who comes in without a key hangs on that."""
     from mainstay.server.doors import Web
+
+    settings = service.config.server
 
     return Web(
         host=host,

@@ -217,7 +217,9 @@ class Service:
         was, rules = rules_of(before), rules_of(after)
         names = {*before.channels, *after.channels}
         changed = sorted(
-            one for one in names if (before.channels.get(one), was.get(one)) != (after.channels.get(one), rules.get(one))
+            one
+            for one in names
+            if (before.channels.get(one), was.get(one)) != (after.channels.get(one), rules.get(one))
         )
         for one in changed:
             self._broken.pop(one, None)

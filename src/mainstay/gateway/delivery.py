@@ -41,6 +41,7 @@ FIRST_WAIT_S = 1.0
 WAIT_MAX_S = 60.0
 RETRY_AFTER_MAX_S = 3600.0
 NOTE_CHARS_MAX = 300
+ENDED_MAX = 10_000
 PARTS_MAX = 200  # messages of one answer
 
 Record = Callable[[Delivery], Awaitable[None]]  # of what came of it, in the journal
@@ -73,6 +74,7 @@ class Courier:
         self._clock = clock
         self._rooms: dict[tuple[str, str], Room] = {}
         self._under_way: dict[str, Errand] = {}
+        self._ended: dict[str, Delivery] = {}  # lately
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -83,6 +85,9 @@ class Courier:
         if (known := self._under_way.get(delivery.key)) is not None:
             return known.done
         done: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        if (ended := self._ended.get(delivery.key)) is not None:  # whoever asks had looked before it was
+            done.set_result(ended)
+            return done
         errand = Errand(delivery, channel, mail, record, done)
         self._under_way[delivery.key] = errand
         room = self.room(delivery.to)
@@ -134,12 +139,18 @@ class Courier:
                 await self._see_through(room, errand)
                 room.waiting.popleft()
                 self._under_way.pop(errand.delivery.key, None)
+                self._remember(errand.delivery)
                 if not errand.done.done():
                     errand.done.set_result(errand.delivery)
         finally:
             room.task = None
         if self._rooms.get(at) is room and not room.lock.locked() and self._clock.monotonic() >= room.not_before:
             del self._rooms[at]
+
+    def _remember(self, delivery: Delivery) -> None:
+        self._ended[delivery.key] = replace(delivery, text="")
+        while len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     async def _see_through(self, room: Room, errand: Errand) -> None:
         """To its end, whatever the disk and the platform say meanwhile."""

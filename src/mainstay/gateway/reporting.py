@@ -59,11 +59,17 @@ class Reporters:
         watching = asyncio.Event()
         self._tasks = [loop.create_task(self._watch(watching))]
         await watching.wait()
+        await self.catch_up()
+        self._tasks.append(loop.create_task(self._sweep_now_and_then()))
+
+    async def catch_up(self) -> None:
+        """With what could not be told before: nobody was there, or the channel was not."""
+        self._looked.clear()
+        self._since = 0
         await self._sweep()
         for delivery in await self._mail.due():
             if delivery.text or delivery.files:  # else it is a draft, and its turn goes on
                 self.deliver(delivery)
-        self._tasks.append(loop.create_task(self._sweep_now_and_then()))
 
     async def close(self) -> None:
         tasks = [*self._tasks, *self._running.values()]

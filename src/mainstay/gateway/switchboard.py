@@ -53,24 +53,27 @@ class Switchboard:
     # --- life ------------------------------------------------------------------------------------
 
     async def start(self, channels: Sequence[ChatChannel]) -> None:
-        """What was left undone is taken up first. A channel that cannot be connected says so (`states`)."""
+        """What was left undone is taken up. A channel that cannot be connected says so (`states`)."""
         for channel in channels:
             self._rooms.connect(channel)
+        await asyncio.gather(*(self._connect(channel) for channel in channels), self._take_up())
+
+    async def _take_up(self) -> None:
         for workspace in self._rooms.workspaces():
             try:
                 await self._conversation.resume(await self._enter(workspace))
             except MainstayError as error:  # the others are not to wait for it
                 log.error("the workspace %s is not on any channel: %s", workspace, error)
-        await asyncio.gather(*(self._connect(channel) for channel in channels))
 
     async def connect(self, channel: ChatChannel, rules: ChannelRules) -> None:
         """One more, or another of this name instead of it."""
         await self.disconnect(channel.name)
         self._rooms.use(channel.name, rules)
         self._rooms.connect(channel)
-        for workspace in self._rooms.workspaces():
-            await self._enter(workspace)
         await self._connect(channel)
+        await self._take_up()
+        for reporters in self._reporters.values():
+            await reporters.catch_up()
 
     def channel(self, name: str) -> ChatChannel | None:
         return self._rooms.channel(name)

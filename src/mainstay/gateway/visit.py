@@ -40,6 +40,8 @@ class Visit:
     def __init__(self, principal: Principal, office: Office) -> None:
         self.principal = principal
         self._office = office
+        self._sees_all = principal.role == "admin" and principal.may("read")
+        self._own = f"{Address(WEB, principal.person)}:"  # how keys of theirs begin
 
     @property
     def workspace(self) -> str:
@@ -63,14 +65,6 @@ class Visit:
             return key
         return named(key.removeprefix(self._own)) if key.startswith(self._own) else None
 
-    @property
-    def _own(self) -> str:
-        return f"{Address(WEB, self.principal.person)}:"
-
-    @property
-    def _sees_all(self) -> bool:
-        return self.principal.role == "admin" and self.principal.may("read")
-
     def must(self, scope: Scope) -> None:
         if not self.principal.may(scope):
             raise NotAllowed(f"this needs the scope {scope!r}, which was not given")
@@ -86,8 +80,13 @@ class Visit:
         """What comes of something accepted, from its own record on; the last is its `TurnEnded`, or an `ApprovalAsked`
         that nobody has answered."""
         turn = ticket.turn
-        async with aclosing(self._office.follow(self.key(session), ticket.seq - 1)) as events:
+        key = self.key(session)
+        name = self.name(key) or ""
+        async with aclosing(self._office.follow(key, ticket.seq - 1)) as events:
             async for event in events:
+                if not event.sequence and event.turn == turn:  # a few letters of the answer, as most are
+                    yield event if self._sees_all else msgspec.structs.replace(event, session=name)
+                    continue
                 if isinstance(event, TurnStarted | Steered) and ticket.seq in event.inputs:
                     turn = event.turn
                 if event.turn not in (0, turn):  # another one is still under way
@@ -247,6 +246,10 @@ class Visit:
 
     async def triggers(self) -> Sequence[Status]:
         """Those of this workspace; the owner sees what cannot be read, too."""
+        return [self._status(one) for one in await self._kept_triggers()]
+
+    async def _kept_triggers(self) -> list[Status]:
+        """As their files are called."""
         self.must("admin")
         return [one for one in await self._office.triggers.list() if self._is_here(one)]
 
@@ -255,28 +258,47 @@ class Visit:
             return not self.principal.person
         return status.trigger.target.workspace in ("", self.workspace)
 
-    async def _trigger_of(self, name: str) -> None:
-        if not any(one.name == name for one in await self.triggers()):
+    @property
+    def _prefix(self) -> str:
+        """All workspaces keep their triggers in one folder; nobody is to learn by a name that another has it."""
+        return f"{self.workspace}." if self.principal.person else ""
+
+    def _status(self, kept: Status) -> Status:
+        last = self._run(kept.last) if kept.last is not None else None
+        return msgspec.structs.replace(kept, name=kept.name.removeprefix(self._prefix), last=last)
+
+    def _run(self, run: Run) -> Run:
+        return msgspec.structs.replace(run, trigger=run.trigger.removeprefix(self._prefix))
+
+    async def _trigger_of(self, name: str) -> str | None:
+        """Its file's name."""
+        for one in await self._kept_triggers():
+            if self._status(one).name == name:
+                return one.name
+        return None
+
+    async def _known_trigger(self, name: str) -> str:
+        found = await self._trigger_of(name)
+        if found is None:
             raise InputRefused(f"there is no trigger {name[:80]!r}")
+        return found
 
     async def add_trigger(self, trigger: Trigger, *, replace: bool = False) -> None:
-        self.must("admin")
+        known = await self._trigger_of(trigger.name)
         if trigger.target.workspace not in ("", self.workspace):
             raise NotAllowed("a trigger is for the workspace that it is made in")
+        if known is not None and not replace:
+            raise InputRefused(f"there is a trigger {trigger.name[:80]!r} already")
         here = msgspec.structs.replace(trigger.target, workspace=self.workspace)
-        trigger = msgspec.structs.replace(trigger, target=here)
-        if replace and not any(one.name == trigger.name for one in await self.triggers()):
-            replace = False  # another's of this name is not theirs to replace
         if self.principal.person:  # it may do no more than whoever made it, and runs no command of theirs out here
             if trigger.check:
                 raise NotAllowed("a trigger with a check is made by the owner, on the machine itself")
             trigger = msgspec.structs.replace(trigger, person=self.principal.person)
-        await self._office.triggers.add(trigger, replace=replace)
+        kept = msgspec.structs.replace(trigger, name=known or self._prefix + trigger.name, target=here)
+        await self._office.triggers.add(kept, replace=known is not None)
 
     async def remove_trigger(self, name: str) -> None:
-        await self._trigger_of(name)
-        await self._office.triggers.remove(name)
+        await self._office.triggers.remove(await self._known_trigger(name))
 
     async def run_trigger(self, name: str) -> Run:
-        await self._trigger_of(name)
-        return await self._office.triggers.run(name)
+        return self._run(await self._office.triggers.run(await self._known_trigger(name)))

@@ -17,7 +17,7 @@ class Watcher:
         self._buffer_max = buffer_max
         self._events: deque[Event] = deque()
         self._missed = 0
-        self._ready = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self._closed = False
 
     def put(self, event: Event) -> None:
@@ -29,11 +29,15 @@ class Watcher:
                 return
             self._events.popleft()  # the journal still has it
         self._events.append(event)
-        self._ready.set()
+        self._wake()
 
     def close(self) -> None:
         self._closed = True
-        self._ready.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
@@ -44,8 +48,8 @@ class Watcher:
                 yield self._events.popleft()
             if self._closed:
                 return
-            self._ready.clear()
-            await self._ready.wait()
+            self._waiter = asyncio.get_running_loop().create_future()  # for each wait: an Event costs twice as much
+            await self._waiter
 
 
 class Hub:

@@ -124,8 +124,8 @@ async def prompt(call: Call) -> Any:
     body: Prompt = call.body
     ticket = await call.visit.accept(call.session, body.as_parts(), id=_id(call, body))
     if call.streamed:
-        events = _unseen(call.visit.turn(call.session, ticket), _last_seen(call))
-        return Streamed(events, shown_events(call.visit, call.session), ticket.reply)
+        events, seen = call.visit.turn(call.session, ticket), _last_seen(call)
+        return Streamed(_unseen(events, seen) if seen else events, shown_events(call.visit, call.session), ticket.reply)
     if not body.wait:
         return Answer(Taken(session=call.session, sequence=ticket.seq, turn=ticket.turn), 202)
     return shown_reply(await _answered(call, ticket.reply), call.visit, call.session)

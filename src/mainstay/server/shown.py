@@ -24,7 +24,7 @@ def shown_events(visit: Visit, session: str) -> Shown:
     operator = visit.principal.role == "admin"
 
     def shown(event: Event) -> Event:
-        if renamed and event.session:
+        if renamed and event.session not in ("", session):
             event = msgspec.structs.replace(event, session=session)
         return _plain(event, visit, operator) if isinstance(event, _DELICATE) else event
 

@@ -421,3 +421,37 @@ async def test_what_a_tool_sent_and_could_not_be_posted_is_posted_after_a_restar
 
         await eventually(receipt, "there is a receipt")
         assert len(await rig.shown("C2")) == 1
+
+
+async def test_a_channel_that_is_connected_later_gets_what_waited_for_it(tmp_path: Path) -> None:
+    rig = LoopbackRig(replace(ALL, history=False))
+    world = World(tmp_path, rig)
+    async with running(world):
+        thread = await rig.say("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        await world.board.disconnect("chat")
+        assert world.board.states() == {}
+        from mainstay.core.messages import Text
+
+        ticket = await (await world.office("main")).accept(session, (Text("meanwhile"),))
+        await ticket.reply
+        await world.board.connect(rig.renew(), ChannelRules(workspace="main"))
+        assert world.board.states() == {"chat": "connected"}
+        await world.shown(rig, "C1", "meanwhile")
+        await world.told(session, 2)
+        assert len(await rig.shown("C1")) == 2
+
+
+async def test_a_channel_that_cannot_be_connected_says_why_and_holds_up_no_other(tmp_path: Path) -> None:
+    from mainstay.core.errors import ConfigError
+
+    async def start(hear: object) -> None:
+        raise ConfigError("the token is refused")
+
+    good, broken = LoopbackRig(), LoopbackRig(name="broken")
+    broken.channel.start = start  # type: ignore[method-assign,assignment]
+    async with running(World(tmp_path, good, broken)) as world:
+        assert world.board.states() == {"chat": "connected", "broken": "the token is refused"}
+        await good.say("C1", "hello", mention=True)
+        await world.shown(good, "C1", "hello")

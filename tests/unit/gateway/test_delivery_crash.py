@@ -117,8 +117,8 @@ class Life:
             done = any(one.turn for one in await self.world.receipts(session))
             return done and not self.world.board._courier.busy
 
-        await self.until(begun)
-        await turns_true(lambda: shown() or self.fuse.blown.is_set(), "a draft is shown, or the end")
+        if await self.until(begun):  # else whoever came later has not heard what was written before
+            await turns_true(lambda: shown() or self.fuse.blown.is_set(), "a draft is shown, or the end")
         self.stall.release()
         await self.until(told)
         await self.world.board.close()
@@ -146,6 +146,6 @@ async def test_killed_at_any_step_an_answer_is_neither_lost_nor_posted_twice(tmp
             assert state in ("sent", "unknown"), steps
             assert state == "unknown" or whole == PIECES, steps
             assert len(texts) - len(whole) <= 1, steps
-        steps += 1 if WHOLE else 5
+        steps += 1 if WHOLE else 2
     assert steps > 20, "there are that many steps at least"
     await life.world.end()

@@ -155,7 +155,8 @@ def home_free(home: Path) -> list[Finding]:
     used = Finding("Lock", "ok", f"in use by {describe(owner(data)).removesuffix(_ADVICE)}")
     if not (said := works_with_old(home, data)):
         return [used]
-    return [used, Finding("Lock", "warn", said, "stop that process and start it again")]
+    fix = f"start that process again; a server reads it again on SIGHUP: kill -HUP {owner(data).get('pid')}"
+    return [used, Finding("Lock", "warn", said, fix)]
 
 
 def disk(home: Path) -> Finding:

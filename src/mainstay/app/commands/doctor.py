@@ -9,6 +9,7 @@ from mainstay.app.chat.safe import visible
 from mainstay.app.commands import checks
 from mainstay.app.commands.checks import Finding
 from mainstay.app.commands.checks_elsewhere import elsewhere
+from mainstay.app.commands.checks_gateway import gateway
 from mainstay.app.commands.checks_knowhow import knowhow
 from mainstay.app.commands.homes import home_of, run_async
 from mainstay.app.commands.out import paint, print_json
@@ -54,6 +55,8 @@ async def _examine(home: Path, *, fix: bool, shown: bool) -> list[Finding]:
     add(await checks.clock(home))
     add(configured)
     for finding in (*checks.rules(config, home), *await elsewhere(config, home), *await knowhow(config, home)):
+        add(finding)
+    for finding in await gateway(config, home, fix=fix):
         add(finding)
     add(await checks.model(config))
     return findings

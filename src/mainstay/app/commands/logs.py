@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -57,19 +58,30 @@ class Stderr(logging.Handler):
 
 
 def set_up(level: str | None, home: Path, shape: Literal["text", "json"] = "text") -> None:
-    """Without a level nothing is written: trouble reaches the person as a sentence, not as a log."""
+    """Without a level nothing is written: trouble reaches the person as a sentence, not as a log. A second time, as
+    a command knows better how it wants to be heard, takes the place of the first."""
     root = logging.getLogger()
+    for one in [one for one in root.handlers if isinstance(one, Stderr | logging.NullHandler)]:
+        root.removeHandler(one)
     if level is None:
         root.addHandler(logging.NullHandler())
         return
+    handler = Stderr()
+    handler.setFormatter(Lines() if shape == "text" else Json())
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    hide(_secrets(home))
+
+
+def hide(secrets: Sequence[str]) -> None:
+    """From now on these are never written, whoever writes; nor what looks like a secret."""
     from mainstay.guards.redact import Redactor  # only for those who want to see the log
     from mainstay.guards.terminal import LogFilter
 
-    handler = Stderr()
-    handler.setFormatter(Lines() if shape == "text" else Json())
-    handler.addFilter(LogFilter(Redactor(_secrets(home))))  # every record, whoever wrote it
-    root.addHandler(handler)
-    root.setLevel(level.upper())
+    guard = LogFilter(Redactor(secrets))
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Stderr):
+            handler.filters[:] = [guard]
 
 
 def _secrets(home: Path) -> list[str]:

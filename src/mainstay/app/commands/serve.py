@@ -13,27 +13,40 @@ from pathlib import Path
 from mainstay import __version__
 from mainstay.app.agent import Agent
 from mainstay.app.chat.safe import visible
+from mainstay.app.chat.words import count
 from mainstay.app.commands.homes import home_of, overrides_of, run_async
-from mainstay.app.commands.logs import set_up
+from mainstay.app.commands.logs import hide, set_up
 from mainstay.app.commands.talking import NoModel, reaching, remembering, tell
 from mainstay.app.config import Loaded, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
 from mainstay.app.listening import is_private, listen
 from mainstay.app.schema import Config
 from mainstay.app.service import Service
-from mainstay.core.errors import ConfigError
+from mainstay.app.trust import known_secrets
+from mainstay.core.errors import ConfigError, MainstayError
 
 log = logging.getLogger("mainstay.gateway")
 
 STOP = (signal.SIGINT, signal.SIGTERM)
+FAILED = 1
+Say = Callable[[str], object]
 
 
 def serve(options: argparse.Namespace) -> int:
     home = home_of(options)
     look = _Look(home, options)
     loaded = look()
-    set_up(options.log_level or "info", home, loaded.config.server.logs)
-    run_async(_served(home, look, loaded))
+    shape = loaded.config.server.logs
+    set_up(options.log_level or "info", home, shape)
+    logging.captureWarnings(True)
+    say = log.info if shape == "json" else tell  # one document a line, whatever it says
+    try:
+        run_async(_served(home, look, loaded, say))
+    except MainstayError as error:
+        if shape == "text":
+            raise
+        log.error("%s", error)
+        return FAILED
     return 0
 
 
@@ -42,24 +55,30 @@ class _Look:
 
     def __init__(self, home: Path, options: argparse.Namespace) -> None:
         self._home = home
+        self._secrets: list[str] = []  # of the configuration before
         self._given = overrides_of(options)
         for name in ("host", "port", "grpc_port"):
             if getattr(options, name) is not None:
                 self._given[f"server.{name}"] = getattr(options, name)
 
     def __call__(self) -> Loaded:
-        return load_config(self._home, env=os.environ, overrides=self._given)
+        loaded = load_config(self._home, env=os.environ, overrides=self._given)
+        secrets = known_secrets(loaded.config, os.environ)
+        hide([*secrets, *self._secrets])  # what was one until now may still be under way
+        self._secrets = secrets
+        return loaded
 
 
 def make_agent(home: Path) -> Callable[[Config], Agent]:
     """The agent of a workspace: with the model that is configured, or that this machine offers."""
-    known: dict[tuple[str | None, int], Found | None] = {}
+    offered: list[Found | None] = []  # looked for once
 
     def make(config: Config) -> Agent:
-        place = config.model, len(config.models)
-        if place not in known:
-            known[place] = find_model(config, os.environ, probe=True)
-        found = known[place]
+        found = find_model(config, os.environ, probe=False)
+        if found is None:
+            if not offered:
+                offered.append(find_model(config, os.environ))
+            found = offered[0]
         if found is None:
             raise NoModel(NO_MODEL_HELP)
         return Agent(found.spec, home=home, config=remembering(reaching(config, found)))
@@ -67,7 +86,7 @@ def make_agent(home: Path) -> Callable[[Config], Agent]:
     return make
 
 
-async def _served(home: Path, look: _Look, loaded: Loaded) -> None:
+async def _served(home: Path, look: _Look, loaded: Loaded, say: Say) -> None:
     service = Service(home, loaded, make_agent(home))
     stop, now = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -77,13 +96,16 @@ async def _served(home: Path, look: _Look, loaded: Loaded) -> None:
             now.set()  # a second time: at once
         stop.set()
 
+    def told(url: str, grpc: str) -> None:
+        service.later(_report(service, url, grpc, say), "report")
+
     for number in STOP:
         loop.add_signal_handler(number, end)
     loop.add_signal_handler(signal.SIGHUP, lambda: service.later(_reload(service, look), "reload"))
     try:
-        await service.open()
+        await service.own()
         try:
-            await listen(service, stop, now, lambda url, grpc: service.later(_report(service, url, grpc), "report"))
+            await listen(service, stop, now, told)
         finally:
             await service.close()
     finally:
@@ -100,17 +122,20 @@ async def _reload(service: Service, look: _Look) -> None:
     log.info("the configuration was read again; changed: %s", ", ".join(changed) or "nothing")
 
 
-async def _report(service: Service, url: str, grpc: str) -> None:
-    """What a person who starts it wants to know."""
-    tell(f"mainstay {__version__} at {url}" + (f", gRPC at {grpc}" if grpc else ""))
-    tell(f"workspaces: {', '.join(sorted(service.workspaces.open_ones))}")
+async def _report(service: Service, url: str, grpc: str, say: Say) -> None:
+    """What a person who starts it wants to know, as soon as it is so."""
+    await service.opened.wait()
+    say(f"mainstay {__version__} at {url}" + (f", gRPC at {grpc}" if grpc else ""))
+    say(f"workspaces: {', '.join(sorted(service.workspaces.open_ones))}")
+    await service.begun.wait()
     for name, state in service.states().items():
-        tell(f"{visible(name)}: {visible(state)}")
+        say(f"{visible(name)}: {visible(state)}")
     fired = await _fired(service)
     if fired:
-        tell(f"firing {fired} triggers")
-    if service.config.server.keys == "auto" and is_private(service.config.server.host):
-        tell("whoever is on this machine may come in without a key; server.keys: required changes that")
+        say(f"firing {count(fired, 'trigger')}")
+    settings = service.config.server
+    if settings.keys == "auto" and is_private(settings.host):
+        say("whoever is on this machine may come in without a key; server.keys: required changes that")
 
 
 async def _fired(service: Service) -> int:

@@ -46,6 +46,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     own, words = _without_words(arguments)
     blank = argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None)
     given, unknown = build().parse_known_args(own, blank)
+    if (rest := getattr(given, "rest", "")) and not any(one.startswith("-") for one in unknown):
+        setattr(given, rest, [*getattr(given, rest), *unknown])  # argparse takes none that stand after an option
+        unknown = []
     if unknown:
         raise UsageError(_unknown(own, unknown))
     if words:

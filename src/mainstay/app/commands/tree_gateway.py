@@ -1,12 +1,13 @@
-"""The tree's nouns of who may come in, and where: users and workspaces."""
+"""The tree's nouns of who may come in, and where: users, workspaces and channels."""
 
 from __future__ import annotations
 
 import argparse
 import re
 
-from mainstay.app.commands.verbs import Parser, Verbs
+from mainstay.app.commands.verbs import Parser, Verbs, seconds
 
+CHANNELS = ("slack", "telegram", "discord", "matrix", "signal", "webhook", "terminal")
 ROLES = ("admin", "member", "guest")
 SCOPES = ("chat", "read", "approve", "admin")
 _SPAN = re.compile(r"([0-9]{1,5})([mhdw])", re.ASCII)
@@ -14,9 +15,10 @@ _UNIT_S = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def add_people(verbs: Verbs) -> None:
-    """Both nouns, to the tree itself."""
+    """All three nouns, to the tree itself."""
     add_users(verbs.noun("user", "Say who may talk to the agent, let strangers in, make API keys."))
     add_workspaces(verbs.noun("workspace", "See workspaces, make one, put one away."))
+    add_channels(verbs.noun("channel", "Put the agent on chat platforms, and see whether they work."))
 
 
 def add_users(verbs: Verbs) -> None:
@@ -58,6 +60,25 @@ def add_workspaces(verbs: Verbs) -> None:
     remove = verbs.verb("remove", "Put a workspace away, into the folder `removed` of the home.", "workspace:remove")
     remove.add_argument("name", metavar="NAME", help="its name")
     remove.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def add_channels(verbs: Verbs) -> None:
+    about = "List channels: which platform, whose, and whether the server has them connected."
+    verbs.verb("list", about, "channel:list_channels")
+    about = "Write a channel into mainstay.yaml, and say what is left to do."
+    add = verbs.verb("add", about, "channel:add")
+    add.add_argument("kind", choices=CHANNELS, metavar="KIND", help=", ".join(CHANNELS))
+    what = "settings of channels.NAME; secrets best as '${VAR}': without them, variables are suggested"
+    add.add_argument("settings", nargs="*", default=[], metavar="KEY=VALUE", help=what)
+    add.add_argument("--name", metavar="NAME", help="what to call it (default: like its kind)")
+    add.add_argument("--plain", action="store_true", help="write secrets that are given into the file as they are")
+    add.set_defaults(rest="settings")
+    remove = verbs.verb("remove", "Take a channel out of mainstay.yaml.", "channel:remove")
+    remove.add_argument("name", metavar="NAME", help="its name in channels")
+    test = verbs.verb("test", "Connect to a channel, and say as whom or what is wrong.", "channel:test")
+    test.add_argument("name", metavar="NAME", help="its name in channels")
+    test.add_argument("--room", metavar="ROOM", default="", help="post a short message there, by the platform's id")
+    test.add_argument("--wait", type=seconds, metavar="S", default=20.0, help="for so many seconds (default: 20)")
 
 
 def _person(parser: Parser) -> Parser:

@@ -1,0 +1,216 @@
+"""F41, F43: what is red's is reached by nobody else, through any door of the gateway.
+
+The doors are taken from the tables that they are made of (routes, operations, methods, commands, tools): a new one is
+tried without anybody remembering it, or a test here says that nobody knows how to try it. Whoever tries is somebody of
+another workspace in every role, somebody else of the same one, or nobody at all, with names and ids of red's, guessed
+or known, and with everything that might pass for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import count, product
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+import pytest
+import pytest_asyncio
+from starlette.routing import Mount, Route, WebSocketRoute
+from two_houses import ALL, HOLDS_S, RED, WHOLE, Answer, House, Known, fill, housing, leaks, on_disk, people
+
+from mainstay.app.listening import _app
+from mainstay.server import api, api_home, sockets
+from mainstay.server.calls import Asked, Methods, Nothing, Operation
+from mainstay.server.calls import Said as SaidBody
+from mainstay.server.health import Open
+from mainstay.server.openapi import OPERATIONS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMES_TRIED = 1_000 if WHOLE else 4
+NOBODY = ("nobody", "revoked", "removed", "withdrawn", "expired", "garbage")
+OTHERS = ("bos", "bea", "gil", "chatty", "reader", "del")  # of other workspaces
+INSIDERS = ("bob", "gus")  # of red, but not Ann
+
+
+class Scene(msgspec.Struct):
+    house: House
+    known: Known
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    async with housing(tmp_path_factory.mktemp("houses")) as house:
+        await people(house)
+        known = await fill(house)
+        await keys(house)
+        yield Scene(house, known)
+
+
+async def keys(house: House) -> None:
+    """Some that may less than their holders, and some that may nothing any more."""
+    known = house.service.people
+    await house.key("bos", "blue", ("chat",), "chatty")
+    await house.key("bos", "blue", ("read",), "reader")
+    for name in ("revoked", "removed", "withdrawn", "expired"):
+        await house.person(f"{name}.p", "admin", "red")
+        await house.key(f"{name}.p", "red", ALL, name)
+    token, kept = await known.make_key("expired.p", "red", scopes=ALL, expires=known._clock.now_ms() + 50)
+    house.keys["expired"] = token
+    await known.revoke_key(house.keys["revoked"].split("_")[1])
+    await known.remove("removed.p")
+    await known.withdraw("withdrawn.p", "red")
+    house.keys |= {"nobody": "", "garbage": "ms_" + "a" * 12 + "_" + "A" * 40}
+    async with asyncio.timeout(HOLDS_S):
+        while known.is_usable(kept):
+            await asyncio.sleep(0.01)
+
+
+def twin(name: str) -> str:
+    """Of the same shape, and nobody's."""
+    return "".join(chr((ord(c) - 97 + 13) % 26 + 97) if "a" <= c <= "z" else c for c in name)
+
+
+def names(known: Known) -> list[str]:
+    """Whatever one could say instead of a name to get at red's."""
+    desk = next(one for one in known.sessions if one.endswith(RED["session"]))
+    tricks = [
+        *(f"red:{desk}", f"red/{desk}", f"../red/{desk}", f"..\\red\\{desk}", f"workspaces/red/{desk}"),
+        *(desk.upper(), desk.replace("ann", "аnn"), desk.replace(":", "："), f"{desk} ", f"{desk}\u200b"),
+        *(quote(desk, safe=""), quote(quote(desk, safe=""), safe=""), f"{desk}#1", f"{desk}/call_2_1_0", f"{desk}/1"),
+        *("user:ann", "main", "agent:web:ann:fire", f"{desk}' OR 1=1 --", "%", "*", "x" * 600, f"{desk}\0"),
+    ]
+    return [*known.ids, *tricks]
+
+
+def sampled(given: Sequence[str], seed: str, count: int) -> list[str]:
+    return list(given) if len(given) <= count else random.Random(seed).sample(list(given), count)
+
+
+def tried(known: Known, operation: Operation, who: str) -> list[str]:
+    """The real name of what this operation is about, and some others."""
+    real = getattr(known, operation.path.split("/")[2], ())[-1:]
+    return list(dict.fromkeys([*real, *sampled(names(known), f"{who} {operation.path}", NAMES_TRIED)]))
+
+
+# --- HTTP: every operation -----------------------------------------------------------------------
+
+BODIES: dict[type[Asked], list[dict[str, Any]]] = {
+    api.Prompt: [{"text": "what do you know?"}],
+    SaidBody: [{"text": "what do you know?"}],
+    api.Fork: [{"to": "FRESH"}, {"to": "NAME"}],
+    api_home.TriggerMade: [
+        {"name": "NAME", "kind": "periodic", "schedule": "0 9 1 1 *", "text": "hi", "session": "NAME", "replace": True},
+        {"name": "FRESH", "kind": "immediate", "text": "hi", "channel": "chat", "room": "C-red"},
+    ],
+    api_home.KeyMade: [{"person": "ann", "workspace": "red", "scopes": ["admin"]}, {"person": "bos", "workspace": "red"}],
+    api_home.PersonMade: [{"name": "eve", "roles": {"red": "admin"}}, {"name": "NAME"}],
+}
+
+
+def bodies(shape: type[Asked] | None) -> list[Any]:
+    """What an operation can be asked with. Those that nobody thought of here are asked with names in every place."""
+    if shape is None:
+        return [None]
+    return BODIES.get(shape) or [
+        {field.encode_name: made for field in msgspec.structs.fields(shape) if (made := value(field.type)) is not None}
+    ]
+
+
+def value(kind: Any) -> Any:
+    info = msgspec.inspect.type_info(kind)
+    match info:
+        case msgspec.inspect.StrType():
+            return "NAME"
+        case msgspec.inspect.IntType():
+            return 1
+        case msgspec.inspect.BoolType():
+            return True
+        case msgspec.inspect.LiteralType(values=values):
+            return values[0]
+    return None
+
+
+_fresh = count(10_000)
+
+
+def filled(body: Any, name: str) -> Any:
+    return json.loads(json.dumps(body).replace('"NAME"', json.dumps(name)).replace("FRESH", f"copy-{next(_fresh)}"))
+
+
+def paths(operation: Operation, name: str) -> str:
+    escaped = quote(name, safe="")
+    path = operation.path.replace("{id}", escaped).replace("{name}", escaped)
+    words = {field.encode_name: value(field.type) for field in msgspec.structs.fields(operation.query)}
+    asked = [f"{key}={escaped if one == 'NAME' else one}" for key, one in words.items() if one is not None]
+    return path + (f"?{'&'.join(asked)}" if asked and operation.query is not Nothing else "")
+
+
+def requests(operation: Operation, name: str) -> Iterator[tuple[str, str, Any, dict[str, str]]]:
+    for body, stream in product(bodies(operation.body), (False, True) if operation.streams else (False,)):
+        headers = {"Accept": "text/event-stream"} if stream else {"Accept": "application/json"}
+        if stream:
+            headers["Last-Event-ID"] = "999999999"
+        yield operation.method, paths(operation, name), filled(body, name), headers
+
+
+def told_alike(one: Answer, other: Answer, name: str, instead: str) -> bool:
+    """The same words, whichever name they are about."""
+    return _plain(one, name) == _plain(other, instead)
+
+
+def _plain(answer: Answer, name: str) -> str:
+    told = answer.told
+    for short in (name, name[:80], name[:40]):
+        for written in (short, repr(short)[1:-1], quote(short, safe="")):
+            for one in (json.dumps(written)[1:-1], written):
+                told = re.sub(rf"(?<![A-Za-z]){re.escape(one)}(?![A-Za-z])", "NAME", told)
+    return re.sub(r"copy-[0-9]+", "COPY", re.sub(r"\b1[0-9]{12}\b", "NOW", told))  # ms
+
+
+@pytest.mark.parametrize("who", [*OTHERS, *INSIDERS])
+async def test_f41_whoever_names_nothing_of_reds_hears_nothing_of_it(scene: Scene, who: str) -> None:
+    """Lists, searches and streams, and whatever is said to somebody who only talks to their own agent."""
+    house, key = scene.house, scene.house.keys[who]
+    for operation in OPERATIONS:
+        for method, path, body, headers in requests(operation, "mine"):
+            got = await house.ask(method, path, body, key=key, headers=headers)
+            assert leaks(got.told) <= common(who), (method, path, got.told)
+    for query in ("keeps bees", "the word is", "a line of it", "so it is", "by the way", "between us", "burn"):
+        got = await house.ask("GET", f"/api/memory/search?k=100&q={quote(query)}", key=key)
+        assert leaks(got.told) <= common(who), got.told
+
+
+def common(who: str) -> set[str]:
+    """What everybody in red hears: their agent says it to them."""
+    return {"answer"} if who in INSIDERS else set()
+
+
+@pytest.mark.parametrize("who", [*OTHERS, *INSIDERS])
+async def test_f41_what_is_anothers_is_told_and_changed_no_more_than_what_never_was(scene: Scene, who: str) -> None:
+    house, key = scene.house, scene.house.keys[who]
+    own = (f"web:{who}:",)
+    before = await house.journal(but=own)
+    said = leaks(*names(scene.known)) | common(who)
+    for operation in OPERATIONS:
+        for name in tried(scene.known, operation, who):
+            for (method, path, body, headers), (_, never, instead, _) in zip(
+                requests(operation, name), requests(operation, twin(name)), strict=True
+            ):
+                got = await house.ask(method, path, body, key=key, headers=headers)
+                assert got.status < 500, (method, path, got.body)
+                assert leaks(got.told) <= said, (method, path, got.told)
+                if twin(name) != name:
+                    same = await house.ask(method, never, instead, key=key, headers=headers)
+                    assert told_alike(got, same, name, twin(name)), (method, path, got.told, same.told)
+    await house.settled()
+    assert await house.journal(but=own) == before
+    assert not house.burnt
