@@ -214,3 +214,159 @@ async def test_f41_what_is_anothers_is_told_and_changed_no_more_than_what_never_
     await house.settled()
     assert await house.journal(but=own) == before
     assert not house.burnt
+
+
+# --- HTTP: every route, and those who may nowhere --------------------------------------------------
+
+
+def v1(known: Known) -> Iterator[tuple[str, str, Any]]:
+    """What can be said to the other API, with everything of Ann's in every place for it."""
+    desk, said = next(one for one in known.sessions if one.endswith(RED["session"])), {"role": "user", "content": "hi"}
+    told = [said, {"role": "assistant", "content": f"So it is: {RED['answer']}."}, said]
+    for model in ("mainstay", "mainstay/red", "red", RED["room"]):
+        yield "POST", "/v1/chat/completions", {"model": model, "messages": [said]}
+        yield "GET", f"/v1/models/{model}", None
+    for session in (desk, desk.rpartition(":")[2], "client"):
+        call = {"type": "function_call_output", "call_id": "call_1_1_0", "output": "x"}
+        yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": told, "session_id": session}
+        yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": [said], "user": session}
+        yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": [said], "metadata": {"session": session}}
+        yield "POST", "/v1/responses", {"model": "mainstay", "input": "hi", "conversation": session}
+        yield "POST", "/v1/responses", {"model": "mainstay", "input": [call], "conversation": {"id": session}}
+    for id in known.responses:
+        yield "GET", f"/v1/responses/{id}", None
+        yield "POST", "/v1/responses", {"model": "mainstay", "input": "hi", "previous_response_id": id}
+        yield "POST", "/v1/responses", {"model": "mainstay", "input": "hi", "previous_response_id": id, "stream": True}
+    yield "GET", "/v1/models", None
+
+
+V1_ROUTES = {"/v1/chat/completions", "/v1/responses", "/v1/responses/{id}", "/v1/models", "/v1/models/{model:path}"}
+OPEN = {"/healthz", "/readyz", "/openapi.json"}  # for anybody: nothing of anybody's
+SIGNED = {"/hooks", "/channels"}  # whoever is there has signed what they say
+
+
+async def test_f41_every_route_of_the_server_is_tried_here(scene: Scene) -> None:
+    """A route that is not in one of these tables is one that nobody has tried to cross by."""
+    service = scene.house.service
+    with socket.socket() as at:
+        at.bind(("127.0.0.1", 0))
+        app = _app(service, service.config.server, at)
+    found: dict[str, set[str]] = {"operations": set(), "open": set(), "v1": set(), "sockets": set(), "mounts": set()}
+    for route in app._router.routes:
+        match route:
+            case Route(app=Methods() as methods, path=path):
+                found["operations"] |= {f"{method} {path}" for method in methods._by_method}
+            case Route(app=Open(), path=path):
+                found["open"].add(path)
+            case Route(path=path):
+                found["v1"].add(path)
+            case WebSocketRoute(path=path):
+                found["sockets"].add(path)
+            case Mount(path=path):
+                found["mounts"].add(path)
+    assert found["operations"] == {f"{one.method} {one.path}" for one in OPERATIONS}
+    assert (found["open"], found["v1"]) == (OPEN, V1_ROUTES)
+    assert (found["sockets"], found["mounts"]) == ({"/api/ws"}, SIGNED)
+    patterns = [re.sub(r"\{[^}]*\}", ".+", route) for route in V1_ROUTES]
+    tried = [path for _, path, _ in v1(scene.known)]
+    assert all(any(re.fullmatch(one, path) for path in tried) for one in patterns)
+    described = (await scene.house.ask("GET", "/openapi.json")).json["paths"]
+    assert {f"{method.upper()} {path}" for path, methods in described.items() for method in methods} == (
+        found["operations"] | {"GET /healthz", "GET /readyz"}
+    )
+
+
+@pytest.mark.parametrize("who", NOBODY)
+async def test_f41_f43_who_has_no_key_that_is_good_is_told_so_and_nothing_else(scene: Scene, who: str) -> None:
+    house = scene.house
+    before = await house.journal()
+    told: set[str] = set()
+    for operation in OPERATIONS:
+        name = tried(scene.known, operation, who)[0]
+        for method, path, body, headers in requests(operation, name):
+            for more in ({}, {"X-Workspace": "red"}):
+                got = await house.ask(method, path, body, key=house.keys[who], headers={**headers, **more})
+                told.add(f"{got.status} {got.body.decode()}")
+    for method, path, body in v1(scene.known):
+        got = await house.ask(method, path, body, key=house.keys[who])
+        assert got.status == 401, (method, path, got.body)
+        assert not leaks(got.told)
+    assert len(told) == 1, told
+    assert next(iter(told)).startswith("401 ")
+    for path in OPEN:
+        assert not leaks((await house.ask("GET", path, key=house.keys[who])).told)
+    with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
+        await house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys[who] or 'x'}"])
+    assert await house.journal() == before
+
+
+@pytest.mark.parametrize("who", ["bos", "bea", "bob"])
+async def test_f41_nothing_of_anns_is_continued_by_the_other_api(scene: Scene, who: str) -> None:
+    house, key = scene.house, scene.house.keys[who]
+    own = (f"web:{who}:",)
+    before = await house.journal(but=own)
+    said = leaks(*scene.known.ids) | common(who)
+    for method, path, body in v1(scene.known):
+        got = await house.ask(method, path, body, key=key)
+        assert got.status < 500
+        assert leaks(got.told) <= said, (method, path, got.told)
+        if body and "previous_response_id" in body:
+            assert (got.status, got.json["error"]["code"]) == (404, "response_not_found")
+    for header in ("web:ann:client", "../red/client", "client"):
+        body = {"model": "mainstay", "messages": [{"role": "user", "content": "what did I say?"}]}
+        got = await house.ask("POST", "/v1/chat/completions", body, key=key, headers={"X-Session": header})
+        assert leaks(got.told) <= said
+    for name in ("red", "RED", "red ", "../red", "default", "nowhere"):
+        answers = [await house.ask("GET", path, key=key, headers={"X-Workspace": name}) for path in ("/api/me", "/v1/models")]
+        for got in answers:
+            assert got.status == (200 if name.strip() == "red" and who == "bob" else 403), (name, got.told)
+            assert "is not for that" in got.told or got.status == 200
+    await house.settled()
+    assert await house.journal(but=own) == before
+
+
+# --- WebSocket -----------------------------------------------------------------------------------
+
+
+def wishes(name: str) -> Iterator[dict[str, Any]]:
+    """One of each kind that the socket understands, with a name wherever a session is meant."""
+    for kind in get_args(sockets.Wanted):
+        made: dict[str, Any] = {"do": kind.__struct_config__.tag, "session": name}
+        fields = {field.encode_name for field in msgspec.structs.fields(kind)}
+        yield made | ({"text": "what do you know?"} if "text" in fields else {})
+        if "after" in fields:
+            yield made | {"after": 999_999_999}
+
+
+@pytest.mark.parametrize("who", ["bos", "bea", "gil", "bob"])
+async def test_f41_a_socket_tells_nothing_of_anothers(scene: Scene, who: str) -> None:
+    house = scene.house
+    own = (f"web:{who}:",)
+    before = await house.journal(but=own)
+    said = leaks(*names(scene.known)) | common(who)
+    kinds = {one["do"] for one in wishes("x")}
+    assert kinds == {kind.__struct_config__.tag for kind in get_args(sockets.Wanted)}
+    async with house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys[who]}"]) as ws:
+        for name in [scene.known.sessions[-1], *sampled(names(scene.known), who, NAMES_TRIED)]:
+            for wish in wishes(name):
+                await ws.send_json(wish)
+        for wish in ({"do": "approve", "id": scene.known.approvals[0]}, {"do": "follow"}, {"do": "follow", "session": 7}):
+            await ws.send_json(wish)
+        heard = await everything(ws)
+    assert len(heard) > 3
+    assert leaks(*heard) <= said, heard
+    await house.settled()
+    assert await house.journal(but=own) == before
+
+
+async def everything(ws: aiohttp.ClientWebSocketResponse) -> list[str]:
+    """Until there is no more for a moment."""
+    heard: list[str] = []
+    while True:
+        try:
+            message = await ws.receive(timeout=0.3)
+        except TimeoutError:
+            return heard
+        if message.type is not aiohttp.WSMsgType.TEXT:
+            return heard
+        heard.append(message.data)
