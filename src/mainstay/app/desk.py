@@ -22,7 +22,9 @@ from mainstay.core.errors import ApprovalUnknown, InputRefused, StoreFailed
 from mainstay.core.events import ApprovalAnswered, Delivered, Event, SessionChanged
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart
+from mainstay.gateway.office import Approver
 from mainstay.lane.tickets import Ticket
+from mainstay.policy.calls import runs_commands
 
 GUESTS_MAX = 128
 GUEST_BYTES_MAX = 256 * 1024
@@ -145,6 +147,15 @@ class Desk:
         if len(given) > GUESTS_MAX or len(msgspec.json.encode(given)) > GUEST_BYTES_MAX:
             raise InputRefused(f"at most {GUESTS_MAX} tools of {GUEST_BYTES_MAX} bytes together can be brought along")
         await lane.change(SessionChanged(guests=given))
+
+    def approved_by(self, tool: str) -> Approver:
+        services = self._open.services
+        policy = services.trust.policy
+        found = next((one for one in services.tools.offered if one.name == tool), None)
+        if found is None or policy is None or policy.confinement.confined or not runs_commands(found):
+            return "member"
+        beside = self._agent._beside
+        return "admin" if beside is None or beside.main else "owner"
 
     async def hand_in(self, key: str, call_id: str, content: str) -> Ticket:
         lane = (await self._ready()).lanes.get(key)

@@ -14,7 +14,7 @@ class Doorway:
 
     def __init__(self, find: Find, *, whole: bool = False) -> None:
         self._find = find
-        self._whole = whole  # whoever is led to wants the name in its path too
+        self._whole = whole  # whoever is led to knows the path from where this is mounted on
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         root = scope.get("root_path", "")
@@ -24,7 +24,7 @@ class Doorway:
         if app is None:
             await _nowhere(scope, send)
         elif self._whole:
-            await app(scope, receive, send)
+            await app({**scope, "root_path": root.rpartition("/")[0]}, receive, send)
         else:
             await app({**scope, "root_path": f"{root}/{name}"}, receive, send)
 

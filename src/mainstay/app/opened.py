@@ -47,6 +47,7 @@ class Beside(msgspec.Struct, frozen=True):
     contributors: tuple[Contributor, ...] = ()
     is_guest: Callable[[str], bool] = lambda person: False  # somebody for whom things are only read
     rooms: Rooms | None = None
+    main: bool = False  # the workspace is the server's own: its admins look after the whole home
 
 
 class Made(msgspec.Struct, frozen=True):

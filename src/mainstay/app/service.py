@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from mainstay.core.channels import ChatChannel, Mail
 from mainstay.core.errors import ConfigError, InputRefused
 from mainstay.core.outside import Outgoing
 from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.rooms import ChannelRules
 from mainstay.gateway.switchboard import Switchboard
 
 log = logging.getLogger("mainstay.gateway")
@@ -51,7 +52,7 @@ class Service:
         self.people = people_at(self.workspaces.home, loaded.config)
         self.gateway = Gateway(self.workspaces.desk, self.people)
         self.switchboard = Switchboard(
-            self.gateway, rules_of(loaded.config), SystemClock(), mail=self._mail, folder=self._folder
+            self.gateway, self._rules(loaded.config), SystemClock(), mail=self._mail, folder=self._folder
         )
         self.opened = asyncio.Event()  # every workspace that can be
         self.begun = asyncio.Event()  # and every channel that is quick enough
@@ -67,6 +68,10 @@ class Service:
     @property
     def config(self) -> Config:
         return self.workspaces.loaded.config
+
+    def _rules(self, config: Config) -> Mapping[str, ChannelRules]:
+        more = {one.name: ChannelRules(workspace=config.workspace) for one in self._more}
+        return {**more, **rules_of(config)}
 
     # --- beginning and end -----------------------------------------------------------------------
 
@@ -127,6 +132,7 @@ class Service:
             contributors=(self.switchboard.hints(workspace),) if speaks else (),
             is_guest=lambda person: self._is_guest(person, workspace),
             rooms=self.switchboard if speaks else None,
+            main=workspace == self.config.workspace,
         )
         return agent
 

@@ -80,6 +80,7 @@ class Shows(msgspec.Struct, frozen=True, kw_only=True):
     history: bool = False  # what was said in a thread can be fetched
     search: bool = False
     once: Literal["key", "look", "none"] = "none"  # the same key is posted once; it can be looked for; neither
+    once_s: float = 0.0  # how long the platform remembers a key; 0: always
     edit_every_s: float = 1.0  # at most so often
     file_bytes_max: int = 20 * 1024 * 1024
 

@@ -9,6 +9,7 @@ from mainstay.core.messages import Text
 from mainstay.core.people import SCOPES, Person
 from mainstay.core.ports import Standing
 from mainstay.gateway.office import Office
+from mainstay.gateway.visit import FOR_THE_OWNER
 from mainstay.guards.lines import one_line
 from mainstay.lane.pausing import Pending
 
@@ -103,12 +104,16 @@ async def _answer(command: Command, by: Speaker) -> str:
     mine = [one for one in await by.office.approvals.list() if admin or one.session == by.session]
     first, _, rest = command.rest.partition(" ")
     pending = _meant(mine, first, by.session)
+    if command.name == "approve" and first and first.lower() != "always" and not _is_named(pending, first):
+        return "Nothing waits under that id: it was answered, or it expired."  # and nothing else is meant by it
     if isinstance(pending, str):
         return pending
     said = rest if pending.asked.id.startswith(first) and first else command.rest
     always = command.name == "approve" and said.strip().lower() == "always"
     if always and not admin:
         return "Only an admin may say always."
+    if command.name == "approve" and (said := _withheld(pending, by, admin=admin)):
+        return said
     try:
         if command.name == "approve":
             await by.office.approvals.approve(pending.asked.id, always=always, by=by.person.name, wait=False)
@@ -118,6 +123,20 @@ async def _answer(command: Command, by: Speaker) -> str:
     except (ApprovalUnknown, InputRefused) as error:
         return sentence(error)
     return "Denied."
+
+
+def _withheld(pending: Pending, by: Speaker, *, admin: bool) -> str:
+    """Why it is not for them to approve; empty if it is."""
+    match by.office.approved_by(pending.asked.name):
+        case "owner":
+            return f"{FOR_THE_OWNER[:1].upper()}{FOR_THE_OWNER[1:]}."
+        case "admin" if not admin:
+            return "Only an admin may approve this."
+    return ""
+
+
+def _is_named(pending: Pending | str, id: str) -> bool:
+    return isinstance(pending, str) or pending.asked.id.startswith(id)
 
 
 def _meant(pending: list[Pending], id: str, session: str) -> Pending | str:

@@ -11,7 +11,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -187,7 +187,7 @@ class Courier:
                 errand.delivery = _ended(errand.delivery, "failed", str(error))
                 return
             except MaybeSent as error:
-                if channel.shows.once == "none" and not _editing(errand.delivery):
+                if self._once(errand) == "none" and not _editing(errand.delivery):
                     errand.delivery = _ended(errand.delivery, "unknown", str(error))
                     return
                 unsure = True
@@ -235,9 +235,16 @@ class Courier:
             sent = await bounded(channel.upload(to, path, name, "", key=key))
         await self._posted(errand, sent)
 
+    def _once(self, errand: Errand) -> Literal["key", "look", "none"]:
+        """Whether the same is posted once though it is handed over twice. A key that the platform may have forgotten by
+        now is none."""
+        shows = errand.channel.shows
+        forgotten = shows.once_s and self._clock.now_ms() - errand.delivery.at > shows.once_s * 1000
+        return "none" if shows.once == "key" and forgotten else shows.once
+
     async def _look(self, errand: Errand, key: str) -> Sent | None:
         """Whether it is there already. Under a key that the platform knows, it is simply posted again."""
-        match errand.channel.shows.once:
+        match self._once(errand):
             case "key":
                 return None
             case "look":
@@ -265,9 +272,9 @@ class Courier:
     async def _lost_draft(self, errand: Errand) -> str:
         """Where nobody can tell, it stays behind: the answer itself has not been posted yet, and must be."""
         channel, delivery = errand.channel, errand.delivery
-        if channel.shows.once == "none":
+        if (once := self._once(errand)) == "none":
             return ""
-        if channel.shows.once == "key":
+        if once == "key":
             first = chunks(delivery.text, channel.format, channel.shows.length)[:1]
             sent = await bounded(channel.post(delivery.to, channel.format("".join(first)), key=draft_key(delivery)))
             return sent.id

@@ -42,6 +42,11 @@ class Known:
         scopes = SCOPES[role].intersection(key.scopes)
         return Principal(person=key.person, workspace=key.workspace, role=role, scopes=scopes, key=key.id)
 
+    def still(self, principal: Principal) -> bool:
+        """Whoever came with a key may still do what they might then."""
+        key = self._keys.get(principal.key)
+        return key is not None and usable(key, self._clock.now_ms()) and self._holder(key) == principal
+
     def who(self, channel: str, user: str) -> Person | None:
         name = self._declared_accounts.get((channel, user)) or self._accounts.get((channel, user))
         return self.person(name) if name is not None else None

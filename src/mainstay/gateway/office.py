@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from mainstay.core.addresses import Heard
 from mainstay.core.events import Delivered, Event
@@ -16,6 +16,9 @@ from mainstay.core.recall import Hit
 from mainstay.core.triggers import Run, Status, Trigger
 from mainstay.lane.pausing import Pending
 from mainstay.lane.tickets import Ticket
+
+
+Approver = Literal["member", "admin", "owner"]  # who has to say yes: they, or somebody who may more
 
 
 class OfficeSessions(Protocol):
@@ -110,6 +113,11 @@ class Office(Protocol):
     async def hand_in(self, key: str, call_id: str, content: str) -> Ticket:
         """The result of a call that was handed back; the ticket's reply is the end of the turn. Raises ApprovalUnknown
         if nothing waits for it."""
+        ...
+
+    def approved_by(self, tool: str) -> Approver:
+        """Whose yes a call of this tool needs. What runs on the machine itself, in no sandbox, could read all that the
+        home holds, of every workspace."""
         ...
 
     async def set_model(self, key: str, model: str) -> None: ...

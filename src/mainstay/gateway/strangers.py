@@ -52,5 +52,5 @@ class Strangers:
 def _prompt(code: str) -> str:
     return (
         f"I do not know you yet. Your code is `{code}`; it is good for an hour. "
-        "Give it to whoever runs me, who lets you in with it."
+        f"Give it to whoever runs me: `mainstay user pair {code} --as NAME` lets you in."
     )

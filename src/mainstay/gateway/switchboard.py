@@ -24,6 +24,8 @@ from mainstay.gateway.strangers import Strangers
 log = logging.getLogger("mainstay.channels")
 
 DRAIN_LOOK_S = 0.05
+RETRY_S = 2.0
+RETRY_MAX_S = 300.0
 
 
 class Switchboard:
@@ -47,6 +49,7 @@ class Switchboard:
         self._workrooms: dict[str, Workroom] = {}
         self._reporters: dict[str, Reporters] = {}
         self._entering: dict[str, asyncio.Lock] = {}
+        self._trying: dict[str, asyncio.Task[None]] = {}  # channels that could not be reached
         self._wrong: dict[str, str] = {}  # channels that could not be connected, and why
         self._closing = False
 
@@ -80,16 +83,40 @@ class Switchboard:
 
     async def disconnect(self, name: str) -> None:
         """What was to be posted there waits for one of this name."""
+        await self._leave_off(name)
         if (channel := self._rooms.disconnect(name)) is not None:
             await channel.close()
 
     async def _connect(self, channel: ChatChannel) -> None:
-        self._wrong.pop(channel.name, None)
+        if await self._started(channel):
+            return
+        name = channel.name
+        await self._leave_off(name)
+        self._trying[name] = asyncio.get_running_loop().create_task(self._try_again(channel), name=f"connect {name}")
+
+    async def _started(self, channel: ChatChannel) -> bool:
+        """False if it may be another time: nobody can be reached now."""
         try:
             await channel.start(self.hear)
         except MainstayError as error:
             log.error("%s is not connected: %s", channel.name, error)
             self._wrong[channel.name] = str(error)
+            return not isinstance(error, ChannelError)
+        self._wrong.pop(channel.name, None)
+        return True
+
+    async def _try_again(self, channel: ChatChannel) -> None:
+        wait_s = RETRY_S
+        while True:
+            await self._clock.sleep(wait_s)
+            if await self._started(channel):
+                return
+            wait_s = min(wait_s * 2, RETRY_MAX_S)
+
+    async def _leave_off(self, name: str) -> None:
+        if (trying := self._trying.pop(name, None)) is not None:
+            trying.cancel()
+            await asyncio.gather(trying, return_exceptions=True)
 
     async def close(self, *, drain_s: float = 0.0) -> None:
         """Nothing more is heard. What is under way goes on for so long; the rest is taken up by the next process."""
@@ -102,6 +129,8 @@ class Switchboard:
                     await self._clock.sleep(DRAIN_LOOK_S)
         except TimeoutError:
             log.info("what was not delivered in %g s is delivered later", drain_s)
+        for name in list(self._trying):
+            await self._leave_off(name)
         await self._conversation.close()
         for reporters in self._reporters.values():
             await reporters.close()

@@ -26,6 +26,7 @@ from mainstay.lane.tickets import Ticket as Ticket
 WEB = "web"  # the channel of those who come with a key
 LISTED_MAX = 1_000
 SEARCHED_MAX = 100  # as many as memory gives
+FOR_THE_OWNER = "commands run on the machine itself here, so only whoever runs it may approve this (`mainstay approvals`)"
 _PAGE = 1_000
 
 
@@ -217,8 +218,10 @@ class Visit:
 
     async def approve(self, id: str, *, input: str | None = None, always: bool = False) -> Reply | None:
         self.must("approve")
-        await self._pending(id)
-        if always:
+        needed = self._office.approved_by((await self._pending(id)).asked.name)
+        if needed == "owner" and self.principal.person:
+            raise NotAllowed(f"{FOR_THE_OWNER}; it can be denied here")
+        if always or needed == "admin":
             self.must("admin")
         return await self._office.approvals.approve(id, input=input, always=always, by=self._by, wait=False)
 
@@ -231,9 +234,11 @@ class Visit:
     def _by(self) -> str:
         return self.principal.person or "owner"
 
-    async def _pending(self, id: str) -> None:
-        if not any(one.asked.id == id for one in await self.approvals()):
-            raise ApprovalUnknown(f"nothing waits under {id[:40]!r}; it was answered, or it expired")
+    async def _pending(self, id: str) -> Pending:
+        for one in await self.approvals():
+            if one.asked.id == id:
+                return one
+        raise ApprovalUnknown(f"nothing waits under {id[:40]!r}; it was answered, or it expired")
 
     # --- what the workspace has ------------------------------------------------------------------
 

@@ -40,7 +40,8 @@ _SECRETS = frozenset(
         "x-api-key",
     )
 )
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # somebody else was asked first
+# Somebody else was asked first, and passed it on.
+_FORWARDED = ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip", "via")
 
 
 async def enter(request: HTTPConnection, *, stream: bool = False) -> Visit:
@@ -162,7 +163,7 @@ def who(request: HTTPConnection, doors: Doors) -> Principal:
     workspace = request.headers.get("x-workspace", "")
     token = token_of(request)
     if token is None:
-        if not _is_owner(request, doors):
+        if not is_owner(request, doors):
             raise _no_key("a key is needed: send it as `Authorization: Bearer …`")
         return Principal(person="", workspace=workspace or doors.settings.workspace)
     principal = doors.gateway.people.principal(token)
@@ -196,7 +197,7 @@ def _bearer(value: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _is_owner(request: HTTPConnection, doors: Doors) -> bool:
+def is_owner(request: HTTPConnection, doors: Doors) -> bool:
     """Without a key, and nothing about it comes from further than this machine."""
     settings, peer, host = doors.settings, request.scope.get("client"), named_host(request)
     return (
@@ -208,7 +209,7 @@ def _is_owner(request: HTTPConnection, doors: Doors) -> bool:
         and (is_loopback(host) or host.strip("[]") == settings.host.lower())
         and all(is_own(origin, request, doors) for origin in request.headers.getlist("origin"))
         and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-        and not any(name in request.headers for name in _FORWARDED)
+        and not any(name in _FORWARDED or name.startswith("x-forwarded-") for name in request.headers)
     )
 
 
@@ -238,8 +239,5 @@ def _take_stream(request: HTTPConnection, doors: Doors, principal: Principal) ->
 
 
 def stays(doors: Doors, principal: Principal) -> bool:
-    """A key that was revoked opens nothing, and keeps nothing open."""
-    if not principal.key:
-        return True
-    key = doors.gateway.people.key(principal.key)
-    return key is not None and doors.gateway.people.is_usable(key)
+    """A key that was revoked opens nothing, and keeps nothing open; nor does one whose holder may less by now."""
+    return not principal.key or doors.gateway.people.still(principal)

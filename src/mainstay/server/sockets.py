@@ -143,6 +143,9 @@ class Socket:
                     return
 
     async def _take(self, message: Any) -> None:
+        if not stays(self._doors, self._visit.principal):
+            self._close(UNWELCOME)
+            return
         wanted: Wanted | None = None
         try:
             text = message.get("text")

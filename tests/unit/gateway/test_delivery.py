@@ -261,3 +261,16 @@ def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
         assert len(office.courier._rooms) < 5
 
     run(work)
+
+
+@pytest.mark.parametrize(("age_s", "state", "shown"), [(60, "sent", 1), (600, "unknown", 0)])
+def test_f45_a_key_that_the_platform_may_have_forgotten_is_not_trusted(age_s: float, state: str, shown: int) -> None:
+    async def work(office: Office) -> None:
+        at = office.clock.now_ms()
+        kept = await office.mail.put(Delivery(key="k", to=ROOM, text="hello", state="sending", session="s", at=at))
+        await office.clock.sleep(age_s)
+        done = await office.courier.deliver(kept, office.rig.channel, office.mail, office._record)
+        assert done.state == state
+        assert len(office.texts()) == shown
+
+    run(work, replace(ALL, once="key", once_s=300.0))

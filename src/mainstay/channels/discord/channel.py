@@ -62,6 +62,7 @@ class DiscordChannel:
         history=True,
         search=True,
         once="key",
+        once_s=120.0,  # its nonces hold for a few minutes
         edit_every_s=1.2,
         file_bytes_max=FILE_BYTES_MAX,
     )

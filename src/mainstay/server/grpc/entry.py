@@ -18,7 +18,9 @@ from mainstay.server.problems import Problem
 
 WORKSPACE = "x-workspace"
 # Somebody has passed it on, and is not who asks; or it is a page in a browser.
-_PASSED_ON = frozenset(("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin"))
+_PASSED_ON = frozenset(
+    ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip", "via", "origin")
+)
 
 
 class Grpc(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +78,7 @@ class Entry:
         return principal
 
     def _owner(self, given: list[tuple[str, Any]], peer: str) -> Principal:
-        passed_on = any(name.lower() in _PASSED_ON for name, _ in given)
+        passed_on = any(name.lower() in _PASSED_ON or name.lower().startswith("x-forwarded-") for name, _ in given)
         if self._settings.keys != "auto" or not self._private or passed_on or not _is_near(peer):
             raise Problem(401, "unauthorized", "this needs an API key: metadata `authorization: Bearer ms_…`")
         return Principal(person="", workspace=self._settings.workspace)

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from mainstay.core.errors import AgentClosed, MainstayError
 from mainstay.core.events import ApprovalAsked, Event, Steered, TurnStarted
-from mainstay.gateway.visit import Visit
+from mainstay.gateway.visit import NotAllowed, Visit
 from mainstay.server.bounds import Receive
 from mainstay.server.doors import Doors
+from mainstay.server.entry import stays
 from mainstay.server.openai.answer import Answer, closing
 from mainstay.server.openai.ids import Spot
 from mainstay.server.openai.memory import Begun
@@ -143,6 +144,8 @@ class Hearing:
         self._cut(AgentClosed(STOPPED))
 
     def keep_alive(self, now: float) -> None:
+        if self._doors is not None and not stays(self._doors, self._visit.principal):
+            self._cut(NotAllowed("this key is not valid any more"))
         if self._nudge is None or self._saying or now - self._said_at < KEEP_ALIVE_S:
             return
         self._said_at = now

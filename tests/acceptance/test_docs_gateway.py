@@ -1,0 +1,387 @@
+"""The pages about the gateway: each command is run as it stands there, against a real server with a model on loopback,
+and what it prints is compared; each configuration is checked; each table is compared with what it is about."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import get_args
+
+import msgspec
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
+from cli_support import SOURCE
+from example_model import ExampleModel, Messages, Said
+from published_packages import node, npm_packages
+from test_docs_plugins import Block, blocks, like, words
+
+from mainstay.app.channels import make_channel
+from mainstay.app.config import load_config
+from mainstay.app.schema_gateway import KINDS, ChannelEntry, PersonEntry, ServerSettings
+from mainstay.channels.webhook.messages import Given, Posted
+from mainstay.core.channels import Shows
+from mainstay.core.events import DURABLE, PARTIAL
+from mainstay.core.people import SCOPES, Scope
+from mainstay.gateway.commands import NAMES as COMMANDS
+from mainstay.server.calls import Operation
+from mainstay.server.openai.routes import openai_routes
+from mainstay.server.openapi import OPERATIONS
+from mainstay.server.problems import Problem
+
+ROOT = HERE.parents[1]
+DOCS = ROOT / "docs"
+SERVE, HTTP, GRPC, PEOPLE, CHANNELS = (
+    DOCS / "how-to" / f"{name}.md" for name in ("serve", "http-api", "grpc", "people", "channels")
+)
+GATEWAY, REFERENCE = DOCS / "concepts" / "gateway.md", DOCS / "reference" / "http.md"
+PAGES = (SERVE, HTTP, GRPC, PEOPLE, CHANNELS, GATEWAY, REFERENCE)
+PATIENCE_S = 60.0
+PORTS = ("7460", "7461", "8765")  # as the pages have them
+LAST = "whoever is on this machine"  # how the last line begins that a server says at its start
+CODE = re.compile(r"\b[0-9A-Z]{4}-[0-9A-Z]{4}\b")
+SHOWN_CODE = "K7QM-4XPA"
+COMMENTS = {"py": "# ", "js": "// "}
+
+
+# --- somebody who does what a page says ----------------------------------------------------------
+
+
+def free_port() -> str:
+    """One that no client is given by chance meanwhile: those have higher numbers."""
+    while True:
+        with socket.socket() as made:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                made.bind(("127.0.0.1", random.randint(15_000, 32_000)))
+            except OSError:
+                continue
+            return str(made.getsockname()[1])
+
+
+class Server:
+    """`mainstay serve`, in another terminal."""
+
+    def __init__(self, script: str, env: dict[str, str], folder: Path) -> None:
+        argv = ["sh", "-c", f"exec {script}"]
+        self._process = subprocess.Popen(argv, env=env, cwd=folder, stderr=subprocess.PIPE, text=True)
+        self.said: list[str] = []
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+        end = time.monotonic() + PATIENCE_S
+        while not any(line.startswith(LAST) for line in self.said):
+            assert self._reader.is_alive() and time.monotonic() < end, self.said
+            time.sleep(0.02)
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.said.append(line.rstrip())
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            assert self._process.wait(PATIENCE_S) == 0, self.said
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._reader.join(PATIENCE_S)
+            assert self._process.stderr is not None
+            self._process.stderr.close()
+
+
+class Doer:
+    """With an empty home, and ports of their own."""
+
+    def __init__(self, folder: Path, model: ExampleModel) -> None:
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        (self.folder / "proto").symlink_to(ROOT / "proto")
+        self._ports = {shown: free_port() for shown in PORTS}
+        self._code = SHOWN_CODE
+        self._servers: list[Server] = []
+        self.left_out: list[str] = []
+        bin = folder / "bin"
+        bin.mkdir()
+        (bin / "mainstay").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mainstay "$@"\n')
+        (bin / "mainstay").chmod(0o755)
+        self.env = {
+            "HOME": str(folder),
+            "PATH": os.pathsep.join((str(bin), os.path.dirname(sys.executable), os.environ.get("PATH", ""))),
+            "PYTHONPATH": str(SOURCE),
+            "PYTHONUNBUFFERED": "1",  # in the order in which a terminal shows it
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "DESK_SECRET": "a secret that nobody guesses",
+            "MAINSTAY__SERVER__PORT": self._ports["7460"],
+            **model.environment(),
+        }
+
+    def does(self, page: Path) -> int:
+        """How many commands there were."""
+        count, printed = 0, ""
+        for block in blocks(page):
+            where, text = f"{page.name}, line {block.line}", self._mine(block.text)
+            match block.kind:
+                case "sh" if text.startswith("# not run"):
+                    printed = ""
+                case "sh" if text.startswith("mainstay serve"):
+                    self._servers.append(Server(text, self.env, self.folder))
+                    printed = self._shown(list(self._servers[-1].said))
+                case "sh" if text.startswith("node ") and not self._has_node():
+                    printed = "…"
+                case "sh":
+                    printed = self._run(text, where)
+                    count += 1
+                case "text" if printed != "…":
+                    assert like(_plain(block.text)).fullmatch(_plain(printed)), f"{where}: it is\n{printed}"
+                case "py" | "js":
+                    self._write(block, text)
+        return count
+
+    def _mine(self, text: str) -> str:
+        for shown, port in self._ports.items():
+            text = text.replace(shown, port)
+        return text.replace(SHOWN_CODE, self._code)
+
+    def _shown(self, lines: list[str]) -> str:
+        """As on the page; what only takes its time, and the log, are not on it."""
+        text = "\n".join(line.rstrip() for line in lines if not re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ ", line))
+        for shown, port in self._ports.items():
+            text = text.replace(port, shown)
+        return text
+
+    def _write(self, block: Block, text: str) -> None:
+        first, _, _ = text.partition("\n")
+        mark = COMMENTS[block.kind]
+        assert first.startswith(mark), "its first line says what it is to be called"
+        (self.folder / first.removeprefix(mark)).write_text(text)
+
+    def _run(self, script: str, where: str) -> str:
+        done = subprocess.run(
+            ["sh", "-e", "-c", script],
+            env=self.env,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        lines = done.stdout.strip("\n").split("\n")
+        told = done.returncode == 1 and lines[-1].startswith("mainstay: ")  # in a sentence, which the page shows
+        assert told or done.returncode == 0, f"{where}: {done.stdout}"
+        if found := CODE.search(done.stdout):
+            self._code = found[0]
+        return self._shown(lines)
+
+    def _has_node(self) -> bool:
+        try:
+            packages = npm_packages("openai-node", "openai@7.53.0")
+        except pytest.skip.Exception as reason:
+            self.left_out.append(str(reason))
+            return False
+        (self.folder / "node_modules").symlink_to(packages / "node_modules")
+        self.env["PATH"] = os.pathsep.join((str(node().parent), self.env["PATH"]))
+        return True
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+
+def _plain(text: str) -> str:
+    return CODE.sub("CODE", text)
+
+
+def say(messages: Messages) -> Said:
+    """Does what the pages ask."""
+    last = messages[-1]["content"] or ""
+    if messages[-1]["role"] == "tool":
+        return "It snows." if "snow" in last else "Then not."
+    asked = [one["content"] or "" for one in messages if one["role"] == "user"]
+    said = next(text for text in reversed(asked) if not text.startswith("[note"))
+    if "What is my name?" in said:
+        return "Ada." if any("Ada" in one for one in asked) else "I do not know."
+    if "Write that down." in said:
+        return [("write", {"path": "note.txt", "content": "that"})]
+    if "weather" in said:
+        return [("weather", {"city": "Oslo"})]
+    if "long" in said:
+        return "and then " * 500
+    return "Good morning!" if "Good morning!" in said else "Very well."
+
+
+@pytest.fixture
+def doer(tmp_path: Path) -> Iterator[Doer]:
+    model = ExampleModel(say, pause_s=0.01)
+    made = Doer(tmp_path, model)
+    try:
+        yield made
+        made.close()
+    finally:
+        model.close()
+
+
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [(SERVE, 5), (HTTP, 13), (GRPC, 2), (PEOPLE, 5), (CHANNELS, 4)],
+    ids=["serve", "http-api", "grpc", "people", "channels"],
+)
+def test_every_command_of_the_page_does_what_the_page_says(page: Path, least: int, doer: Doer) -> None:
+    assert doer.does(page) >= least
+    for reason in doer.left_out:
+        print(f"left out: {reason}")
+
+
+# --- configurations and messages -----------------------------------------------------------------
+
+CONFIGURED = [
+    pytest.param(block.text, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, block in enumerate(block for block in blocks(page) if block.kind == "yaml")
+]
+
+
+@pytest.mark.parametrize("text", CONFIGURED)
+def test_every_configuration_that_a_page_shows_is_valid(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mainstay.yaml").write_text(text)
+    (tmp_path / "mainstay.yaml").chmod(0o600)
+    env = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "a-secret-of-some-length")
+    loaded = load_config(tmp_path, env=env)
+    for workspace in loaded.config.workspaces:
+        loaded.of(workspace)
+
+
+@pytest.mark.parametrize(
+    ("page", "struct"),
+    [(SERVE, ServerSettings), (PEOPLE, PersonEntry), (CHANNELS, ChannelEntry)],
+    ids=["server", "people", "channels"],
+)
+def test_the_pages_name_everything_that_can_be_configured(page: Path, struct: type[msgspec.Struct]) -> None:
+    assert set(struct.__struct_fields__) - words(page) - {"password", "base_url"} == set()
+
+
+def test_the_messages_of_a_webhook_channel_are_those_that_it_takes_and_posts() -> None:
+    taken, posted = (json.loads(block.text) for block in blocks(CHANNELS) if block.kind == "json")
+    assert msgspec.convert(taken, Given)
+    assert set(taken) == set(Given.__struct_fields__)
+    assert set(posted) == set(Posted.__struct_fields__)
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def rows(page: Path, heading: str) -> list[list[str]]:
+    """The cells of the tables below a heading, up to the next."""
+    below = page.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    tables = re.findall(r"^\|[-|]+\|\n((?:\|.*\n)+)", below, re.MULTILINE)
+    assert tables, heading
+    return [[cell.strip() for cell in line[1:-1].split("|")] for table in tables for line in table.splitlines()]
+
+
+def quoted(cells: list[str]) -> list[str]:
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def row_of(one: Operation) -> str:
+    fields = [*(msgspec.structs.fields(one.body) if one.body is not None else ()), *msgspec.structs.fields(one.query)]
+    takes = ", ".join(f"`{field.encode_name}`" for field in fields)
+    return f"| `{one.method} {one.path}` | {one.says} | {takes} | {one.status} |"
+
+
+def test_every_route_is_on_the_page_with_what_it_takes_and_nothing_else() -> None:
+    there = re.findall(r"^\| `[A-Z]+ /api/.*$", REFERENCE.read_text(), re.MULTILINE)
+    assert sorted(there) == sorted(map(row_of, OPERATIONS))
+
+
+def test_every_route_of_the_openai_api_is_on_the_page() -> None:
+    made = {f"{method} {re.sub(':path', '', route.path)}" for route in openai_routes() for method in route.methods or ()}
+    assert {name for row in rows(REFERENCE, "OpenAI's API") for name in quoted(row[:1])} == made - {
+        one for one in made if one.startswith("HEAD ")
+    }
+
+
+def test_every_event_is_on_the_page_on_its_side() -> None:
+    told = [name for row in rows(REFERENCE, "Events") for name in quoted(row[:1])]
+    assert sorted(told) == sorted(one.__name__ for one in (*get_args(DURABLE), *get_args(PARTIAL)))
+    assert told[-len(get_args(PARTIAL)) :] == [one.__name__ for one in get_args(PARTIAL)]
+
+
+def test_every_error_over_http_is_on_the_page() -> None:
+    """As the sources have them; gRPC has a page of its own."""
+    sources = [path.read_text() for path in (SOURCE / "mainstay" / "server").glob("*.py")]
+    made = {found for source in sources for found in re.findall(rf'{Problem.__name__}\(\s*(\d+),\s*"(\w+)"', source)}
+    told = {
+        (status, kind)
+        for row in rows(REFERENCE, "Errors")
+        for status in row[0].split(", ")
+        for kind in quoted(row[1:2])
+    }
+    assert made - told == set()
+    assert {kind for _, kind in told} == {kind for _, kind in made}
+
+
+def test_every_role_scope_and_command_is_on_its_page() -> None:
+    assert quoted([row[0] for row in rows(PEOPLE, "People and roles")]) == list(SCOPES)
+    assert quoted([row[0] for row in rows(PEOPLE, "Keys")]) == list(get_args(Scope))
+    said = quoted([row[0] for row in rows(CHANNELS, "What can be said to the runtime")])
+    assert {one.split()[0].removeprefix("/") for one in said} == set(COMMANDS)
+
+
+ONCE = {"key": "once: by key", "look": "once: looked for", "none": "at most once"}
+MADE = {
+    "slack": ChannelEntry(token="xoxb-1", app_token="xapp-1"),
+    "telegram": ChannelEntry(token="123:abcdefghijklmno"),
+    "discord": ChannelEntry(token="a"),
+    "matrix": ChannelEntry(homeserver="https://matrix.example", user="@a:matrix.example", token="a"),
+    "signal": ChannelEntry(address="127.0.0.1:7583", user="+15550100100"),
+    "webhook": ChannelEntry(url="https://chat.example/", secret="a secret that nobody guesses"),
+    "terminal": ChannelEntry(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_page_says_that_a_platform_can_show_is_so(kind: str, tmp_path: Path) -> None:
+    [row] = [row for row in rows(CHANNELS, "What each can show") if row[0] == f"`{kind}`"]
+    assert row[1:] == _shown(make_channel(kind, MADE[kind], tmp_path, lambda channel, user: False).shows)
+    assert re.search(rf"^## {kind}$", CHANNELS.read_text(), re.MULTILINE | re.IGNORECASE), "it has a section"
+
+
+def _shown(shows: Shows) -> list[str]:
+    can = (shows.edits, shows.files, shows.typing, shows.threads, shows.history, shows.search)
+    return [shows.markup, f"{shows.length:,}", *("yes" if one else "no" for one in can), ONCE[shows.once]]
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+def headings(page: Path) -> set[str]:
+    found = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_to_headings_that_are_there(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            there = (page.parent / target).resolve() if target else page
+            assert anchor in headings(there), f"{page.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_to_pages_that_are_there(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        assert "://" in target or (page.parent / target).exists(), f"{page.name} links to {target}"

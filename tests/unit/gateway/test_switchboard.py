@@ -1,0 +1,62 @@
+"""Channels that come and go: one that cannot be reached is tried again, one that is refused is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chat_world import World
+
+from mainstay.core.channels import Hear, NotSent
+from mainstay.core.errors import ConfigError
+from mainstay.gateway import switchboard
+from mainstay.testing.channel_rig import eventually
+from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackRig
+
+
+class Shy(LoopbackChannel):
+    """Connects at the third try."""
+
+    tries = 0
+
+    async def start(self, hear: Hear) -> None:
+        self.tries += 1
+        if self.tries < 3:
+            raise NotSent("nobody answers")
+        await super().start(hear)
+
+
+async def test_a_channel_that_cannot_be_reached_is_tried_again_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switchboard, "RETRY_S", 0.01)
+    rig = LoopbackRig()
+    shy = Shy(rig.platform)
+    world = World(tmp_path, rig)
+    await world.begin(shy)
+    try:
+
+        async def connected() -> bool | None:
+            return world.board.states() == {"chat": "connected"} or None
+
+        await eventually(connected, "it is connected")
+        assert shy.tries == 3
+    finally:
+        await world.end()
+
+
+async def test_a_channel_that_is_refused_is_left_alone_and_says_why(tmp_path: Path) -> None:
+    class Refused(LoopbackChannel):
+        tries = 0
+
+        async def start(self, hear: Hear) -> None:
+            self.tries += 1
+            raise ConfigError("the token is wrong")
+
+    rig = LoopbackRig()
+    refused = Refused(rig.platform)
+    world = World(tmp_path, rig)
+    await world.begin(refused)
+    assert world.board.states() == {"chat": "the token is wrong"}
+    await world.end()
+    assert refused.tries == 1
