@@ -15,7 +15,6 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count, product
-from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import quote
 
@@ -84,7 +83,7 @@ def names(known: Known) -> list[str]:
     desk = next(one for one in known.sessions if one.endswith(RED["session"]))
     tricks = [
         *(f"red:{desk}", f"red/{desk}", f"../red/{desk}", f"..\\red\\{desk}", f"workspaces/red/{desk}"),
-        *(desk.upper(), desk.replace("ann", "аnn"), desk.replace(":", "："), f"{desk} ", f"{desk}\u200b"),
+        *(desk.upper(), desk.replace("ann", "\u0430nn"), desk.replace(":", "\uff1a"), f"{desk} ", f"{desk}\u200b"),
         *(quote(desk, safe=""), quote(quote(desk, safe=""), safe=""), f"{desk}#1", f"{desk}/call_2_1_0", f"{desk}/1"),
         *("user:ann", "main", "agent:web:ann:fire", f"{desk}' OR 1=1 --", "%", "*", "x" * 600, f"{desk}\0"),
     ]
@@ -111,7 +110,11 @@ BODIES: dict[type[Asked], list[dict[str, Any]]] = {
         {"name": "NAME", "kind": "periodic", "schedule": "0 9 1 1 *", "text": "hi", "session": "NAME", "replace": True},
         {"name": "FRESH", "kind": "immediate", "text": "hi", "channel": "chat", "room": "C-red"},
     ],
-    api_home.KeyMade: [{"person": "ann", "workspace": "red", "scopes": ["admin"]}, {"person": "bos", "workspace": "red"}],
+    api_home.KeyMade: [
+        {"person": "ann", "workspace": "red", "scopes": ["admin"]},
+        {"person": "bos", "workspace": "red"},
+        {"person": "bea", "workspace": "blue", "scopes": ["admin"]},
+    ],
     api_home.PersonMade: [{"name": "eve", "roles": {"red": "admin"}}, {"name": "NAME"}],
 }
 
@@ -230,7 +233,8 @@ def v1(known: Known) -> Iterator[tuple[str, str, Any]]:
         call = {"type": "function_call_output", "call_id": "call_1_1_0", "output": "x"}
         yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": told, "session_id": session}
         yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": [said], "user": session}
-        yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": [said], "metadata": {"session": session}}
+        named = {"metadata": {"session": session}}
+        yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": [said], **named}
         yield "POST", "/v1/responses", {"model": "mainstay", "input": "hi", "conversation": session}
         yield "POST", "/v1/responses", {"model": "mainstay", "input": [call], "conversation": {"id": session}}
     for id in known.responses:
@@ -317,8 +321,8 @@ async def test_f41_nothing_of_anns_is_continued_by_the_other_api(scene: Scene, w
         got = await house.ask("POST", "/v1/chat/completions", body, key=key, headers={"X-Session": header})
         assert leaks(got.told) <= said
     for name in ("red", "RED", "red ", "../red", "default", "nowhere"):
-        answers = [await house.ask("GET", path, key=key, headers={"X-Workspace": name}) for path in ("/api/me", "/v1/models")]
-        for got in answers:
+        for path in ("/api/me", "/v1/models"):
+            got = await house.ask("GET", path, key=key, headers={"X-Workspace": name})
             assert got.status == (200 if name.strip() == "red" and who == "bob" else 403), (name, got.told)
             assert "is not for that" in got.told or got.status == 200
     await house.settled()
@@ -350,8 +354,8 @@ async def test_f41_a_socket_tells_nothing_of_anothers(scene: Scene, who: str) ->
         for name in [scene.known.sessions[-1], *sampled(names(scene.known), who, NAMES_TRIED)]:
             for wish in wishes(name):
                 await ws.send_json(wish)
-        for wish in ({"do": "approve", "id": scene.known.approvals[0]}, {"do": "follow"}, {"do": "follow", "session": 7}):
-            await ws.send_json(wish)
+        await ws.send_json({"do": "approve", "id": scene.known.approvals[0]})
+        await ws.send_json({"do": "follow", "session": 7})
         heard = await everything(ws)
     assert len(heard) > 3
     assert leaks(*heard) <= said, heard

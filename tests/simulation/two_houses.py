@@ -208,10 +208,10 @@ class House:
             "POST", f"/channels/{channel}", body, headers={"Content-Type": "application/json", **signed}
         )
 
-    async def say(self, room: str, text: str, user: str, *, mention: bool = False, thread: str = "", **more: Any) -> str:
+    async def say(self, room: str, text: str, user: str, **more: Any) -> str:
         """In a room of the platform in memory; returns when it was heard."""
         id, at = self.platform.next()
-        said = Spoken(id=id, room=room, user=user, text=text, at=at, thread=thread, mention=mention, **more)
+        said = Spoken(id=id, room=room, user=user, text=text, at=at, **more)
         self.platform.say(said)
         await turns_true(lambda: not self.platform.told, f"{text[:40]!r} was heard")
         return id
@@ -245,11 +245,13 @@ class House:
         ours = tuple(str(folder / "/".join(one.split(":"))) for one in but)
         events = [path for path in (self.home / "events").rglob("*.json") if b'"red"' in path.read_bytes()]
         for path in [*folder.rglob("*"), *events]:
-            if path.is_file() and not path.name.startswith("workspace.db") and not str(path).startswith(ours or ("\0",)):
+            theirs = path.is_file() and not str(path).startswith(ours or ("\0",))
+            if theirs and not path.name.startswith("workspace.db"):
                 found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         people = self.service.people
         found |= {f"person {one.name}": repr(one) for one in people.everybody() if "red" in one.roles}
-        found |= {f"key {one.id}": repr(one) for one in people.keys() if one.workspace == "red"}
+        kept = people.keys()
+        found |= {f"key {one.id}": repr(one) for one in kept if one.workspace == "red"}
         return found | {f"memory {one.id}": one.text for one in await desk.memory.list(limit=1000)}
 
 
@@ -391,13 +393,13 @@ async def fill(house: House) -> Known:
     await _on_channels(house)
     await house.settled()
     desk = await house.service.workspaces.desk("red")
-    people = house.service.people
+    kept = house.service.people.keys()
     return Known(
-        sessions=tuple(one.key for one in await desk.sessions.list(limit=100)) + (name, "fire", "broken"),
+        sessions=(*(one.key for one in await desk.sessions.list(limit=100)), name, "fire", "broken"),
         approvals=(asked["outcome"]["approval"],),
         triggers=(RED["triggername"],),
         people=("ann", "bob", "adm", RED["person"]),
-        keys=tuple(one.id for one in people.keys() if one.workspace == "red"),
+        keys=tuple(one.id for one in kept if one.workspace == "red"),
         responses=(responded.json["id"],),
         calls=("call_2_1_0", f"web:ann:{name}/call_2_1_0"),
         memories=tuple(one.id for one in await desk.memory.list(limit=100)),

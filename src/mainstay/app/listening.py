@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mainstay import __version__
+from mainstay.app.garbage import settle
 from mainstay.app.schema_gateway import ServerSettings
 from mainstay.app.service import Service
 from mainstay.core.errors import ConfigError
@@ -67,6 +68,7 @@ async def listen(service: Service, stop: asyncio.Event, now: asyncio.Event, told
 async def _begin(service: Service, stop: asyncio.Event) -> None:
     """Whoever watches can ask how it goes meanwhile (`/readyz`)."""
     await _either(service.begin(), stop)
+    settle()
     await stop.wait()
 
 
@@ -102,7 +104,7 @@ def _settings(service: Service, host: str, at: socket.socket) -> Any:
     return Web(
         host=host,
         port=at.getsockname()[1],
-        keys=settings.keys,
+        keys=service.keys,
         hosts=settings.hosts,
         origins=settings.origins,
         body_bytes_max=settings.body_bytes_max,
@@ -152,7 +154,7 @@ async def _grpc(
     settings = service.config.server
     given = Grpc(
         workspace=service.config.workspace,
-        keys=settings.keys,
+        keys=service.keys,
         certificate=settings.tls.certificate,
         private_key=settings.tls.key,
         message_bytes_max=settings.body_bytes_max,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ from mainstay.app.owner import serving
 from mainstay.app.people import PREFIX as PEOPLE
 from mainstay.app.people import do as do_people
 from mainstay.app.people import people_at
-from mainstay.app.schema import Config, data_home
+from mainstay.app.schema import Config, builtin_names, data_home
 from mainstay.app.workspace_folders import put_away
 from mainstay.app.workspaces import Make, Workspaces
 from mainstay.app.world import SystemClock
@@ -72,6 +72,13 @@ class Service:
     def _rules(self, config: Config) -> Mapping[str, ChannelRules]:
         more = {one.name: ChannelRules(workspace=config.workspace) for one in self._more}
         return {**more, **rules_of(config)}
+
+    @property
+    def keys(self) -> Literal["auto", "required"]:
+        """As it is configured. But commands that reach the network reach this server too, on the very machine: without
+        a key an agent of any workspace would be the owner to it."""
+        configs = (self.workspaces.loaded.of(name) for name in self.workspaces.names())
+        return "required" if any(map(_reaches_out, configs)) else self.config.server.keys
 
     # --- beginning and end -----------------------------------------------------------------------
 
@@ -294,6 +301,10 @@ class Service:
             "channels": self.states(),
             "unready": self.unready(),
         }
+
+
+def _reaches_out(config: Config) -> bool:
+    return config.sandbox.network and not {"bash", "process"}.isdisjoint(builtin_names(config.tools.builtin))
 
 
 class _Outbox:

@@ -112,8 +112,8 @@ async def _answer(command: Command, by: Speaker) -> str:
     always = command.name == "approve" and said.strip().lower() == "always"
     if always and not admin:
         return "Only an admin may say always."
-    if command.name == "approve" and (said := _withheld(pending, by, admin=admin)):
-        return said
+    if command.name == "approve" and (why := _withheld(pending, by, admin=admin)):
+        return why
     try:
         if command.name == "approve":
             await by.office.approvals.approve(pending.asked.id, always=always, by=by.person.name, wait=False)

@@ -141,14 +141,16 @@ class Conversation:
         """Kept in its thread if that is a conversation of ours, else with the room."""
         office, heard = room.office, heard_of(message)
         sender = person.name if person is not None else ""
-        session = office.key("", sender or message.user, heard)
+        # what somebody is called on a platform is their own choice: it must not be another's name here
+        speaker = sender or f"?{message.user}"
+        session = office.key("", speaker, heard)
         if await standing_of(office, session) is None:
-            session = office.key("", sender or message.user, room_of(message))
+            session = office.key("", speaker, room_of(message))
         if await office.seen(session, id):
             return
-        noted = msgspec.structs.replace(message, text=message.text + named_files(message.files))
+        parts = parts_of(message, person, named_files(message.files))
         try:
-            await office.overhear(session, parts_of(noted, person), id=id, sender=sender, heard=heard)
+            await office.overhear(session, parts, id=id, sender=sender, heard=heard)
         except InputRefused as error:
             log.info("%s: something that was said is not kept: %s", message.address.channel, error)
 
@@ -231,13 +233,11 @@ class Conversation:
             if await room.office.seen(arrival.session, envelope_id(one)):
                 continue
             person = place.person if place.workspace == room.office.workspace else None
-            noted = msgspec.structs.replace(one, text=one.text + named_files(one.files))
+            parts = parts_of(one, person, named_files(one.files))
             sender = person.name if person is not None else ""
             heard = heard_of(one)
             try:
-                await room.office.overhear(
-                    arrival.session, parts_of(noted, person), id=envelope_id(one), sender=sender, heard=heard
-                )
+                await room.office.overhear(arrival.session, parts, id=envelope_id(one), sender=sender, heard=heard)
             except InputRefused as error:
                 log.info("%s: something that was missed is not kept: %s", channel.name, error)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from mainstay.core.addresses import Address, FileSaid, Heard
@@ -16,6 +18,10 @@ from mainstay.guards.lines import one_line
 
 STRANGERS = origin_of("channel", untrusted=True)  # words of people who are not paired
 NAME_CHARS_MAX = 80
+STRANGER = ", a stranger"  # behind the name that they have chosen, which may well be somebody else's
+_BRACKETS = str.maketrans("[]\uff3b\uff3d\u3010\u3011\u3014\u3015\u27e6\u27e7", "()" * 5)
+# a line that looks like ours, which say who speaks and what is attached
+_NOTE = re.compile(r"^([ \t]*)(?=[\[\uff3b\u3010\u3014\u27e6][^\n]*[\]\uff3d\u3011\u3015\u27e7][ \t:]*$)", re.MULTILINE)
 
 
 def envelope_id(message: Incoming) -> str:
@@ -35,20 +41,26 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def parts_of(message: Incoming, person: Person | None) -> tuple[AnyPart, ...]:
-    """What the model is shown. Where several people are, it is told who speaks; what a stranger says, and how they call
-    themselves, is from outside."""
+def parts_of(message: Incoming, person: Person | None, files: str = "") -> tuple[AnyPart, ...]:
+    """What the model is shown; `files` are those that nobody fetches. Where several people are, it is told who speaks,
+    and nobody can say it for another; what a stranger says, and how they call themselves, is from outside."""
     if person is None:
-        said = Text(f"[{shown_name(message.name or message.user)}]\n{message.text}", origin=STRANGERS)
-        return (said,)
+        name = shown_name(message.name or message.user) + STRANGER
+        return (Text(f"[{name}]\n{as_said(message.text)}{files}", origin=STRANGERS),)
+    text = (message.text if message.direct else as_said(message.text)) + files
+    said = (Text(text),) if text.strip() else ()
     if message.direct:
-        return (Text(message.text),) if message.text.strip() else ()
-    note = Text(f"[{shown_name(person.shown)}]\n", origin=RUNTIME)
-    return (note, Text(message.text)) if message.text.strip() else (note,)
+        return said
+    return (Text(f"[{shown_name(person.shown)}]\n", origin=RUNTIME), *said)
 
 
 def shown_name(name: str) -> str:
-    return one_line(name)[:NAME_CHARS_MAX].replace("[", "(").replace("]", ")")
+    return one_line(name)[:NAME_CHARS_MAX].translate(_BRACKETS)
+
+
+def as_said(text: str) -> str:
+    """With a mark before every line that could be taken for one of ours."""
+    return _NOTE.sub(r"\1\\", text)
 
 
 def heard_of(message: Incoming, files: tuple[FileSaid, ...] = ()) -> Heard:

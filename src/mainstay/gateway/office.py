@@ -17,7 +17,6 @@ from mainstay.core.triggers import Run, Status, Trigger
 from mainstay.lane.pausing import Pending
 from mainstay.lane.tickets import Ticket
 
-
 Approver = Literal["member", "admin", "owner"]  # who has to say yes: they, or somebody who may more
 
 

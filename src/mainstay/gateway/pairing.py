@@ -21,8 +21,8 @@ _ALIKE = str.maketrans("OIL", "011")
 CHARS = 8  # 40 bits
 CODE_MS = 60 * 60 * 1000
 AGAIN_MS = 10 * 60 * 1000  # an account is told a code no more often
-WAITING_MAX = 200
-ASKED_PER_MIN = 20  # new codes, over all
+WAITING_MAX = 200  # on a channel
+ASKED_PER_MIN = 20  # new codes, on a channel
 WRONG_PER_MIN = 10
 TYPED_CHARS_MAX = 40
 

@@ -43,7 +43,7 @@ class People(Known):
         self._changing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._wrong = Turnstile(clock, pairing.WRONG_PER_MIN)
-        self._asked = Turnstile(clock, pairing.ASKED_PER_MIN)
+        self._asked: dict[str, Turnstile] = {}  # by channel: those of one keep out nobody on another
         self.declare(declared, accounts)
 
     async def open(self) -> None:
@@ -138,9 +138,10 @@ class People(Known):
 
         async def work() -> str | None:
             now = self._clock.now_ms()
-            if self._asked.closed or any(_was_told(one, channel, user, now) for one in self._waiting):
+            asked = self._asked.setdefault(channel, Turnstile(self._clock, pairing.ASKED_PER_MIN))
+            if asked.closed or any(_was_told(one, channel, user, now) for one in self._waiting):
                 return None
-            self._asked.count()
+            asked.count()
             code = pairing.new_code()
             made = Pairing(
                 digest=pairing.digest_of(code, channel, user),
@@ -151,18 +152,20 @@ class People(Known):
                 expires=now + pairing.CODE_MS,
             )
             await self._store.put_pairing(made)
-            await self._make_room(now)
+            await self._make_room(channel, now)
             log.info("a stranger on %s was told a code", channel)
             return code
 
         return await self._change(work)
 
-    async def _make_room(self, now: int) -> None:
-        """What expired goes, and of too many those that have waited longest."""
-        times = sorted(one.expires for one in await self._store.pairings())
-        before = max([now, *times[: -pairing.WAITING_MAX]])
-        if times[0] <= before:
-            await self._store.drop_pairings(before)
+    async def _make_room(self, channel: str, now: int) -> None:
+        """What expired goes, and of too many on a channel those that have waited longest there."""
+        kept = await self._store.pairings()
+        here = sorted((one for one in kept if one.channel == channel), key=lambda one: one.expires)
+        for one in here[: -pairing.WAITING_MAX]:
+            await self._store.put_pairing(msgspec.structs.replace(one, expires=now))
+        if len(here) > pairing.WAITING_MAX or any(one.expires <= now for one in kept):
+            await self._store.drop_pairings(now)
         self._waiting = list(await self._store.pairings())
 
     async def pair(self, code: str, *, name: str, workspace: str, role: Role) -> Person:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from mainstay.core.addresses import Address
-from mainstay.core.channels import Delivery, Incoming, Mail
+from mainstay.core.channels import Delivery, Mail
 from mainstay.core.envelope import SINGLE
 from mainstay.core.errors import MainstayError, SessionUnknown
 from mainstay.core.events import Delivered, Event, Lagged, Received
@@ -64,6 +64,7 @@ class Reporters:
 
     async def catch_up(self) -> None:
         """With what could not be told before: nobody was there, or the channel was not."""
+        await self._learn_rooms()
         self._looked.clear()
         self._since = 0
         await self._sweep()
@@ -204,12 +205,30 @@ class Reporters:
             await self._learn(standing.key)
         return self._rooms.whose(at) == self._office.workspace
 
+    async def _learn_rooms(self) -> None:
+        """Before anybody else could take a room for theirs that somebody of this workspace spoke to us alone in."""
+        if self._rooms.has_all(self._office.workspace):
+            return
+        looked: set[tuple[str, str]] = set()
+        offset = 0
+        while page := await self._office.sessions.list(limit=PAGE, offset=offset):
+            offset += len(page)
+            for key in (standing.key for standing in page if standing.errand is None):
+                at = Address.parse(key) or Address("")
+                by_person = key == SINGLE or key.startswith(BY_PERSON)
+                ours = not self._rooms.known(at.channel) or self._rooms.whose(at) == self._office.workspace
+                if by_person or not (ours or (at.channel, at.room) in looked):
+                    looked.add((at.channel, at.room))
+                    await self._learn(key)
+
     async def _learn(self, session: str) -> None:
-        """A room where somebody spoke to us alone is of the workspace that they are of, whosever the channel is."""
+        """A room where somebody spoke to us alone is of the workspace that they are of, whosever the channel is; of
+        this one, if they are nobody any more."""
         for record in await self._office.sessions.records(session, limit=EVIDENCE):
             match record.event:
                 case Received(heard=heard) if heard is not None and heard.direct:
-                    self._rooms.place(Incoming(id="", address=heard.address, user=heard.user, direct=True))
+                    if self._rooms.known(heard.address.channel):
+                        self._rooms.recall(heard.address, heard.user, self._office.workspace)
                     return
 
     # --- out -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from mainstay.gateway.reporter import key_of
 
 AGAIN_S = 600.0  # a room is told no more often that somebody is a stranger
 TOLD_MAX = 1_000
-PER_MIN = 30  # such sentences, over all
+PER_MIN = 30  # such sentences, on a channel
 PAIR_FIRST = "I do not know you yet: write to me in a direct message to be paired."
 
 
@@ -35,7 +35,7 @@ class Strangers:
         now, place = self._clock.monotonic(), (channel, room, user)
         if now - self._told.get(place, -AGAIN_S) < AGAIN_S:
             return False
-        if sum(now - at < 60.0 for at in self._told.values()) >= PER_MIN:
+        if sum(now - at < 60.0 for (there, *_), at in self._told.items() if there == channel) >= PER_MIN:
             return False
         self._told.pop(place, None)
         self._told[place] = now

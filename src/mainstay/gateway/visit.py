@@ -26,7 +26,9 @@ from mainstay.lane.tickets import Ticket as Ticket
 WEB = "web"  # the channel of those who come with a key
 LISTED_MAX = 1_000
 SEARCHED_MAX = 100  # as many as memory gives
-FOR_THE_OWNER = "commands run on the machine itself here, so only whoever runs it may approve this (`mainstay approvals`)"
+FOR_THE_OWNER = (
+    "commands run on the machine itself here, so only whoever runs it may approve this (`mainstay approvals`)"
+)
 _PAGE = 1_000
 
 

@@ -224,7 +224,7 @@ class Lane:
         if not envelope.id:
             return await self._keep(event, None, review)
         async with self._door:  # one at a time, so that the second under an id finds the first
-            known = await self._known(envelope)
+            known = await self._known(envelope) if (await self._ready()).session.head else None
             return known or await self._keep(event, Once(envelope.id, envelope.digest), review)
 
     async def _keep(self, event: Received, once: Once | None, review: Review | None) -> Ticket:

@@ -19,7 +19,7 @@ from typing import cast
 import msgspec
 
 from mainstay.core.errors import StaleWriter, StoreError
-from mainstay.core.events import Event
+from mainstay.core.events import Event, StepCheckpointed
 from mainstay.core.journal import encode, mended
 from mainstay.core.ports import Clock, Once, Store
 from mainstay.core.session import Session
@@ -32,6 +32,7 @@ class Pen:
     __slots__ = (
         "_clock",
         "_hub",
+        "_news",
         "_noted",
         "_ride_along_s",
         "_sent",
@@ -58,8 +59,9 @@ class Pen:
         self._clock = clock
         self._ride_along_s = ride_along_s
         self._hub = hub
-        self._touched = touched  # told when something of this session is on disk
+        self._touched = touched  # told when something of this session is on disk that was not there, even in parts
         self._noted: list[bytes] = []
+        self._news = False  # some of that is more than a part of a message
         self._sent = session.head
         self._timer: asyncio.TimerHandle | None = None
         self._unspoken: deque[Event] = deque()  # in order; those with a sequence wait for the disk
@@ -108,6 +110,7 @@ class Pen:
             seq = session.head + 1
             session.apply(seq, at, event)
             self._noted.append(body)
+            self._news = self._news or not isinstance(event, StepCheckpointed)
             if wanted:
                 self._unspoken.append(msgspec.structs.replace(event, session=session.key, sequence=seq))
 
@@ -121,6 +124,7 @@ class Pen:
             self._timer.cancel()
             self._timer = None
         bodies, self._noted = self._noted, []
+        news, self._news = self._news, False
         expected, self._sent = self._sent, self.session.head
         sending = cast(
             "asyncio.Future[None]",
@@ -128,19 +132,19 @@ class Pen:
         )
         head = self._sent
         if sending.done():  # a store that does it at once: what comes of it is known before anyone goes on
-            self._sent_off(head, sending)
+            self._sent_off(head, news, sending)
         else:
-            sending.add_done_callback(partial(self._sent_off, head))
+            sending.add_done_callback(partial(self._sent_off, head, news))
         return sending
 
-    def _sent_off(self, head: int, done: asyncio.Future[None]) -> None:
+    def _sent_off(self, head: int, news: bool, done: asyncio.Future[None]) -> None:
         if done.cancelled():
             return
         if (error := done.exception()) is not None:
             if self.broken is None:
                 self.broken = error if isinstance(error, StoreError) else StoreError(str(error))
             return
-        if self._touched is not None:
+        if news and self._touched is not None:
             self._touched(self.session.key)
         while self._unspoken and self._unspoken[0].sequence <= head:
             self._hub.emit(self.session.key, self._unspoken.popleft())

@@ -12,6 +12,8 @@ log = logging.getLogger("mainstay.memory")
 PATIENCE_S = 15.0  # that a busy agent is let be
 RETRY_S = 1.0
 RETRY_MAX_S = 300.0
+BUSY_S = 1.0  # since something was touched, an agent is at work
+REST_S = 0.01  # between two sessions, then
 
 
 class Walk:
@@ -108,9 +110,11 @@ class Walk:
             batch, self._touched = self._touched, set()
             for key in batch:
                 await self._one(key)
+                await self._rest()
             if not self.backlog:
                 break
             await self._one(self.backlog.popleft())
+            await self._rest()
         _let_go(self._served)
         if self._waiting:
             self._wanted.set()
@@ -126,6 +130,11 @@ class Walk:
         delay = self._delays[key] = min(self._delays.get(key, RETRY_S / 2) * 2, RETRY_MAX_S)
         log.warning("session %r is not followed for %g s: %s: %s", key, delay, type(error).__name__, error)
         self.later(delay, lambda: self.touch(key))
+
+    async def _rest(self) -> None:
+        """Turns come first, as long as nobody waits for this."""
+        if not (self._served or self._waiting) and self._loop.time() - self._last < BUSY_S:
+            await asyncio.sleep(REST_S)
 
     def stop(self) -> None:
         for timer in self._timers:

@@ -14,7 +14,6 @@ from mainstay.server.doors import Doors
 from mainstay.server.entry import DOORS, is_owner
 from mainstay.server.problems import BUSY_S, Problem
 
-
 SERVER = "server"  # how it is with the whole of it, which anybody may know
 
 

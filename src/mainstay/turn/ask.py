@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import aclosing
 from typing import Literal
 
@@ -26,6 +27,8 @@ from mainstay.core.session import Session
 from mainstay.guards.redact import Stream
 from mainstay.turn.control import Control
 from mainstay.turn.means import Means
+
+STEPS = 20  # moments of a checkpoint's period
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -311,7 +314,8 @@ class _Voice:
 
 
 class _Checkpoints:
-    """While a stream goes on, what it has said is noted once a period; most answers end before the first."""
+    """While a stream goes on, what it has said is noted once a period; most answers end before the first. Those of many
+    streams are due at the same few moments of it, so that one write to the disk has them all."""
 
     __slots__ = ("_asking", "_draft", "_timer")
 
@@ -323,7 +327,9 @@ class _Checkpoints:
     def arm(self) -> None:
         if self._timer is None:
             period_s = self._asking.limits.checkpoint_period_s
-            self._timer = asyncio.get_running_loop().call_later(period_s, self._save)
+            loop, step_s = asyncio.get_running_loop(), period_s / STEPS
+            at = math.ceil((loop.time() + period_s) / step_s) * step_s
+            self._timer = loop.call_at(at, self._save)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -134,8 +134,10 @@ async def _report(service: Service, url: str, grpc: str, say: Say) -> None:
     if fired:
         say(f"firing {count(fired, 'trigger')}")
     settings = service.config.server
-    if settings.keys == "auto" and is_private(settings.host):
+    if service.keys == "auto" and is_private(settings.host):
         say("whoever is on this machine may come in without a key; server.keys: required changes that")
+    elif settings.keys == "auto" and is_private(settings.host):
+        say("commands of agents have the network (sandbox.network), so a key is needed on this machine too")
 
 
 async def _fired(service: Service) -> int:

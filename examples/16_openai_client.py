@@ -1,0 +1,40 @@
+# OpenAI's own client, as it is, against `mainstay serve`: a stream, and a tool that the client brings along and runs.
+# Prints what is streamed, the call that the agent hands back, and the answer that it makes of its result.
+
+import os
+import subprocess
+import sys
+
+from openai import OpenAI
+
+MODEL = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+PLACE = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+TIDE = {"type": "function", "function": {"name": "tide", "description": "High water.", "parameters": PLACE}}
+
+
+def talk(client: OpenAI) -> None:
+    said = [{"role": "user", "content": "Good morning!"}]
+    for chunk in client.chat.completions.create(model="mainstay", messages=said, stream=True):
+        print(chunk.choices[0].delta.content or "", end="", flush=True)
+    print()
+
+    said = [{"role": "user", "content": "When is high water at Brest?"}]
+    message = client.chat.completions.create(model="mainstay", messages=said, tools=[TIDE]).choices[0].message
+    for call in message.tool_calls or ():
+        print(f"{call.function.name} {call.function.arguments}")
+        said += [message, {"role": "tool", "tool_call_id": call.id, "content": "18:37"}]  # in its place: look it up
+        message = client.chat.completions.create(model="mainstay", messages=said, tools=[TIDE]).choices[0].message
+    print(message.content)
+
+
+def main() -> None:
+    argv = [sys.executable, "-m", "mainstay", "serve", "--home", "data", "--port", "0"]
+    env = {**os.environ, "MAINSTAY__MODEL": MODEL}
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env) as server:
+        assert server.stderr is not None
+        address = server.stderr.readline().split()[-1]  # mainstay 0.1.0 at http://127.0.0.1:43210
+        talk(OpenAI(base_url=f"{address}/v1", api_key="none is needed on this machine"))
+        server.terminate()
+
+
+main()
