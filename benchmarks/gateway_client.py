@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 from gateway_model import LONG, PACED, SHORT, answer
 
-FIRST = re.compile(rb"event: TextDelta|\"content\": ?\"[^\"]")  # of ours, and of a model's
+FIRST = re.compile(rb"event: (?:TextDelta|MessageAdded)|\"content\": ?\"[^\"]")  # of ours, and of a model's
 DATA = re.compile(rb"data: (\{[^\n]*\})\n\n")
 END = b"\r\n0\r\n\r\n"
 ANSWERS = {True: answer(LONG), False: answer(SHORT)}
@@ -37,11 +37,16 @@ class Choice(msgspec.Struct, frozen=True):
     delta: Delta | None = None
 
 
+class Part(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
 class Event(msgspec.Struct, frozen=True):
     """Ours, or a chunk of a chat completion."""
 
     type: str = ""
     text: str = ""
+    parts: list[Part] = []
     sequence: int = 0
     outcome: Outcome | None = None
     choices: list[Choice] = []
@@ -207,8 +212,11 @@ class Job:
         last = found[-1] if found else Event()
         if last.type != "TurnEnded" or last.outcome is None or last.outcome.type != "Answered":
             return f"ended with {last}"
-        text = "".join(one.text for one in found if one.type == "TextDelta")
-        return "" if text == said else f"other words: {len(text)} of {len(said)}, {text[:60]!r}"
+        text = "".join(part.text for one in found if one.type == "MessageAdded" for part in one.parts)
+        pieces = "".join(one.text for one in found if one.type == "TextDelta")
+        if text == said and (pieces == said or not (pieces or self.given["job"] == "paced")):
+            return ""  # an answer that is there at once may be heard as a whole only
+        return f"other words: {len(text)} and {len(pieces)} of {len(said)}, {text[:60]!r}"
 
     # --- the jobs --------------------------------------------------------------------------------
 
@@ -219,7 +227,9 @@ class Job:
         loop = asyncio.get_running_loop()
         began = time.monotonic()
         turns: list[asyncio.Task[None]] = []
-        probes = [loop.create_task(self.probe(began + n / given["probes_s"])) for n in range(int(seconds * given["probes_s"]))]
+        probes = [
+            loop.create_task(self.probe(began + n / given["probes_s"])) for n in range(int(seconds * given["probes_s"]))
+        ]
         for n in range(int(rate * seconds)):
             await asyncio.sleep(max(began + n / rate - time.monotonic(), 0.0))
             turns.append(loop.create_task(self.turn(n % sessions, n, paced=True)))
@@ -237,16 +247,18 @@ class Job:
     async def burst(self) -> dict[str, Any]:
         """So many turns, so many at a time, as fast as it goes."""
         given = self.given
-        turns = iter(range(given.get("from", 0), given.get("from", 0) + given["turns"]))
-        each = given.get("each", 1)  # turns of a session, before it is left for good
+        each = given.get("each", 1)  # turns of a session, one after another, before it is left for good
+        begin = given.get("from", 0) // each
+        sessions = iter(range(begin, begin + given["turns"] // each))
 
         async def some() -> None:
-            for n in turns:
-                await self.turn(n // each, n, paced=False)
+            for session in sessions:
+                for turn in range(each):
+                    await self.turn(session, turn, paced=False)
 
         began = time.monotonic()
         await asyncio.gather(*(some() for _ in range(given["at_once"])))
-        return {"turns_s": given["turns"] / (time.monotonic() - began)}
+        return {"turns_s": self.ended / (time.monotonic() - began)}
 
     async def follow(self) -> dict[str, Any]:
         """Followers of sessions, who hear nothing, until the input closes."""
@@ -256,7 +268,9 @@ class Job:
             one.stays = True
             key = self.keys[n % len(self.keys)]
             who = f"Authorization: Bearer {key}\r\n" if key else ""
-            head = f"GET /api/sessions/s{n}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n{who}Accept: text/event-stream\r\n\r\n"
+            head = (
+                f"GET /api/sessions/s{n}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n{who}Accept: text/event-stream\r\n\r\n"
+            )
             one.transport.write(head.encode())
             said = await asyncio.wait_for(one.begun, 30)
             if not said.startswith(b"HTTP/1.1 200"):

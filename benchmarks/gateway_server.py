@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,9 @@ class Gateway:
         began = time.monotonic()
         command = [sys.executable, "-m", "mainstay", "serve", "--home", str(self.home), "--port", "0"]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+            )
         self.pid = self.process.pid
         try:
             self.url = self._address(began + START_S)
@@ -155,6 +158,10 @@ class Client:
     @property
     def runs(self) -> bool:
         return self.process.poll() is None
+
+    def waits(self, seconds: float) -> bool:
+        """True as soon as there is something to read; at the latest after so long."""
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
 
     def leave(self) -> dict[str, Any]:
         assert self.process.stdin is not None

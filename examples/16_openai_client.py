@@ -1,9 +1,11 @@
 # OpenAI's own client, as it is, against `mainstay serve`: a stream, and a tool that the client brings along and runs.
 # Prints what is streamed, the call that the agent hands back, and the answer that it makes of its result.
 
+import json
 import os
 import subprocess
 import sys
+from urllib.request import Request, urlopen
 
 from openai import OpenAI
 
@@ -29,12 +31,17 @@ def talk(client: OpenAI) -> None:
 
 def main() -> None:
     argv = [sys.executable, "-m", "mainstay", "serve", "--home", "data", "--port", "0"]
-    env = {**os.environ, "MAINSTAY__MODEL": MODEL}
+    env = {**os.environ, "MAINSTAY__MODEL": MODEL, "MAINSTAY__PEOPLE": '{"ann": {"role": "member"}}'}
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env) as server:
-        assert server.stderr is not None
-        address = server.stderr.readline().split()[-1]  # mainstay 0.1.0 at http://127.0.0.1:43210
-        talk(OpenAI(base_url=f"{address}/v1", api_key="none is needed on this machine"))
-        server.terminate()
+        try:
+            told = next(line for line in server.stderr or () if line.startswith("mainstay "))
+            address = told.split()[-1]  # mainstay 0.1.0 at http://127.0.0.1:43210
+            asked = Request(f"{address}/api/keys", b'{"person": "ann"}', {"Content-Type": "application/json"})
+            with urlopen(asked, timeout=30) as made:  # whoever is on this machine needs no key, and may make some
+                key = json.load(made)["key"]
+            talk(OpenAI(base_url=f"{address}/v1", api_key=key))
+        finally:
+            server.terminate()
 
 
 main()

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
+from urllib.request import Request, urlopen
 
 MODEL = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
 PROMPT = {"text": "Tell me a long story.", "id": f"story-{time.time_ns()}"}  # under the same id it is said once
@@ -18,16 +18,16 @@ def serve() -> tuple["subprocess.Popen[str]", str]:
     argv = [sys.executable, "-m", "mainstay", "serve", "--home", "data", "--port", "0"]
     env = {**os.environ, "MAINSTAY__MODEL": MODEL}
     server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
-    assert server.stderr is not None
-    return server, server.stderr.readline().split()[-1]
+    told = next(line for line in server.stderr or () if line.startswith("mainstay "))
+    return server, told.split()[-1]  # mainstay 0.1.0 at http://127.0.0.1:43210
 
 
 def hear(address: str, seen: int) -> Iterator[tuple[int, str]]:
     """The sequence and the name of each event after that one."""
     headers = {"Accept": "text/event-stream", "Content-Type": "application/json", "Last-Event-ID": str(seen)}
     url = f"{address}/api/sessions/story/prompt"
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(PROMPT).encode(), headers), timeout=60) as lines:
-        for line in lines:
+    with urlopen(Request(url, json.dumps(PROMPT).encode(), headers), timeout=60) as stream:
+        for line in stream:
             if line.startswith(b"data: "):
                 event = json.loads(line[6:])
                 yield event.get("sequence", 0), event["type"]

@@ -315,7 +315,9 @@ def test_every_route_is_on_the_page_with_what_it_takes_and_nothing_else() -> Non
 
 
 def test_every_route_of_the_openai_api_is_on_the_page() -> None:
-    made = {f"{method} {re.sub(':path', '', route.path)}" for route in openai_routes() for method in route.methods or ()}
+    made = {
+        f"{method} {re.sub(':path', '', route.path)}" for route in openai_routes() for method in route.methods or ()
+    }
     assert {name for row in rows(REFERENCE, "OpenAI's API") for name in quoted(row[:1])} == made - {
         one for one in made if one.startswith("HEAD ")
     }

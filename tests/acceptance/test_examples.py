@@ -189,6 +189,21 @@ def looks_at_builds(messages: Messages) -> Said:
     return "tests" if known and "Which job" in last(messages)[1] else "Look at the log."
 
 
+def drinks_tea(messages: Messages) -> Said:
+    return "With milk."
+
+
+def knows_the_tide(messages: Messages) -> Said:
+    role, said = last(messages)
+    if role == "tool":
+        return "At 18:37." if "18:37" in said else "I do not know."
+    return [("tide", {"place": "Brest"})] if "high water" in said else "Good morning!"
+
+
+def tells_a_short_one(messages: Messages) -> Said:
+    return STORY[: len(STORY) // 4]
+
+
 SAYS = {
     "01": names,
     "02": shops,
@@ -204,6 +219,9 @@ SAYS = {
     "12": takes_minutes,
     "13": watches_the_harbour,
     "14": looks_at_builds,
+    "15": drinks_tea,
+    "16": knows_the_tide,
+    "17": tells_a_short_one,
 }
 
 
@@ -354,6 +372,29 @@ def test_14_webhook_app(example: Example) -> None:
     assert re.fullmatch(r'202 {"accepted":true,"id":"[0-9a-f]+","duplicate":true}', again)
     assert knows.strip() == "tests"
     assert len(example.asked) == 2, "a delivery that was sent twice is one turn"
+
+
+def test_15_gateway_app(example: Example) -> None:
+    said, mine, others = example("15_gateway_app.py", drinks_tea).splitlines()
+    assert re.match(r'200 {"session":"tea","turn":1,"text":"With milk. "', said)
+    assert mine.startswith('200 {"id":"tea","status":"active"')
+    assert others == """404 {"error":{"type":"not_found","message":"there is no session 'tea'"}}"""
+
+
+def test_16_openai_client(example: Example) -> None:
+    printed = [line.strip() for line in example("16_openai_client.py", knows_the_tide).splitlines()]
+    assert printed == ["Good morning!", 'tide {"place": "Brest"}', "At 18:37."]
+
+
+def test_17_resume_stream(example: Example) -> None:
+    printed = example("17_resume_stream.py", tells_a_short_one, pause_s=0.01).splitlines()
+    ended = printed.index("killed, and started again")
+    assert printed[0] == "1 Received"
+    assert "4 TurnResumed" in printed[ended:], "by the second server"
+    assert printed[-2].endswith(" TurnEnded")
+    assert printed[-1] == "each once, in order: True"
+    told = [int(line.split()[0]) for line in printed if line[0].isdigit()]
+    assert told == list(range(1, len(told) + 1))
 
 
 # --- together, and with models that do not do as they are told -----------------------------------

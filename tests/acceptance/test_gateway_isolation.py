@@ -15,22 +15,29 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count, product
+from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import quote
 
 import aiohttp
+import grpc
+import grpc.aio
 import msgspec
 import pytest
 import pytest_asyncio
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from starlette.routing import Mount, Route, WebSocketRoute
-from two_houses import ALL, HOLDS_S, RED, WHOLE, Answer, House, Known, fill, housing, leaks, on_disk, people
+from two_houses import ALL, HOLDS_S, RED, WHOLE, Answer, House, Known, calling, fill, housing, leaks, on_disk, people
 
 from mainstay.app.listening import _app
+from mainstay.core import protobuf
 from mainstay.server import api, api_home, sockets
 from mainstay.server.calls import Asked, Methods, Nothing, Operation
 from mainstay.server.calls import Said as SaidBody
+from mainstay.server.grpc.messages import METHODS, SERVICE, Method
 from mainstay.server.health import Open
 from mainstay.server.openapi import OPERATIONS
+from mainstay.testing.channel_rig import turns_true
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -374,3 +381,278 @@ async def everything(ws: aiohttp.ClientWebSocketResponse) -> list[str]:
         if message.type is not aiohttp.WSMsgType.TEXT:
             return heard
         heard.append(message.data)
+
+
+# --- gRPC ----------------------------------------------------------------------------------------
+
+
+def calls(method: Method, name: str) -> Iterator[msgspec.Struct]:
+    """Requests of a method, with a name in every place for one; those of streams also from a later event on."""
+    fields = set(method.request.__struct_fields__)
+    given = {"session": name} | ({"text": "what do you know?"} if "text" in fields else {})
+    assert set(given) <= fields, f"{method.name} is asked in a way that nobody has tried to cross by"
+    yield method.request(**given)
+    if "after" in fields:
+        yield method.request(session=name, after=0)
+        yield method.request(session=name, after=999_999_999)
+
+
+async def called(channel: grpc.aio.Channel, method: Method, request: msgspec.Struct, metadata: Any) -> str:
+    """All that whoever calls has of it."""
+    kind = channel.unary_stream if method.streams else channel.unary_unary
+    call = kind(f"/{SERVICE}/{method.name}")(protobuf.encode(request), metadata=metadata, timeout=HOLDS_S)
+    try:
+        got = [one async for one in call] if method.streams else [await call]
+        return repr([protobuf.decode(one, method.response) for one in got])
+    except grpc.aio.AioRpcError as error:
+        return f"{error.code()} {error.details()} {error.trailing_metadata()}"
+
+
+@pytest.mark.parametrize("who", ["bos", "bea", "gil", "bob", *NOBODY])
+async def test_f41_no_method_of_grpc_tells_or_changes_anything_of_anothers(scene: Scene, who: str) -> None:
+    house = scene.house
+    own = (f"web:{who}:",)
+    before = await house.journal(but=own)
+    said = leaks(*names(scene.known)) | common(who)
+    metadata = (("authorization", f"Bearer {house.keys[who]}"),) if house.keys[who] else ()
+    async with grpc.aio.insecure_channel(house.grpc) as channel:
+        for method in METHODS:
+            for name in [scene.known.sessions[-1], *sampled(names(scene.known), who + method.name, 2)]:
+                for request in calls(method, name):
+                    told = await called(channel, method, request, metadata)
+                    assert leaks(told) <= said, told
+                    assert ("UNAUTHENTICATED" in told) == (who in NOBODY), told
+                    if who in OTHERS:
+                        told = await called(channel, method, request, (*metadata, ("x-workspace", "red")))
+                        assert "there is no workspace 'red'" in told
+                        assert "NOT_FOUND" in told
+        reflected = await called_reflection(channel, metadata)
+        assert not leaks(reflected)
+        assert ("UNAUTHENTICATED" in reflected) == (who in NOBODY)
+    await house.settled()
+    assert await house.journal(but=own) == before
+
+
+async def called_reflection(channel: grpc.aio.Channel, metadata: Any) -> str:
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+        iter([asked]), metadata=metadata, timeout=HOLDS_S
+    )
+    try:
+        return repr([one async for one in call])
+    except grpc.aio.AioRpcError as error:
+        return f"{error.code()} {error.details()}"
+
+
+# --- what may be done within one's own -----------------------------------------------------------
+
+
+async def test_f41_ann_hears_all_of_it_so_that_a_leak_would_be_noticed(scene: Scene) -> None:
+    house, key, admin = scene.house, scene.house.keys["ann"], scene.house.keys["adm"]
+    name = RED["session"]
+    listed = await house.ask("GET", "/api/sessions", key=key)
+    events = await house.ask("GET", f"/api/sessions/{name}/events", key=key, headers={"Accept": "application/json"})
+    found = await house.ask("GET", "/api/memory/search?q=the+word+is", key=key)
+    waits = await house.ask("GET", "/api/approvals", key=key)
+    assert leaks(listed.told, events.told, found.told, waits.told) >= {
+        *("session", "title", "message", "answer", "summary", "memory", "file", "approval", "steered"),
+    }
+    assert leaks((await house.ask("GET", "/api/triggers", key=admin)).told) >= {"trigger", "triggername"}
+    assert leaks((await house.ask("GET", "/api/sessions?limit=1000", key=admin)).told) >= {"session", "room"}
+    assert leaks(*house.shown("C-red"), *house.shown("D-red")) >= {"delivery", "answer"}
+    assert leaks(*house.models["red"].shown) >= {"rules", "skill", "pinned", "direct"}
+    assert on_disk(house.home) >= set(RED) - {"room"}
+
+
+async def test_f41_a_role_is_what_the_key_may_at_most_and_no_more_once_it_is_less(scene: Scene) -> None:
+    """Also for whoever is connected already."""
+    house, known = scene.house, scene.house.service.people
+    await house.person("max", "admin", "red")
+    await house.key("max", "red", ALL)
+    desk = f"web:ann:{RED['session']}"
+    async with house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys['max']}"]) as ws:
+        await ws.send_json({"do": "follow", "session": desk})
+        assert "message" in leaks(*await everything(ws))
+        await known.grant("max", "red", "member")
+        await ws.send_json({"do": "follow", "session": desk, "after": 1})
+        assert not leaks(*await everything(ws))
+        assert ws.closed
+        assert ws.close_code == 1008
+    got = await house.ask("GET", f"/api/sessions/{quote(desk, safe='')}", key=house.keys["max"])
+    assert got.status == 404
+    for method, path, body in (
+        ("GET", "/api/triggers", None),
+        ("GET", "/api/people", None),
+        ("POST", "/api/keys", {"person": "max", "workspace": "red", "scopes": ["admin"]}),
+        ("POST", "/api/people", {"name": "max2", "roles": {"red": "admin"}}),
+    ):
+        assert (await house.ask(method, path, body, key=house.keys["max"])).status == 403, path
+
+
+async def test_f41_who_may_say_yes_and_to_what(scene: Scene) -> None:
+    """A guest to nothing, a member in their own sessions, an admin anywhere in the workspace and for good."""
+    house = scene.house
+    (id,) = scene.known.approvals
+
+    async def answered(who: str, id: str, verb: str = "approve", **body: Any) -> int:
+        got = await house.ask("POST", f"/api/approvals/{id}/{verb}", body, key=house.keys[who])
+        return got.status
+
+    for verb in ("approve", "deny"):
+        assert [await answered(who, id, verb) for who in ("gus", "bob", "bea", "bos", "del")] == [
+            403,
+            404,
+            404,
+            404,
+            404,
+        ]
+    assert await answered("ann", id, always=True) == 403
+    assert not house.burnt
+    assert await answered("ann", id) == 200
+    await house.settled()
+    assert house.burnt == [RED["approval"]]
+    assert await answered("ann", id) == 404, "once"
+    asked = await house.prompt("gus", "mine", calling(("burn", {"what": "x"})))
+    assert asked["outcome"]["type"] == "Answered", "nobody is asked: a guest has nothing changed"
+    for name, arguments in (
+        *(("write", {"path": "x", "content": "x"}), ("bash", {"command": "ls"}), ("remember", {"text": "x"})),
+        *(
+            ("message", {"text": "x", "to": "chat:C-red"}),
+            ("schedule", {"action": "add", "when": "0 9 1 1 *", "text": "x"}),
+        ),
+    ):
+        assert (await house.prompt("gus", "mine", calling((name, arguments))))["outcome"]["type"] == "Answered"
+    json_only = {"Accept": "application/json"}
+    told = (await house.ask("GET", "/api/sessions/mine/events", key=house.keys["gus"], headers=json_only)).json[
+        "events"
+    ]
+    results = [one["event"]["result"]["content"] for one in told if one["event"]["type"] == "ToolFinished"]
+    assert len(results) == 6
+    assert all("Only reading is allowed here" in one for one in results)
+    assert house.burnt == [RED["approval"]]
+    house.burnt.clear()
+
+
+# --- the agent of another workspace, which obeys -------------------------------------------------
+
+
+def wanted(schema: dict[str, Any], way: str) -> dict[str, Any]:
+    """Arguments of a tool, with this in every place for words."""
+    made: dict[str, Any] = {}
+    for name, field in schema.get("properties", {}).items():
+        kinds = [field, *field.get("anyOf", ())]
+        if any("enum" in one for one in kinds):
+            made[name] = next(one["enum"][0] for one in kinds if "enum" in one)
+        elif any(one.get("type") == "string" for one in kinds):
+            made[name] = way
+        elif name in schema.get("required", ()):
+            made[name] = {"integer": 1, "boolean": True, "array": [way], "object": {}}.get(field.get("type", ""), way)
+    return made
+
+
+def ways(scene: Scene) -> list[str]:
+    red, home = scene.house.home / "workspaces" / "red", scene.house.home
+    files = [path for path in red.rglob("*") if path.is_file()]
+    return [
+        *(str(path) for path in sampled(sorted(map(str, files)), "files", 1_000 if WHOLE else 3)),
+        *(str(home / "gateway.db"), str(home / "mainstay.yaml"), str(home), str(red), f"{red}/../red/workspace.db"),
+        *(
+            "../../../../red",
+            "../../../../../gateway.db",
+            f"/proc/self/root{home}/gateway.db",
+            f"file://{red}/workspace.db",
+        ),
+        *(f"{scene.house.url}/api/sessions", "http://[::ffff:127.0.0.1]/", "http://169.254.169.254/"),
+        *scene.known.rooms,
+        *(f"chat:{twisted}" for twisted in ("c-red", "C-red ", "\uff23-red", "C-red:m2")),
+        *(f"agent:{one}" for one in scene.known.sessions[:2]),
+        *sampled(scene.known.ids, "ids", 1_000 if WHOLE else 4),
+        *("keeps bees", "the word is"),
+    ]
+
+
+@pytest.mark.parametrize("who", ["bos", "gil"])
+async def test_f41_no_tool_reaches_into_another_workspace(scene: Scene, who: str) -> None:
+    """Whatever blue's agent is made to call, with whatever arguments, whoever makes it."""
+    house, model = scene.house, scene.house.models["blue"]
+    before, shown = await house.journal(), len(model.shown)
+    posted = [house.shown(room) for room in ("C-red", "D-red")]
+    await house.prompt(who, "tools", "hello")
+    assert {"read", "bash", "message", "upload", "search_channel", "memory_search", "result", "spawn"} <= set(
+        model.tools
+    )
+    for name, schema in model.tools.items():
+        tries = [(name, wanted(schema, way)) for way in ways(scene)]
+        for number in range(0, len(tries), 10):
+            await house.prompt(who, f"{name}-{number}", calling(*tries[number : number + 10]))
+    await house.settled()
+    echoed = leaks(*ways(scene))
+    assert leaks(*model.shown[shown:]) <= echoed, "nothing that it did not say itself"
+    assert [house.shown(room) for room in ("C-red", "D-red")] == posted
+    assert not any(RED["room"] in json.dumps(one) and "blue" in json.dumps(one) for one in house.posted)
+    assert await house.journal() == before
+
+
+async def test_f41_a_command_on_the_machine_itself_is_approved_by_whoever_runs_it(scene: Scene) -> None:
+    """Without a sandbox it could read what every workspace has."""
+    house, shown = scene.house, len(scene.house.models["blue"].shown)
+    look = calling(("bash", {"command": f"cat {house.home}/gateway.db {house.home}/workspaces/red/workspace.db"}))
+    for who, others in (("bea", ("bea", "bos")), ("bos", ("bos",))):
+        session = f"host-{who}"
+        asked = await house.prompt(who, session, look)
+        assert asked["outcome"]["type"] == "Paused"
+        id = asked["outcome"]["approval"]
+        for one in others:
+            for body in ({}, {"always": True}, {"input": json.dumps({"command": "id"})}):
+                got = await house.ask("POST", f"/api/approvals/{id}/approve", body, key=house.keys[one])
+                assert got.status == 403, got.body
+        got = await house.ask("POST", f"/api/approvals/{id}/deny", {}, key=house.keys[who])
+        assert got.status == 200
+    await house.say("D-blue", look, "bos")
+    await turns_true(lambda: any("May this be done" in one for one in house.shown("D-blue")), "it is asked about")
+    await house.say("D-blue", "/approve", "bos")
+    await turns_true(lambda: any("only whoever runs it" in one for one in house.shown("D-blue")), "they are told")
+    await house.say("D-blue", "/deny", "bos")
+    await house.settled()
+    assert not leaks(*house.models["blue"].shown[shown:])
+
+
+# --- the door ------------------------------------------------------------------------------------
+
+
+async def test_f43_without_a_key_only_whoever_is_on_the_machine_is_the_owner(tmp_path: Path) -> None:
+    near = {"Host": "localhost"}
+    far: list[dict[str, str]] = [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "169.254.169.254"},
+        {"Host": "localhost@evil.example"},
+        {**near, "Origin": "http://evil.example"},
+        {**near, "Origin": "null"},
+        {**near, "Origin": "http://localhost:1"},
+        {**near, "Origin": "https://localhost"},
+        {**near, "Sec-Fetch-Site": "cross-site"},
+        {**near, "Sec-Fetch-Site": "same-site"},
+        *({**near, name: "127.0.0.1"} for name in ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded", "X-Real-IP")),
+        *({**near, name: "127.0.0.1"} for name in ("Forwarded", "Via", "CF-Connecting-IP", "X-Forwarded-Server")),
+        {**near, "Authorization": "Basic b3duZXI6"},
+        {**near, "X-API-Key": ""},
+    ]
+    async with housing(tmp_path, keys="auto") as house:
+        for headers in ({}, near, {"Host": "127.0.0.1:1"}, {"Host": "[::1]"}, {**near, "Origin": "http://localhost"}):
+            got = await house.ask("GET", "/api/me", headers={**headers, "X-Workspace": "red"})
+            assert (got.status, got.json["person"], got.json["workspace"]) == (200, "", "red"), headers
+        for headers in far:
+            for method, path, body in (("GET", "/api/sessions", None), ("POST", "/api/people", {"name": "eve"})):
+                got = await house.ask(method, path, body, headers={**headers, "X-Workspace": "red"})
+                assert got.status in (401, 403), (headers, got.told)
+        assert not house.service.people.everybody()
+        got = await house.ask("POST", "/api/people?key=ms_x", {"name": "eve"})
+        assert got.status == 400
+
+
+async def test_f43_commands_that_reach_the_network_do_not_make_an_agent_the_owner(tmp_path: Path) -> None:
+    """They come from this very machine, and so a key is needed on it, of whichever workspace they are."""
+    async with housing(tmp_path, keys="auto", blue="{sandbox: {network: true}}") as house:
+        assert (await house.ask("GET", "/api/me")).status == 401
+        assert (await house.ask("GET", "/api/sessions", headers={"X-Workspace": "red"})).status == 401

@@ -24,6 +24,7 @@ ISSUES = (
     "gateway",
     "first-minutes",
     "judgement",
+    "many-machines",
 )
 STATES = ("test", "status", "settled")
 TEXTS = {"requirements": ("promise", "where"), "faults": ("fault", "outcome")}

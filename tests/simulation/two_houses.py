@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -62,6 +63,7 @@ def leaks(*said: object) -> set[str]:
     return {kind for kind, mark in RED.items() if mark[2:-1] in text}
 
 
+BLUE = "{instructions: You are blue.}"
 YAML = """
 workspace: default
 server: {port: 0, grpc_port: 0, keys: required, rate_per_min: 1000000, streams_max: 1000, drain_s: 1}
@@ -102,16 +104,21 @@ class Model:
     def __init__(self, workspace: str) -> None:
         self.workspace = workspace
         self.shown: list[str] = []  # all that it ever saw
+        self.heard: list[str] = []  # what was said to it, as it saw it
+        self.tools: dict[str, dict[str, Any]] = {}  # what it is offered, by name
 
     def __call__(self, context: Context, options: Options) -> Any:
         seen = [context.system, context.profile, *map(repr, context.messages)]
         self.shown += seen
+        self.tools |= {one.name: one.schema for one in context.tools}
         red = self.workspace == "red"
         if "You write the memory of a conversation" in context.system:
             fact = {"subject": RED["fact"], "predicate": "keeps", "object": "bees", "source": 1}
-            ours = RED["message"] in str(seen)  # everybody in red has this model
-            return json.dumps({"summary": f"They spoke of {RED['summary']}.", "facts": [fact]} if ours else {})
-        last = context.messages[-1]
+            ours = not {RED["message"], RED["summary"]}.isdisjoint(re.findall(r"\w+", str(seen)))  # others have it too
+            said = f"They spoke of {RED['summary']}." if ours else "They spoke."
+            return json.dumps({"summary": said, "facts": [fact] if ours else []})
+        last = next(one for one in reversed(context.messages) if one.role != "system")
+        self.heard += [last.text] if last.role == "user" else []
         if last.role == "user" and (calls := _calls_in(last.text)):
             return calls
         if last.role == "user" and "fail!" in last.text:
@@ -275,12 +282,17 @@ def on_disk(home: Path) -> set[str]:
 
 
 @asynccontextmanager
-async def housing(home: Path, *, keys: str = "required", more: str = "") -> AsyncIterator[House]:
-    """The server, with nobody in it yet."""
+async def housing(
+    home: Path, *, keys: str = "required", blue: str = BLUE, before: House | None = None
+) -> AsyncIterator[House]:
+    """The server, with nobody in it yet; `blue` is what is configured of that workspace. With one that was there
+    `before`: another process on the same home and the same platform, for the same people."""
     house = House(home)
+    if before is not None:
+        house.platform, house.keys = before.platform, before.keys
     async with _platform(house) as port:
         yaml = YAML.replace("SECRET", SECRET).replace("PORT", str(port)).replace("RULES", RED["rules"])
-        yaml = yaml.replace("ROOM", RED["room"]).replace("keys: required", f"keys: {keys}") + more
+        yaml = yaml.replace("ROOM", RED["room"]).replace("keys: required", f"keys: {keys}").replace(BLUE, blue)
         (home / "mainstay.yaml").write_text(yaml)
         (home / "mainstay.yaml").chmod(0o600)
         async with _served(house):

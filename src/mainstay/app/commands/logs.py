@@ -62,7 +62,7 @@ def set_up(level: str | None, home: Path, shape: Literal["text", "json"] = "text
     a command knows better how it wants to be heard, takes the place of the first."""
     root = logging.getLogger()
     for one in [one for one in root.handlers if isinstance(one, Stderr | logging.NullHandler)]:
-        pass
+        root.removeHandler(one)
     if level is None:
         root.addHandler(logging.NullHandler())
         return
