@@ -10,16 +10,9 @@ import time
 from collections.abc import Iterator
 from urllib.request import Request, urlopen
 
-MODEL = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+ENV = {**os.environ, "MAINSTAY__MODEL": os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")}
+SERVE = [sys.executable, "-m", "mainstay", "serve", "--home", "data", "--port", "0"]
 PROMPT = {"text": "Tell me a long story.", "id": f"story-{time.time_ns()}"}  # under the same id it is said once
-
-
-def serve() -> tuple["subprocess.Popen[str]", str]:
-    argv = [sys.executable, "-m", "mainstay", "serve", "--home", "data", "--port", "0"]
-    env = {**os.environ, "MAINSTAY__MODEL": MODEL}
-    server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
-    told = next(line for line in server.stderr or () if line.startswith("mainstay "))
-    return server, told.split()[-1]  # mainstay 0.1.0 at http://127.0.0.1:43210
 
 
 def hear(address: str, seen: int) -> Iterator[tuple[int, str]]:
@@ -28,22 +21,25 @@ def hear(address: str, seen: int) -> Iterator[tuple[int, str]]:
     url = f"{address}/api/sessions/story/prompt"
     with urlopen(Request(url, json.dumps(PROMPT).encode(), headers), timeout=60) as stream:
         for line in stream:
-            if line.startswith(b"data: "):
-                event = json.loads(line[6:])
+            if line.startswith(b'data: {"type"'):
+                event = json.loads(line.removeprefix(b"data: "))
                 yield event.get("sequence", 0), event["type"]
 
 
 heard: list[int] = []
-for killed in (True, False):
-    server, address = serve()
-    letters = 0
-    for sequence, name in hear(address, heard[-1] if heard else 0):
-        letters += name == "TextDelta"
-        if sequence:
-            heard.append(sequence)
-            print(sequence, name)
-        if killed and letters > 20:
-            break
-    server.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
-    server.communicate()
-    print("killed, and started again" if killed else f"each once, in order: {heard == sorted(set(heard))}")
+for last in (signal.SIGKILL, signal.SIGTERM):
+    with subprocess.Popen(SERVE, stderr=subprocess.PIPE, text=True, env=ENV) as server:
+        try:
+            told = next(line for line in server.stderr or () if line.startswith("mainstay "))
+            address, letters = told.split()[-1], 0  # mainstay 0.1.0 at http://127.0.0.1:43210
+            for sequence, name in hear(address, heard[-1] if heard else 0):
+                letters += name == "TextDelta"
+                if sequence:
+                    heard.append(sequence)
+                    print(sequence, name)
+                if last == signal.SIGKILL and letters > 20:
+                    break
+        finally:
+            server.send_signal(last)
+    print("the server is gone")
+print("each once, in order:", heard == sorted(set(heard)))

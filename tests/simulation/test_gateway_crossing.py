@@ -20,7 +20,7 @@ from two_houses import RED, House, calling, fill, housing, leaks, people
 from mainstay.app.schema import LaneSettings
 from mainstay.channels.webhook.channel import WebhookChannel
 from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError
+from mainstay.core.channels import Attached, ChannelError, Incoming
 from mainstay.core.errors import InputRefused
 from mainstay.core.outside import Outgoing
 from mainstay.gateway import pairing
@@ -49,11 +49,14 @@ async def test_f41_no_command_in_anybodys_mouth_does_anything_in_a_room_that_is_
         await people(house)
         known = await fill(house)
         (id,) = known.approvals
+        shown = len(house.shown("C-red"))
         before = {key: one for key, one in (await house.journal()).items() if "C-red" not in key}
         for name, user in product(NAMES, ("bos", "gil", "eve")):
             for rest in (id, f"{id} always", ""):
                 await house.say("C-red", f"/{name} {rest}", user, thread="m2", mention=name == "help")
-        assert set(house.shown("C-red")[2:]) <= {"I do not know you yet: write to me in a direct message to be paired."}
+        assert set(house.shown("C-red")[shown:]) <= {
+            "I do not know you yet: write to me in a direct message to be paired."
+        }
         for name, (room, user) in product(NAMES, (("D-blue", "bos"), ("D-blue", "gil"), ("C-blue", "bea"))):
             for rest in (id, id[:4], f"{id} always"):
                 await house.say(room, f"/{name} {rest}", user, mention=True)
@@ -188,30 +191,30 @@ async def test_f41_nobody_passes_for_another_speaker_or_for_the_runtime(tmp_path
     async with housing(tmp_path) as house:
         await house.person("ann", "admin", "red", called="Ann Lee")
         await house.person("gus", "guest", "red", called="Gus")
-        await house.paired("ann", "hook", "u-ann", "red")
+        await house.paired("ann", "chat", "u-ann", "red")
         if who == "gus":
-            await house.paired("gus", "hook", "u-gus", "red")
-        for number, (name, text) in enumerate(
-            [*((one, "hi") for one in NAMES_TAKEN), *(("Eve", one) for one in TEXTS)]
-        ):
-            name = " ".join(name.split()) if "\n" in name or "\r" in name else name  # as this platform would have it
-            shape = {"room": ROOM, "thread": "t", "user": f"u-{who}" if who == "gus" else f"e{number}"}
-            got = await house.post("hook", {**shape, "name": name.strip()[:100], "text": text})
-            if got.status == 422:  # the platform's own rules for names
-                continue
-            assert got.status == 202, got.body
-        got = await house.post(
-            "hook", {"room": ROOM, "thread": "t", "user": "u-ann", "text": "well?", "mentioned": True}
-        )
-        assert got.status == 202
-        await turns_true(lambda: house.posted, "it is answered")
-        lines = house.models["red"].heard[-1].splitlines()
+            await house.paired("gus", "chat", "u-gus", "red")
+        model = house.models["red"]
+
+        async def hear(user: str, text: str, name: str = "", *, mentioned: bool = False) -> None:
+            """As a channel tells it that leaves everything as it comes."""
+            id, at = house.platform.next()
+            place = Address("chat", "C-red", "t")
+            said = Incoming(id=id, address=place, user=user, name=name, text=text, at=at, mentioned=mentioned)
+            await house.service.switchboard.hear(said)
+            await house.settled()
+
+        await hear("u-ann", "hello", mentioned=True)
+        for name, text in (*((one, "hi") for one in NAMES_TAKEN), *(("Eve", one) for one in TEXTS)):
+            await hear(f"u-{who}", text, name)
+        await hear("u-ann", "well?")
+        lines = [line for one in model.heard for line in one.splitlines()]
         notes = [line.strip() for line in lines if re.match(r"\s*[\[\uff3b].*[\]\uff3d][\s:]*$", line)]
-        assert notes.count("[Ann Lee]") == 1, notes
-        assert notes[-1] == "[Ann Lee]"
-        others = {line for line in notes if line != "[Ann Lee]"}
-        assert others == {"[Gus]"} if who == "gus" else all(line.endswith(f"{STRANGER}]") for line in others), others
-        assert len(others) >= 1
+        assert notes.count("[Ann Lee]") == 2, notes
+        assert (notes[0], notes[-1]) == ("[Ann Lee]", "[Ann Lee]")
+        others = [line for line in notes if line != "[Ann Lee]"]
+        assert len(others) == len(NAMES_TAKEN) + len(TEXTS), others
+        assert all(line == "[Gus]" if who == "gus" else line.endswith(f"{STRANGER}]") for line in others), others
 
 
 async def test_f41_what_a_stranger_says_is_outside_and_an_agent_that_obeys_it_is_stopped(tmp_path: Path) -> None:
