@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway_model import LONG
 from gateway_server import Client, Gateway, cpu_s, model, others_s, rss_mb
 from processes import HERE, Failed, python
 from report import Row, Target, machine, table
 
-RATE, PACE, LONG_S = 25.0, 30.0, 20.0  # turns a second, tokens a second, how long an answer takes
-PEOPLE = 20
 AT_ONCE = 16
 OPEN = "server: {rate_per_min: 100000000, streams_max: 100000}\n"  # nobody is to wait for their turn here
 ASLEEP_S = 10.0
+REST_MAX_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,36 @@ class Size:
     """How much of everything."""
 
     paced_s: float  # new turns come for so long
-    rate: float
+    rate: float  # a second
+    pace: float  # tokens of an answer, a second
     turns: int  # for memory
     lanes: int
     idle_s: float
     repeats: int
     each: int  # turns of a repetition
+    people: int
+    rest_s: float  # without work, until it is believed to have none
+
+    @property
+    def long_s(self) -> float:
+        return LONG / self.pace
 
 
-WHOLE = Size(paced_s=100.0, rate=RATE, turns=50_000, lanes=1_000, idle_s=60.0, repeats=7, each=500)
-QUICK = Size(paced_s=3.0, rate=5.0, turns=300, lanes=30, idle_s=2.0, repeats=1, each=20)
+WHOLE = Size(
+    paced_s=100.0,
+    rate=25.0,
+    pace=30.0,
+    turns=50_000,
+    lanes=1_000,
+    idle_s=60.0,
+    repeats=7,
+    each=500,
+    people=20,
+    rest_s=2.5,
+)
+QUICK = Size(
+    paced_s=2.0, rate=20.0, pace=600.0, turns=100, lanes=30, idle_s=1.0, repeats=1, each=20, people=3, rest_s=0.0
+)
 
 
 class Failure(Exception):
@@ -53,18 +73,20 @@ def percentile(values: list[float], percent: float) -> float:
     return sorted(values)[min(int(len(values) * percent / 100), len(values) - 1)]
 
 
-def warmed(gateway: Gateway, model_url: str, keys: list[str], turns: int) -> None:
+def warmed(gateway: Gateway, model_url: str, keys: list[str], size: Size) -> None:
     """Until it has done everything once, and has come to rest."""
-    with Client("burst", gateway.url, model_url, keys=keys, turns=turns, at_once=8, **{"from": 10**8}) as client:
+    given = {"turns": min(size.each, 100), "at_once": 8, "from": 10**8}
+    with Client("burst", gateway.url, model_url, keys=keys, **given) as client:
         good(client.line())
-    rested(gateway)
+    rested(gateway, size)
 
 
-def rested(gateway: Gateway, most_s: float = 60.0) -> None:
-    until, before = time.monotonic() + most_s, -1.0
-    while time.monotonic() < until and (now := cpu_s(gateway.pid)) - before > 0.02:
+def rested(gateway: Gateway, size: Size) -> None:
+    """Until it has done nothing for a while: memory waits for a quiet second before it follows."""
+    until, before = time.monotonic() + REST_MAX_S, -1.0
+    while size.rest_s and time.monotonic() < until and (now := cpu_s(gateway.pid)) - before > 0.02:
         before = now
-        time.sleep(2.0)
+        time.sleep(size.rest_s)
 
 
 def good(found: dict[str, Any]) -> dict[str, Any]:
@@ -91,25 +113,26 @@ class Shares:
 
 def paced(size: Size, place: Path) -> list[Row]:
     """Answers at the pace of a model, as many at once as come to be when one ends as another begins."""
-    with model(per_second=PACE) as (url, model_pid), Gateway(place, url) as gateway:
-        keys = gateway.keys(PEOPLE)
-        warmed(gateway, url, keys, 100)
+    with model(per_second=size.pace) as (url, model_pid), Gateway(place, url) as gateway:
+        keys = gateway.keys(size.people)
+        warmed(gateway, url, keys, size)
+        full_s = min(size.long_s + 2.0, size.paced_s / 2)  # until as many are open as will be
         spread = {"rate": size.rate, "seconds": size.paced_s, "sessions": 1_000, "probes_s": 4.0}
         with Client("paced", gateway.url, url, keys=keys, **spread) as client:
-            time.sleep(min(LONG_S + 2.0, size.paced_s / 3))
+            time.sleep(full_s)
             shares = Shares(gateway.pid, model_pid, client.pid)
-            time.sleep(size.paced_s - min(LONG_S + 2.0, size.paced_s / 3) - 1.0)
+            time.sleep((size.paced_s - full_s) * 0.9)
             server, speaking, listening, others = shares.now()
             found = good(client.line())
         rss = rss_mb(gateway.pid)
     first, direct = found["first_ms"], found["direct_ms"]
-    streams = size.rate * LONG_S
-    tokens = streams * PACE
+    streams = size.rate * size.long_s
+    tokens = size.rate * LONG
     whole, straight = found["whole_ms"], found["direct_whole_ms"]
     over = percentile(first, 99) - statistics.median(direct)
     case = "paced"
     raw = {"first_ms": first, "direct_ms": direct}
-    said = f"{streams:,.0f} streams of {PACE:g} tokens/s, {size.rate:g} new a second"
+    said = f"{streams:,.0f} streams of {size.pace:g} tokens/s, {size.rate:g} new a second"
     return [
         Row(case, said, "open at most", found["open_max"], target=Target(streams, of="ours", at_least=True)),
         Row(case, f"failed, of {found['turns']:,}", "turns", found["failures"], target=Target(0.0, of="ours")),
@@ -131,18 +154,19 @@ def paced(size: Size, place: Path) -> list[Row]:
 
 
 def tokens_an_event(found: dict[str, Any]) -> float:
-    return float(found["turns"] * 600 / max(found["events"], 1))
+    return float(found["turns"] * LONG / max(found["events"], 1))
 
 
 def flat(size: Size, place: Path) -> list[Row]:
     """Sessions come, have five turns, and are left; lanes go to sleep soon, so that what stays is what leaks."""
     more = f"{OPEN}limits: {{lane_idle_s: {ASLEEP_S}}}\n"
     with model() as (url, _), Gateway(place, url, more) as gateway:
-        keys = gateway.keys(PEOPLE)
+        keys = gateway.keys(size.people)
         warm, each = size.turns // 5, 5
         given = {"keys": keys, "at_once": AT_ONCE, "each": each}
         with Client("burst", gateway.url, url, turns=warm, **given) as client:
             good(client.line())
+        rested(gateway, size)
         shares = Shares(gateway.pid)
         began = time.monotonic()
         samples = [rss_mb(gateway.pid)]
@@ -152,7 +176,7 @@ def flat(size: Size, place: Path) -> list[Row]:
             found = good(client.line())
         wall = time.monotonic() - began
         server, others = shares.now()
-        rested(gateway)
+        rested(gateway, size)
         settled = rss_mb(gateway.pid)
     tenth = max(len(samples) // 10, 1)
     before, after = statistics.mean(samples[:tenth]), statistics.mean(samples[-tenth:])
@@ -176,12 +200,12 @@ def idle(size: Size, place: Path) -> list[Row]:
     """Sessions that are awake, and people who follow some of them, while nothing happens."""
     followers = max(size.lanes // 10, 1)
     with model() as (url, _), Gateway(place, url, OPEN) as gateway:
-        keys = gateway.keys(PEOPLE)
+        keys = gateway.keys(size.people)
         with Client("burst", gateway.url, url, keys=keys, turns=size.lanes, at_once=AT_ONCE) as client:
             good(client.line())
         with Client("follow", gateway.url, url, keys=keys, followers=followers) as client:
             client.line()
-            rested(gateway)
+            rested(gateway, size)
             shares = Shares(gateway.pid)
             time.sleep(size.idle_s)
             server, others = shares.now()
@@ -227,8 +251,8 @@ def turn(size: Size, place: Path) -> list[Row]:
     """Turns one after another, by each way in turn."""
     spent: dict[str, list[float]] = {"agent.run, in-process": []}
     with model() as (url, _), Gateway(place, url, OPEN) as gateway:
-        keys = gateway.keys(PEOPLE)
-        warmed(gateway, url, keys, 100)
+        keys = gateway.keys(size.people)
+        warmed(gateway, url, keys, size)
         for n in range(size.repeats):
             home = tempfile.mkdtemp(dir=place)
             alone = python(str(HERE / "gateway_alone.py"), url, home, str(size.each // 10), "10")
@@ -239,7 +263,7 @@ def turn(size: Size, place: Path) -> list[Row]:
                 with Client("burst", gateway.url, url, keys=keys, **given, **some) as client:
                     good(client.line())
                     spent.setdefault(name, []).append(1000 * (cpu_s(gateway.pid) - before) / size.each)
-                rested(gateway)  # what follows a turn beside it is not its own
+                rested(gateway, size)  # what follows a turn beside it is not its own
     return [
         Row("turn", f"a short turn: {name}", "ms of CPU", statistics.median(took), raw={"ms": took})
         for name, took in spent.items()

@@ -13,6 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from warm_command import can_be_warm, run_warm
+
+COMMAND_S = 60
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 LONG = "\n\n".join(
@@ -159,6 +162,8 @@ class Command:
         return [sys.executable, "-m", "mainstay", *arguments]
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        if can_be_warm(self.env):
+            return run_warm(list(arguments), self.env, self.folder, stdin, COMMAND_S)
         return subprocess.run(
             self.argv(*arguments),
             input=stdin,
@@ -167,7 +172,7 @@ class Command:
             text=True,
             env=self.env,
             cwd=self.folder,
-            timeout=60,
+            timeout=COMMAND_S,
             check=False,
         )
 

@@ -29,6 +29,7 @@ PATIENCE_S = 60.0
 AGAIN_S = 0.05  # before a client comes again
 MARK = re.compile(r"#[a-z]+[0-9]+-[0-9]+")  # what each prompt is known by
 WORDS = 24
+AHEAD = 3
 
 
 class Broken(Exception):
@@ -158,6 +159,9 @@ class Platform(Server):
     def __init__(self) -> None:
         self.shown: dict[str, str] = {}  # by key: the text
         self.came = 0
+
+    def answered(self, room: str) -> int:
+        return sum(f"#{room}-" in text for text in self.shown.values())
 
     async def answer(self, head: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         self.came += 1
@@ -370,10 +374,10 @@ class Follower:
 
 
 class Poster:
-    """Somebody on a channel; what was taken is not said again."""
+    """Somebody on a channel, a few words ahead of the answers; what was taken is not said again."""
 
-    def __init__(self, port: int, room: str) -> None:
-        self.port, self.room = port, room
+    def __init__(self, port: int, room: str, platform: Platform) -> None:
+        self.port, self.room, self.platform = port, room, platform
         self.stopping = False
         self.taken: list[str] = []  # marks
 
@@ -383,6 +387,7 @@ class Poster:
             number += 1
             await insist(lambda number=number: self._post(number))
             self.taken.append(f"#{self.room}-{number}")
+            await until(lambda: len(self.taken) - self.platform.answered(self.room) < AHEAD)
             await asyncio.sleep(AGAIN_S * 4)
 
     async def _post(self, number: int) -> None:

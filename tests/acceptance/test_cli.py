@@ -68,8 +68,8 @@ def test_no_arguments_is_help_and_the_version_is_told(bare: Command) -> None:
     [
         (["sesion", "list"], "did you mean 'session'?"),
         (["session", "lst"], "did you mean 'list'?"),
-        (["serve"], "`mainstay serve` is not available in this release"),
-        (["channels", "list"], "not available in this release"),
+        (["backup"], "`mainstay backup` is not available in this release"),
+        (["audits", "show"], "not available in this release"),
         (["session"], "required: COMMAND"),
         (["session", "list", "--limit", "0"], "is not a whole number above 0"),
         (["run", "--nonsense", "x"], "unrecognized arguments: --nonsense"),

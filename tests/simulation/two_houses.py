@@ -423,6 +423,7 @@ async def _on_channels(house: House) -> None:
     file = (("bees.txt", RED["attachment"].encode()),)
     await house.say("C-red", f"by the way, {RED['overheard']}", "bob")
     thread = await house.say("C-red", "agent, look", "ann", mention=True, files=file)
+    await house.settled()
     sent = calling(("message", {"text": RED["delivery"], "to": "chat:C-red"}))
     await house.say("C-red", sent, "ann", thread=thread)
     await house.say("D-red", f"between us: {RED['direct']}", "ann")

@@ -33,7 +33,16 @@ async def _nowhere(scope: Any, send: Any) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
-    body = b'{"error":{"type":"not_found","message":"there is nothing here"}}'
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await _say(send, 404, b'{"error":{"type":"not_found","message":"there is nothing here"}}')
+
+
+async def not_yet(scope: Any, receive: Any, send: Any) -> None:
+    """For what is configured and not there: whoever posts to it is to try again, and not to give up."""
+    body = b'{"error":{"type":"unavailable","message":"this is not connected; try again in a moment"}}'
+    await _say(send, 503, body, (b"retry-after", b"2"))
+
+
+async def _say(send: Any, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from mainstay.app.channels import make_channel, rules_of
 from mainstay.app.config import Loaded
 from mainstay.app.config_gateway import people_of
 from mainstay.app.desk import Desk
-from mainstay.app.doorways import ASGIApp, Doorway
+from mainstay.app.doorways import ASGIApp, Doorway, not_yet
 from mainstay.app.opened import Beside
 from mainstay.app.owner import serving
 from mainstay.app.people import PREFIX as PEOPLE
@@ -261,7 +261,10 @@ class Service:
 
     async def _channel(self, name: str) -> ASGIApp | None:
         channel = self.switchboard.channel(name)
-        app: Callable[[Any, Any, Any], Awaitable[None]] | None = channel.app() if channel is not None else None
+        if channel is None:
+            entry = self.config.channels.get(name)
+            return not_yet if entry is not None and entry.enabled else None
+        app: ASGIApp | None = channel.app()
         return app
 
     def unready(self) -> dict[str, str]:

@@ -24,21 +24,23 @@ STEP_S = 0.008  # streams whose time is up within this are read together
 class Holding:
     """All streams of one client, in one event loop."""
 
-    __slots__ = ("_held", "_late", "_looked", "_loop", "_share", "_spent", "_timer", "seconds")
+    __slots__ = ("_cpu", "_held", "_late", "_looked", "_loop", "_share", "_spent", "_timer", "seconds")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, cpu: Callable[[], float] = time.thread_time) -> None:
+        """`cpu`: what this thread has spent, in seconds."""
         self.seconds = HOLD_S
         self._loop = loop
+        self._cpu = cpu
         self._held: deque[tuple[float, Callable[[], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._share = 0.0
+        self._share = 0.0  # of the way from a thread with time to spare to one without
         self._late = 0.0
-        self._looked = time.monotonic()
-        self._spent = time.thread_time()
+        self._looked = loop.time()
+        self._spent = cpu()
 
     def hold(self, resume: Callable[[], None]) -> None:
         """`resume` is called when its time is up."""
-        now = time.monotonic()
+        now = self._loop.time()
         if now - self._looked >= LOOK_S:
             self._look(now)
         self._held.append((now + self.seconds, resume))
@@ -52,7 +54,7 @@ class Holding:
         self._held.clear()
 
     def _release(self) -> None:
-        now = time.monotonic()
+        now = self._loop.time()
         held = self._held
         if held:
             self._late = max(self._late, now - held[0][0] - STEP_S)
@@ -63,7 +65,7 @@ class Holding:
             self._timer = self._loop.call_later(max(held[0][0] - now, STEP_S), self._release)
 
     def _look(self, now: float) -> None:
-        spent = time.thread_time()
+        spent = self._cpu()
         share = (spent - self._spent) / (now - self._looked)
         busy = max((share - SHARE_IDLE) / (SHARE_BUSY - SHARE_IDLE), self._late / LATE_S)
         self._share += (min(max(busy, 0.0), 1.0) - self._share) / 2

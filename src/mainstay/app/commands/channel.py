@@ -63,6 +63,14 @@ async def server_of(place: Place) -> dict[str, Any] | None:
         raise HomeTaken(f"process {_pid(place)} owns {place.data}, and does not answer; stop it, or wait") from None
 
 
+def _is_served(place: Place) -> bool:
+    """A server has it, which reads its configuration again when it is told to. Anybody else would end by that."""
+    try:
+        return run_async(server_of(place)) is not None
+    except HomeTaken:
+        return False
+
+
 def _pid(place: Place) -> Any:
     return owner(place.data).get("pid", "?")
 
@@ -88,7 +96,8 @@ async def _rows(config: Config, place: Place) -> list[dict[str, Any]]:
     states = dict(server["channels"]) if server is not None else {}
     rows: list[dict[str, Any]] = []
     for name, one in config.channels.items():
-        row: dict[str, Any] = {"name": name, "kind": kind_of(name, one), "workspace": one.workspace}
+        about: dict[str, Any] = {"name": name, "kind": kind_of(name, one)}
+        row = about | {"workspace": one.workspace or config.workspace}
         found = states.pop(name, None)
         row["connected"] = found == "connected"
         rows.append(row | {"state": found or _without_server(name, one, place, running=server is not None)})
@@ -154,7 +163,7 @@ def add(options: argparse.Namespace) -> int:
 
 
 def _tell_next(place: Place, name: str) -> None:
-    if owner_of(place) is None:
+    if not _is_served(place):
         tell(f"then `mainstay channel test {name}` tries it; start `mainstay serve`, or send it SIGHUP")
     else:
         have = "a variable that it was not started with needs a new start"
@@ -207,7 +216,7 @@ def remove(options: argparse.Namespace) -> int:
         print_json({"ok": True, "name": name, "paired": paired})
         return 0
     print(f"{name} was removed")
-    if owner_of(place) is not None:
+    if _is_served(place):
         tell(f"the server has it until it is sent SIGHUP: `kill -HUP {_pid(place)}`")
     if paired:
         said = f"{count(len(paired), 'account')} on {name} still count, should another come under this name"
@@ -282,12 +291,12 @@ async def _connected(channel: ChatChannel, one: ChannelEntry, options: argparse.
         heard.add(message.id)
         raise AgentClosed("this is only a test; tell it again later")
 
+    starting = asyncio.ensure_future(channel.start(hear))
     try:
-        try:
-            async with asyncio.timeout(options.wait):
-                await channel.start(hear)
-        except TimeoutError:
-            raise ChannelError(f"{channel.name} was not connected within {options.wait:g} s: {channel.state}") from None
+        await asyncio.wait((starting,), timeout=options.wait)
+        if not starting.done():
+            raise ChannelError(f"{channel.name} was not connected within {options.wait:g} s: {channel.state}")
+        starting.result()
         posted = ""
         if options.room:
             at = Address(channel.name, text_of(options.room))
@@ -297,4 +306,6 @@ async def _connected(channel: ChatChannel, one: ChannelEntry, options: argparse.
             name=channel.name, kind=channel.kind, account=account, state=channel.state, posted=posted, heard=len(heard)
         )
     finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
         await channel.close()

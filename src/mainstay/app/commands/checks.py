@@ -155,7 +155,7 @@ def home_free(home: Path) -> list[Finding]:
     used = Finding("Lock", "ok", f"in use by {describe(owner(data)).removesuffix(_ADVICE)}")
     if not (said := works_with_old(home, data)):
         return [used]
-    fix = f"start that process again; a server reads it again on SIGHUP: kill -HUP {owner(data).get('pid')}"
+    fix = "stop that process and start it again; if it is `mainstay serve`, SIGHUP will do"
     return [used, Finding("Lock", "warn", said, fix)]
 
 

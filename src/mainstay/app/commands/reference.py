@@ -21,8 +21,9 @@ the turn) or 5 (it waits for an approval). With `--json` there is one JSON docum
 where that is false it has `"error": {"type", "message"}`, and the exit code is not 0.
 
 Commands that only read (`session list`, `show`, `trace`, `export`, `replay`) work while another process owns the
-home; the others, and `memory`, work through its socket, so a chat, a run and a search can share a home. Its owner works
-in one workspace; a command that names another with `--workspace` is refused meanwhile, unless it only reads.
+home; the others, and `memory`, work through its socket, so a chat, a run and a search can share a home. If that is
+`mainstay serve`, in any workspace; any other works in one, and a command that names another with `--workspace` is
+refused meanwhile, unless it only reads.
 
 What models and tools wrote is printed without terminal control sequences;
 `--json` has it as it is, escaped. Colours are left out if `NO_COLOR` is set or the output is no terminal.
