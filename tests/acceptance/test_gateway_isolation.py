@@ -657,3 +657,25 @@ async def test_f43_commands_that_reach_the_network_do_not_make_an_agent_the_owne
     async with housing(tmp_path, keys="auto", blue="{sandbox: {network: true}}") as house:
         assert (await house.ask("GET", "/api/me")).status == 401
         assert (await house.ask("GET", "/api/sessions", headers={"X-Workspace": "red"})).status == 401
+
+
+async def test_f41_which_workspaces_there_are_and_what_is_wrong_with_one_is_told_to_the_owner_alone(
+    tmp_path: Path,
+) -> None:
+    broken = tmp_path / "workspaces" / RED["session"]
+    broken.mkdir(parents=True)
+    (broken / "workspace.db").write_bytes(b"no database at all" * 100)
+    async with housing(tmp_path, keys="auto") as house:
+        await house.person("bea", "member", "blue")
+        key = await house.key("bea", "blue", ("chat",))
+        told = await house.ask("GET", "/readyz")
+        assert (told.status, leaks(told.told)) == (503, {"session"})
+        for path, headers in product(
+            ("/readyz", "/healthz", "/openapi.json"),
+            ({"Via": "x"}, {"Host": "evil.example"}, {"Origin": "http://x.example"}),
+        ):
+            assert not leaks((await house.ask("GET", path, headers=headers)).told), headers
+        for path in ("/api/workspaces", "/api/me", "/v1/models", "/readyz?x=1"):
+            got = await house.ask("GET", path, key=key, headers={"Via": "x"})
+            assert not leaks(got.told), path
+        assert (await house.ask("GET", "/api/workspaces", key=key)).json == {"workspaces": ["blue"]}

@@ -162,7 +162,7 @@ def _is_address(host: str) -> bool:
 def who(request: HTTPConnection, doors: Doors) -> Principal:
     workspace = request.headers.get("x-workspace", "")
     token = token_of(request)
-    if token is None:
+    if token is None or _is_anybodys(token, request, doors):
         if not is_owner(request, doors):
             raise _no_key("a key is needed: send it as `Authorization: Bearer …`")
         return Principal(person="", workspace=workspace or doors.settings.workspace)
@@ -172,6 +172,12 @@ def who(request: HTTPConnection, doors: Doors) -> Principal:
     if workspace not in ("", principal.workspace):
         raise Problem(403, "forbidden", "a key is for one workspace, and this one is not for that")
     return principal
+
+
+def _is_anybodys(token: str, request: HTTPConnection, doors: Doors) -> bool:
+    """Many clients send some key, wanted or not. To whoever needs none, one that cannot be ours says nothing."""
+    plain = bool(token) and token.isascii() and not token.startswith(KEY_PREFIX)
+    return plain and is_owner(request, doors)
 
 
 def _no_key(sentence: str, challenge: str = 'Bearer realm="mainstay"') -> Problem:

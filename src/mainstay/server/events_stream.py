@@ -99,7 +99,8 @@ class EventStream:
         try:
             await self._send(HEAD)
             newest = await self._pump(ready, shown)
-            if not isinstance(newest, TurnEnded | ApprovalAsked):
+            seen_before = newest is None and self.turn  # whoever comes again knew its end already
+            if not (seen_before or isinstance(newest, TurnEnded | ApprovalAsked)):
                 last = BYE  # there was more to come, but nobody to tell it
         except asyncio.CancelledError:
             if self._why is None or task.uncancel():

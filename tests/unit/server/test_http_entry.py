@@ -146,12 +146,26 @@ async def test_a_wrong_key_is_worse_than_none(caplog: pytest.LogCaptureFixture) 
             "Authorization: Bearer ",
             "Authorization: Basic YW5uOg==",
             f"Authorization: {key}",
-            "X-API-Key: x",
+            "X-API-Key: ms_x",
             "Authorization: Bearer \xff\xfe",
             f"Authorization: Bearer {key}\r\nX-API-Key: another",
         ):
             assert (await head(here, "Host: localhost", line, method="GET", path="/api/me"))[0] == 401
         assert key not in caplog.text
+
+
+async def test_a_key_that_cannot_be_ours_says_nothing_to_whoever_needs_none() -> None:
+    """Clients of other servers send some key, wanted or not."""
+    async with world(echoing) as here:
+        for line in ("Authorization: Bearer sk-anything", "X-API-Key: x"):
+            assert (await head(here, "Host: localhost", line, method="GET", path="/api/me"))[0] == 200
+            foreign = ("Host: localhost", "Origin: https://evil.example", line)
+            assert (await head(here, *foreign, method="GET", path="/api/me"))[0] == 403
+            passed_on = ("Host: localhost", "X-Forwarded-For: 192.0.2.7", line)
+            assert (await head(here, *passed_on, method="GET", path="/api/me"))[0] == 401
+    async with world(echoing, settings=Web(keys="required")) as here:
+        for line in ("Authorization: Bearer sk-anything", "X-API-Key: x"):
+            assert (await head(here, "Host: localhost", line, method="GET", path="/api/me"))[0] == 401
 
 
 async def test_f43_a_key_in_an_address_is_refused_and_written_nowhere(caplog: pytest.LogCaptureFixture) -> None:
