@@ -22,7 +22,7 @@ from example_model import ExampleModel, Messages
 from mainstay.edges.signing import sign
 
 PATIENCE_S = 40.0
-AT_ONCE_S = 8.0  # what takes no longer did not wait for a turn of half a minute
+AT_ONCE_S = 12.0  # what takes no longer did not wait for a turn of half a minute
 SECRET = "what nobody is to know of a webhook"
 KEY = "sk-canary-1f0c9a7be2d84c55"
 TEAM = "workspaces:\n  team:\n    instructions: Be kind.\n"

@@ -123,14 +123,18 @@ def _forker() -> Forker:
 # --- the other side ------------------------------------------------------------------------------
 
 
+SERVED = "mainstay.app.commands.mcp_serving"  # which takes as long as all the others, and serves
+
+
 def load() -> None:
-    """What commands import, if it may be forked: nothing that has threads, such as numpy or gRPC."""
+    """What most commands import. Nothing that has threads, such as numpy or gRPC: they are not forked."""
     import mainstay.app.commands
 
-    for one in pkgutil.iter_modules(mainstay.app.commands.__path__, "mainstay.app.commands."):
-        importlib.import_module(one.name)
-    for name in ("app.agent", "app.cli", "store.sqlite"):
-        importlib.import_module(f"mainstay.{name}")
+    commands = [one.name for one in pkgutil.iter_modules(mainstay.app.commands.__path__, "mainstay.app.commands.")]
+    for name in {*commands} - {SERVED}:
+        importlib.import_module(name)
+    for name in ("mainstay.app.agent", "mainstay.app.cli", "mainstay.store.sqlite", "uvloop", "yaml"):
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else every command looks through all of it when it ends
 
@@ -212,7 +216,17 @@ def main() -> NoReturn:
     sys.argv = ["mainstay", *asked["argv"]]
     from mainstay.app.cli import main as command
 
-    sys.exit(command())
+    _end(command())
+
+
+def _end(code: int) -> NoReturn:
+    """Like the interpreter, which then takes every module apart: that costs more than most commands do."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # whoever says something when nobody needs them any more
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ _NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "telegram": (("token",),),
     "discord": (("token",),),
     "matrix": (("homeserver",), ("user",), ("token", "password")),
-    "signal": (("address",),),
+    "signal": (("address",), ("user",)),
     "webhook": (("secret",), ("url",)),
     "terminal": (),
 }

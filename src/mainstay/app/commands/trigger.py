@@ -174,7 +174,7 @@ def add(options: argparse.Namespace) -> int:
     if not made.target.new and not options.session:
         tell(f"what comes of it: `mainstay chat --session {made.target.session}`, or `mainstay trigger history`")
     if owner_of(place) is None:
-        tell("nothing fires it yet: `mainstay trigger serve` does, and so does a running chat")
+        tell("nothing fires it yet: `mainstay serve` does, or `mainstay trigger serve`, or a running chat")
     return 0
 
 

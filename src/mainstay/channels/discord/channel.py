@@ -86,6 +86,12 @@ class DiscordChannel:
         self._posted: OrderedDict[str, str] = OrderedDict()  # nonce -> message
 
     @property
+    def account(self) -> str:
+        """Who we are there, once connected; for people."""
+        user = self._connection.client.user if self._connection is not None and self._connection.client else None
+        return str(user) if user is not None else ""
+
+    @property
     def state(self) -> str:
         return (self._connection.trouble or "connected") if self._connection is not None else "not started"
 

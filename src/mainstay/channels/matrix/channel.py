@@ -73,6 +73,11 @@ class MatrixChannel:
         self._trouble = "not started"
 
     @property
+    def account(self) -> str:
+        """Who we are there, once connected; for people."""
+        return self._listener.us.user if self._listener is not None else ""
+
+    @property
     def state(self) -> str:
         trouble = self._listener.trouble if self._listener is not None and not self._trouble else self._trouble
         if not trouble and (self._running is None or self._running.done()):

@@ -59,6 +59,7 @@ class SlackChannel:
         self._token, self._app_token, self._secret = token.strip(), app_token.strip(), signing_secret.strip()
         self._base_url = base_url and base_url.rstrip("/") + "/"
         self._check()
+        self.account = ""  # who we are there, once connected; for people
         self._web: Web | None = None
         self._inbox: Inbox | None = None
         self._history: History | None = None
@@ -119,6 +120,7 @@ class SlackChannel:
         self._web = Web(self._token, self._base_url, self._bounds)
         try:
             me = await self._who(self._web)
+            self.account = f"{me.user} ({me.user_id})" if me.user else me.user_id
             names = Names(self._web, self._bounds)
             self._history = History(self._web, me, names, self._bounds)
             self._inbox = Inbox(self.name, me, names, hear, self._bounds)

@@ -65,6 +65,7 @@ class TelegramChannel:
         self._secret, self._url = secret, url
         self._threads = Threads()
         self._state = "not started"
+        self.account = ""  # who we are there, once connected; for people
         self._wire: Any = None
         self._speaker: Any = None
         self._listening: asyncio.Task[None] | None = None
@@ -93,6 +94,7 @@ class TelegramChannel:
         except BaseException:
             await self.close()
             raise
+        self.account = f"@{me.username}"
         reader = Reader(self.name, me, self._threads)
         self._speaker = Speaker(wire, self._threads, self._shelf)
         self._report("connected")
