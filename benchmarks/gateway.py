@@ -180,6 +180,7 @@ def flat(size: Size, place: Path) -> list[Row]:
         settled = rss_mb(gateway.pid)
     tenth = max(len(samples) // 10, 1)
     before, after = statistics.mean(samples[:tenth]), statistics.mean(samples[-tenth:])
+    half = statistics.mean(samples[len(samples) // 2 : len(samples) // 2 + tenth])
     case = "flat"
     said = f"{size.turns:,} turns in {size.turns // each:,} sessions, after {warm:,}"
     return [
@@ -187,6 +188,7 @@ def flat(size: Size, place: Path) -> list[Row]:
         Row(case, "in their last tenth", "RSS MB", after, raw={"rss_mb": samples}),
         Row(case, "at most", "RSS MB", max(samples)),
         Row(case, "grown", "%", 100 * (after / before - 1), target=Target(10.0, of="ours")),
+        Row(case, "grown, over their second half", "RSS MB", after - half, target=Target(5.0, of="ours")),
         Row(case, "at rest afterwards", "RSS MB", settled),
         Row(case, f"failed, of {found['turns']:,}", "turns", found["failures"], target=Target(0.0, of="ours")),
         Row(case, "as fast as it goes", "turns/s", found["turns_s"]),

@@ -11,6 +11,7 @@ import atexit
 import functools
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -171,12 +172,13 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
                 for fd, number in zip(fds[1:], (0, 1, 2), strict=True):
                     os.dup2(fd, number)
                     os.close(fd)
-                asked = b"".join(iter(lambda: telling.recv(1 << 16), b""))
+                with telling.makefile("rb") as asking:
+                    asked = json.loads(asking.read())
                 for one in (telling, control, *running.values()):
                     one.close()
                 os.close(awake)
                 os.close(waking)
-                return dict(json.loads(asked))
+                return dict(asked)
 
 
 def _reap(running: dict[int, socket.socket]) -> None:
@@ -195,7 +197,9 @@ def _reopen() -> None:
     """The streams, as the interpreter makes them when it starts: what they were before may have been files."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
-        made = open(fd, "w" if fd else "r", encoding=old.encoding, errors=old.errors, newline="\n" if fd else None)
+        file = io.FileIO(fd, "w" if fd else "r", closefd=False)
+        buffered = io.BufferedWriter(file) if fd else io.BufferedReader(file)
+        made = io.TextIOWrapper(buffered, old.encoding, old.errors, "\n" if fd else None)
         made.reconfigure(line_buffering=old.line_buffering)
         setattr(sys, name, made)
         setattr(sys, f"__{name}__", made)
