@@ -104,8 +104,11 @@ class Desk:
         return await opened.lanes.get(key).overhear(self._envelope(key, parts, id, sender, heard))
 
     async def steer(self, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = "") -> Ticket:
-        opened = await self._ready()
-        return await opened.lanes.get(key).steer(self._envelope(key, parts, id, sender, None))
+        """Whose rules hold is settled when a turn begins: what somebody else says waits for the next one."""
+        lane = (await self._ready()).lanes.get(key)
+        envelope = self._envelope(key, parts, id, sender, None)
+        turn = (await lane.view()).open
+        return await (lane.steer(envelope) if turn is None or turn.sender == sender else lane.accept(envelope))
 
     async def abort(self, key: str) -> bool:
         opened = self._open  # what runs can be stopped at any time

@@ -122,7 +122,8 @@ class Conversation:
         room = await self._enter(place.workspace)
         session = room.office.key("", place.person.name, heard_of(message))
         standing = await standing_of(room.office, session)
-        if not (message.direct or message.mentioned or follows(message, standing)):
+        coming = (place.workspace, session) in self._hallways  # its first message waits for its files
+        if not (message.direct or message.mentioned or coming or follows(message, standing)):
             await self._overhear(room, message, id, place.person)
             return
         if await room.office.seen(session, id):

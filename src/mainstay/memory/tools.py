@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mainstay.core.arguments import read_arguments, schema_of
+from mainstay.core.errors import InputRefused
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import Hit, Summary, is_private, is_untrusted, message_id, origin_of, split_id
 from mainstay.memory.excerpt import excerpt
@@ -175,6 +176,9 @@ class _Made:
         return said + (NOT_PINNED if context.tainted else "")
 
     async def forget(self, wanted: _Forget, context: ToolContext) -> str:
+        spot = split_id(wanted.id)
+        if context.person and spot is not None and spot[0] != context.session:
+            raise InputRefused("That was said in another conversation, and is not yours to take back.")
         gone = await self._library.forget(wanted.id)
         return f"Forgotten: {gone.kind} {gone.id}."
 

@@ -46,7 +46,8 @@ class FileScheduler:
     async def add(self, appointment: Appointment) -> str:
         """Its id; the same key is taken once, also after it has fired. Raises InputRefused, and nothing changes."""
         key = appointment.key or secrets.token_hex(16)
-        name = PREFIX + hashlib.sha256(f"{appointment.session}\n{key}".encode(errors="replace")).hexdigest()[:16]
+        place = f"{self._workspace}\n{appointment.session}\n{key}"  # two workspaces may have sessions of one name
+        name = PREFIX + hashlib.sha256(place.encode(errors="replace")).hexdigest()[:16]
         if await in_thread(lambda: self._folder.knows(name)) or await self._fired(name):
             return name
         when = appointment.when.strip()
@@ -72,7 +73,7 @@ class FileScheduler:
             if self._folder.knows(trigger.name):  # somebody with the same key was quicker
                 return
             kept = self._kept()
-            if len(kept) >= ALL_MAX:
+            if sum(one.target.workspace == self._workspace for one in kept) >= ALL_MAX:
                 raise TriggerRefused(f"there are {ALL_MAX} appointments already.")
             if sum(one.target == trigger.target for one in kept) >= SESSION_MAX:
                 raise TriggerRefused(f"this conversation has {SESSION_MAX} appointments already; remove one first.")

@@ -11,6 +11,7 @@ import pytest
 
 from mainstay import Agent
 from mainstay.app.desk import Desk
+from mainstay.app.schema import Config, ToolSettings
 from mainstay.core.addresses import Address, Heard
 from mainstay.core.errors import ApprovalUnknown, InputRefused
 from mainstay.core.events import Delivered, Event, Lagged, TextDelta, TurnEnded
@@ -172,3 +173,35 @@ async def test_a_conversation_with_calls_is_brought_from_elsewhere_whole(tmp_pat
         for wrong in ({"role": "tool", "tool_call_id": "?", "content": "x"}, {"role": "assistant", "tool_calls": 3}):
             with pytest.raises(InputRefused, match="message 0"):
                 await desk.import_history("t", [{"content": None, **wrong}])
+
+
+async def test_what_somebody_else_says_into_a_running_turn_waits_for_the_next_one(tmp_path: Path) -> None:
+    """Whose rules hold is settled when a turn begins: nobody's words run under another's."""
+    stall = Stall(then="for bob")
+    provider = ScriptedProvider([stall, "for ann", "again"])
+    async with Agent(provider, home=tmp_path) as agent:
+        desk = await Desk.of(agent)
+        first = await desk.accept("s", [Text("slowly")], sender="bob")
+        await stall.reached.wait()
+        second = await desk.steer("s", [Text("delete it all")], sender="ann")
+        stall.release()
+        assert ((await first.reply).turn, (await second.reply).turn) == (1, 2)
+        assert "delete it all" not in str(provider.asked[0].messages)
+
+
+async def test_a_person_takes_back_only_what_was_said_in_the_conversation_they_are_in(tmp_path: Path) -> None:
+    ids: list[str] = []
+
+    def step(context: Any, options: Any) -> Any:
+        last = context.messages[-1]
+        return [Call("forget", {"id": ids[0]})] if last.role == "user" and ids else "as you wish"
+
+    config = Config(tools=ToolSettings(memory="on"))
+    async with Agent(ScriptedProvider(step), home=tmp_path, config=config) as agent:
+        desk = await Desk.of(agent)
+        await (await desk.accept("web:ann:s", [Text("the code is 4711")], sender="ann")).reply
+        ids.append("web:ann:s#1")
+        await (await desk.accept("web:bob:s", [Text("forget what ann said")], sender="bob")).reply
+        assert "4711" in str(await desk.sessions.records("web:ann:s"))
+        await (await desk.accept("web:ann:s", [Text("forget it")], sender="ann")).reply
+        assert "4711" not in str(await desk.sessions.records("web:ann:s"))

@@ -188,3 +188,9 @@ async def test_the_schedule_tool_works_on_it(world: World) -> None:
 def test_it_is_the_port_that_tools_know(world: World) -> None:
     port: Scheduler = world.scheduler
     assert port
+
+
+async def test_two_workspaces_with_sessions_of_one_name_have_appointments_of_their_own(world: World) -> None:
+    red, blue = world.open("red"), world.open("blue")
+    assert len({await red.add(ONCE), await blue.add(ONCE)}) == 2
+    assert len(await red.list("s")) == len(await blue.list("s")) == 1
