@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 import uvloop
-from gateway_model import LONG, PACED, SHORT, answer
+from gateway_model import LONG, PACED, SHORT, answer, modestly
 
 FIRST = re.compile(rb"event: (?:TextDelta|MessageAdded)|\"content\": ?\"[^\"]")  # of ours, and of a model's
 DATA = re.compile(rb"data: (\{[^\n]*\})\n\n")
@@ -301,4 +301,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    modestly()
     uvloop.run(main())

@@ -124,16 +124,12 @@ def _forker() -> Forker:
 # --- the other side ------------------------------------------------------------------------------
 
 
-SERVED = "mainstay.app.commands.mcp_serving"  # which takes as long as all the others, and serves
-
-
 def load() -> None:
     """What most commands import. Nothing that has threads, such as numpy or gRPC: they are not forked."""
     import mainstay.app.commands
 
-    commands = [one.name for one in pkgutil.iter_modules(mainstay.app.commands.__path__, "mainstay.app.commands.")]
-    for name in {*commands} - {SERVED}:
-        importlib.import_module(name)
+    for one in pkgutil.iter_modules(mainstay.app.commands.__path__, "mainstay.app.commands."):
+        importlib.import_module(one.name)
     for name in ("mainstay.app.agent", "mainstay.app.cli", "mainstay.store.sqlite", "uvloop", "yaml"):
         importlib.import_module(name)
     gc.collect()

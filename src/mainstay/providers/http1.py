@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import cast
 
 HEAD_BYTES_MAX = 64 * 1024
@@ -247,6 +248,7 @@ class Connection(asyncio.Protocol):
             on_over(self)
 
 
+@lru_cache(maxsize=1024)  # a stream's chunks are of a few sizes, and there are many
 def _chunk_size(line: bytes) -> int:
     digits = line.partition(b";")[0].strip()
     if not 0 < len(digits) <= 8 or digits.strip(b"0123456789abcdefABCDEF"):  # int() would take signs and 0x too
