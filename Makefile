@@ -70,7 +70,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up (once)…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,mcp,memory,plugins,rest,serve,sql]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,grpc,mcp,memory,plugins,rest,serve,sql]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 import time
@@ -120,6 +121,7 @@ class Pool:
         self.host, port = url.removeprefix("http://").split("/")[0].split(":")
         self.port = int(port)
         self.free: list[Connection] = []
+        self.again = 0
 
     async def take(self) -> Connection:
         while self.free:
@@ -143,6 +145,7 @@ class Pool:
             except ConnectionError:
                 if one.used == 1 or one.pieces:
                     raise
+                self.again += 1
         raise ConnectionError("no connection lasts")
 
 
@@ -216,7 +219,8 @@ class Job:
         pieces = "".join(one.text for one in found if one.type == "TextDelta")
         if text == said and (pieces == said or not (pieces or self.given["job"] == "paced")):
             return ""  # an answer that is there at once may be heard as a whole only
-        return f"other words: {len(text)} and {len(pieces)} of {len(said)}, {text[:60]!r}"
+        at = len(os.path.commonprefix([pieces, said]))
+        return f"other words: {len(text)} and {len(pieces)} of {len(said)}, {pieces[at : at + 40]!r} at {at}"
 
     # --- the jobs --------------------------------------------------------------------------------
 
@@ -288,6 +292,7 @@ class Job:
         return found | {
             "failed": self.failed[:20],
             "failures": len(self.failed),
+            "again": self.pool.again,
             "turns": self.ended,
             "first_ms": self.first_ms,
             "whole_ms": self.whole_ms,

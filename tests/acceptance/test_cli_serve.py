@@ -172,7 +172,8 @@ def test_it_says_where_it_listens_and_what_is_connected_and_no_other_takes_its_h
         assert f"is in use by process {server.process.pid} (" in second.stderr
         assert second.stderr.count("\n") == 1
         assert server.end() == 0
-        assert server.said == said  # all is well, so nothing is said of it
+        assert server.said.removeprefix(said).count("\n") == 1  # all is well, so nothing more is said of it
+        assert "stopping" in server.said
 
 
 @pytest.mark.parametrize(
@@ -329,6 +330,10 @@ def test_on_sighup_what_is_broken_changes_nothing_and_the_log_says_so(mainstay: 
         server.process.send_signal(signal.SIGHUP)
         server.heard("changed: server.keys\n")
         assert server.get("/api/sessions")[0] == 401  # also whoever is on this machine, from now on
+        (mainstay.home / "mainstay.yaml").unlink()  # to go on without it would be to let everybody in
+        server.process.send_signal(signal.SIGHUP)
+        server.heard("mainstay.yaml is gone")
+        assert server.get("/api/sessions")[0] == 401
         assert server.end() == 0
 
 

@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mainstay import Agent
 from mainstay.app.config import load_config
 from mainstay.app.schema import Config
 from mainstay.app.service import Service
 from mainstay.core.addresses import Address
 from mainstay.core.channels import ChatChannel
+from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.events import Delivered
 from mainstay.core.triggers import Target, Trigger
 from mainstay.edges.paths import folder_name
@@ -188,3 +191,28 @@ async def test_a_guest_has_nothing_changed_and_a_stranger_gets_a_code_and_nothin
         assert (waiting.channel, waiting.user) == ("chat", "eve")
         assert "hello" not in prompt.text
         assert len(house.models[0].asked) == 2, "no model was asked for a stranger"
+
+
+async def test_f42_a_webhook_without_its_secret_is_named_is_nowhere_and_keeps_no_other_from_working(
+    tmp_path: Path,
+) -> None:
+    webhooks = """
+triggers:
+  webhooks:
+    ci: {secret: "${NOT_SET}", session: builds}
+    door: {secret: "a-secret-of-its-own-0123456789", session: door}
+"""
+    house = House(tmp_path, YAML + webhooks)
+    (tmp_path / "mainstay.yaml").chmod(0o600)
+    async with house.open() as service:
+        assert list(service.broken_hooks()) == ["webhook ci"]
+        assert await service._hook("ci") is None
+        assert await service._hook("door") is not None
+
+
+async def test_a_mistyped_workspace_is_not_made_by_naming_it(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.open() as service:
+        with pytest.raises(WorkspaceUnknown, match="mainstay workspace create"):
+            await service.agent("typpo")
+        assert not (tmp_path / "workspaces" / "typpo").exists()

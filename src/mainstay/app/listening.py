@@ -16,7 +16,7 @@ from mainstay.core.errors import ConfigError
 
 Told = Callable[[str, str], object]  # the addresses of HTTP and gRPC, once both can be reached
 AT_START = ("host", "port", "grpc_port", "tls", "connections_max", "logs")  # settings that are read only then
-GRPC_AT_START = ("keys", "rate_per_min", "streams_max", "body_bytes_max")
+GRPC_AT_START = ("rate_per_min", "streams_max", "body_bytes_max")
 
 
 def is_private(host: str) -> bool:
@@ -155,6 +155,7 @@ async def _grpc(
     given = Grpc(
         workspace=service.config.workspace,
         keys=service.keys,
+        needs_key=lambda: service.keys != "auto",
         certificate=settings.tls.certificate,
         private_key=settings.tls.key,
         message_bytes_max=settings.body_bytes_max,

@@ -17,6 +17,7 @@ from mainstay.app.agent import Agent
 from mainstay.app.channels import make_channel, rules_of
 from mainstay.app.config import Loaded
 from mainstay.app.config_gateway import people_of
+from mainstay.app.config_knowhow import hook_of
 from mainstay.app.desk import Desk
 from mainstay.app.doorways import ASGIApp, Doorway, not_yet
 from mainstay.app.opened import Beside
@@ -29,7 +30,7 @@ from mainstay.app.workspace_folders import put_away
 from mainstay.app.workspaces import Make, Workspaces
 from mainstay.app.world import SystemClock
 from mainstay.core.channels import ChatChannel, Mail
-from mainstay.core.errors import ConfigError, InputRefused
+from mainstay.core.errors import ConfigError, InputRefused, WorkspaceUnknown
 from mainstay.core.outside import Outgoing
 from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.rooms import ChannelRules
@@ -61,6 +62,7 @@ class Service:
         self._ending = False
         self._broken: dict[str, str] = {}  # by channel: why it was not made
         self._hooks: dict[str, tuple[Desk, ASGIApp]] = {}
+        self._keys: tuple[Loaded, Literal["auto", "required"]] | None = None  # as they are under this configuration
         self._reloading = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
@@ -77,8 +79,21 @@ class Service:
     def keys(self) -> Literal["auto", "required"]:
         """As it is configured. But commands that reach the network reach this server too, on the very machine: without
         a key an agent of any workspace would be the owner to it."""
-        configs = (self.workspaces.loaded.of(name) for name in self.workspaces.names())
-        return "required" if any(map(_reaches_out, configs)) else self.config.server.keys
+        loaded = self.workspaces.loaded
+        if self._keys is None or self._keys[0] is not loaded:
+            configs = (loaded.of(name) for name in self.workspaces.names())
+            self._keys = loaded, "required" if any(map(_reaches_out, configs)) else self.config.server.keys
+        return self._keys[1]
+
+    def broken_hooks(self) -> dict[str, str]:
+        """Webhooks that cannot be served as they are configured, and why."""
+        found: dict[str, str] = {}
+        for name, entry in self.config.triggers.webhooks.items():
+            try:
+                hook_of(name, entry)
+            except ConfigError as error:
+                found[f"webhook {name}"] = str(error)
+        return found
 
     # --- beginning and end -----------------------------------------------------------------------
 
@@ -214,8 +229,9 @@ class Service:
                 raise ConfigError("state.data_dir is not changed while the server runs: it is read at the next start")
             people = people_of(after)
             again = self._speaks(before) != self._speaks(after)
+            added = sorted(set(after.workspaces) - set(self.workspaces.open_ones))
             changed = await self.workspaces.reload(loaded, after.server.drain_s, everything=again)
-            changed = [f"workspace {one}" for one in changed]
+            changed = [f"workspace {one}" for one in (*changed, *added)]
             self.people.declare(*people)
             if after.people != before.people:
                 changed.append("people")
@@ -250,13 +266,14 @@ class Service:
 
     async def _hook(self, name: str) -> ASGIApp | None:
         entry = self.config.triggers.webhooks.get(name)
-        if entry is None:
+        broken = {one.removeprefix("webhook ") for one in self.broken_hooks()}
+        if entry is None or name in broken:
             return None
         workspace = entry.workspace or self.config.workspace
         desk = await self.workspaces.desk(workspace)
         known = self._hooks.get(workspace)
         if known is None or known[0] is not desk:
-            known = self._hooks[workspace] = desk, await desk.triggers.app()
+            known = self._hooks[workspace] = desk, await desk.triggers.app(without=broken)
         return known[1]
 
     async def _channel(self, name: str) -> ASGIApp | None:
@@ -277,7 +294,10 @@ class Service:
     # --- for commands ----------------------------------------------------------------------------
 
     async def agent(self, workspace: str) -> Agent:
-        return await self.workspaces.agent(workspace or self.config.workspace)
+        name = workspace or self.config.workspace
+        if name not in self.workspaces.names():
+            raise WorkspaceUnknown(f"there is no workspace {name[:80]!r}; `mainstay workspace create` makes one")
+        return await self.workspaces.agent(name)
 
     async def do(self, verb: str, workspace: str, arguments: dict[str, Any]) -> Any:
         if verb.startswith(PEOPLE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -102,10 +102,11 @@ class Triggering:
         """The newest first."""
         return await self._log.runs(name, limit=limit)
 
-    def app(self, *, alone: bool = False) -> ASGIApp:
+    def app(self, *, alone: bool = False, without: Collection[str] = ()) -> ASGIApp:
         """What takes the configured webhooks. Raises ConfigError if one of them cannot be served."""
         assert self.deliveries is not None, "wired when the lanes are there"
-        hooks = {name: hook_of(name, entry) for name, entry in self._config.triggers.webhooks.items()}
+        wanted = {name: one for name, one in self._config.triggers.webhooks.items() if name not in without}
+        hooks = {name: hook_of(name, entry) for name, entry in wanted.items()}
         return hooks_app(hooks, self.deliveries.deliver, clock=self._clock, alone=alone)
 
     async def _must(self, name: str, work: Callable[[], bool]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from mainstay.app.opened import Opening
@@ -49,10 +49,10 @@ class AgentTriggers:
         found: Sequence[Run] = await (await self._kept()).history(name, limit)
         return found
 
-    async def app(self, *, alone: bool = False) -> Any:
+    async def app(self, *, alone: bool = False, without: Collection[str] = ()) -> Any:
         """The ASGI application that takes the configured webhooks at `/hooks/NAME`, to be mounted somewhere, or to be
         served `alone`."""
-        return (await self._kept()).app(alone=alone)
+        return (await self._kept()).app(alone=alone, without=without)
 
     async def do(self, verb: str, arguments: dict[str, Any]) -> Any:
         """For whoever asks from another process."""

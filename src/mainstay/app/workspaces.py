@@ -113,18 +113,21 @@ class Workspaces:
         once its turns have ended or were put aside; whoever comes meanwhile waits at the door. Which ones."""
         before, self.loaded = self.loaded, loaded
         changed = [name for name in self._desks if everything or _parts(before.of(name)) != _parts(loaded.of(name))]
-        await asyncio.gather(*(self._again(name, before, drain_s) for name in changed))
-        return changed
+        done = await asyncio.gather(*(self._again(name, before, drain_s) for name in changed))
+        return [name for name, fine in zip(changed, done, strict=True) if fine]
 
-    async def _again(self, name: str, before: Loaded, drain_s: float) -> None:
+    async def _again(self, name: str, before: Loaded, drain_s: float) -> bool:
+        """False if it goes on as it was."""
         async with self._doors.setdefault(name, asyncio.Lock()):
             desk, agent = self._desks[name], self._agents[name]
             desk.hold()
             await settled(agent, drain_s)
             await agent.aclose()
+            fine = True
             try:
                 agent = await self._agent_of(name)
-            except MainstayError as error:  # it goes on as it was
+            except MainstayError as error:
+                fine = False
                 log.error("the workspace %s keeps its settings: %s", name, error)
                 self.loaded, wanted = before, self.loaded
                 try:
@@ -134,6 +137,7 @@ class Workspaces:
             self._agents[name] = agent
             desk.use(agent, await agent.opened())
             self._told(desk)
+            return fine
 
     # --- the end ---------------------------------------------------------------------------------
 

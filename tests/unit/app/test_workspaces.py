@@ -137,6 +137,6 @@ async def test_f47_settings_that_cannot_be_used_leave_the_workspace_as_it_was(tm
     async with House(tmp_path) as house:
         broken = YAML.replace("{instructions: You are kind.}", "{tools: {roots: [/nowhere/at/all], builtin: [read]}}")
         (tmp_path / "mainstay.yaml").write_text(broken)
-        assert await house.workspaces.reload(house.load(), 5) == ["team"]
+        assert await house.workspaces.reload(house.load(), 5) == []
         assert await ask(house, "team", "hi") == "hello"
         assert house.models["team"][-1].asked[-1].system.startswith("You are kind.")

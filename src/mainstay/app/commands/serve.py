@@ -17,7 +17,7 @@ from mainstay.app.chat.words import count
 from mainstay.app.commands.homes import home_of, overrides_of, run_async
 from mainstay.app.commands.logs import hide, set_up
 from mainstay.app.commands.talking import NoModel, reaching, remembering, tell
-from mainstay.app.config import Loaded, load_config
+from mainstay.app.config import FILE, Loaded, load_config
 from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
 from mainstay.app.listening import is_private, listen
 from mainstay.app.schema import Config
@@ -55,6 +55,7 @@ class _Look:
 
     def __init__(self, home: Path, options: argparse.Namespace) -> None:
         self._home = home
+        self._was_there = False
         self._secrets: list[str] = []  # of the configuration before
         self._given = overrides_of(options)
         for name in ("host", "port", "grpc_port"):
@@ -62,6 +63,10 @@ class _Look:
                 self._given[f"server.{name}"] = getattr(options, name)
 
     def __call__(self) -> Loaded:
+        there = (self._home / FILE).exists()
+        if self._was_there and not there:  # to go on without it would be to forget whom it keeps out
+            raise ConfigError(f"{self._home / FILE} is gone")
+        self._was_there = there
         loaded = load_config(self._home, env=os.environ, overrides=self._given)
         secrets = known_secrets(loaded.config, os.environ)
         hide([*secrets, *self._secrets])  # what was one until now may still be under way
@@ -94,6 +99,8 @@ async def _served(home: Path, look: _Look, loaded: Loaded, say: Say) -> None:
     def end() -> None:
         if stop.is_set():
             now.set()  # a second time: at once
+        else:
+            log.info("stopping; what runs may go on for %g s, a second signal ends it", service.config.server.drain_s)
         stop.set()
 
     def told(url: str, grpc: str) -> None:
@@ -114,6 +121,9 @@ async def _served(home: Path, look: _Look, loaded: Loaded, say: Say) -> None:
 
 
 async def _reload(service: Service, look: _Look) -> None:
+    log.info(
+        "the configuration is read again; turns that have to end first may take %g s", service.config.server.drain_s
+    )
     try:
         changed = await service.reload(look)
     except ConfigError as error:
@@ -128,7 +138,7 @@ async def _report(service: Service, url: str, grpc: str, say: Say) -> None:
     say(f"mainstay {__version__} at {url}" + (f", gRPC at {grpc}" if grpc else ""))
     say(f"workspaces: {', '.join(sorted(service.workspaces.open_ones))}")
     await service.begun.wait()
-    for name, state in service.states().items():
+    for name, state in (service.states() | service.broken_hooks()).items():
         say(f"{visible(name)}: {visible(state)}")
     fired = await _fired(service)
     if fired:
@@ -143,4 +153,5 @@ async def _report(service: Service, url: str, grpc: str, say: Say) -> None:
 async def _fired(service: Service) -> int:
     if not service.config.triggers.enabled:
         return 0
-    return sum([len(await desk.triggers.list()) for desk in service.workspaces.open_ones.values()])
+    names = [{one.name for one in await desk.triggers.list()} for desk in service.workspaces.open_ones.values()]
+    return len(set().union(*names))  # they are the home's, and each workspace knows all of them

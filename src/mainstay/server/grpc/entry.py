@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -28,6 +28,7 @@ class Grpc(msgspec.Struct, frozen=True, kw_only=True):
 
     workspace: str = "default"  # the owner's, where they choose no other
     keys: Literal["auto", "required"] = "auto"
+    needs_key: Callable[[], bool] | None = None  # as it is now, where that may change
     certificate: str = ""  # files, PEM; empty: no TLS
     private_key: str = ""
     message_bytes_max: int = 32 * 1024 * 1024
@@ -48,6 +49,7 @@ class Entry:
         self._settings = settings
         self._rates = rates
         self._private = private
+        self._needs_key = settings.needs_key or (lambda: settings.keys != "auto")
 
     def enter(self, context: Any) -> Principal:
         """Raises Problem. It counts as a request."""
@@ -79,7 +81,7 @@ class Entry:
 
     def _owner(self, given: list[tuple[str, Any]], peer: str) -> Principal:
         passed_on = any(name.lower() in _PASSED_ON or name.lower().startswith("x-forwarded-") for name, _ in given)
-        if self._settings.keys != "auto" or not self._private or passed_on or not _is_near(peer):
+        if self._needs_key() or not self._private or passed_on or not _is_near(peer):
             raise Problem(401, "unauthorized", "this needs an API key: metadata `authorization: Bearer ms_…`")
         return Principal(person="", workspace=self._settings.workspace)
 
