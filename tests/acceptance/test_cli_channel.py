@@ -136,7 +136,14 @@ def test_a_secret_is_written_out_only_if_that_is_wanted(typed: Typed) -> None:
     ("words", "code", "sentence"),
     [
         (["add", "slacc"], 2, "did you mean 'slack'?"),
-        (["add", "slack", "tokn=x"], 2, "'tokn' is no setting here: there are address, app_token"),
+        (["add", "slack", "tokn=x"], 2, "'tokn' is no setting here: for slack there are app_token, attachment_"),
+        (["add", "slack", "homeserver=x"], 2, "'homeserver' is no setting here: for slack there are app_token"),
+        (
+            ["add", "signal", "tokn=x"],
+            2,
+            "there are address, attachment_bytes_max, attachments, backfill, enabled, rooms.ID, stream, user\n",
+        ),
+        (["add", "slack", "workspace=x"], 2, "give it with --workspace"),
         (["add", "slack", "junk"], 2, "'junk' is no setting: write KEY=VALUE"),
         (["add", "slack", "backfill=1", "backfill=2"], 2, "'backfill' is given twice"),
         (["add", "slack", "kind=discord"], 2, "it is the first argument"),

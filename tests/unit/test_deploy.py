@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,6 +20,7 @@ from mainstay.guards.redact import Redactor
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path.name for path in DEPLOY.iterdir())
 EXTRAS = re.compile(r"\[([a-z,]+)\]['\"]")
+ARGUMENT = re.compile(r"--build-arg\s+EXTRAS=([a-z,]+)")
 OVERRIDE = re.compile(r"(MAINSTAY__[A-Z_]+)\s*[:=]\s*'?([^'\s\\]+)'?")
 
 
@@ -132,9 +134,29 @@ def test_the_image_installs_extras_that_there_are() -> None:
     import tomllib
 
     known = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for name in ("Containerfile", "README.md"):
-        (wanted,) = {tuple(found.split(",")) for found in EXTRAS.findall(read(name))} or {()}
-        assert set(wanted) <= known.keys(), name
+    (given,) = (words.removeprefix("EXTRAS=") for name, words in instructions() if name == "ARG")
+    assert {"serve", "channels"} <= set(given.split(",")), "whoever builds it without a word can be on a platform"
+    assert any(".[${EXTRAS}]" in words for name, words in instructions() if name == "RUN")
+    others = [*EXTRAS.findall(read("README.md")), *ARGUMENT.findall(read("README.md") + read("Containerfile"))]
+    assert len(others) >= 3
+    for wanted in (given, *others):
+        assert set(wanted.split(",")) <= known.keys(), wanted
+
+
+def test_nothing_is_installed_by_a_name_that_is_somebody_elses() -> None:
+    for page in (DEPLOY.parent / "README.md", *DEPLOY.iterdir(), *(DEPLOY.parent / "docs").rglob("*.md")):
+        assert not re.search(r"pip install\s+(-\w+\s+)*['\"]?mainstay\b", page.read_text()), page.name
+
+
+def test_the_home_is_the_same_volume_whichever_way_the_container_is_run() -> None:
+    compose = yaml.safe_load(read("compose.yaml"))
+    (mounted,) = compose["services"]["mainstay"]["volumes"]
+    source, _, target = mounted.partition(":")
+    runs = re.findall(r"^\$ podman run .*$", read("README.md"), re.MULTILINE)
+    assert len(runs) >= 4
+    for line in runs:
+        assert f"-v {compose['volumes'][source]['name']}:{target} " in line
+        assert "--env-file mainstay.env " in line, "a configuration that names a variable is refused without it"
 
 
 # --- all of them ---------------------------------------------------------------------------------
@@ -161,15 +183,16 @@ def commands() -> list[str]:
     prose = read("README.md")
     found += re.findall(r"^\$ mainstay (.+)$", prose, re.MULTILINE)
     found += re.findall(r"^\$ podman run .* mainstay ([a-z].+)$", prose, re.MULTILINE)
+    found += re.findall(r"^\$ docker compose .* run .*mainstay ([a-z].+)$", prose, re.MULTILINE)
+    found += re.findall(r" exec mainstay mainstay ([a-z ]+)`", prose)
     found += re.findall(r"bin/mainstay (.+)$", prose, re.MULTILINE)
+    found = [command.partition(" > ")[0] for command in found]
     found += re.findall(r"`mainstay ([a-z ]+)`", prose)
     return sorted(set(found))
 
 
 @pytest.mark.parametrize("command", commands())
 def test_every_command_that_is_named_is_one(command: str) -> None:
-    import shlex
-
     try:
         assert parse(shlex.split(command)).run
     except UsageError as error:
@@ -177,7 +200,8 @@ def test_every_command_that_is_named_is_one(command: str) -> None:
 
 
 def test_commands_are_found_to_be_looked_at() -> None:
-    assert {"serve", "init", "doctor", "user add ann --role admin"} <= set(commands())
+    assert {"serve", "init", "init --yes", "doctor", "user add ann --role admin", "user key ann"} <= set(commands())
+    assert "user list" in commands()
 
 
 def test_the_proxy_gathers_no_events() -> None:
@@ -193,6 +217,15 @@ def test_the_proxy_gathers_no_events() -> None:
     ):
         assert words in text
     compose: dict[str, Any] = yaml.safe_load(read("compose.yaml"))
+    shell, flag, script = compose["services"]["proxy"]["command"]
+    assert (shell, flag) == ("sh", "-c")
+    edit = shlex.split(script)[1]
+    ran = subprocess.run(
+        ["sed", edit], input=read("nginx.conf"), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "    server 127.0.0.1:7460;" in read("nginx.conf")
+    assert "    server mainstay:7460;" in ran.stdout
+    assert "127.0.0.1" not in ran.stdout
     service = compose["services"]["mainstay"]
     assert "ports" not in service, "it is reached through the proxy alone"
     assert service["cap_drop"] == ["ALL"]

@@ -20,6 +20,8 @@ HELP = """\
 `/steer TEXT` puts something into it.
 `/status` says what is going on.
 `/approve [ID] [always]` and `/deny [ID] [reason]` answer a question.
+`/new` says how a new conversation is begun.
+`/help` says this.
 Everything else is for the agent. A new thread is a new conversation."""
 NEW = "A new thread is a new conversation. Where there are none, this one goes on, and what is old is summarised."
 
@@ -93,7 +95,8 @@ async def _status(by: Speaker) -> str:
         return f"Waiting for an approval ({standing.approval.id}): {one_line(standing.approval.name)}."
     doing = "Working." if standing.unfinished else "Nothing is running."
     kind = " This conversation is archived." if standing.status == "archived" else ""
-    return f"{doing}{kind} {standing.turns} turns so far; {standing.model or by.office.title()} answers."
+    turns = "1 turn" if standing.turns == 1 else f"{standing.turns} turns"
+    return f"{doing}{kind} {turns} so far; {standing.model or by.office.title()} answers."
 
 
 async def _answer(command: Command, by: Speaker) -> str:

@@ -45,6 +45,7 @@ ENDED_MAX = 10_000
 PARTS_MAX = 200  # messages of one answer
 
 Record = Callable[[Delivery], Awaitable[None]]  # of what came of it, in the journal
+Outdated = Callable[[Delivery], Awaitable[str]]  # why nobody needs it any more; empty if somebody does
 
 
 class Errand(msgspec.Struct):
@@ -55,6 +56,7 @@ class Errand(msgspec.Struct):
     mail: Mail | None
     record: Record | None
     done: asyncio.Future[Delivery]
+    outdated: Outdated | None = None
 
 
 class Room:
@@ -64,7 +66,13 @@ class Room:
         self.waiting: deque[Errand] = deque()
         self.task: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()  # one post at a time
-        self.not_before = 0.0  # by the monotonic clock
+        self.not_before = 0.0  # as the platform asks, by the monotonic clock
+        self.rests_until = 0.0  # because it could not be reached
+        self.roused = asyncio.Event()
+
+    @property
+    def ready_at(self) -> float:
+        return max(self.not_before, self.rests_until)
 
 
 class Courier:
@@ -79,7 +87,12 @@ class Courier:
     # --- in --------------------------------------------------------------------------------------
 
     def deliver(
-        self, delivery: Delivery, channel: ChatChannel, mail: Mail | None, record: Record | None = None
+        self,
+        delivery: Delivery,
+        channel: ChatChannel,
+        mail: Mail | None,
+        record: Record | None = None,
+        outdated: Outdated | None = None,
     ) -> asyncio.Future[Delivery]:
         """What is in the mail already; the future has it as it is in the end. The same key is under way once."""
         if (known := self._under_way.get(delivery.key)) is not None:
@@ -88,7 +101,7 @@ class Courier:
         if (ended := self._ended.get(delivery.key)) is not None:  # whoever asks had looked before it was
             done.set_result(ended)
             return done
-        errand = Errand(delivery, channel, mail, record, done)
+        errand = Errand(delivery, channel, mail, record, done, outdated)
         self._under_way[delivery.key] = errand
         room = self.room(delivery.to)
         room.waiting.append(errand)
@@ -103,12 +116,21 @@ class Courier:
     def free(self, at: Address) -> bool:
         """Nothing waits to be posted there, and the platform does not ask for patience."""
         room = self.room(at)
-        return not room.waiting and not room.lock.locked() and self._clock.monotonic() >= room.not_before
+        return not room.waiting and not room.lock.locked() and self._clock.monotonic() >= room.ready_at
 
     def hold(self, at: Address, seconds: float) -> None:
         """Nothing is posted there for so long."""
         room = self.room(at)
         room.not_before = max(room.not_before, self._clock.monotonic() + min(seconds, RETRY_AFTER_MAX_S))
+
+    def rouse(self, channel: str) -> None:
+        """Somebody was heard there, so the platform is back: its rooms are tried again soon. What it asked for itself
+        stands."""
+        soon = self._clock.monotonic() + FIRST_WAIT_S  # and not for every word that is heard
+        for (name, _), room in self._rooms.items():
+            if name == channel and room.rests_until > soon:
+                room.rests_until = soon
+                room.roused.set()
 
     @property
     def busy(self) -> bool:
@@ -144,7 +166,7 @@ class Courier:
                     errand.done.set_result(errand.delivery)
         finally:
             room.task = None
-        if self._rooms.get(at) is room and not room.lock.locked() and self._clock.monotonic() >= room.not_before:
+        if self._rooms.get(at) is room and not room.lock.locked() and self._clock.monotonic() >= room.ready_at:
             del self._rooms[at]
 
     def _remember(self, delivery: Delivery) -> None:
@@ -178,7 +200,10 @@ class Courier:
         pieces = chunks(errand.delivery.text, channel.format, channel.shows.length)[:PARTS_MAX]
         unsure = errand.delivery.state == "sending"  # somebody began this part, and nobody knows what came of it
         while (delivery := errand.delivery).part < len(pieces) + len(delivery.files):
-            await self._clock.sleep(max(room.not_before - self._clock.monotonic(), 0))
+            await self._patience(room)
+            if errand.outdated is not None and not delivery.part and (why := await errand.outdated(delivery)):
+                errand.delivery = _ended(delivery, "unknown" if unsure else "sent", why)
+                return
             try:
                 async with room.lock:
                     await self._post_part(errand, pieces, unsure=unsure)
@@ -198,6 +223,15 @@ class Courier:
                     return
         errand.delivery = _ended(errand.delivery, "sent", "")
 
+    async def _patience(self, room: Room) -> None:
+        while (wait_s := room.ready_at - self._clock.monotonic()) > 0:
+            room.roused.clear()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await room.roused.wait()
+            except TimeoutError:
+                pass
+
     async def _rest(self, room: Room, errand: Errand, error: ChannelError, *, unsure: bool) -> bool:
         """Before it is tried again. False: not any more."""
         delivery, now = errand.delivery, self._clock.now_ms()
@@ -206,9 +240,13 @@ class Courier:
             errand.delivery = _ended(delivery, "unknown" if unsure else "failed", f"it was tried for a day: {note}")
             return False
         attempts = delivery.attempts + 1
-        wait_s = error.retry_after_s if isinstance(error, NotSent) else None
-        wait_s = min(wait_s, RETRY_AFTER_MAX_S) if wait_s is not None else _growing(attempts)
-        room.not_before = max(room.not_before, self._clock.monotonic() + wait_s)
+        asked_s = error.retry_after_s if isinstance(error, NotSent) else None
+        if asked_s is not None:
+            wait_s = min(asked_s, RETRY_AFTER_MAX_S)
+            room.not_before = max(room.not_before, self._clock.monotonic() + wait_s)
+        else:
+            wait_s = _growing(attempts)
+            room.rests_until = self._clock.monotonic() + wait_s
         state: DeliveryState = "sending" if unsure else "pending"
         next_at = now + int(wait_s * 1000)
         await self._keep(errand, replace(delivery, state=state, attempts=attempts, next_at=next_at, note=note))

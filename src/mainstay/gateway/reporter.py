@@ -31,6 +31,7 @@ from mainstay.gateway.rooms import Rooms
 CATCH_UP_MS = 7 * 24 * 3600 * 1000  # older answers nobody waits for any more
 PAGE = 500
 BACK_MAX = 20_000  # records that are read to find where a turn began
+QUESTION = "ask"  # how the keys of questions begin
 GONE = "…"  # what stands where something was shown that is no answer, and cannot be deleted
 
 
@@ -48,6 +49,15 @@ class Bench(msgspec.Struct, frozen=True):
 def turn_key(workspace: str, session: str, turn: int) -> str:
     """What the answer of a turn is delivered under."""
     return key_of("turn", workspace, session, str(turn))
+
+
+def question_key(workspace: str, id: str) -> str:
+    """And the question whether something may be done."""
+    return key_of(QUESTION, workspace, id)
+
+
+def is_question(delivery: Delivery) -> bool:
+    return delivery.key.startswith(f"{QUESTION}-")
 
 
 def key_of(kind: str, *parts: str) -> str:
@@ -182,7 +192,7 @@ class Reporter:
             await self._draft.end()
             self._draft = None
         if not asked.client:  # that one is for a program, which knows of it
-            key = key_of("ask", self._bench.office.workspace, asked.id)
+            key = question_key(self._bench.office.workspace, asked.id)
             now = self._bench.clock.now_ms()
             made = Delivery(key=key, to=self._to, session=self._session, text=question(asked), at=now)
             self._bench.deliver(await self._bench.mail.put(made))

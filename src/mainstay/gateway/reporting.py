@@ -18,7 +18,7 @@ from mainstay.core.ports import Clock, Standing
 from mainstay.gateway.delivery import Courier
 from mainstay.gateway.drafting import Draft, Writing
 from mainstay.gateway.office import Office
-from mainstay.gateway.reporter import CATCH_UP_MS, Bench, Reporter, closing
+from mainstay.gateway.reporter import CATCH_UP_MS, Bench, Reporter, closing, is_question, question_key
 from mainstay.gateway.rooms import Rooms
 
 log = logging.getLogger("mainstay.delivery")
@@ -31,6 +31,7 @@ LOOKED_MAX = 10_000
 EVIDENCE = 50  # records that are read to learn where a session was spoken to
 RETRY_S = 2.0
 RETRY_MAX_S = 60.0
+ANSWERED = "it was answered before it could be posted"
 BY_PERSON = "user:"  # how a session's key begins where lanes are by person (core/envelope)
 
 
@@ -238,7 +239,18 @@ class Reporters:
         channel = self._rooms.channel(delivery.to.channel)
         if channel is None or self._rooms.whose(delivery.to) != self._office.workspace:
             return None
-        return self._courier.deliver(delivery, channel, self._mail, self._record)
+        outdated = self._answered if is_question(delivery) else None
+        return self._courier.deliver(delivery, channel, self._mail, self._record, outdated)
+
+    async def _answered(self, question: Delivery) -> str:
+        """A question that could not be posted for a while may have been answered elsewhere, or have expired."""
+        try:
+            asked = (await self._office.sessions.get(question.session)).approval
+        except SessionUnknown:
+            asked = None
+        if asked is not None and question_key(self._office.workspace, asked.id) == question.key:
+            return ""
+        return ANSWERED
 
     def _begin_draft(self, delivery: Delivery) -> Draft | None:
         channel = self._rooms.channel(delivery.to.channel)
@@ -257,5 +269,6 @@ class Reporters:
             return
         state = delivery.state
         assert state in ("sent", "unknown", "failed"), "it has come to its end"
-        event = Delivered(delivery.key, delivery.to, delivery.ids, state, delivery.note, turn=delivery.turn)
+        said = "silent" if state == "sent" and not delivery.ids else state
+        event = Delivered(delivery.key, delivery.to, delivery.ids, said, delivery.note, turn=delivery.turn)
         await self._office.record(delivery.session, event)

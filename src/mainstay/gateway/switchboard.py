@@ -162,6 +162,7 @@ class Switchboard:
         """What channels call: returns when it is durable. A duplicate changes nothing."""
         if self._closing:
             raise AgentClosed("the gateway is being closed; tell it again later")
+        self._courier.rouse(message.address.channel)
         await self._conversation.hear(message)
 
     # --- out -------------------------------------------------------------------------------------

@@ -3,13 +3,13 @@ come in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from mainstay.core.errors import MainstayError
+from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.people import Key, Person, Role, Scope
 from mainstay.core.recall import Hit
@@ -242,6 +242,16 @@ def must_run_the_home(call: Call) -> None:
         raise NotAllowed("this is for those who run the home")
 
 
+def must_be_there(call: Call, wanted: Iterable[str]) -> None:
+    """Nobody is let into a workspace that there is not: whoever made one of that name later would have them in it."""
+    settings = call.doors.settings
+    if settings.workspaces is None:
+        return
+    known = {settings.workspace, *settings.workspaces()}
+    for name in (one[:80] for one in wanted if one not in known):
+        raise InputRefused(f"there is no workspace {name!r}; `mainstay workspace create {name}` makes it")
+
+
 async def workspaces(call: Call) -> Workspaces:
     people, settings, who = call.doors.gateway.people, call.doors.settings, call.visit.principal
     try:
@@ -261,6 +271,7 @@ async def people(call: Call) -> People:
 async def add_person(call: Call) -> PersonShown:
     must_run_the_home(call)
     body: PersonMade = call.body
+    must_be_there(call, body.roles)
     known = call.doors.gateway.people
     await known.add(Person(name=body.name, called=body.called, roles=body.roles))
     made = known.person(body.name)
@@ -285,9 +296,11 @@ async def keys(call: Call) -> Keys:
 async def add_key(call: Call) -> Answer:
     must_run_the_home(call)
     body: KeyMade = call.body
+    workspace = body.workspace or call.doors.settings.workspace
+    must_be_there(call, (workspace,))
     token, kept = await call.doors.gateway.people.make_key(
         body.person,
-        body.workspace or call.doors.settings.workspace,
+        workspace,
         scopes=body.scopes,
         note=body.note,
         expires=body.expires,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainstay import Aborted, Agent, Binary, Config, Limits, tool
+from mainstay.app import cli
 from mainstay.app.sessions import read_all
 from mainstay.core.errors import InputRefused, SessionUnknown, StreamBroken, Unauthorised
 from mainstay.core.events import MessageAdded
@@ -54,6 +56,28 @@ async def test_sessions_are_listed_newest_first_with_what_is_known_of_them(home:
         assert 0 < a.created < a.updated
         with pytest.raises(SessionUnknown, match="no session 'd'"):
             await agent.sessions.get("d")
+
+
+def test_a_long_name_is_shortened_in_the_middle_on_a_terminal_and_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    just, long = "j" * 60, "the-beginning-" + "x" * 60 + "-the-end"
+
+    async def talk() -> None:
+        async with Agent(ScriptedProvider(echo), home=tmp_path) as agent:
+            for key in (just, long):
+                await agent.run(key, "hi")
+
+    def listed(*more: str) -> str:
+        assert cli.main(["session", "list", "--home", str(tmp_path), *more]) == 0
+        return capsys.readouterr().out
+
+    asyncio.run(talk())
+    assert f"\n{long} " in listed()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert {one["key"] for one in json.loads(listed("--json"))["sessions"]} == {just, long}
+    names = {line.split()[0] for line in listed().splitlines()[1:]}
+    assert names == {just, f"{long[:29]}…{long[-30:]}"}
 
 
 async def test_reading_about_a_session_does_not_make_it(home: Any) -> None:

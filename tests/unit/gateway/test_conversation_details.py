@@ -18,7 +18,7 @@ from mainstay.core.recall import is_untrusted
 from mainstay.gateway import attachments
 from mainstay.gateway.attachments import kind_of, safe_name
 from mainstay.gateway.backfill import normalise
-from mainstay.gateway.commands import Command, read_command
+from mainstay.gateway.commands import NAMES, Command, read_command
 from mainstay.gateway.engagement import fit, shown_name
 from mainstay.gateway.rooms import ChannelRules
 from mainstay.providers.scripted import Stall
@@ -253,6 +253,22 @@ async def test_stop_and_steer_work_in_every_conversation_and_say_so(tmp_path: Pa
         await world.shown(rig, "C1", "Steering…")
         await world.shown(rig, "C1", "In French, then.")
         assert sum(one.text == "Stopped." for one in await rig.shown("C1")) == 1
+
+
+async def test_help_names_every_command_and_one_turn_is_one(tmp_path: Path) -> None:
+    rig = LoopbackRig()
+    async with running(World(tmp_path, rig)) as world:
+        await rig.say("D1", "/help")
+        said = (await world.shown(rig, "D1", "/stop")).text
+        assert [name for name in NAMES if f"`/{name}" not in said] == []
+        await rig.say("D1", "hello")
+        await world.shown(rig, "D1", "re: hello")
+        await rig.say("D1", "/status")
+        await world.shown(rig, "D1", " 1 turn so far;")
+        await rig.say("D1", "more")
+        await world.shown(rig, "D1", "re: more")
+        await rig.say("D1", "/status")
+        await world.shown(rig, "D1", " 2 turns so far;")
 
 
 async def test_steering_with_nothing_running_is_a_prompt(tmp_path: Path) -> None:

@@ -274,3 +274,56 @@ def test_f45_a_key_that_the_platform_may_have_forgotten_is_not_trusted(age_s: fl
         assert len(office.texts()) == shown
 
     run(work, replace(ALL, once="key", once_s=300.0))
+
+
+def test_a_room_that_rests_is_tried_soon_after_somebody_is_heard_there() -> None:
+    async def work(office: Office) -> None:
+        office.platform.refusing["C1"] = 8
+        waiting = await office.send("k", "hello?")
+        while office.platform.refusing["C1"]:
+            await office.clock.sleep(1)
+        begun = office.clock.monotonic()
+        office.courier.rouse("elsewhere")
+        await office.clock.sleep(5)
+        assert not waiting.done()
+        office.courier.rouse("chat")
+        assert (await waiting).state == "sent"
+        assert office.clock.monotonic() - begun < 7
+
+    run(work)
+
+
+def test_what_the_platform_asked_for_stands_whoever_is_heard() -> None:
+    async def work(office: Office) -> None:
+        office.platform.limited["C1"] = 120
+        begun = office.clock.monotonic()
+        waiting = await office.send("k", "slow")
+        await office.clock.sleep(1)
+        office.courier.rouse("chat")
+        await waiting
+        assert office.clock.monotonic() - begun >= 120
+        assert office.platform.tried["C1"] == 2
+
+    run(work)
+
+
+@pytest.mark.parametrize(("dropping", "state"), [(0, "sent"), (1, "unknown")])
+def test_what_nobody_needs_any_more_is_not_posted(dropping: int, state: str) -> None:
+    async def work(office: Office) -> None:
+        office.platform.dropping = dropping
+        office.platform.refusing["C1"] = 1 - dropping
+        needed = ["", "it was answered"]
+
+        async def outdated(delivery: Delivery) -> str:
+            return needed.pop(0)
+
+        made = await office.mail.put(Delivery(key="k", to=ROOM, text="May I?", at=office.clock.now_ms(), session="s"))
+        done = await office.courier.deliver(made, office.rig.channel, office.mail, office._record, outdated)
+        assert (done.state, done.note, done.ids) == (state, "it was answered", ())
+        assert office.platform.tried["C1"] == 1
+        assert office.receipts == [done]
+        kept = await office.mail.find("k")
+        assert kept is not None
+        assert (kept.state, kept.note) == (state, "it was answered")
+
+    run(work)

@@ -15,6 +15,7 @@ from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
 from mainstay.core.messages import FinishReason
 from mainstay.core.outside import Outgoing
 from mainstay.core.ports import Context, Finished, Options, TextPiece
+from mainstay.gateway import delivery
 from mainstay.gateway.rooms import ChannelRules
 from mainstay.providers.scripted import Call, Pieces, Raise, Stall, Step
 from mainstay.testing.channel_rig import eventually, turns_true
@@ -234,6 +235,57 @@ async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_pa
         await world.shown(rig, "C1", "It flies.")
         assert ran == ["```moon```"]
         assert sum("May this be done?" in one.text for one in await rig.shown("C1")) == 1
+
+
+async def test_a_question_that_was_answered_while_nobody_could_post_it_is_not_posted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "WAIT_MAX_S", 0.05)
+
+    @tool(effect="unsafe", sink=True)
+    def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    rig = LoopbackRig(Shows(threads=True))
+    world = World(tmp_path, rig, script=[[Call("launch")], "It flies."])
+    world.tools = [launch]
+    from mainstay.app.schema import PolicySettings
+
+    world.config = {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        rig.platform.refusing["C1"] = 10**9
+        thread = await rig.say("C1", "launch it", mention=True)
+        await turns_true(lambda: rig.platform.tried["C1"], "it tries to ask")
+        office = await world.office("main")
+        (pending,) = await office.approvals.list()
+        await office.approvals.approve(pending.asked.id, by="ann", wait=False)
+        session = world.session(rig, "C1", thread)
+
+        async def answered() -> bool | None:
+            return (await office.sessions.get(session)).approval is None or None
+
+        await eventually(answered, "it is answered")
+        rig.platform.refusing["C1"] = 0
+        await world.shown(rig, "C1", "It flies.")
+        assert [one.text for one in await rig.shown("C1")] == ["It flies."]
+        await world.told(session)
+        question = next(one for one in await world.receipts(session) if not one.turn)
+        assert (question.state, question.ids, "answered" in question.note) == ("silent", (), True)
+
+
+async def test_a_channel_that_is_heard_again_is_answered_without_waiting_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_growing", lambda tries: 3600.0)
+    monkeypatch.setattr(delivery, "FIRST_WAIT_S", 0.01)
+    rig = LoopbackRig(Shows(threads=True))
+    rig.platform.refusing["C1"] = 1
+    async with running(World(tmp_path, rig)) as world:
+        await rig.say("C1", "hello", mention=True)
+        await turns_true(lambda: not rig.platform.refusing["C1"], "it could not be posted")
+        await rig.say("C2", "anybody?")
+        await world.shown(rig, "C1", "re: ")
 
 
 async def test_what_a_tool_sends_is_posted_once_under_its_key(tmp_path: Path) -> None:

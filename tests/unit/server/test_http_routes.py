@@ -179,6 +179,22 @@ async def test_those_who_run_the_home_let_people_in_and_out() -> None:
         assert (await here.ask("POST", "/api/keys", {"person": "nobody"})).error == "invalid_request"
 
 
+async def test_nobody_is_let_into_a_workspace_that_there_is_not() -> None:
+    async with world(echoing, settings=Web(workspace=MAIN, workspaces=lambda: ("other",))) as here:
+        for roles in ({"nowhere": "member"}, {MAIN: "member", "nowhere": "admin"}):
+            refused = await here.ask("POST", "/api/people", {"name": "ann", "roles": roles})
+            assert (refused.status, refused.error) == (400, "invalid_request")
+            assert (
+                "there is no workspace 'nowhere'; `mainstay workspace create nowhere` makes it"
+                in refused.json["error"]["message"]
+            )
+        assert (await here.ask("GET", "/api/people")).json == {"people": []}
+        assert (await here.ask("POST", "/api/people", {"name": "ann", "roles": {"other": "member"}})).status == 201
+        refused = await here.ask("POST", "/api/keys", {"person": "ann", "workspace": "nowhere"})
+        assert "there is no workspace 'nowhere'" in refused.json["error"]["message"]
+        assert (await here.ask("GET", "/api/keys")).json == {"keys": []}
+
+
 async def test_nobody_else_sees_or_changes_who_may_come_in() -> None:
     async with world(echoing, homes={MAIN: ":memory:", "other": ":memory:"}) as here:
         keys = [

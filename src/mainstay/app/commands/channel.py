@@ -43,6 +43,8 @@ _WRAPPER = TextWrapper(
 )
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _FIELDS = {one.name: one.type for one in msgspec.structs.fields(ChannelEntry)}
+_ANY = ("attachment_bytes_max", "attachments", "backfill", "enabled", "rooms.ID", "stream")  # settings of every kind
+_MORE = {"slack": ("base_url",), "telegram": ("base_url", "secret", "url"), "discord": ("base_url",)}  # may be given
 _ELSEWHERE = {"kind": "it is the first argument", "workspace": "give it with --workspace"}
 
 
@@ -185,7 +187,7 @@ def _made(name: str, kind: str, given: dict[str, str], *, plain: bool) -> dict[s
         if key.startswith("rooms."):
             made.setdefault("rooms", {})[key.removeprefix("rooms.")] = value
         else:
-            made[key] = _value(key, value)
+            made[key] = _value(kind, key, value)
     for any_of in needed(kind):
         if any(key in made for key in any_of):
             continue
@@ -196,10 +198,15 @@ def _made(name: str, kind: str, given: dict[str, str], *, plain: bool) -> dict[s
     return made
 
 
-def _value(key: str, text: str) -> Any:
-    if key not in _FIELDS or key in _ELSEWHERE or key == "rooms":
-        known = ", ".join(sorted(one for one in {*_FIELDS, "rooms.ID"} - {"rooms", *_ELSEWHERE}))
-        raise UsageError(f"{key!r} is no setting here: {_ELSEWHERE.get(key) or f'there are {known}'}")
+def _settings(kind: str) -> list[str]:
+    """Those that mean something to this kind."""
+    return sorted({*_ANY, *_MORE.get(kind, ()), *(key for any_of in needed(kind) for key in any_of)})
+
+
+def _value(kind: str, key: str, text: str) -> Any:
+    if key not in _FIELDS or key not in _settings(kind):
+        there = f"for {kind} there are {', '.join(_settings(kind))}"
+        raise UsageError(f"{key!r} is no setting here: {_ELSEWHERE.get(key) or there}")
     return from_text(text, _FIELDS[key], key) if "${" not in text else text
 
 

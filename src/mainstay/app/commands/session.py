@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from mainstay.lane.replay import Replayed, replay
 from mainstay.observe.export import history, write_session
 from mainstay.store.home import is_owned
 
+NAME_CHARS_MAX = 60  # of a session's, in a list on a terminal
+
 
 def list_sessions(options: argparse.Namespace) -> int:
     place = place_of(options)
@@ -38,7 +41,7 @@ def list_sessions(options: argparse.Namespace) -> int:
     else:
         rows = [
             [
-                one.key,
+                _shortened(one.key) if sys.stdout.isatty() else one.key,
                 when(one.updated),
                 str(one.turns),
                 str(one.messages),
@@ -50,6 +53,14 @@ def list_sessions(options: argparse.Namespace) -> int:
         ]
         print_table(["SESSION", "UPDATED", "TURNS", "MESSAGES", "TOKENS IN / OUT", "COST", "STATUS"], rows, "cdef")
     return 0
+
+
+def _shortened(name: str) -> str:
+    """For the eye: both ends of a name tell more than its middle."""
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    end = NAME_CHARS_MAX // 2
+    return f"{name[: NAME_CHARS_MAX - end - 1]}…{name[-end:]}"
 
 
 async def _sessions(place: Place, limit: int) -> list[Standing]:
