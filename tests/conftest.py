@@ -33,7 +33,6 @@ def _servers_end_at_once() -> None:
     """A server that is to end looks ten times a second whether everybody has gone. Hundreds of ours do, of nobody."""
     import uvicorn.server
 
-
     async def nap(delay_s: float) -> None:
         await asyncio.sleep(min(delay_s, 0.005))
 

@@ -23,6 +23,7 @@ from mainstay.core.events import ApprovalAnswered, Delivered, Event, SessionChan
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart
 from mainstay.gateway.office import Approver
+from mainstay.lane.hub import Hub, Watcher
 from mainstay.lane.tickets import Ticket
 from mainstay.policy.calls import runs_commands
 
@@ -30,6 +31,7 @@ GUESTS_MAX = 128
 GUEST_BYTES_MAX = 256 * 1024
 LOOK_S = 0.005  # between two looks for what is about to be on disk
 SETTLE_S = 30.0
+EXPECT_S = 10.0  # between somebody's word that they will listen, and their doing so
 
 
 class Desk:
@@ -42,6 +44,7 @@ class Desk:
         self._free = asyncio.Event()
         self._free.set()
         self._kept_mail = DeskMail(self._mail)
+        self._early: dict[Watcher, Hub] = {}  # of those who are about to follow
 
     @classmethod
     async def of(cls, agent: Agent) -> Desk:
@@ -194,15 +197,28 @@ class Desk:
         async for event in self._agent.watch():
             yield event
 
-    async def follow(self, key: str, after: int = 0) -> AsyncGenerator[Event, None]:
+    def expect(self, key: str) -> object:
+        hub = self._open.services.hub
+        watcher = hub.watch(key)
+        self._early[watcher] = hub
+        asyncio.get_running_loop().call_later(EXPECT_S, self._give_up, watcher)
+        return watcher
+
+    def _give_up(self, watcher: Watcher) -> None:
+        if (hub := self._early.pop(watcher, None)) is not None:
+            hub.leave(watcher)
+
+    async def follow(self, key: str, after: int = 0, since: object = None) -> AsyncGenerator[Event, None]:
         """Until one stops listening, or the agent is closed and no other takes its place."""
         opened = None
         while (now := await self._ready()) is not opened:
             opened = now
             hub = opened.services.hub
-            watcher = hub.watch(key)  # before the journal is read, so that nothing falls between the two
+            early = isinstance(since, Watcher) and self._early.pop(since, None) is hub
+            watcher = since if early and isinstance(since, Watcher) else hub.watch(key)
             try:
-                async for event in self._kept(key, after, (await opened.lanes.get(key).view()).head):
+                head = (await opened.lanes.get(key).view()).head  # the journal, as far as it is not heard anyway
+                async for event in self._kept(key, after, watcher.first - 1 if watcher.first else head):
                     after = event.sequence
                     yield event
                 async for event in watcher:

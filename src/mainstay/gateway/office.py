@@ -89,7 +89,12 @@ class Office(Protocol):
     async def steer(self, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = "") -> Ticket: ...
     async def abort(self, key: str) -> bool: ...
 
-    def follow(self, key: str, after: int = 0) -> AsyncGenerator[Event, None]:
+    def expect(self, key: str) -> object:
+        """Whoever says something now will `follow` in a moment, and is to miss nothing of what comes of it at once:
+        what this returns says since when they listen."""
+        ...
+
+    def follow(self, key: str, after: int = 0, since: object = None) -> AsyncGenerator[Event, None]:
         """Everything that is on disk after this sequence, each event once and in order, and then what happens, until
         one stops listening. Durable events carry their sequence, partial ones have none (0)."""
         ...

@@ -43,6 +43,7 @@ class Visit:
     def __init__(self, principal: Principal, office: Office) -> None:
         self.principal = principal
         self._office = office
+        self._since: tuple[Ticket, object] | None = None  # the last that was accepted, and since when it is listened to
         self._sees_all = principal.role == "admin" and principal.may("read")
         self._own = f"{Address(WEB, principal.person)}:"  # how keys of theirs begin
 
@@ -77,7 +78,11 @@ class Visit:
     async def accept(self, session: str, parts: Sequence[AnyPart], *, id: str = "") -> Ticket:
         """Durable when it returns."""
         self.must("chat")
-        return await self._office.accept(self.key(session), parts, id=id, sender=self.principal.person)
+        key = self.key(session)
+        since = self._office.expect(key)  # its turn may begin to speak before anybody can ask for that
+        ticket = await self._office.accept(key, parts, id=id, sender=self.principal.person)
+        self._since = ticket, since
+        return ticket
 
     async def turn(self, session: str, ticket: Ticket) -> AsyncIterator[Event]:
         """What comes of something accepted, from its own record on; the last is its `TurnEnded`, or an `ApprovalAsked`
@@ -85,7 +90,8 @@ class Visit:
         turn = ticket.turn
         key = self.key(session)
         name = self.name(key) or ""
-        async with aclosing(self._office.follow(key, ticket.seq - 1)) as events:
+        since = self._since[1] if self._since is not None and self._since[0] is ticket else None
+        async with aclosing(self._office.follow(key, ticket.seq - 1, since)) as events:
             async for event in events:
                 if not event.sequence and event.turn == turn:  # a few letters of the answer, as most are
                     yield event if self._sees_all else msgspec.structs.replace(event, session=name)

@@ -31,6 +31,11 @@ class Watcher:
         self._events.append(event)
         self._wake()
 
+    @property
+    def first(self) -> int:
+        """The sequence of the first that waits and has one; 0: none does."""
+        return next((one.sequence for one in self._events if one.sequence), 0)
+
     def close(self) -> None:
         self._closed = True
         self._wake()

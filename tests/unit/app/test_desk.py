@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent
+from mainstay.app import desk as desks
 from mainstay.app.desk import Desk
 from mainstay.app.schema import Config, ToolSettings
 from mainstay.core.addresses import Address, Heard
@@ -205,3 +206,30 @@ async def test_a_person_takes_back_only_what_was_said_in_the_conversation_they_a
         assert "4711" in str(await desk.sessions.records("web:ann:s"))
         await (await desk.accept("web:ann:s", [Text("forget it")], sender="ann")).reply
         assert "4711" not in str(await desk.sessions.records("web:ann:s"))
+
+
+async def test_whoever_was_expected_hears_the_first_word_though_they_come_late(tmp_path: Path) -> None:
+    async with Agent(ScriptedProvider(["hello there"] * 3), home=tmp_path) as agent:
+        desk = await Desk.of(agent)
+        since = desk.expect("s")
+        ticket = await desk.accept("s", [Text("hi")])
+        await ticket.reply  # all of it was said before anybody listened
+        heard = await until_the_end(desk.follow("s", ticket.seq - 1, since))
+        assert "".join(one.text for one in heard if isinstance(one, TextDelta)) == "hello there"
+        assert sequences(heard) == await kept(desk, "s")
+        assert not desk._early
+
+
+async def test_whoever_was_expected_and_never_came_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desks, "EXPECT_S", 0.01)
+    async with Agent(ScriptedProvider([]), home=tmp_path) as agent:
+        desk = await Desk.of(agent)
+        desk.expect("s")
+        hub = desk._open.services.hub
+        assert hub.wanted("s")
+        async with asyncio.timeout(10):
+            while hub.wanted("s"):
+                await asyncio.sleep(0.005)
+        assert not desk._early

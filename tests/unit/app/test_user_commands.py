@@ -97,9 +97,31 @@ def test_somebody_is_added_granted_withdrawn_and_removed(typed: Typed) -> None:
     assert "default: admin, team: guest" in out
     typed("user", "withdraw", "ann", "--in", "default")
     assert typed.json("user", "list")["users"][0]["roles"] == {"team": "guest"}
-    typed("user", "remove", "ann")
+    with pytest.raises(UsageError, match="add --yes"):
+        typed("user", "remove", "ann")
+    assert len(typed.json("user", "list")["users"]) == 1
+    typed("user", "remove", "ann", "--yes")
     assert typed.json("user", "list")["users"] == []
     assert stat.S_IMODE((typed.home / "gateway.db").stat().st_mode) == 0o600
+
+
+def test_on_a_terminal_it_is_asked_before_somebody_is_removed(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed("user", "add", "ann")
+    typed("user", "key", "ann")
+    asked: list[str] = []
+    answers = ["", "y"]
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return answers.pop(0)
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", answer)
+    assert typed("user", "remove", "ann")[0] == "nobody was removed\n"
+    assert asked == ["Remove ann, with 0 accounts and 1 key? [y/N] "]
+    assert len(typed.json("user", "list")["users"]) == 1
+    assert typed("user", "remove", "ann")[0].startswith("ann was removed")
+    assert typed.json("user", "list")["users"] == []
 
 
 def test_looking_makes_nothing(typed: Typed) -> None:
@@ -294,7 +316,7 @@ def test_beside_a_server_everything_is_done_by_the_server(typed: Typed, owner: O
     typed("user", "revoke", found.key)
     assert owner._people.principal(token) is None, "at once"
     with pytest.raises(InputRefused, match="nobody called 'ben'"):
-        typed("user", "remove", "ben")
+        typed("user", "remove", "ben", "--yes")
     assert owner.done == ["people.add", "people.key", "people.revoke", "people.remove"]
     out, _ = typed("workspace", "remove", "team", "--yes")
     assert owner.closed == ["team"]

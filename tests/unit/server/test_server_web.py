@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -25,7 +26,7 @@ Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=["asyncio", "uvloop"] if os.environ.get("MAINSTAY_TEST_ALL") else ["uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     loops = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     with asyncio.Runner(loop_factory=loops[request.param]) as runner:

@@ -40,7 +40,8 @@ def add_users(verbs: Verbs) -> None:
     grant.add_argument("--role", choices=ROLES, required=True, help=", ".join(ROLES))
     about = "Take somebody's role in a workspace, and their keys to it."
     _where(_person(verbs.verb("withdraw", about, "user:withdraw")), required=True)
-    _person(verbs.verb("remove", "Remove somebody, their accounts and their keys.", "user:remove"))
+    remove = _person(verbs.verb("remove", "Remove somebody, their accounts and their keys.", "user:remove"))
+    remove.add_argument("--yes", action="store_true", help="do not ask")
     key = _where(_person(verbs.verb("key", "Make an API key, and print it once.", "user:key")))
     what = f"what it may do: {', '.join(SCOPES)}; may be given again (default: chat)"
     key.add_argument("--scope", dest="scopes", choices=SCOPES, action="append", default=[], metavar="S", help=what)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
-from mainstay.app.commands.foreign import text_of
+from mainstay.app.commands.foreign import sure, text_of
 from mainstay.app.commands.homes import Place, home_of, run_async
 from mainstay.app.commands.out import paint, print_json, print_table, when
 from mainstay.app.commands.talking import OWNER_LOOK_S, OWNER_WAIT_S, owner_of, tell
@@ -76,8 +76,21 @@ def _told(options: argparse.Namespace, verb: str, given: dict[str, Any], said: s
 
 
 def remove(options: argparse.Namespace) -> int:
+    if not options.yes and not _is_sure(options):
+        print("nobody was removed")
+        return 0
     _asked(options, "remove", {"name": options.name})
     return _done(options, {"name": options.name}, f"{options.name} was removed, with their accounts and keys")
+
+
+def _is_sure(options: argparse.Namespace) -> bool:
+    found = next((one for one in _asked(options, "list", {}) if one["name"] == options.name), None)
+    if found is None or found["declared"]:  # there is nothing to ask: it is refused, and said why
+        return True
+    theirs = f"{count(len(found['accounts']), 'account')} and {count(found['keys'], 'key')}"
+    return sure(
+        f"Remove {options.name}, with {theirs}?", "somebody is removed with your word only; add --yes to give it"
+    )
 
 
 def unpair(options: argparse.Namespace) -> int:
