@@ -219,7 +219,7 @@ class Job:
         pieces = "".join(one.text for one in found if one.type == "TextDelta")
         if text == said and (pieces == said or not (pieces or self.given["job"] == "paced")):
             return ""  # an answer that is there at once may be heard as a whole only
-        at = len(os.path.commonprefix([pieces, said]))
+        at = next((n for n, (a, b) in enumerate(zip(pieces, said, strict=False)) if a != b), len(pieces))
         return f"other words: {len(text)} and {len(pieces)} of {len(said)}, {pieces[at : at + 40]!r} at {at}"
 
     # --- the jobs --------------------------------------------------------------------------------
