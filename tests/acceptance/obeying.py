@@ -29,7 +29,7 @@ import msgspec
 
 from mainstay import Agent, Config
 from mainstay.app.outbox import LocalOutbox
-from mainstay.app.owner import serving
+from mainstay.app.owner import Alone, serving
 from mainstay.app.schema import (
     EmbeddingSettings,
     MemorySettings,
@@ -324,7 +324,7 @@ class House:
         ]
         self._agent = Agent(self.model, home=self.home, config=self.config(), tools=given)
         await self._agent.__aenter__()
-        self._serving = serving(self._agent, self.home)
+        self._serving = serving(Alone(self._agent), self.home)
         await self._serving.__aenter__()
         services = self.opened.services
         outbox.wire(self.opened.lanes, services.store, services.limits.agent_hops_max)
