@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mainstay import __version__
-from mainstay.app.garbage import settle
 from mainstay.app.schema_gateway import ServerSettings
 from mainstay.app.service import Service
+from mainstay.app.staying import settle
 from mainstay.core.errors import ConfigError
 
 Told = Callable[[str, str], object]  # the addresses of HTTP and gRPC, once both can be reached

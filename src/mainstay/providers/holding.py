@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 
 HOLD_S = 0.018  # with the timer's own slack, text waits 20 ms at most
-BUSY_HOLD_S = 0.1
-SHARE_IDLE, SHARE_BUSY = 0.2, 0.45  # of a core, spent by this thread: from where it gets longer, and is longest
+BUSY_HOLD_S = 0.15
+SHARE_IDLE, SHARE_BUSY = 0.2, 0.6  # of a core, spent by this thread: from where it gets longer, and is longest
 LATE_S = 0.02  # and a timer so late says the same of a machine that has others to serve
 LOOK_S = 0.25  # between two looks at that
 STEP_S = 0.008  # streams whose time is up within this are read together
