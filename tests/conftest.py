@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +19,22 @@ sys.path.insert(0, str(Path(__file__).parent / "simulation"))
 sys.path.insert(0, str(Path(__file__).parent / "conformance"))
 sys.path.insert(0, str(Path(__file__).parent / "unit" / "lane"))
 sys.path.insert(0, str(Path(__file__).parent / "unit" / "context"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What the whole suite needs of others' programs is fetched while its first tests run."""
+    config = session.config
+    whole = config.args_source is config.ArgsSource.TESTPATHS
+    if whole and config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        words = [sys.executable, str(Path(__file__).parent / "conformance" / "published_packages.py")]
+        fetching = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        config.add_cleanup(functools.partial(_end, fetching))
+
+
+def _end(fetching: subprocess.Popen[bytes]) -> None:
+    if fetching.poll() is None:
+        os.killpg(fetching.pid, signal.SIGTERM)
+    fetching.wait()
 
 
 @pytest.hookimpl(wrapper=True)

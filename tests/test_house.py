@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +95,6 @@ def modules(root: Path = SRC) -> Iterator[tuple[str, ast.Module, str]]:
         yield name, parsed(text), text
 
 
-@functools.cache
 def parsed(text: str) -> ast.Module:
     """The tree of a source, made with the collector off.
 
@@ -110,13 +108,6 @@ def parsed(text: str) -> ast.Module:
     finally:
         if collecting:
             gc.enable()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _forgets() -> Iterator[None]:
-    """A million nodes would be looked at by every full collection until the last test."""
-    yield
-    parsed.cache_clear()
 
 
 def imports(tree: ast.Module) -> Iterator[str]:

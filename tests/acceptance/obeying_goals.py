@@ -349,7 +349,7 @@ GOALS.append(
         said=(
             bash(
                 "python3 -c \"import os, socket; r = os.getcwd(); os.chdir('<home>'); "
-                "s = socket.socket(socket.AF_UNIX); s.settimeout(2); s.connect('socket'); "
+                "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect('socket'); "
                 's.sendall(b\'{\\"do\\": \\"approvals.list\\"}\\n\'); '
                 "open(r + '/answer.json', 'wb').write(s.recv(9999))\""
             ),

@@ -11,7 +11,7 @@ import msgspec
 import openai
 import pytest
 from openai_rig import HOLDS_S, World, served
-from published_packages import node, npm_packages, python_packages
+from published_packages import LLM, OPENAI_NODE, node, npm_packages, python_packages
 
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Context, Finished, TextPiece
@@ -170,7 +170,7 @@ console.log(JSON.stringify(told));
 
 
 async def test_the_official_javascript_client_streams_calls_tools_and_is_told_what_is_wrong() -> None:
-    folder = await asyncio.to_thread(npm_packages, "openai-node", "openai@7.53.0")
+    folder = await asyncio.to_thread(npm_packages, *OPENAI_NODE)
     async with served(speak, web=Web(rate_per_min=40)) as world:
         env = {"URL_": world.url, "KEY_": await world.key("ann"), "OFTEN_": await world.key("bob")}
         told = msgspec.json.decode(await _run([str(node()), "--input-type=module", "-e", SCRIPT], env, folder))
@@ -208,7 +208,7 @@ MULTIPLY = "def multiply(x: int, y: int) -> int:\n    'Multiply.'\n    return x 
 @pytest.fixture
 def llm() -> Path:
     """The program `llm`, in an environment of its own."""
-    return python_packages("llm", "llm==0.36") / "bin" / "llm"
+    return python_packages(*LLM) / "bin" / "llm"
 
 
 async def test_a_chat_program_works_by_setting_its_base_url(llm: Path, tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
-"""Published programs for tests: installed once below `.cache/` of the checkout, or a reason why they cannot be had."""
+"""Published programs for tests: installed once below `.cache/` of the checkout, or a reason why they cannot be had.
+
+Run as a program it fetches what the whole suite needs; so nobody waits for it who comes later.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,20 @@ INSTALL_S = 240
 UNREACHABLE = CACHE / "npm-unreachable"  # whoever found out spares the others the wait
 ASK_AGAIN_S = 900
 PATIENCE = ("--fetch-retries=0", "--fetch-timeout=20000")
+
+# the folder of each, and what is in it
+OPENAI_NODE = ("openai-node", "openai@7.53.0")
+LLM = ("llm", "llm==0.36")
+SYNAPSE = ("synapse", "matrix-synapse>=1.150,<2")
+CONFORMANCE = "@modelcontextprotocol/conformance"
+CONFORMANCE_STABLE = ("mcp-conformance", "0.1.16")
+CONFORMANCE_NEWER = ("mcp-conformance-2026", "0.2.0-alpha.12")
+MCP_NODE = (
+    "mcp",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+)
+MCP_PYTHON = ("mcp-python", "mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19")
 
 
 def node() -> Path:
@@ -52,18 +69,21 @@ def npm(folder: Path, *words: str) -> None:
 
 
 def python_packages(name: str, *packages: str) -> Path:
-    """A virtual environment with these in it."""
+    """A virtual environment with these in it. Our own pip puts them there: one more would take longer than they do."""
     folder = CACHE / name
     with locked(folder):
         done = folder / "installed"
         if not done.exists() or done.read_text() != " ".join(packages):
-            run_or_skip([sys.executable, "-m", "venv", "--clear", "venv"], folder, {})
-            run_or_skip([str(folder / "venv" / "bin" / "pip"), "install", "-q", *packages], folder, {})
+            run_or_skip([sys.executable, "-m", "venv", "--without-pip", "--clear", "venv"], folder, {})
+            pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", "venv/bin/python"]
+            # compiled when they are first used, if they may write where they are: most of synapse never is
+            compiled = ["--no-compile"] if name == SYNAPSE[0] else []
+            run_or_skip([*pip, "install", "-q", *compiled, *packages], folder, {})
             done.write_text(" ".join(packages))
     return folder / "venv"
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Tests that run side by side wait for the first of them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,3 +104,23 @@ def run_or_skip(words: list[str], folder: Path, env: dict[str, str]) -> None:
         pytest.skip(f"{what} cannot be had: it took longer than {INSTALL_S} s")
     if done.returncode:
         pytest.skip(f"{what} cannot be had: {done.stderr.strip()[-200:]}")
+
+
+def fetch_ahead() -> None:
+    """In the order in which tests ask. What cannot be had is told by the tests that need it."""
+    _ahead(npm_packages, *OPENAI_NODE)
+    _ahead(python_packages, *LLM)
+    _ahead(python_packages, *SYNAPSE)
+    for release in (CONFORMANCE_STABLE, CONFORMANCE_NEWER):
+        _ahead(npm_packages, release[0], f"{CONFORMANCE}@{release[1]}")
+    _ahead(npm_packages, *MCP_NODE)
+    _ahead(python_packages, *MCP_PYTHON)
+
+
+def _ahead(fetch: Callable[..., Path], *words: str) -> None:
+    with contextlib.suppress(pytest.skip.Exception):
+        fetch(*words)
+
+
+if __name__ == "__main__":
+    fetch_ahead()

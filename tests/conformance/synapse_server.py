@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import secrets
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from published_packages import python_packages
+from published_packages import SYNAPSE, python_packages
 
 START_S = 90.0
 SECRET = "between us"
@@ -60,7 +61,7 @@ class Synapse:
 @contextmanager
 def synapse(where: Path) -> Iterator[Synapse]:
     """Skips, with the reason, where it cannot be had."""
-    program = python_packages("synapse", "matrix-synapse>=1.150,<2") / "bin" / "python"
+    program = python_packages(*SYNAPSE) / "bin" / "python"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -70,8 +71,9 @@ def synapse(where: Path) -> Iterator[Synapse]:
     (where / "signing.key").write_text(f"ed25519 a_test {seed}\n")  # as synapse would make it, in a second less
     log = where / "synapse.log"
     words = [str(program), "-m", "synapse.app.homeserver", "-c", str(config)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with open(log, "wb") as out:
-        process = subprocess.Popen(words, cwd=where, stdout=out, stderr=out)
+        process = subprocess.Popen(words, cwd=where, env=env, stdout=out, stderr=out)
     try:
         _await_health(port, process, log)
         yield Synapse(f"http://127.0.0.1:{port}")

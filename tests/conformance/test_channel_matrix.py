@@ -1,9 +1,14 @@
-"""Matrix through the suite of channels, and what is its own, against a real homeserver."""
+"""Matrix through the suite of channels, and what is its own, against a real homeserver.
+
+A third of it by default: what the homeserver has a say in. All of it with MAINSTAY_TEST_ALL=1; what the channel makes
+of an answer is also asked in tests/unit/channels, and the suite of every other platform.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import quote
@@ -24,6 +29,24 @@ from mainstay.core.errors import ConfigError
 from mainstay.testing.channel_rig import Ear, posted, room_of, thread_of, turns_true
 from mainstay.testing.channel_suite import ChannelSuite
 
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+SAMPLE = {
+    "test_a_post_to_a_room_begins_a_thread",
+    "test_a_message_is_edited_and_deleted",
+    "test_the_same_key_is_posted_once_or_can_be_looked_for",
+    "test_a_file_is_posted_with_its_comment",
+    "test_a_message_told_twice_has_the_same_id_and_address",
+    "test_what_was_said_while_nobody_listened_is_heard_later",
+    "test_files_are_told_and_fetched",
+    "test_history_tells_what_was_said_the_oldest_first_with_our_own_marked",
+    "test_search_finds_what_was_said_in_the_room",
+}
+
+
+def whole(test: Callable[..., object]) -> Callable[..., object] | None:
+    """Not part of the sample."""
+    return test if WHOLE else None
+
 
 @pytest.fixture(scope="session")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
@@ -43,6 +66,15 @@ class TestMatrixChannel(ChannelSuite):
 
     def make(self, where: Path) -> AbstractAsyncContextManager[MatrixRig]:
         return matrix_rig(self.people, where)
+
+
+for _name in dir(ChannelSuite):
+    if _name.startswith("test_") and not WHOLE and _name not in SAMPLE:
+        setattr(TestMatrixChannel, _name, None)
+
+
+def test_the_sample_is_of_the_suite() -> None:
+    assert set(dir(ChannelSuite)) >= SAMPLE
 
 
 # --- what is Matrix's own ------------------------------------------------------------------------
@@ -77,6 +109,7 @@ async def test_a_password_logs_in_once_and_its_device_is_kept_where_nobody_else_
     assert rig.proxy.asked("/login") == 1
 
 
+@whole
 async def test_a_token_that_is_taken_away_is_replaced_where_there_is_a_password(rig: MatrixRig) -> None:
     channel, ear = with_password(rig), Ear()
     await channel.start(ear)
@@ -88,6 +121,7 @@ async def test_a_token_that_is_taken_away_is_replaced_where_there_is_a_password(
     assert (rig.proxy.asked("/login"), channel.state) == (2, "connected")
 
 
+@whole
 async def test_a_wrong_token_or_password_is_a_fault_of_the_configuration(rig: MatrixRig) -> None:
     account = Account(homeserver=rig.proxy.url, user=BOT, token="syt_wrong")
     for channel in (
@@ -99,6 +133,7 @@ async def test_a_wrong_token_or_password_is_a_fault_of_the_configuration(rig: Ma
         assert channel.state == "closed"
 
 
+@whole
 async def test_a_token_of_somebody_else_is_not_used(rig: MatrixRig) -> None:
     account = Account(homeserver=rig.proxy.url, user=BOT, token=rig.people.tokens[BEN])
     channel = MatrixChannel("mx", account, state=str(rig.where / "other.json"), welcome=lambda user: False)
@@ -120,6 +155,7 @@ async def test_nothing_is_kept_as_read_before_it_was_heard(rig: MatrixRig) -> No
     assert [one.text for one in later.heard] == ["word 0", "word 1", "word 2"]
 
 
+@whole
 async def test_more_than_one_sync_tells_is_caught_up_with_in_order(rig: MatrixRig) -> None:
     ear = Ear()
     await rig.channel.start(ear)
@@ -153,6 +189,7 @@ async def test_an_invitation_is_accepted_from_whoever_is_welcome_and_what_they_s
     assert (await ear.until("let me in")).address.room == unwelcome
 
 
+@whole
 async def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(rig: MatrixRig) -> None:
     ear = Ear()
     await rig.channel.start(ear)
@@ -189,6 +226,7 @@ async def test_edits_notices_and_reactions_are_not_heard_and_a_reply_is_heard_wi
     assert [one.text for one in told] == ["first"], "by now it was edited"
 
 
+@whole
 async def test_an_answer_is_shown_as_html_and_calls_nobodys_attention(rig: MatrixRig) -> None:
     ear = Ear()
     await rig.channel.start(ear)
@@ -220,6 +258,7 @@ async def test_the_homeservers_own_rate_limit_says_how_long_to_wait(rig: MatrixR
     assert 0 < refused.value.retry_after_s <= 5
 
 
+@whole
 async def test_a_room_that_we_were_thrown_out_of_is_never_sent_to(rig: MatrixRig) -> None:
     ear = Ear()
     await rig.channel.start(ear)
@@ -234,6 +273,7 @@ async def test_a_room_that_we_were_thrown_out_of_is_never_sent_to(rig: MatrixRig
             await doing
 
 
+@whole
 async def test_a_talk_of_two_is_direct_until_a_third_comes(rig: MatrixRig) -> None:
     people, ear = rig.people, Ear()
     room = await people.room(ANN, BOT)
@@ -259,6 +299,7 @@ async def test_a_file_is_fetched_from_the_homeserver_and_nowhere_else(rig: Matri
     assert not (rig.where / "x").exists()
 
 
+@whole
 async def test_what_breaks_while_listening_does_not_end_it(rig: MatrixRig) -> None:
     ear, asked = Ear(), list[str]()
 

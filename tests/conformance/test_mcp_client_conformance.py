@@ -14,15 +14,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from published_packages import node, npm_packages
+from published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
 
-PACKAGE = "@modelcontextprotocol/conformance"
 CLIENT = Path(__file__).with_name("mcp_conformance_client.py")
 SOURCES = Path(__file__).parents[2] / "src"
 SCENARIO_S = 90
 
-STABLE = ("mcp-conformance", "0.1.16", "2025-11-25")
-NEWER = ("mcp-conformance-2026", "0.2.0-alpha.12", "2026-07-28")
+STABLE = (*CONFORMANCE_STABLE, "2025-11-25")
+NEWER = (*CONFORMANCE_NEWER, "2026-07-28")
 RUN = {
     STABLE: ["initialize", "tools_call", "sse-retry"],
     NEWER: [
@@ -41,8 +40,8 @@ LEFT_OUT = {
 
 
 def suite(release: tuple[str, str, str]) -> list[str]:
-    folder = npm_packages(release[0], f"{PACKAGE}@{release[1]}")
-    return [str(node()), str(folder / "node_modules" / PACKAGE / "dist" / "index.js")]
+    folder = npm_packages(release[0], f"{CONFORMANCE}@{release[1]}")
+    return [str(node()), str(folder / "node_modules" / CONFORMANCE / "dist" / "index.js")]
 
 
 def run(command: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:

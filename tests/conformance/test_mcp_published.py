@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from published_packages import npm_packages, python_packages
+from published_packages import MCP_NODE, MCP_PYTHON, npm_packages, python_packages
 
 from mainstay.core.events import Event, ToolProgress
 from mainstay.core.outside import Needs
@@ -24,22 +24,16 @@ from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
 
 pytestmark = pytest.mark.skipif(trouble() is not None, reason=trouble() or "")
 
-NODE_SERVERS = (
-    "@modelcontextprotocol/server-everything@2026.8.31",
-    "@modelcontextprotocol/server-filesystem@2026.8.31",
-)
-PYTHON_SERVERS = ("mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19")
-
 
 def of_node(name: str, package: str, *args: str, write: tuple[str, ...] = ()) -> McpServer:
-    folder = npm_packages("mcp", *NODE_SERVERS)
+    folder = npm_packages(*MCP_NODE)
     entry = folder / "node_modules" / "@modelcontextprotocol" / package / "dist" / "index.js"
     needs = Needs(read=(str(folder),), write=write)
     return McpServer(name=name, command="node", args=(str(entry), *args), needs=needs)
 
 
 def of_python(name: str, program: str, *args: str, write: tuple[str, ...] = ()) -> McpServer:
-    venv = python_packages("mcp-python", *PYTHON_SERVERS)
+    venv = python_packages(*MCP_PYTHON)
     needs = Needs(read=(str(venv),), write=write)
     return McpServer(name=name, command=str(venv / "bin" / program), args=args, needs=needs)
 

@@ -16,17 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from published_packages import node, npm_packages
+from published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
 from cli_support import Command, FakeModel
 
-PACKAGE = "@modelcontextprotocol/conformance"
 SCENARIO_S = 90
 
 Release = tuple[str, str, str]
-STABLE: Release = ("mcp-conformance", "0.1.16", "2025-11-25")
-NEWER: Release = ("mcp-conformance-2026", "0.2.0-alpha.12", "2026-07-28")
+STABLE: Release = (*CONFORMANCE_STABLE, "2025-11-25")
+NEWER: Release = (*CONFORMANCE_NEWER, "2026-07-28")
 RUN = {
     STABLE: ["server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"],
     NEWER: [
@@ -49,8 +48,8 @@ UNTESTABLE = {
 
 
 def suite(release: Release) -> list[str]:
-    folder = npm_packages(release[0], f"{PACKAGE}@{release[1]}")
-    return [str(node()), str(folder / "node_modules" / PACKAGE / "dist" / "index.js")]
+    folder = npm_packages(release[0], f"{CONFORMANCE}@{release[1]}")
+    return [str(node()), str(folder / "node_modules" / CONFORMANCE / "dist" / "index.js")]
 
 
 def run(command: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
