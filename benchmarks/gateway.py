@@ -131,7 +131,7 @@ def paced(size: Size, place: Path) -> list[Row]:
     whole, straight = found["whole_ms"], found["direct_whole_ms"]
     over = percentile(first, 99) - statistics.median(direct)
     case = "paced"
-    raw = {"first_ms": first, "direct_ms": direct}
+    raw = {"first_ms": [round(one, 1) for one in first], "direct_ms": [round(one, 1) for one in direct]}
     said = f"{streams:,.0f} streams of {size.pace:g} tokens/s, {size.rate:g} new a second"
     return [
         Row(case, said, "open at most", found["open_max"], target=Target(streams, of="ours", at_least=True)),
@@ -296,7 +296,9 @@ def keep(rows: list[Row], out: Path) -> None:
     """Cases that were not measured this time stay as they were."""
     measured = {row.case for row in rows}
     kept = json.loads(out.read_text())["rows"] if out.exists() else []
-    data = [row for row in kept if row["case"] not in measured] + [row.data() | {"at": machine()} for row in rows]
+    data = [row for row in kept if row["case"] not in measured] + [
+        row.data() | {"at": machine()["date"]} for row in rows
+    ]
     data.sort(key=lambda row: list(CASES).index(row["case"]))
     out.write_text(json.dumps({"machine": machine(), "rows": data}, indent=1) + "\n")
 

@@ -7,14 +7,17 @@ import functools
 import gc
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+os.environ.setdefault("LANGUAGE", "C")  # else argparse looks for catalogues of translations at every word
 sys.path.insert(0, str(Path(__file__).parent / "simulation"))
 sys.path.insert(0, str(Path(__file__).parent / "conformance"))
 sys.path.insert(0, str(Path(__file__).parent / "unit" / "lane"))
@@ -46,6 +49,18 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers_do_not_mind_who_left() -> None:
+    """A client that is gone is printed by `socketserver` wherever standard error leads by then: into another test."""
+    tell = socketserver.BaseServer.handle_error
+
+    def handle_error(self: socketserver.BaseServer, request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            tell(self, request, address)
+
+    socketserver.BaseServer.handle_error = handle_error  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session", autouse=True)

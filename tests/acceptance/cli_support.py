@@ -147,6 +147,7 @@ class Command:
             "OLLAMA_HOST": "127.0.0.1:9",  # nobody is there
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
+            "LANGUAGE": "C",  # else every option's help is looked up in catalogues that nobody has
             "TZ": "UTC",
         }
         if model_url:

@@ -205,6 +205,7 @@ class Life:
         """Served in peace, until all is answered."""
         process = self.mainstay.start("trigger", "serve", "--port", str(self.port))
         try:
+            until(self.listens)  # else it may be told to end before it hears
             until(lambda: all(waits is None or self.deliver(one, 5) for one, waits in self.titles.items()))
             until(lambda: self.answered() >= len(self.texts) + len(self.titles))
             until(lambda: not list((self.home / "events" / "firing").iterdir()))
@@ -212,6 +213,10 @@ class Life:
             process.terminate()
             said = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 0, said
+
+    def listens(self) -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", self.port)) == 0
 
     def answered(self) -> int:
         """Runs that have an outcome; those of the clock do not count."""

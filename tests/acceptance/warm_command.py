@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 # what an interpreter looks at before anything of ours runs
 AT_START = ("PYTHON", "LANG", "LC_", "LD_")
-SAME = {"PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8"}
+SAME = {"PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "LANGUAGE": "C"}
 WIDTH = 16  # of a number between the processes
 
 

@@ -1,6 +1,7 @@
 """F1, F2, F6: the process is killed at every write and at every await of a tool turn, and once more while recovering.
 
-`make test` takes a sample of the pairs and every single point; `make test-all` takes all of it.
+`make test` takes a sample of the pairs, every single await, and every write by one of the ways in which it can fail;
+`make test-all` takes all of it.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ def test_f1_killed_at_every_write_and_every_await_nothing_is_lost_or_done_twice(
 ) -> None:
     most = points(lab)[action]
     assert most > 40, "the lab counts its points"
-    died = sum(life(lab, [(action, at)]) for at in range(1 + share, most + 1, 4))
-    assert died >= most // 4 - 5
+    shares = 4 if WHOLE or action == "await" else 12  # of the writes a third: the next test has them all
+    died = sum(life(lab, [(action, at)]) for at in range(1 + share, most + 1, shares))
+    assert died >= most // shares - 5
 
 
 @pytest.mark.parametrize("action", ["torn", "power"])

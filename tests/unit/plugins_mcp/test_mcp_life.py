@@ -22,6 +22,8 @@ from mainstay.plugins.mcp.servers import McpServers
 from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable
 from mainstay.sandbox.host import HostSandbox
 
+LOOPS = ["asyncio", "uvloop"] if os.environ.get("MAINSTAY_TEST_ALL") else ["uvloop"]
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
@@ -269,7 +271,7 @@ def test_what_can_never_work_is_refused_in_a_sentence(tmp_path: Path, wrong: dic
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", LOOPS)
 def test_in_the_sandbox_a_server_has_a_folder_of_its_own_and_what_it_was_granted(tmp_path: Path, loop: str) -> None:
     (tmp_path / "granted").mkdir()
     (tmp_path / "granted" / "file").write_text("for you")
@@ -330,7 +332,7 @@ async def test_in_the_sandbox_a_server_reaches_the_hosts_that_it_was_granted_and
     await world.sandbox.close()
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", LOOPS)
 def test_two_hundred_calls_and_twenty_reconnects_leave_nothing_behind(tmp_path: Path, loop: str) -> None:
     """LOOM-037: no process, descriptor or task is left, and memory does not grow. A third of them, unless
     all is asked for."""
