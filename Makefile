@@ -56,6 +56,7 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/sandbox.py --out benchmarks/results/sandbox.json
 	@$(BIN)/python benchmarks/patterns.py --out benchmarks/results/patterns.json
 	@$(BIN)/python benchmarks/plugins.py --out benchmarks/results/plugins.json
+	@$(BIN)/python benchmarks/gateway.py
 
 docs: $(VENV)/.dev
 	@$(BIN)/python -m mainstay.app.config_docs > docs/reference/configuration.md

@@ -73,6 +73,11 @@ def percentile(values: list[float], percent: float) -> float:
     return sorted(values)[min(int(len(values) * percent / 100), len(values) - 1)]
 
 
+def percentiles(values: list[float]) -> list[float]:
+    """All of them, from the least to the worst."""
+    return [round(percentile(values, percent), 1) for percent in range(101)]
+
+
 def warmed(gateway: Gateway, model_url: str, keys: list[str], size: Size) -> None:
     """Until it has done everything once, and has come to rest."""
     given = {"turns": min(size.each, 100), "at_once": 8, "from": 10**8}
@@ -131,7 +136,7 @@ def paced(size: Size, place: Path) -> list[Row]:
     whole, straight = found["whole_ms"], found["direct_whole_ms"]
     over = percentile(first, 99) - statistics.median(direct)
     case = "paced"
-    raw = {"first_ms": [round(one, 1) for one in first], "direct_ms": [round(one, 1) for one in direct]}
+    raw = {"first_ms": percentiles(first), "direct_ms": percentiles(direct)}
     said = f"{streams:,.0f} streams of {size.pace:g} tokens/s, {size.rate:g} new a second"
     return [
         Row(case, said, "open at most", found["open_max"], target=Target(streams, of="ours", at_least=True)),
