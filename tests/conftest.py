@@ -24,6 +24,13 @@ sys.path.insert(0, str(Path(__file__).parent / "unit" / "lane"))
 sys.path.insert(0, str(Path(__file__).parent / "unit" / "context"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One more than there are cores, where they are few: many tests wait for a process, or for time to pass."""
+    cores = os.cpu_count() or 1
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or cores > 3 else cores + 1
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """What the whole suite needs of others' programs is fetched while its first tests run."""
     config = session.config

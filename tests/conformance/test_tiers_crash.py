@@ -62,7 +62,7 @@ def test_f3_the_index_agrees_with_its_position_whenever_it_stops(
     lives: Lives, operations: int, action: str, share: int
 ) -> None:
     assert operations > 100
-    step = SHARES if WHOLE else SHARES * 10
+    step = SHARES if WHOLE else SHARES * 25
     killed = 0
     for at in range(1 + share * (step // SHARES), operations, step):
         result = lives.live(action, at, seed=at)

@@ -93,7 +93,7 @@ async def operations() -> int:
 async def test_f4_f5_any_write_or_sync_may_fail_and_it_goes_on_afterwards(action: str, sticky: bool) -> None:
     most = await operations()
     assert most > 40
-    step = 1 if WHOLE else 4
+    step = 1 if WHOLE else 7
     seen: set[type[MainstayError]] = set()
     for at in range(1, most + 1, step):
         with tempfile.TemporaryDirectory() as folder:
