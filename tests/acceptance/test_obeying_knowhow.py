@@ -57,9 +57,9 @@ def held(done: Attack) -> None:
 
 
 def some(name: str) -> list[Goal]:
-    """One in six, others for every way in, and of those that start something one in twelve; all with test-all."""
+    """One in three, others for every way in, and of those that start something one in twelve; all with test-all."""
     at = list(WAYS).index(name)
-    chosen = (goal for number, goal in enumerate(GOALS) if (number + at) % (12 if _starts(goal) else 6) == 0)
+    chosen = (goal for number, goal in enumerate(GOALS) if (number + at) % (12 if _starts(goal) else 3) == 0)
     return GOALS if WHOLE else list(chosen)
 
 

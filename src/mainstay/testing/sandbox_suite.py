@@ -74,7 +74,7 @@ def left_over(mark: str) -> list[str]:
 async def outlived(mark: str) -> list[str]:
     """Those that are still there when the system has had the time to take away what was ended."""
     until = time.monotonic() + VANISH_S
-    while (found := left_over(mark)) and time.monotonic() < until:
+    while (found := left_over(mark)) and time.monotonic() < until:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
     return found
 
