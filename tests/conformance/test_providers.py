@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
 import pytest
-from streams.formats import KEY, AnthropicFormat, Format, Made, OpenAIFormat, ask, sse
+from streams.formats import KEY, Format, Made, ask
+from streams.more import EVENTS, FORMATS
 from streams.server import OK, RESET, STALL, Action, Loopback, chunked, closing, status
 
 from mainstay.core import errors
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
+from mainstay.core.messages import Binary, FinishReason, Message, Text
 from mainstay.core.ports import CallPiece, Context, Finished, Options, Piece, TextPiece, ThinkingPiece
 from mainstay.core.tools import tool
 from mainstay.providers import http_client
@@ -24,10 +26,10 @@ from mainstay.providers.http_client import Reply
 HELLO = Context("Be brief.", [Message(1, "user", (Text("hello"),))])
 QUICK = Limits(model_idle_timeout_s=0.05)
 UNICODE = ("Grüße, ", "мир ", "👋🏽", " 終")
-USAGE = {"openai": Usage(50, 7, 30, 2), "anthropic": Usage(50, 7, 30)}
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 
 
-@pytest.fixture(params=[OpenAIFormat(), AnthropicFormat()], ids=lambda one: one.name)
+@pytest.fixture(params=FORMATS, ids=lambda one: one.name)
 def api(request: pytest.FixtureRequest) -> Format:
     made: Format = request.param
     return made
@@ -91,7 +93,7 @@ async def test_text_arrives_with_its_end_and_its_usage(api: Format) -> None:
     async with served(api, chunked(*text_stream(api))) as (provider, server):
         pieces, error = await ask(provider, HELLO)
     assert error is None
-    assert joined(pieces) == [("text", "".join(UNICODE)), Finished(FinishReason.END, USAGE[api.name])]
+    assert joined(pieces) == [("text", "".join(UNICODE)), Finished(FinishReason.END, api.usage)]
     assert server.asked[0].line == f"POST {api.path} HTTP/1.1"
     assert KEY in "".join(server.asked[0].headers.values())
 
@@ -106,8 +108,7 @@ async def test_thinking_comes_before_text_and_keeps_its_signature(api: Format) -
     stream = [*api.begin(), *api.thinking("let me ", "see"), *api.text("yes"), *api.end("end"), *api.tail()]
     async with served(api, chunked(*stream)) as (provider, _):
         pieces, _ = await ask(provider, HELLO)
-    signature = "sig" if api.name == "anthropic" else ""
-    assert joined(pieces)[:2] == [("thinking", "let me see", signature), ("text", "yes")]
+    assert joined(pieces)[:2] == [("thinking", "let me see", api.signature), ("text", "yes")]
 
 
 async def test_parallel_calls_come_whole_and_in_order(api: Format) -> None:
@@ -117,7 +118,7 @@ async def test_parallel_calls_come_whole_and_in_order(api: Format) -> None:
         ("text", "so"),
         ("call", "add", '{"a": 2}'),
         ("call", "see", '{"x":"é"}'),
-        Finished(FinishReason.TOOL_CALLS, USAGE[api.name]),
+        Finished(FinishReason.TOOL_CALLS, api.usage),
     ]
 
 
@@ -125,15 +126,17 @@ async def test_a_call_without_arguments_is_still_a_call(api: Format) -> None:
     stream = [*api.begin(), *api.call(0, "now"), *api.call(1, "later"), *api.end("tool_calls"), *api.tail()]
     async with served(api, chunked(*stream)) as (provider, _):
         pieces, _ = await ask(provider, HELLO)
-    assert joined(pieces)[:2] == [("call", "now", ""), ("call", "later", "")]
+    assert [one[:2] for one in joined(pieces)[:2]] == [("call", "now"), ("call", "later")]
+    assert {one[2] for one in joined(pieces)[:2]} <= {"", "{}"}
 
 
-@pytest.mark.parametrize("reason", ["end", "length", "filtered"])
-async def test_f17_every_stop_reason_is_told(api: Format, reason: str) -> None:
-    stream = [*api.begin(), *api.text("x"), *api.end(reason), *api.tail()]
-    async with served(api, chunked(*stream)) as (provider, _):
-        pieces, _ = await ask(provider, HELLO)
-    assert pieces[-1] == Finished(FinishReason(reason), USAGE[api.name])
+async def test_f17_every_stop_reason_is_told(api: Format) -> None:
+    reasons = [reason for reason in api.ends if reason != "tool_calls"]
+    streams = [chunked(*api.begin(), *api.text("x"), *api.end(reason), *api.tail()) for reason in reasons]
+    async with served(api, *streams) as (provider, _):
+        for reason in reasons:
+            pieces, _ = await ask(provider, HELLO)
+            assert pieces[-1] == Finished(FinishReason(reason), api.usage)
 
 
 async def test_f17_a_call_that_the_output_limit_cut_ends_as_length(api: Format) -> None:
@@ -156,13 +159,17 @@ async def test_an_image_reaches_the_model_and_another_file_by_path(api: Format) 
     parts = (Text("look"), Binary("image/png", b"\x89PNG"), Binary("application/pdf", b"", "/files/a.pdf"))
     async with served(api, chunked(*text_stream(api))) as (provider, server):
         await ask(provider, Context("", [Message(1, "user", parts)]))
-    text, image, note = server.asked[0].body["messages"][0]["content"]
-    assert text["text"] == "look"
-    if api.name == "openai":
-        assert image == {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
-    else:
-        assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
-    assert "/files/a.pdf" in note["text"]
+    body = server.asked[0].body
+    assert api.image in list(walked(body))
+    told = json.dumps(body)
+    assert told.index("look") < told.index("/files/a.pdf")
+
+
+def walked(value: Any) -> Iterator[Any]:
+    """Everything in it."""
+    yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from walked(one)
 
 
 async def test_tools_stay_in_the_request_when_none_may_be_called(api: Format) -> None:
@@ -177,18 +184,28 @@ async def test_tools_stay_in_the_request_when_none_may_be_called(api: Format) ->
             await ask(provider, context, options)
         await ask(provider, HELLO)
     first, second, third = (asked.body for asked in server.asked)
-    assert first["tools"] == second["tools"]
-    assert "tool_choice" not in first
-    assert second["tool_choice"] in ("none", {"type": "none"})
-    assert second["max_tokens"] == 77
-    assert "tools" not in third
+    assert api.tools(first) == ["add"]
+    if api.forbids_calls:
+        assert api.tools(second) == ["add"]
+        assert len(set(second) - set(first) & {"tool_choice", "toolConfig"}) == 1
+    assert api.bound(second) == 77
+    assert not api.tools(third)
+
+
+async def given_back(provider: Made) -> None:
+    """The end of a transfer may come after the answer: wait until its connection is free again."""
+    client = provider._wire._client
+    assert isinstance(client, http_client.Client)
+    async with asyncio.timeout(5):
+        while not any(client._idle.values()):
+            await asyncio.sleep(0.001)
 
 
 async def test_one_connection_serves_many_calls(api: Format) -> None:
     async with served(api, chunked(*text_stream(api))) as (provider, server):
         for _ in range(5):
             await ask(provider, HELLO)
-            await asyncio.sleep(0)
+            await given_back(provider)
     assert server.connections == 1
 
 
@@ -198,7 +215,7 @@ async def test_a_connection_is_kept_though_the_transfer_ends_after_the_answer(ap
         for _ in range(3):
             pieces, _ = await ask(provider, HELLO)
             assert isinstance(pieces[-1], Finished)
-            await asyncio.sleep(0.02)
+            await given_back(provider)
     assert server.connections == 1
 
 
@@ -210,9 +227,22 @@ def is_finish(api: Format, event: bytes) -> bool:
 
 
 def finish_at(api: Format, events: list[bytes]) -> int:
-    """How many bytes it takes to know how the answer ended: the end of that event's data line."""
+    """How many bytes it takes to know how the answer ended."""
     place = next(index for index, event in enumerate(events) if is_finish(api, event))
-    return len(b"".join(events[: place + 1])) - 1
+    return len(b"".join(events[: place + 1])) - api.spare
+
+
+def places(events: list[bytes]) -> list[int]:
+    """Every byte for whoever has time; else some, and those around the ends of the last events.
+
+    Without connections, `test_f12_an_answer_is_the_same_however_it_is_cut` has every byte always.
+    """
+    size = len(b"".join(events))
+    if WHOLE:
+        return list(range(size + 1))
+    ends = [len(b"".join(events[: count + 1])) for count in range(len(events))]
+    near = {end + step for end in ends[-3:] for step in (-3, -2, -1, 0, 1)}
+    return sorted(place for place in {*near, *range(0, size, 23)} if 0 <= place <= size)
 
 
 async def _many(jobs: list[Callable[[], Any]], width: int = 32) -> None:
@@ -245,13 +275,14 @@ async def test_f12_cut_at_every_byte_never_yields_a_call(api: Format, stream: st
         elif how == "fin":
             assert error is None, (size, error)
 
-    await _many([partial(cut, size) for size in range(len(body) + 1)])
+    await _many([partial(cut, size) for size in places(events)])
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 async def test_f12_split_at_every_byte_says_the_same(api: Format, stream: str) -> None:
     """F12: also inside a character, inside JSON and between the newlines of an event."""
-    body = b"".join(STREAMS[stream](api))
+    events = STREAMS[stream](api)
+    body = b"".join(events)
     async with served(api, closing(body)) as (provider, _):
         whole, _ = await ask(provider, HELLO)
 
@@ -261,7 +292,35 @@ async def test_f12_split_at_every_byte_says_the_same(api: Format, stream: str) -
         assert error is None
         assert joined(pieces) == joined(whole), size
 
-    await _many([partial(split, size) for size in range(1, len(body))])
+    await _many([partial(split, size) for size in places(events)[1:-1]])
+
+
+def heard(api: Format, *parts: bytes) -> tuple[list[Any], Finished | None, Exception | None]:
+    """What is made of bytes that come in these parts, and then end; without a connection, so that it takes no time."""
+    cutter, answer = api.cutter(), api.answer()
+    pieces: list[Piece] = []
+    for part in (*parts, None):
+        if answer.over:
+            break
+        try:
+            payloads = cutter.end() if part is None else cutter.feed(part)
+        except errors.StreamBroken as error:
+            return joined(pieces), None, error
+        pieces += answer.feed(payloads)
+    return joined(pieces), None if answer.error else answer.finished(), answer.error
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_f12_an_answer_is_the_same_however_it_is_cut(api: Format, stream: str) -> None:
+    """F12: split at every byte it says the same, and cut at every byte it never ends well before it has ended."""
+    events = [*api.thinking("hm"), *STREAMS[stream](api)]
+    body, end = b"".join(events), finish_at(api, events)
+    whole, finished, _ = heard(api, body)
+    assert isinstance(finished, Finished)
+    assert heard(api, *(body[at : at + 1] for at in range(len(body))))[:2] == (whole, finished)
+    for size in range(len(body) + 1):
+        assert heard(api, body[:size], body[size:])[:2] == (whole, finished), size
+        assert (heard(api, body[:size])[1] is not None) == (size >= end), size
 
 
 @pytest.mark.parametrize(
@@ -278,6 +337,7 @@ async def test_f12_split_at_every_byte_says_the_same(api: Format, stream: str) -
     ids=["crlf", "cr", "blank lines", "no space", "comments", "other fields", "several data lines"],
 )
 @pytest.mark.parametrize("step", [1, 7, 100_000])
+@pytest.mark.parametrize("api", EVENTS, ids=lambda one: one.name)
 async def test_every_way_to_write_events_is_read(api: Format, before: bytes, after: bytes, step: int) -> None:
     body = b"\xef\xbb\xbf" + b"".join(call_stream(api)).replace(before, after)
     parts: list[Action] = [body[at : at + step] for at in range(0, len(body), step)]
@@ -314,16 +374,16 @@ async def test_f12_an_answer_that_never_says_how_it_ended_is_broken(api: Format)
     assert not any(isinstance(piece, Finished) for piece in pieces)
 
 
-@pytest.mark.parametrize("junk", [b'data: {"a"\n\n', b"data: nonsense\n\n", b"data: [1]\n\n", b"data: \xff\xfe\n\n"])
+@pytest.mark.parametrize("junk", [b'{"a"', b"nonsense", b"[1]", b"\xff\xfe"], ids=["half", "words", "list", "binary"])
 async def test_f12_an_event_that_makes_no_sense_breaks_the_stream(api: Format, junk: bytes) -> None:
-    async with served(api, chunked(*api.begin(), *api.text("x"), junk, *api.end("end"))) as (provider, _):
+    async with served(api, chunked(*api.begin(), *api.text("x"), api.frame(junk), *api.end("end"))) as (provider, _):
         pieces, error = await ask(provider, HELLO)
     assert joined(pieces) == [("text", "x")]
     assert isinstance(error, errors.StreamBroken)
 
 
 async def test_f12_a_deeply_nested_event_breaks_the_stream_and_nothing_else(api: Format) -> None:
-    async with served(api, chunked(b'data: {"choices":' + b"[" * 200_000 + b"\n\n")) as (provider, _):
+    async with served(api, chunked(api.frame(b'{"choices":' + b"[" * 200_000))) as (provider, _):
         _, error = await ask(provider, HELLO)
     assert isinstance(error, errors.StreamBroken)
 
@@ -342,13 +402,13 @@ async def test_f16_an_error_before_text_is_what_it_says(api: Format) -> None:
         _, overloaded = await ask(provider, HELLO)
         _, too_long = await ask(provider, HELLO)
     assert isinstance(overloaded, errors.Overloaded)
-    assert not overloaded.counts
+    assert overloaded.counts == api.overload_counts
     assert isinstance(too_long, errors.ContextTooLong)
 
 
 async def test_half_a_surrogate_pair_is_replaced_and_never_sent_back(api: Format) -> None:
-    stream = b"".join([*api.begin(), *api.text("XX"), *api.end("end"), *api.tail()]).replace(b"XX", b"a\\ud83dz")
-    async with served(api, chunked(stream)) as (provider, server):
+    stream = api.replaced([*api.begin(), *api.text("XX"), *api.end("end"), *api.tail()], b"XX", b"a\\ud83dz")
+    async with served(api, chunked(*stream)) as (provider, server):
         pieces, _ = await ask(provider, Context("s\ud800", [Message(1, "user", (Text("u\udfff"),))]))
     assert joined(pieces)[0] == ("text", "a\ufffdz")
     assert "u\ufffd" in json.dumps(server.asked[0].body, ensure_ascii=False)
@@ -443,7 +503,7 @@ async def test_f16_a_200_that_is_an_error_in_json_is_that_error(api: Format) -> 
 
 async def test_no_error_carries_the_key_even_if_the_provider_repeats_it(api: Format) -> None:
     body = json.dumps({"error": {"message": f"bad key {KEY}", "code": KEY}}).encode()
-    late = sse({"type": "error", "error": {"message": KEY}})
+    late = api.error({"message": KEY})
     scripts = [status(400, body), status(401, body), chunked(*api.text("x"), late)]
     async with served(api, *scripts) as (provider, _):
         for _ in scripts:
@@ -527,7 +587,7 @@ async def test_f20_an_answer_larger_than_allowed_is_cut_off(api: Format) -> None
 
 
 async def test_f20_one_event_is_bounded_too(api: Format) -> None:
-    async with served(api, closing(b"data: " + b"x" * (5 * 1024 * 1024), STALL)) as (provider, _):
+    async with served(api, closing(api.huge(5 * 1024 * 1024), STALL)) as (provider, _):
         _, error = await ask(provider, HELLO)
     assert isinstance(error, errors.StreamBroken)
     assert "4 MB" in str(error)
@@ -586,7 +646,7 @@ async def test_the_connection_reads_again_after_a_held_stream(api: Format) -> No
             pieces, error = await ask(provider, HELLO)
             assert error is None
             assert joined(pieces)[0] == ("text", "x" * 12)
-            await asyncio.sleep(0.01)
+            await given_back(provider)
     assert server.connections == 1
 
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams.formats import AnthropicFormat, Format, OpenAIFormat
+from streams.more import FORMATS, BedrockFormat, GeminiFormat, OllamaFormat, ResponsesFormat
+from test_providers import walked
 from wire_rules import check_anthropic, check_openai
+from wire_rules_more import check_bedrock, check_gemini, check_ollama, check_responses
 
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo
+from mainstay.providers.gemini import GeminiProvider
 
-RULES = {"openai": check_openai, "anthropic": check_anthropic}
+WHOLE = 1000 if os.environ.get("MAINSTAY_TEST_ALL") else 0
+RULES = {
+    "openai": check_openai,
+    "anthropic": check_anthropic,
+    "openai-responses": check_responses,
+    "gemini": check_gemini,
+    "ollama": check_ollama,
+    "bedrock": check_bedrock,
+}
 
 
-@pytest.fixture(params=[OpenAIFormat(), AnthropicFormat()], ids=lambda one: one.name)
+@pytest.fixture(params=FORMATS, ids=lambda one: one.name)
 def api(request: pytest.FixtureRequest) -> Format:
     made: Format = request.param
     return made
@@ -50,9 +64,24 @@ def test_calls_and_results_find_each_other(api: Format) -> None:
     if api.name == "openai":
         assert made[1]["content"] is None
         assert [one["role"] for one in made] == ["user", "assistant", "tool", "tool"]
-    else:
+    elif api.name == "anthropic":
         assert made[1]["content"][0]["input"] == {"a": 1}
         assert [one["role"] for one in made] == ["user", "assistant", "user"]
+    assert [inputs_of(api, made), len(re.findall("done", json.dumps(made)))] == [[{"a": 1}, {"a": 2}], 2]
+
+
+def inputs_of(api: Format, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a history's calls were made with, wherever the API keeps that."""
+    found: list[dict[str, Any]] = []
+    for one in walked(made):
+        match one:
+            case {"arguments": str(written)}:
+                found.append(json.loads(written))
+            case {"name": _, "input": dict(given)} | {"name": _, "args": dict(given)}:
+                found.append(given)
+            case {"name": _, "arguments": dict(given)}:
+                found.append(given)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -60,11 +89,7 @@ def test_calls_and_results_find_each_other(api: Format) -> None:
 )
 def test_f13_an_input_that_is_no_object_is_sent_as_an_empty_one(api: Format, input: str) -> None:
     call = ToolCall("c1", "add", input)
-    made = sent(api, user("go"), called(call), results(call))
-    if api.name == "openai":
-        assert made[1]["tool_calls"][0]["function"]["arguments"] == "{}"
-    else:
-        assert made[1]["content"][0]["input"] == {}
+    assert inputs_of(api, sent(api, user("go"), called(call), results(call))) == [{}]
 
 
 @pytest.mark.parametrize("name", ["", "rm -rf", "\uff41dd", "x" * 300, "a.b/c", "\ud800"])
@@ -81,7 +106,7 @@ def test_f14_an_id_that_no_api_takes_is_made_to_fit_on_both_sides(api: Format) -
 def test_a_message_that_says_nothing_is_not_sent(api: Format) -> None:
     silent = Message(2, "assistant", (Thinking("hm"),))
     made = sent(api, user("a"), silent, user("b", 3))
-    assert "assistant" not in [one["role"] for one in made]
+    assert {one["role"] for one in made} == {"user"}
 
 
 def test_a_note_of_the_runtime_is_told_as_such(api: Format) -> None:
@@ -94,7 +119,7 @@ def test_a_model_without_eyes_is_told_of_the_image(api: Format) -> None:
     image = Binary("image/png", b"123", "/files/cat.png")
     made = json.dumps(sent(api, Message(1, "user", (Text("see"), image)), images=False))
     assert "/files/cat.png" in made
-    assert "base64" not in made
+    assert "MTIz" not in made, "which it is in base64"
 
 
 def test_an_image_that_is_kept_in_a_file_is_read_from_there(api: Format, tmp_path: Any) -> None:
@@ -137,6 +162,52 @@ def test_mistral_gets_ids_of_nine_letters() -> None:
     assert len(made[1]["tool_calls"][0]["id"]) == 9
 
 
+def test_thoughts_go_back_to_whom_they_came_from_and_to_nobody_else() -> None:
+    parts = (Thinking("o", "openai:rs_1:enc"), Thinking("g", "gemini:sig"), Thinking("b", "bedrock:sig"), Text("x"))
+    history = [user("a"), Message(2, "assistant", parts), user("b")]
+    made = sent(ResponsesFormat(), *history)
+    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "enc"}
+    assert made[1:3] == [
+        {**thought, "summary": [{"type": "summary_text", "text": "o"}]},
+        {"role": "assistant", "content": "x"},
+    ]
+    assert sent(GeminiFormat(), *history)[1]["parts"] == [{"text": "", "thoughtSignature": "sig"}, {"text": "x"}]
+    signed = {"reasoningContent": {"reasoningText": {"text": "b", "signature": "sig"}}}
+    assert sent(BedrockFormat(), *history)[1]["content"] == [signed, {"text": "x"}]
+    assert sent(AnthropicFormat(), *history)[1] == {"role": "assistant", "content": [{"type": "text", "text": "x"}]}
+    assert sent(OllamaFormat(), *history)[1] == {"role": "assistant", "content": "x"}
+    assert sent(OpenAIFormat(), *history)[1] == {"role": "assistant", "content": "x"}
+
+
+def test_responses_get_no_thought_that_led_to_nothing_and_each_message_with_its_phase() -> None:
+    parts = (Thinking("", "openai:phase:commentary"), Text("first"), Thinking("", "openai:rs_1:enc"))
+    made = sent(ResponsesFormat(), user("a"), Message(2, "assistant", parts))
+    assert made[1:] == [{"role": "assistant", "content": "first", "phase": "commentary"}]
+
+
+def test_gemini_gets_each_signature_on_the_call_that_it_came_with() -> None:
+    calls = [ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}")]
+    message = Message(2, "assistant", (Thinking("hm", "gemini-call:sig"), *calls))
+    parts = sent(GeminiFormat(), user("a"), message, results(*calls))[1]["parts"]
+    assert [part.get("thoughtSignature") for part in parts] == ["sig", None]
+
+
+@pytest.mark.parametrize(("model", "given"), [("gemini-3-flash", True), ("gemini-2.5-pro", False)])
+def test_gemini_takes_the_calls_of_another_model(model: str, given: bool) -> None:
+    """From its third generation on it refuses a call without a signature, unless told that there is none."""
+    calls = [ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}")]
+    provider = GeminiProvider(model, base_url="http://127.0.0.1:1")
+    made = provider.wire_messages(Context("", [user("a"), called(*calls), results(*calls)]))
+    assert ["thoughtSignature" in part for part in made[1]["parts"]] == [given, False]
+
+
+def test_ollama_gets_thoughts_back_with_the_calls_they_led_to() -> None:
+    call = ToolCall("c1", "add", "{}")
+    made = sent(OllamaFormat(), user("a"), Message(2, "assistant", (Thinking("hm"), call)), results(call))
+    assert made[1]["thinking"] == "hm"
+    assert made[2]["tool_name"] == "add"
+
+
 def test_a_message_is_encoded_once(api: Format) -> None:
     message = user("hello")
     provider = api.make("http://127.0.0.1:1/v1")
@@ -152,6 +223,9 @@ texts = st.text(max_size=8) | st.sampled_from(["", " ", "\n", "x", "\ud83d", "\x
 inputs = texts | st.sampled_from(["{}", '{"a": 1}', "{", "[]", '{"a": "\ud800"}'])
 
 
+SIGNATURES = ["", "sig", "openai:rs_1:enc", "openai:phase:final_answer", "gemini:c2ln", "gemini-call:c2ln", "bedrock:x"]
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
     """What a session can hold: turns of user, steps with answered calls, notes and steers in between."""
@@ -165,7 +239,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
                 parts += (Binary(draw(st.sampled_from(["image/png", "text/plain"])), draw(st.binary(max_size=3))),)
             made.append(Message(len(made), role, parts))  # type: ignore[arg-type]
         calls = [ToolCall(f"call_{step}_{n}", draw(texts), draw(inputs)) for n in range(draw(st.integers(0, 3)))]
-        thoughts = (Thinking(draw(texts), draw(st.sampled_from(["", "sig"]))),) if draw(st.booleans()) else ()
+        thoughts = (Thinking(draw(texts), draw(st.sampled_from(SIGNATURES))),) if draw(st.booleans()) else ()
         made.append(Message(len(made), "assistant", (*thoughts, Text(draw(texts)), *calls)))
         if calls:
             answers = tuple(ToolResult(call.id, call.name, draw(texts), draw(st.booleans())) for call in calls)
@@ -173,10 +247,10 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=WHOLE or 80, deadline=None)
 @given(histories(), st.booleans())
 def test_every_history_is_one_that_the_api_accepts(history: list[Message], images: bool) -> None:
-    for api in (OpenAIFormat(), AnthropicFormat()):
+    for api in FORMATS:
         for message in history:
             message.wire = None
         sent(api, *history, system="s", images=images)

@@ -12,29 +12,34 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainstay.app.config import FILE, Config
+from mainstay.providers.catalogue import key_flaw
+from mainstay.providers.local import weights
 
 PROBE_S = 0.3
 _ANSWER_BYTES_MAX = 1024 * 1024
 _NOT_FOR_CHAT = ("embed", "bge-", "minilm", "rerank", "whisper", "tts", "clip")
 
-# variable, and a small model of that provider that everyone with a key may use
+# variable, and a small model of that provider that everyone with a key may use; the first that is set is taken
 KEYS = (
     ("ANTHROPIC_API_KEY", "anthropic/claude-haiku-4-5"),
     ("OPENAI_API_KEY", "openai/gpt-4.1-mini"),
+    ("GEMINI_API_KEY", "gemini/gemini-flash-latest"),
+    ("GOOGLE_API_KEY", "gemini/gemini-flash-latest"),
     ("OPENROUTER_API_KEY", "openrouter/openai/gpt-4.1-mini"),
-    ("GROQ_API_KEY", "groq/llama-3.3-70b-versatile"),
     ("MISTRAL_API_KEY", "mistral/mistral-small-latest"),
-    ("DEEPSEEK_API_KEY", "deepseek/deepseek-chat"),
-    ("GEMINI_API_KEY", "google/gemini-2.5-flash"),
-    ("GOOGLE_API_KEY", "google/gemini-2.5-flash"),
-    ("XAI_API_KEY", "xai/grok-3-mini"),
+    ("GROQ_API_KEY", "groq/openai/gpt-oss-20b"),
+    ("DEEPSEEK_API_KEY", "deepseek/deepseek-v4-flash"),
+    ("AZURE_OPENAI_API_KEY", "azure/gpt-4.1-mini"),  # a guess at what the deployment is called
+    ("XAI_API_KEY", "xai/grok-4.3"),
 )
+AZURE_KEY, AZURE_PLACE, AZURE_MODEL = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_DEPLOYMENT"
 
 NO_MODEL_HELP = f"""\
 There is no model to talk to yet. Any one of these gives you one: (1) put the key of a provider into the \
 environment, for example `export ANTHROPIC_API_KEY=…` or `export OPENAI_API_KEY=…`; (2) run a model on this \
 machine, for example with Ollama (https://ollama.com): `ollama serve &`, then `ollama pull llama3.2`, and it \
-is found by itself, as are LM Studio, llama.cpp and vLLM; (3) name a model in {FILE}: `mainstay config set \
+is found by itself, as are LM Studio, llama.cpp and vLLM; (3) have a small one brought that needs nothing else: \
+`pip install 'mainstay[local]'`, then `mainstay model pull`; (4) name a model in {FILE}: `mainstay config set \
 model openai/NAME` and, if it is not at its usual address, `mainstay config set providers.openai.base_url URL`. \
 `mainstay doctor` shows what was looked for."""
 
@@ -60,7 +65,12 @@ class Server(msgspec.Struct, frozen=True):
 
 
 def find_model(config: Config, env: Mapping[str, str], *, probe: bool = True) -> Found | None:
-    return _configured(config) or _with_key(env) or (_running(servers(env)) if probe else None)
+    if found := _configured(config) or _with_key(env):
+        return found
+    found = (_running(servers(env)) or _pulled(env)) if probe else None
+    if found is not None and (passed := key_troubles(env)):
+        return msgspec.structs.replace(found, how="; ".join([found.how, *passed]))
+    return found
 
 
 def _configured(config: Config) -> Found | None:
@@ -70,10 +80,67 @@ def _configured(config: Config) -> Found | None:
 
 
 def _with_key(env: Mapping[str, str]) -> Found | None:
+    """The first key in the order, and a word on the others: somebody may have meant one of those."""
+    usable = keyed(env)
+    if not usable:
+        return None
+    first, *others = usable
+    said = [first.how]
+    if others:
+        names = ", ".join(one.key_variable for one in others)
+        said.append(f"so {'is' if len(others) == 1 else 'are'} {names}")
+    return msgspec.structs.replace(first, how="; ".join([*said, *key_troubles(env)]))
+
+
+def keyed(env: Mapping[str, str]) -> list[Found]:
+    """A model for each provider whose key is at hand."""
+    made: dict[str, Found] = {}
     for variable, spec in KEYS:
-        if env.get(variable, "").strip():
-            return Found(spec, None, f"{variable} is set", variable)
-    return None
+        if not env.get(variable, "").strip() or _key_trouble(variable, env):
+            continue
+        how = f"{variable} is set"
+        if variable == AZURE_KEY:
+            if deployment := env.get(AZURE_MODEL, "").strip():
+                spec = f"azure/{deployment}"
+            else:
+                how += f", and {spec.partition('/')[2]} is a guess at the deployment ({AZURE_MODEL} says which)"
+        made.setdefault(spec.partition("/")[0], Found(spec, None, how, variable))
+    return list(made.values())
+
+
+def key_troubles(env: Mapping[str, str]) -> list[str]:
+    """A sentence on each key that is set and of no use."""
+    return [trouble for variable, _ in KEYS if variable in env and (trouble := _key_trouble(variable, env))]
+
+
+def _key_trouble(variable: str, env: Mapping[str, str]) -> str:
+    if flaw := key_flaw(env[variable]):
+        return f"{variable} {flaw}"
+    if variable == AZURE_KEY and not env.get(AZURE_PLACE, "").strip():
+        return f"{AZURE_KEY} is set, but not {AZURE_PLACE}, which says where"
+    return ""
+
+
+def no_model_help(env: Mapping[str, str]) -> str:
+    """What to do for somebody who has nothing, after what is wrong with what they have."""
+    return " ".join([*(f"{trouble}." for trouble in key_troubles(env)), NO_MODEL_HELP])
+
+
+# --- weights on this machine ---------------------------------------------------------------------
+
+
+def of_pulled(one: weights.Weights) -> Found:
+    return Found(f"local/{one.name}", None, "its weights are on this machine")
+
+
+def _pulled(env: Mapping[str, str]) -> Found | None:
+    """Of several, the one that was brought last: somebody wanted it."""
+    place = weights.folder(env)
+    try:
+        here = sorted(weights.pulled(place), key=lambda one: (place / one.file).stat().st_mtime)
+    except OSError:  # one was removed just now
+        return None
+    return of_pulled(here[-1]) if here else None
 
 
 # --- what runs on this machine -------------------------------------------------------------------

@@ -25,6 +25,7 @@ from mainstay.providers.forms import (
     note_of,
     runtime_note,
 )
+from mainstay.providers.opaque import is_unmarked
 from mainstay.providers.wire import Key, Request, Wire
 
 VERSION = "2023-06-01"
@@ -138,7 +139,7 @@ def _encode_blocks(message: Message, *, images: bool) -> Blocks:
         match part:
             case Text(text=text) if text.strip():  # a blank block is refused
                 others.append(_text(text))
-            case Thinking(text=text, signature=signature) if signature and role == "assistant":
+            case Thinking(text=text, signature=signature) if role == "assistant" and is_unmarked(signature):
                 others.append({"type": "thinking", "thinking": text, "signature": signature})
             case ToolCall() if role == "assistant":
                 others.append(_call(part))

@@ -1,10 +1,11 @@
-"""Which providers there are, where they live, which variable holds their key; and what is known of models."""
+"""Which providers there are, where they live, which variable holds their key."""
 
 from __future__ import annotations
 
 import difflib
 import os
 from collections.abc import Mapping
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,103 +13,43 @@ import msgspec
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.core.ports import ModelInfo, Provider
-from mainstay.providers.anthropic import AnthropicProvider
-from mainstay.providers.openai import OpenAIProvider
+from mainstay.providers.known import OLLAMA_WINDOW
+from mainstay.providers.known import info as info
 from mainstay.providers.wire import Key
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a provider is and what it wants. Without `key_variable` it asks for no key."""
+    """Where a provider is and what it wants. Without `key_variable` it asks for no key; without `base_url`, the address
+    is one's own. `speaks` names its API; `also` holds the key where the first variable does not."""
 
     base_url: str
     key_variable: str = ""
     url_variable: str = ""
+    speaks: str = "openai"
+    also: str = ""
 
 
+# Addresses are those of the compatible API where a provider has one: its vectors are there. Its own API is beside it.
+_GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
 PLACES: dict[str, Place] = {
     "openai": Place("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    "anthropic": Place("https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "openai-responses": Place("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL", "responses"),
+    "anthropic": Place("https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "anthropic"),
+    "gemini": Place(_GOOGLE, "GEMINI_API_KEY", "", "gemini", "GOOGLE_API_KEY"),
+    "google": Place(_GOOGLE, "GEMINI_API_KEY", "", "gemini", "GOOGLE_API_KEY"),
     "openrouter": Place("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": Place("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "mistral": Place("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     "deepseek": Place("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     "together": Place("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     "xai": Place("https://api.x.ai/v1", "XAI_API_KEY"),
-    "google": Place("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "ollama": Place("http://127.0.0.1:11434/v1", "", "OLLAMA_HOST"),
+    "azure": Place("", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "azure"),
+    "bedrock": Place("", "AWS_BEARER_TOKEN_BEDROCK", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "bedrock"),
+    "ollama": Place("http://127.0.0.1:11434/v1", "", "OLLAMA_HOST", "ollama", "OLLAMA_API_KEY"),
     "lmstudio": Place("http://127.0.0.1:1234/v1"),
     "llamacpp": Place("http://127.0.0.1:8080/v1"),
     "vllm": Place("http://127.0.0.1:8000/v1"),
 }
-
-
-class _Known(msgspec.Struct, frozen=True):
-    """Tokens, and dollars per million of them."""
-
-    window: int
-    output: int
-    prompt: float
-    completion: float
-    cached: float
-    thinking: bool = False
-    images: bool = True
-
-
-# List prices as published, without batch or long-context tiers; a configuration may override them. A name
-# matches the longest entry that it begins with, so dated versions need no entry of their own.
-_MODELS: dict[str, dict[str, _Known]] = {
-    "openai": {
-        "gpt-5": _Known(400_000, 128_000, 1.25, 10.0, 0.125, thinking=True),
-        "gpt-5-mini": _Known(400_000, 128_000, 0.25, 2.0, 0.025, thinking=True),
-        "gpt-5-nano": _Known(400_000, 128_000, 0.05, 0.4, 0.005, thinking=True),
-        "gpt-4.1": _Known(1_047_576, 32_768, 2.0, 8.0, 0.5),
-        "gpt-4.1-mini": _Known(1_047_576, 32_768, 0.4, 1.6, 0.1),
-        "gpt-4.1-nano": _Known(1_047_576, 32_768, 0.1, 0.4, 0.025),
-        "gpt-4o": _Known(128_000, 16_384, 2.5, 10.0, 1.25),
-        "gpt-4o-mini": _Known(128_000, 16_384, 0.15, 0.6, 0.075),
-        "gpt-4-turbo": _Known(128_000, 4_096, 10.0, 30.0, 10.0),
-        "gpt-3.5-turbo": _Known(16_385, 4_096, 0.5, 1.5, 0.5, images=False),
-        "o1": _Known(200_000, 100_000, 15.0, 60.0, 7.5, thinking=True),
-        "o3": _Known(200_000, 100_000, 2.0, 8.0, 0.5, thinking=True),
-        "o3-mini": _Known(200_000, 100_000, 1.1, 4.4, 0.55, thinking=True, images=False),
-        "o4-mini": _Known(200_000, 100_000, 1.1, 4.4, 0.275, thinking=True),
-    },
-    "anthropic": {
-        "claude-opus-4-5": _Known(200_000, 64_000, 5.0, 25.0, 0.5, thinking=True),
-        "claude-opus-4": _Known(200_000, 32_000, 15.0, 75.0, 1.5, thinking=True),
-        "claude-sonnet-4": _Known(200_000, 64_000, 3.0, 15.0, 0.3, thinking=True),
-        "claude-haiku-4": _Known(200_000, 64_000, 1.0, 5.0, 0.1, thinking=True),
-        "claude-3-7-sonnet": _Known(200_000, 64_000, 3.0, 15.0, 0.3, thinking=True),
-        "claude-3-5-sonnet": _Known(200_000, 8_192, 3.0, 15.0, 0.3),
-        "claude-3-5-haiku": _Known(200_000, 8_192, 0.8, 4.0, 0.08),
-        "claude-3-opus": _Known(200_000, 4_096, 15.0, 75.0, 1.5),
-        "claude-3-haiku": _Known(200_000, 4_096, 0.25, 1.25, 0.03),
-    },
-}
-
-
-def info(provider: str, model: str) -> ModelInfo:
-    """What is known of a model; the defaults of `ModelInfo` for one that is not."""
-    vendor, short = provider, model
-    if provider == "openrouter":
-        vendor, _, short = model.partition("/")
-    if vendor == "anthropic":
-        short = short.replace(".", "-")
-    table = _MODELS.get(vendor, {})
-    best = max((name for name in table if short.startswith(name)), key=len, default="")
-    if not best:
-        return ModelInfo(name=model)
-    known = table[best]
-    return ModelInfo(
-        name=model,
-        window=known.window,
-        output=known.output,
-        images=known.images,
-        thinking=known.thinking,
-        price_prompt=known.prompt,
-        price_completion=known.completion,
-        price_cached=known.cached,
-    )
 
 
 _info = info  # `make` has a parameter of that name
@@ -126,25 +67,117 @@ def make(
     provider, _, model = spec.partition("/")
     if not provider or not model:
         raise ConfigError(f"{spec!r} names no model: write <provider>/<model>, for example openai/gpt-4.1-mini")
+    if provider == "local":
+        from mainstay.providers.local.provider import make_local  # for those who have one
+
+        return make_local(model, limits, info, environ)
     place = PLACES.get(provider) or (Place(base_url) if base_url else None)
     if place is None:
         near = difflib.get_close_matches(provider, PLACES, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(PLACES)}; or give a base_url"
         raise ConfigError(f"there is no provider {provider!r}; {hint}")
-    address = base_url or _address(place, environ)
-    key = api_key or environ.get(place.key_variable) or None
-    if key is None and place.key_variable and address == place.base_url:
-        raise ConfigError(f"{provider} needs an API key: set {place.key_variable}, or pass api_key")
-    kind = AnthropicProvider if provider == "anthropic" else OpenAIProvider
     known = info if info is not None else _info(provider, model)
+    address = base_url or _address(place, environ)
+    key: Any = api_key or _key(place, environ)
+    match place.speaks:
+        case "bedrock":
+            from mainstay.providers.bedrock_keys import find_access
+
+            address, key = find_access(address, key, environ)
+        case "azure":
+            address = _azure_address(address, environ)
+        case "ollama":
+            known = _ollama_info(known, environ)
+    if key is None and place.key_variable and place.base_url in (address, ""):
+        raise ConfigError(f"{provider} needs an API key: set {place.key_variable}, or pass api_key")
+    kind = _kind(place.speaks)
     return kind(model, base_url=address, api_key=key, limits=limits or Limits(), info=known, label=provider)
 
 
+class _Kind(Protocol):
+    """What every class of providers is made with."""
+
+    def __call__(
+        self, name: str, *, base_url: str, api_key: Any, limits: Limits, info: ModelInfo, label: str
+    ) -> Provider: ...
+
+
+def _kind(speaks: str) -> _Kind:
+    """Each API is loaded by those who use it."""
+    match speaks:
+        case "anthropic":
+            from mainstay.providers.anthropic import AnthropicProvider
+
+            return AnthropicProvider
+        case "responses":
+            from mainstay.providers.openai_responses import ResponsesProvider
+
+            return ResponsesProvider
+        case "gemini":
+            from mainstay.providers.gemini import GeminiProvider
+
+            return GeminiProvider
+        case "ollama":
+            from mainstay.providers.ollama import OllamaProvider
+
+            return OllamaProvider
+        case "azure":
+            from mainstay.providers.azure import AzureProvider
+
+            return AzureProvider
+        case "bedrock":
+            from mainstay.providers.bedrock import BedrockProvider
+
+            return BedrockProvider
+    from mainstay.providers.openai import OpenAIProvider
+
+    return OpenAIProvider
+
+
+def key_flaw(value: str) -> str:
+    """What is wrong with a key as it stands in a variable; empty if nothing is."""
+    key = value.strip()
+    if not key:
+        return "is set, but empty"
+    if key[0] in "\"'`" or key[-1] in "\"'`":
+        return "has quotes in it, which no key has: write it without them"
+    if any(letter.isspace() for letter in key):
+        return "has a line break or a space in it, which no key has"
+    return "" if key.isprintable() else "has characters in it that no key has"
+
+
+def _key(place: Place, environ: Mapping[str, str]) -> str | None:
+    for variable in (place.key_variable, place.also):
+        value = environ.get(variable, "") if variable else ""
+        if value.strip():
+            if flaw := key_flaw(value):
+                raise ConfigError(f"{variable} {flaw}")
+            return value.strip()
+    return None
+
+
 def _address(place: Place, environ: Mapping[str, str]) -> str:
+    """An empty string where the address is one's own and nobody said it."""
     given = environ.get(place.url_variable, "").strip() if place.url_variable else ""
     if not given:
         return place.base_url
     return _ollama_address(given) if place.url_variable == "OLLAMA_HOST" else given
+
+
+def _azure_address(endpoint: str, environ: Mapping[str, str]) -> str:
+    """With the version in it where somebody chose one."""
+    if not endpoint:
+        raise ConfigError("azure needs the address of your resource: set AZURE_OPENAI_ENDPOINT, or pass base_url")
+    version = environ.get("AZURE_OPENAI_API_VERSION", "").strip()
+    return f"{endpoint}?api-version={version}" if version and "?" not in endpoint else endpoint
+
+
+def _ollama_info(known: ModelInfo, environ: Mapping[str, str]) -> ModelInfo:
+    """Whoever runs the server may have chosen a window for all its models."""
+    chosen = environ.get("OLLAMA_CONTEXT_LENGTH", "").strip()
+    if known.window == OLLAMA_WINDOW and chosen.isdecimal() and int(chosen) >= 512:
+        return msgspec.structs.replace(known, window=int(chosen))
+    return known
 
 
 def _ollama_address(host: str) -> str:

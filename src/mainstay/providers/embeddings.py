@@ -146,6 +146,9 @@ class ApiEmbedder:
         return vectors
 
 
+NO_VECTORS = ("anthropic", "azure", "bedrock")  # or not in this way
+
+
 def make(
     spec: str,
     base_url: str | None = None,
@@ -158,7 +161,7 @@ def make(
     if not provider or not model:
         raise ConfigError(f"{spec!r} names no model: write <provider>/<model>, e.g. openai/text-embedding-3-small")
     place = catalogue.PLACES.get(provider) or (catalogue.Place(base_url) if base_url else None)
-    if place is None or provider == "anthropic":
+    if place is None or provider in NO_VECTORS:
         raise ConfigError(f"nobody called {provider!r} is known to make vectors; give a base_url")
     address = base_url or catalogue._address(place, environ)
     key = api_key or environ.get(place.key_variable) or None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken
 from mainstay.core.limits import Limits
@@ -59,7 +59,9 @@ class Client:
         self._idle.clear()
         await asyncio.sleep(0)  # the transports' own goodbye
 
-    async def open(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+    async def open(
+        self, url: str, headers: Mapping[str, str], body: bytes, cutter: Callable[[], EventCutter] = EventCutter
+    ) -> Reply:
         """Send a request; returns when the status is known to be good."""
         route = self._routes.get(url)
         if route is None:
@@ -82,7 +84,7 @@ class Client:
             raise trouble.unreachable(self._who, url, error) from None
         finally:
             self._patience.end(task)
-        return Reply(self, connection, route)
+        return Reply(self, connection, route, cutter())
 
     async def _ask(self, route: Route, request: bytes) -> tuple[Connection, Head]:
         """On a connection that is kept if there is one. If that turns out to be dead, once more on a new one."""
@@ -181,12 +183,12 @@ class Reply:
         "spoken",
     )
 
-    def __init__(self, client: Client, connection: Connection, route: Route) -> None:
+    def __init__(self, client: Client, connection: Connection, route: Route, cutter: EventCutter) -> None:
         self._client = client
         self._connection = connection
         self._route = route
         self._loop = asyncio.get_running_loop()
-        self._cutter = EventCutter()
+        self._cutter = cutter
         self._bytes = 0
         self._bytes_max = client.limits.response_bytes_max
         self._last = time.monotonic()

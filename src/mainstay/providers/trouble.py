@@ -26,7 +26,8 @@ from mainstay.core.errors import (
 MESSAGE_CHARS_MAX = 500
 _TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens"
-    r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit",
+    r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit"
+    r"|exceeds the maximum number of tokens",
     re.IGNORECASE,
 )
 _WINDOW = tuple(
@@ -37,6 +38,8 @@ _WINDOW = tuple(
         r"limit(?: of| is)? ([\d,]{3,9})\b",
     )
 )
+_BAD_KEY = re.compile(r"\bapi key (?:not valid|expired|not found)", re.IGNORECASE)  # Google's, with a 400
+_RETRY_IN = re.compile(r"retry in (\d{1,6}(?:\.\d+)?) ?s\b", re.IGNORECASE)  # and where its Retry-After is
 _PASSWORD = re.compile(r"//[^/@\s]*@")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|)")
 _UNIT_S = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -121,11 +124,15 @@ _STATUS_OF = {
 
 def _judge(who: str, status: int, report: Report, details: str, wait_s: float | None) -> ProviderError:
     said = f": {report.message}" if report.message else ""
-    if status in (401, 403):  # what it says here may repeat part of the key
+    if status in (401, 403) or (
+        status == 400 and _BAD_KEY.search(report.message)
+    ):  # what it says here may repeat part of the key
         return Unauthorised(f"{who} refused the API key; check that it is set and may use this model", details=details)
     if status == 402 or report.kind == "insufficient_quota":
         return Unauthorised(f"{who} says that this account has no credit left", details=details)
     if status == 429:
+        if wait_s is None and (found := _RETRY_IN.search(report.message)) is not None:
+            wait_s = float(found[1])
         return RateLimited(f"{who} asks to slow down{said}", details=details, retry_after_s=wait_s)
     if status in (408, 409) or status >= 500:
         sentence = f"{who} cannot answer at the moment{said}"

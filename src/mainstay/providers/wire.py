@@ -12,6 +12,7 @@ from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken, Unaut
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Finished, Piece
 from mainstay.providers import trouble
+from mainstay.providers.sse import EventCutter
 
 Key = str | Callable[[], str | Awaitable[str]] | None
 
@@ -53,15 +54,18 @@ class Answer(Protocol):
 class _Client(Protocol):
     def usable(self) -> bool: ...
     async def close(self) -> None: ...
-    async def open(self, url: str, headers: dict[str, str], body: bytes) -> Events: ...
+    async def open(
+        self, url: str, headers: dict[str, str], body: bytes, cutter: Callable[[], EventCutter]
+    ) -> Events: ...
 
 
 class Wire:
-    """One provider's way to its API. `who` is its name in sentences."""
+    """One provider's way to its API. `who` is its name in sentences; `cutter` cuts its answers into events."""
 
-    def __init__(self, who: str, limits: Limits) -> None:
+    def __init__(self, who: str, limits: Limits, cutter: Callable[[], EventCutter] = EventCutter) -> None:
         self.who = who
         self._limits = limits
+        self._cutter = cutter
         self._client: _Client | None = None
 
     async def close(self) -> None:
@@ -76,7 +80,7 @@ class Wire:
             from mainstay.providers.http_client import Client  # TLS and proxies are loaded by those who ask
 
             client = self._client = Client(self.who, self._limits)
-        return await client.open(url, headers, body)
+        return await client.open(url, headers, body, self._cutter)
 
     async def pieces(self, request: Request, key: Key, answer: Answer) -> AsyncGenerator[Piece, None]:
         """Ask, and say what comes back. Closing this generator closes the connection at once."""

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
 
 from mainstay.core.limits import Limits
+from mainstay.core.messages import Usage
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
 from mainstay.providers.anthropic import AnthropicProvider
+from mainstay.providers.anthropic_answer import MessagesAnswer
 from mainstay.providers.openai import OpenAIProvider
+from mainstay.providers.openai_answer import ChatAnswer
+from mainstay.providers.sse import EventCutter
+from mainstay.providers.wire import Answer, Wire
 
 KEY = "sk-secret-canary-0123456789"
-Made = OpenAIProvider | AnthropicProvider
+
+
+class Made(Protocol):
+    """A provider that talks HTTP."""
+
+    _wire: Wire
+    _url: str
+
+    def model(self) -> ModelInfo: ...
+    def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]: ...
+    async def close(self) -> None: ...
+    def body(self, context: Context, options: Options) -> bytes: ...
+    def wire_messages(self, context: Context) -> list[dict[str, Any]]: ...
 
 
 def sse(payload: Any, event: str = "") -> bytes:
@@ -19,15 +38,76 @@ def sse(payload: Any, event: str = "") -> bytes:
     return name + b"data: " + json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
 
 
-class OpenAIFormat:
+class Format(ABC):
+    """An API's answers. Unless it says otherwise they are server-sent events."""
+
+    name: str
+    path: str
+    overloaded: dict[str, Any]
+    too_long: dict[str, Any]
+    ends: dict[str, str]
+    usage = Usage(50, 7, 30)
+    signature = ""  # of the thoughts that `thinking` makes
+    overload_counts = False  # for the breaker, where it cannot say that it is only busy
+    forbids_calls = True
+    spare = 1  # bytes at the end of an event that it counts without: the second line end
+    image: Any = None  # as `Binary("image/png", b"\x89PNG")` is sent
+
+    @abstractmethod
+    def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made: ...
+    @abstractmethod
+    def answer(self) -> Answer: ...
+    @abstractmethod
+    def begin(self) -> list[bytes]: ...
+    @abstractmethod
+    def text(self, *parts: str) -> list[bytes]: ...
+    @abstractmethod
+    def thinking(self, *parts: str) -> list[bytes]: ...
+    @abstractmethod
+    def call(self, index: int, name: str, *parts: str) -> list[bytes]: ...
+    @abstractmethod
+    def end(self, reason: str) -> list[bytes]: ...
+    @abstractmethod
+    def tail(self) -> list[bytes]: ...
+    @abstractmethod
+    def error(self, error: dict[str, Any]) -> bytes: ...
+    @abstractmethod
+    def tools(self, body: dict[str, Any]) -> list[str]:
+        """The names of the tools that a request offers."""
+
+    @abstractmethod
+    def bound(self, body: dict[str, Any]) -> Any:
+        """The most that the answer may be."""
+
+    def cutter(self) -> EventCutter:
+        return EventCutter()
+
+    def frame(self, payload: bytes) -> bytes:
+        """An event of the API's with this in it, whatever it is."""
+        return b"data: " + payload + b"\n\n"
+
+    def huge(self, size: int) -> bytes:
+        """The beginning of an event without an end."""
+        return b"data: " + b"x" * size
+
+    def replaced(self, events: list[bytes], before: bytes, after: bytes) -> list[bytes]:
+        return [event.replace(before, after) for event in events]
+
+
+class OpenAIFormat(Format):
     name = "openai"
     path = "/v1/chat/completions"
+    usage = Usage(50, 7, 30, 2)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
     overloaded = {"message": "busy", "type": "server_error", "code": 529}
     too_long = {"message": "This model's maximum context length is 8192 tokens", "code": "context_length_exceeded"}
     ends = {"end": "stop", "tool_calls": "tool_calls", "length": "length", "filtered": "content_filter"}
 
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return OpenAIProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
+
+    def answer(self) -> Answer:
+        return ChatAnswer(self.name)
 
     def delta(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
         return sse({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": None})
@@ -61,9 +141,17 @@ class OpenAIFormat:
     def error(self, error: dict[str, Any]) -> bytes:
         return sse({"error": error})
 
+    def tools(self, body: dict[str, Any]) -> list[str]:
+        return [tool["function"]["name"] for tool in body.get("tools", ())]
 
-class AnthropicFormat:
+    def bound(self, body: dict[str, Any]) -> Any:
+        return body["max_tokens"]
+
+
+class AnthropicFormat(Format):
     name = "anthropic"
+    signature = "sig"
+    image = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     path = "/v1/messages"
     overloaded = {"type": "overloaded_error", "message": "busy"}
     too_long = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
@@ -71,6 +159,9 @@ class AnthropicFormat:
 
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return AnthropicProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
+
+    def answer(self) -> Answer:
+        return MessagesAnswer(self.name)
 
     def event(self, type: str, body: dict[str, Any]) -> bytes:
         return sse({"type": type, **body}, type)
@@ -115,8 +206,11 @@ class AnthropicFormat:
     def error(self, error: dict[str, Any]) -> bytes:
         return self.event("error", {"error": error})
 
+    def tools(self, body: dict[str, Any]) -> list[str]:
+        return [tool["name"] for tool in body.get("tools", ())]
 
-Format = OpenAIFormat | AnthropicFormat
+    def bound(self, body: dict[str, Any]) -> Any:
+        return body["max_tokens"]
 
 
 async def ask(provider: Made, context: Context, options: Options | None = None) -> tuple[list[Piece], Exception | None]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from streams.server import Loopback
 
-from mainstay.core.errors import ConfigError
-from mainstay.core.ports import ModelInfo
-from mainstay.providers.anthropic import AnthropicProvider
+from mainstay.core.errors import ConfigError, Unauthorised
+from mainstay.core.ports import Context, ModelInfo, Options
+from mainstay.providers import known
+from mainstay.providers.bedrock_keys import AwsKeys
 from mainstay.providers.catalogue import PLACES, info, make
-from mainstay.providers.openai import OpenAIProvider
+from mainstay.providers.known import OLLAMA_WINDOW
+
+PLACED = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com", "AWS_REGION": "eu-west-1"}
 
 
 def url(spec: str, environ: dict[str, str], base_url: str | None = None) -> str:
-    made = make(spec, base_url=base_url, environ=environ)
-    assert isinstance(made, OpenAIProvider | AnthropicProvider)
-    return made._url
+    made: Any = make(spec, base_url=base_url, environ=environ)
+    return str(made._url)
 
 
 def test_models_are_found_by_the_longest_beginning_of_their_name() -> None:
@@ -26,8 +30,36 @@ def test_models_are_found_by_the_longest_beginning_of_their_name() -> None:
     assert info("anthropic", "claude-sonnet-4-5-20250929").output == 64_000
     assert info("openrouter", "anthropic/claude-sonnet-4.5").window == 200_000
     assert info("openrouter", "openai/gpt-4o").name == "openai/gpt-4o"
-    assert info("ollama", "qwen3") == ModelInfo(name="qwen3")
-    assert info("openai", "gpt-99") == ModelInfo(name="gpt-99")
+    assert info("openai-responses", "gpt-5").price_prompt == info("azure", "gpt-5").price_prompt == 1.25
+    assert info("google", "models/gemini-2.5-flash").thinking
+    assert info("gemini", "gemini-2.5-flash-lite-preview-09-2025").price_prompt == 0.1
+    assert info("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0").price_prompt == 3.0
+    assert info("openrouter", "google/gemini-2.5-flash:free").price_prompt == 0.0
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-99"),
+        ("openai", "gpt-5.9"),
+        ("openai", "gpt-5-turbo-huge"),
+        ("anthropic", "claude-opus-4-9"),
+        ("anthropic", "claude-sonnet-45"),
+        ("gemini", "gemini-2.5-flash-image"),
+        ("bedrock", "amazon.nova-pro-v1:0"),
+        ("nobody", "gpt-5"),
+    ],
+)
+def test_a_model_that_is_not_known_is_never_taken_for_its_neighbour(provider: str, model: str) -> None:
+    assert info(provider, model) == ModelInfo(name=model)
+
+
+def test_what_is_known_of_a_model_is_possible() -> None:
+    for provider, table in known._MODELS.items():
+        for name, one in table.items():
+            assert 1000 < one.output <= one.window, (provider, name)
+            assert 0 < one.cached <= one.prompt <= one.completion, (provider, name)
+            assert info(provider, name).window == one.window, (provider, name)
 
 
 @pytest.mark.parametrize("provider", PLACES)
@@ -35,8 +67,82 @@ def test_every_provider_can_be_made_or_says_which_key_is_missing(provider: str) 
     variable = PLACES[provider].key_variable
     if variable:
         with pytest.raises(ConfigError, match=variable):
-            make(f"{provider}/m", environ={})
-    assert make(f"{provider}/m", environ={variable: "k"} if variable else {}).model().name == "m"
+            make(f"{provider}/m", environ=PLACED)
+    assert make(f"{provider}/m", environ={**PLACED, variable: "k"} if variable else {}).model().name == "m"
+
+
+@pytest.mark.parametrize(("provider", "variable"), [("azure", "AZURE_OPENAI_ENDPOINT"), ("bedrock", "AWS_REGION")])
+def test_a_provider_at_ones_own_address_says_how_to_give_it(provider: str, variable: str) -> None:
+    with pytest.raises(ConfigError, match=variable):
+        make(f"{provider}/m", environ={PLACES[provider].key_variable: "k"})
+
+
+@pytest.mark.parametrize("value", ['"sk-1"', "sk-1\nsk-2"])
+def test_a_key_that_cannot_be_one_is_refused_by_the_name_of_its_variable(value: str) -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY has") as caught:
+        make("openai/m", environ={"OPENAI_API_KEY": value})
+    assert "sk-1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "base_url", "expected"),
+    [
+        ({}, None, "https://mine.openai.azure.com/openai/v1/chat/completions"),
+        ({}, "https://x/openai/v1/", "https://x/openai/v1/chat/completions"),
+        (
+            {"AZURE_OPENAI_API_VERSION": "2024-10-21"},
+            None,
+            "https://mine.openai.azure.com/openai/deployments/my%20gpt/chat/completions?api-version=2024-10-21",
+        ),
+        (
+            {},
+            "https://x/openai/deployments/other/chat/completions?api-version=1",
+            "https://x/openai/deployments/other/chat/completions?api-version=1",
+        ),
+    ],
+    ids=["v1", "v1 given", "a version", "the whole address"],
+)
+def test_azure_is_asked_at_its_v1_address_or_by_version(
+    environ: dict[str, str], base_url: str | None, expected: str
+) -> None:
+    assert url("azure/my gpt", {**PLACED, "AZURE_OPENAI_API_KEY": "k", **environ}, base_url) == expected
+
+
+async def test_azure_gets_its_key_in_a_header_of_its_own() -> None:
+    async with Loopback([b"HTTP/1.1 401 X\r\nContent-Length: 0\r\n\r\n"]) as server:
+        made = make("azure/m", base_url=server.url, api_key="k", environ={})
+        with pytest.raises(Unauthorised):
+            async for _ in made.stream(Context("", []), Options(output_tokens=5)):
+                pass
+        await made.close()
+    assert server.asked[0].headers["api-key"] == "k"
+    assert "authorization" not in server.asked[0].headers
+    assert server.asked[0].body["max_completion_tokens"] == 5
+
+
+def test_bedrock_takes_a_bearers_key_or_the_keys_of_an_account() -> None:
+    pair = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"}
+    place = "https://bedrock-runtime.eu-west-1.amazonaws.com"
+    assert url("bedrock/a.b:0", {**PLACED, **pair}) == f"{place}/model/a.b%3A0/converse-stream"
+    signs: Any = make("bedrock/m", environ={**pair, **PLACED})
+    assert signs._keys == AwsKeys("a", "s", "eu-west-1", "t")
+    bears: Any = make("bedrock/m", environ={**pair, **PLACED, "AWS_BEARER_TOKEN_BEDROCK": "b"})
+    assert (bears._keys, bears._key) == (None, "b")
+    there: Any = make("bedrock/m", base_url="https://bedrock-runtime.us-west-2.amazonaws.com", environ=pair)
+    assert there._keys.region == "us-west-2"
+
+
+def test_ollama_has_the_window_that_its_server_was_given() -> None:
+    assert make("ollama/m", environ={}).model().window == OLLAMA_WINDOW
+    assert make("ollama/m", environ={"OLLAMA_CONTEXT_LENGTH": "65536"}).model().window == 65_536
+    chosen = ModelInfo(name="m", window=8192)
+    assert make("ollama/m", info=chosen, environ={"OLLAMA_CONTEXT_LENGTH": "65536"}).model() == chosen
+
+
+def test_google_has_two_names_and_two_variables_for_its_key() -> None:
+    for spec in ("google/gemini-x", "gemini/gemini-x"):
+        for variable in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
+            assert url(spec, {variable: "k"}).endswith("/v1beta/models/gemini-x:streamGenerateContent?alt=sse")
 
 
 def test_the_model_keeps_its_slashes() -> None:
@@ -65,14 +171,14 @@ def test_addresses_come_from_the_argument_then_the_environment() -> None:
     ],
 )
 def test_ollama_is_found_wherever_its_variable_says(host: str, expected: str) -> None:
-    assert url("ollama/m", {"OLLAMA_HOST": host}) == expected + "/chat/completions"
+    assert url("ollama/m", {"OLLAMA_HOST": host}) == expected.removesuffix("/v1") + "/api/chat"
 
 
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
         ("opnai/gpt", "did you mean 'openai'?"),
-        ("zzzzzz/gpt", "known are openai, anthropic"),
+        ("zzzzzz/gpt", "known are openai, openai-responses, anthropic"),
         ("gpt-4.1", "write <provider>/<model>"),
         ("openai/", "write <provider>/<model>"),
     ],
