@@ -32,7 +32,7 @@ from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import Envelope, check_session_name, session_key
 from mainstay.core.outside import Labels, Sandbox
-from mainstay.core.ports import Clock, Contributor, Store
+from mainstay.core.ports import Clock, Contributor, Store, Tool
 from mainstay.guards.guard import Guards
 from mainstay.lane.children import Children
 from mainstay.lane.hub import Hub
@@ -45,6 +45,7 @@ from mainstay.turn.means import Trust
 from mainstay.turn.toolbox import Toolbox
 
 log = logging.getLogger("mainstay")
+FEW = frozenset({"read", "write", "bash", "remember", "memory_recall"})  # of ours, for a small model
 
 
 class Open:
@@ -210,11 +211,19 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
         facts=memory.summaries.extract_facts and memory.knowledge.enabled,
         rules=rules_of(config),
         memory_tools=offered,
+        few=_few((*own, *recalling), made, given, remembering.tools),
         trust=given.trust(policy, guards, clock),
         screen=screening(guards, config),
         touched=remembering.follower.touched,
     )
     return Open(config, services, remembering, given)
+
+
+def _few(offered: Sequence[Tool], made: Made, given: Given, memory: Sequence[Tool]) -> tuple[str, ...]:
+    """What a small model is offered: of our own tools a handful, and all that the owner brought."""
+    ours = {one.name for brings in (given.builtins, given.knowhow) if brings is not None for one in brings.tools}
+    spared = (ours | {one.name for one in memory}) - FEW - {one.name for one in made.tools}
+    return tuple(one.name for one in offered if one.name not in spared)
 
 
 class Given(msgspec.Struct, frozen=True):

@@ -258,6 +258,10 @@ class WorkplaceNotes:
     def errand(self, session: str) -> str:
         return self._about(session, keeps=False)
 
+    def brief(self, session: str) -> str:
+        """Nothing: paths are relative, and what a small model is told of data from outside stands with its tools."""
+        return ""
+
     def profile(self, session: str) -> str:
         return ""
 

@@ -27,6 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breaker_open_s: float = 30.0
     response_bytes_max: int = 16 * 1024 * 1024
     output_tokens_max: int | None = None  # None: what the model allows
+    local_idle_s: float = 600.0  # without a question, until a model on this machine gives its memory back
 
     # a tool call
     tool_timeout_s: float = 30.0

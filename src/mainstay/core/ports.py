@@ -61,21 +61,9 @@ class ToolContext:
     """
 
     __slots__ = (
-        *(
-            "_cancelled",
-            "_emit",
-            "_loop",
-            "attached",
-            "call_id",
-            "cost",
-            "guarded",
-            "messages",
-            "news",
-            "person",
-            "private",
-        ),
-        *("removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage"),
-    )
+        "_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "messages", "news", "person",
+        "private", "removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage",
+    )  # fmt: skip
 
     def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
         self.session = session
@@ -138,6 +126,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     price_prompt: float = 0.0
     price_completion: float = 0.0
     price_cached: float | None = None
+    terse: bool = False  # small and slow to read: it gets few tools and few words
 
     def cost(self, usage: Usage) -> float:
         cached = self.price_prompt if self.price_cached is None else self.price_cached
@@ -242,7 +231,9 @@ class Summariser(Protocol):
 
 
 class Contributor(Protocol):
-    """What joins a context from outside its conversation. Asked on the way of every turn, so it never waits."""
+    """What joins a context from outside its conversation. Asked on the way of every turn, so it never waits.
+
+    One with words of its own for a small model, instead of `errand`, has: `brief(session) -> str`."""
 
     tools: tuple[Tool, ...]
 
@@ -294,6 +285,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     private: bool = False  # and something that nobody else should see
     approval: ApprovalAsked | None = None  # what its turn waits for
     errand: Spawned | None = None  # whose sub-agent it is
+    person: str = ""  # who began it, of those who have a name; empty: the owner
+    workspace: str = ""  # whose file it is in, for whoever is shown it; not kept
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
     delivered: int = 0  # the last turn whose answer a chat platform was handed

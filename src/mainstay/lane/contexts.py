@@ -19,7 +19,7 @@ from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import AnyPart, Text
-from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
+from mainstay.core.ports import UNWEIGHED, Context, Contributor, ModelInfo, Scribe, Tool
 from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
 from mainstay.lane.folding import Folding, Task
@@ -36,6 +36,7 @@ PROFILE_SHARE = 4  # of the budget: more than that a profile never takes
 INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
 SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
 LEAST_TOKENS = 256
+BRIEF_RESULT_BYTES = 4096  # of a tool's result, for a small model: more would take it minutes to read
 _NO_TOOLS = re.compile(r"n[o'](?:t|) (?:currently )?support\b[^.]*\btools?\b|\btools?\b[^.]*\b(?:not |un)support", re.I)
 ERRAND = (
     "You are a sub-agent: another agent sent you to do one thing. Do it with the tools you have, ask nobody, and end "
@@ -77,6 +78,8 @@ class LaneContexts:
         self._scale: Scale = self._services.scales.of(model)
         errand = pen.session.errand
         tools = self._services.tools
+        if model.terse and errand is None and self._services.few:
+            tools = tools.narrowed(self._services.few, BRIEF_RESULT_BYTES)
         self.tools = tools.joined(pen.session.guests) if errand is None else tools.narrowed(errand.tools)
         self._surround()
         return self
@@ -102,19 +105,24 @@ class LaneContexts:
     def _told(self, session: Session) -> tuple[str, ...]:
         return self._services.trust.told(session.key, ())
 
-    def fixed(self, session: Session) -> str:
-        """As it would be for a session that begins now. A sub-agent has its errand, and the rules of the house."""
+    def fixed(self, session: Session, *, terse: bool | None = None) -> str:
+        """As it would be for a session that begins now. A sub-agent has its errand, and the rules of the house; a small
+        model has few words."""
         given, key = self._services.instructions, session.key
         if session.errand is not None:
             return join_sections(ERRAND, *(_asked(one.errand, "", key) for one in self._services.contributors))
         own = given if isinstance(given, str) else given(key)
-        return join_sections(own, *(_asked(one.fixed, "", key) for one in self._services.contributors))
+        terse = self._services.terse(session.model) if terse is None else terse
+        asked = (_brief(one) if terse else one.fixed for one in self._services.contributors)
+        return join_sections(own, *(_asked(one, "", key) for one in asked))
 
     def _renewed(self, session: Session) -> str:
         """The fixed section as it is now, if it is another than the session's. A function is asked only once."""
         if not isinstance(self._services.instructions, str):
             return ""
         now = self.fixed(session)
+        if self._services.terse(session.model) and session.instructions == self.fixed(session, terse=False):
+            return ""  # it began with a larger model, and to say it again in fewer words would only be more
         return "" if now == session.instructions else now
 
     def _surround(self) -> None:
@@ -358,6 +366,12 @@ def _asked(ask: Callable[..., T], otherwise: T, *words: str) -> T:
     except Exception:  # files of others, a bug of ours: a prompt that was accepted is answered all the same
         log.exception("something that belongs into a context could not be had")
         return otherwise
+
+
+def _brief(one: Contributor) -> Callable[[str], str]:
+    """What it has for small models, or at least what holds for everyone."""
+    brief: Callable[[str], str] = getattr(one, "brief", one.errand)
+    return brief
 
 
 def _unread(session: Session) -> Folded:

@@ -9,6 +9,7 @@ import msgspec
 
 from mainstay.context.rules import Rules
 from mainstay.context.tokens import Scales
+from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Contributor, Provider, Store, Summariser
@@ -34,7 +35,15 @@ class Services(msgspec.Struct, frozen=True):
     rules: Rules = Rules()
     scales: Scales = msgspec.field(default_factory=Scales)
     memory_tools: Literal["auto", "on", "off"] = "auto"
+    few: tuple[str, ...] = ()  # the tools that a small model is offered; empty: all of them
     trust: Trust = Trust()
     screen: Callable[[str], Event | None] | None = None  # what a guard says of an input; raises InputRefused
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     touched: Callable[[str], None] | None = None  # told of every session that has new records on disk
+
+    def terse(self, model: str) -> bool:
+        """Whether a session's own model is a small one. One that cannot be had is none."""
+        try:
+            return self.choose(model).model().terse
+        except MainstayError:
+            return False

@@ -71,6 +71,10 @@ class MemoryContributor:
     def errand(self, session: str) -> str:
         return self._files.rules() if self._files is not None else ""
 
+    def brief(self, session: str) -> str:
+        """For a small model: who it is and its rules. How to use memory its few tools tell."""
+        return self._sources()[0]
+
     def _sources(self) -> tuple[str, Prompt | None]:
         """Who the agent is and what it is told of memory. That changes rarely: it is looked for every `again_s`."""
         if self._again_s:

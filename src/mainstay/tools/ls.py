@@ -27,20 +27,21 @@ class Ls(BuiltIn):
 
     async def run(self, arguments: _Ls, context: ToolContext) -> str:
         work = Work(self._files, context)
-        return await work.aside(lambda: _listed(work, arguments))
+        return await work.aside(lambda: listed(work, arguments.path, every=arguments.all))
 
 
 def ls_tool(files: Files) -> Tool:
     return Ls(files)
 
 
-def _listed(work: Work, wanted: _Ls) -> str:
+def listed(work: Work, path: str, *, every: bool = False) -> str:
+    """`every`: hidden ones too."""
     try:
-        folder, entries, whole = work.confined.entries(wanted.path)
+        folder, entries, whole = work.confined.entries(path)
     except PathMissing as error:
         work.bring_names(error.near)
         raise
-    visible = [one for one in entries if wanted.all or not one.name.startswith(".")]
+    visible = [one for one in entries if every or not one.name.startswith(".")]
     shown = visible[:SHOWN_MAX]
     work.bring_names(f"{folder.rstrip('/')}/{one.name}" for one in shown)
     notes: list[str] = []

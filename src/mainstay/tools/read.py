@@ -1,4 +1,4 @@
-"""`read`: a page of a text file with its line numbers, or an image."""
+"""`read`: a page of a text file with its line numbers, or an image; of a folder, what is in it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.edges.beneath import PathMissing
+from mainstay.edges.beneath import PathIsFolder, PathMissing
 from mainstay.edges.files import Opened
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.images import image_of
+from mainstay.tools.ls import listed
 from mainstay.tools.text import PROBE, encoding_of, kind_of
 from mainstay.tools.work import Work
 
@@ -52,6 +53,8 @@ def _read(work: Work, wanted: _Read) -> str:
     except PathMissing as error:
         work.bring_names(error.near)
         raise
+    except PathIsFolder:  # whoever asks what is in it is told; a small model has no other tool for that
+        return listed(work, wanted.path)
     with opened:
         work.bring(opened.path, opened.mark)
         head = opened.file.read(PROBE)

@@ -66,7 +66,7 @@ class Tools(Protocol):
         ...
 
     def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]: ...
-    def narrowed(self, names: tuple[str, ...]) -> Tools: ...
+    def narrowed(self, names: tuple[str, ...], result_bytes: int | None = None) -> Tools: ...
     def joined(self, guests: tuple[GuestTool, ...]) -> Tools:
         """With those that whoever asks brought along."""
         ...
@@ -105,16 +105,19 @@ class Toolbox:
         self._limits = limits
         self._keep = keep
         self._guards = guards
-        self._narrowed: dict[tuple[str, ...], Toolbox] = {}
+        self._narrowed: dict[tuple[tuple[str, ...], int | None], Toolbox] = {}
         self._joined: dict[bytes, Toolbox] = {}
 
-    def narrowed(self, names: tuple[str, ...]) -> Toolbox:
-        """Only these, for a sub-agent."""
-        made = self._narrowed.get(names)
+    def narrowed(self, names: tuple[str, ...], result_bytes: int | None = None) -> Toolbox:
+        """Only these, for a sub-agent or a small model; which is also shown less of a long result."""
+        made = self._narrowed.get((names, result_bytes))
         if made is None:
             own, memory = ([tool for tool in tools if tool.name in names] for tools in (self._own, self._memory))
-            made = Toolbox(own, self._limits, memory=memory, keep=self._keep, guards=self._guards)
-            self._narrowed[names] = made
+            limits = self._limits
+            if result_bytes is not None and result_bytes < limits.tool_result_bytes_max:
+                limits = msgspec.structs.replace(limits, tool_result_bytes_max=result_bytes)
+            made = Toolbox(own, limits, memory=memory, keep=self._keep, guards=self._guards)
+            self._narrowed[names, result_bytes] = made
         return made
 
     def joined(self, guests: tuple[GuestTool, ...]) -> Toolbox:

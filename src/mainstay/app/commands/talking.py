@@ -19,7 +19,7 @@ from mainstay.app.chat.safe import visible
 from mainstay.app.commands.checks_owner import works_with_old
 from mainstay.app.commands.homes import Place, home_of, overrides_of, run_async
 from mainstay.app.config import Config, load_config
-from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
+from mainstay.app.discover import Found, find_model, no_model_help
 from mainstay.app.models import Models
 from mainstay.app.owner import SOCKET, Alone, Remote, serving
 from mainstay.app.schema import ProviderEntry, data_home
@@ -107,8 +107,19 @@ def setting(options: argparse.Namespace) -> Setting:
     if found is None and asked:
         found = Found(asked, None, "you asked for it")
     if found is None:
-        raise NoModel(NO_MODEL_HELP)
+        found = _offered(options)
+    if found is None:
+        raise NoModel(no_model_help(os.environ))
     return Setting(home, config, found, asked)
+
+
+def _offered(options: argparse.Namespace) -> Found | None:
+    """A model for a machine that has none: only whoever wants to talk is asked, not whoever looks something up."""
+    if not hasattr(options, "take_offer"):
+        return None
+    from mainstay.app.commands.bringing import offer  # only for those with no model
+
+    return offer(yes=options.take_offer, quiet=getattr(options, "json", False))
 
 
 def remembering(config: Config) -> Config:

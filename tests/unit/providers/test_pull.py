@@ -1,0 +1,414 @@
+"""Weights come from wherever they can be had, whole and right, or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+from pull_support import DATA, HALF, OTHER, SIZE, Hub, weights
+
+from mainstay.core.errors import ConfigError
+from mainstay.providers.local.growing import Growing, NotPulled, SourceFailed, began
+from mainstay.providers.local.pull import Pulled, Watch, pull, remove
+from mainstay.providers.local.sources import Bounds, FromHub, beside, check_address
+from mainstay.providers.local.weights import CATALOGUE, FIRST, Weights, is_there, pulled
+
+QUICK = Bounds(pause_s=0.0, silence_s=20.0, cuts_max=3)
+START_S = 60
+
+MakeHub = Callable[..., Hub]
+
+
+@pytest.fixture
+def hub() -> Iterator[MakeHub]:
+    made: list[Hub] = []
+
+    def make(*ways: str) -> Hub:
+        made.append(Hub(*ways))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "models"
+
+
+def brought(one: Weights, place: Path, given: str = "", bounds: Bounds = QUICK) -> Pulled:
+    return pull(one, place, given=given, env={}, bounds=bounds)
+
+
+def left(place: Path) -> set[str]:
+    return {path.name for path in place.iterdir()} - {".pull.lock"}
+
+
+# --- a hub ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["well", "whole", "onward"])
+def test_a_hub_brings_the_file(hub: MakeHub, place: Path, way: str) -> None:
+    there = hub(way, "well")
+    done = brought(weights(there.url), place)
+    assert done.path.read_bytes() == DATA
+    assert (done.brought, done.source) == (SIZE, there.url.split("/")[2])
+    assert left(place) == {"tiny.gguf"}
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(done.path.stat().st_mode) == 0o600
+
+
+def test_what_is_here_is_not_brought_again(hub: MakeHub, place: Path) -> None:
+    there = hub("well")
+    brought(weights(there.url), place)
+    assert brought(weights(there.url), place) == Pulled(path=place / "tiny.gguf")
+    assert len(there.asked) == 1
+
+
+def test_after_a_cut_only_the_rest_is_asked_for(hub: MakeHub, place: Path) -> None:
+    there = hub("half", "half", "well")
+    assert brought(weights(there.url), place).path.read_bytes() == DATA
+    assert there.asked == [None, f"bytes={HALF}-", f"bytes={HALF + HALF // 2}-"]
+
+
+def test_a_hub_that_knows_no_ranges_is_not_started_over_on_disk(hub: MakeHub, place: Path) -> None:
+    there = hub("half", "whole")
+    seen: list[int] = []
+    done = pull(weights(there.url), place, env={}, watch=Watch(progress=seen.append), bounds=QUICK)
+    assert done.path.read_bytes() == DATA
+    assert seen == sorted(seen)
+
+
+def test_a_hub_that_goes_away_in_the_middle_is_waited_for_a_while(hub: MakeHub, place: Path) -> None:
+    there = hub("half", "silence", "well")
+    quick = msgspec.structs.replace(QUICK, silence_s=0.3)
+    assert brought(weights(there.url), place, bounds=quick).path.read_bytes() == DATA
+    assert len(there.asked) == 3
+
+
+def test_a_hub_that_is_busy_is_asked_again(hub: MakeHub, place: Path) -> None:
+    there = hub("busy", "busy", "well")
+    assert brought(weights(there.url), place).path.read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    ("ways", "says"),
+    [
+        (("nothing",), "it stopped in the middle, 4 times in a row"),
+        (("busy",), "it answers with status 503, 4 times in a row"),
+        (("missing",), "it answers with status 404"),
+        (("longer",), f"the file there has {SIZE + 1:,} bytes, and tiny has {SIZE:,}"),
+        (("page",), "a web page came instead of a file"),
+        (("noise",), "what came is no file of weights (GGUF)"),
+        (("packed",), "it sends the file packed"),
+        (("round",), "it redirects without end"),
+        (("outside",), "weights are fetched by https only"),
+        (("file",), "it redirects without end"),
+        (("other",), "these are not the bytes of tiny: they have another hash, and were removed"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_hub_that_sends_something_else_is_told_of_and_leaves_nothing(
+    hub: MakeHub, place: Path, ways: tuple[str, ...], says: str
+) -> None:
+    there = hub(*ways)
+    with pytest.raises(NotPulled) as refused:
+        brought(weights(there.url), place)
+    assert says in str(refused.value)
+    assert there.url.split("/")[2] in str(refused.value)
+    assert left(place) == set()
+
+
+@pytest.mark.parametrize(
+    ("way", "says"), [("elsewhere", "another part of the file than it was asked for"), ("endlessly", "more came than")]
+)
+def test_a_hub_that_goes_on_with_something_else_is_refused_and_what_came_before_stays(
+    hub: MakeHub, place: Path, way: str, says: str
+) -> None:
+    there = hub("half", way)
+    with pytest.raises(NotPulled, match=f"{says}.* of 3 MB are kept"):
+        brought(weights(there.url), place)
+    assert began(weights(there.url), place) >= HALF
+    there.ways = ["well"]
+    assert brought(weights(there.url), place).path.read_bytes() == DATA
+
+
+def test_a_hub_that_is_silent_is_given_up(hub: MakeHub, place: Path) -> None:
+    with pytest.raises(NotPulled, match="no answer in time"):
+        brought(weights(hub("silence").url), place, bounds=Bounds(silence_s=0.2, pause_s=0.0))
+
+
+def test_a_hub_that_drips_is_as_good_as_cut(hub: MakeHub, place: Path) -> None:
+    there = hub("well")
+    hours = count(0, 3600)  # one passes whenever it looks
+    slow = FromHub(there.url, Bounds(cuts_max=0, slow_bytes=SIZE * 2), clock=lambda: float(next(hours)))
+    place.mkdir()
+    said = "only [0-9,]+ bytes came in 3600 s"
+    with Growing(weights(there.url), place, lambda have: None) as growing, pytest.raises(SourceFailed, match=said):
+        slow.bring(growing)
+
+
+@pytest.mark.parametrize("url", ["http://example.com/x", "ftp://h/x", "file:///x", "https://", "https://h:99999/", "x"])
+def test_only_https_and_this_machine_are_asked(url: str, place: Path) -> None:
+    with pytest.raises(SourceFailed):
+        check_address(url)
+    with pytest.raises(ConfigError):
+        brought(weights(), place, url)
+    assert not place.exists()
+
+
+def test_a_password_in_an_address_is_not_told() -> None:
+    assert FromHub("https://somebody:secret@hub.example/x").name == "hub.example"
+
+
+# --- a file --------------------------------------------------------------------------------------
+
+
+def test_a_file_is_copied_and_checked(tmp_path: Path, place: Path) -> None:
+    file = tmp_path / "mine.gguf"
+    file.write_bytes(DATA)
+    assert brought(weights(), place, str(file)).path.read_bytes() == DATA
+    assert file.read_bytes() == DATA
+
+
+def test_a_folder_may_hold_the_file(tmp_path: Path, place: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(DATA)
+    assert brought(weights(), place, str(tmp_path)).path.read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [(OTHER, "another hash, and were removed"), (DATA[:-1], "so is not tiny"), (b"<html>", "so is not tiny")],
+    ids=["other", "short", "page"],
+)
+def test_a_file_that_is_another_is_refused(tmp_path: Path, place: Path, data: bytes, says: str) -> None:
+    file = tmp_path / "mine.gguf"
+    file.write_bytes(data)
+    with pytest.raises(NotPulled, match=says):
+        brought(weights(), place, str(file))
+    assert left(place) == set()
+
+
+def test_a_file_that_is_not_there_changes_nothing(place: Path) -> None:
+    with pytest.raises(ConfigError, match="--from takes a file, a folder, an https address, or `wheels`"):
+        brought(weights(), place, "/nowhere/x.gguf")
+    assert not place.exists()
+
+
+def test_what_another_program_has_is_taken_before_a_hub_is_asked(
+    hub: MakeHub, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = hub("well")
+    one = weights(there.url)
+    blob = tmp_path / "ollama" / "blobs" / f"sha256-{one.sha256}"
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(DATA)
+    env = {"OLLAMA_MODELS": str(tmp_path / "ollama")}
+    assert list(beside(one, env)) == [blob]
+    assert pull(one, place, env=env, bounds=QUICK).source == str(blob)
+    assert there.asked == []
+
+
+def test_a_wrong_file_of_another_program_is_passed_over(hub: MakeHub, tmp_path: Path, place: Path) -> None:
+    there = hub("well")
+    one = weights(there.url)
+    blob = tmp_path / "hub" / "models--tiny.gguf" / "blobs" / one.sha256
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(OTHER)
+    told: list[str] = []
+    done = pull(one, place, env={"HF_HUB_CACHE": str(tmp_path / "hub")}, watch=Watch(told.append), bounds=QUICK)
+    assert done.path.read_bytes() == DATA
+    assert [line for line in told if str(blob) in line and "another hash" in line and "trying 127.0.0.1" in line]
+
+
+# --- going on ------------------------------------------------------------------------------------
+
+
+def test_what_an_earlier_attempt_left_is_gone_on_with(hub: MakeHub, place: Path) -> None:
+    there = hub("well")
+    place.mkdir()
+    (place / "tiny.gguf.part").write_bytes(DATA[:HALF])
+    assert brought(weights(there.url), place).brought == SIZE - HALF
+    assert there.asked == [f"bytes={HALF}-"]
+
+
+def test_what_an_earlier_attempt_spoiled_is_started_over(hub: MakeHub, place: Path) -> None:
+    there = hub("well")
+    place.mkdir()
+    (place / "tiny.gguf.part").write_bytes(OTHER[:HALF])
+    told: list[str] = []
+    done = pull(weights(there.url), place, env={}, watch=Watch(told.append), bounds=QUICK)
+    assert done.path.read_bytes() == DATA
+    assert there.asked == [f"bytes={HALF}-", None]
+    assert told == ["what an earlier attempt left does not fit; starting over"]
+
+
+@pytest.mark.parametrize("part", [DATA, OTHER, DATA + b"!"], ids=["right", "wrong", "long"])
+def test_a_whole_file_that_never_got_its_name_is_taken_or_brought_anew(hub: MakeHub, place: Path, part: bytes) -> None:
+    there = hub("well")
+    place.mkdir()
+    (place / "tiny.gguf.part").write_bytes(part)
+    assert brought(weights(there.url), place).path.read_bytes() == DATA
+    assert there.asked == ([] if part == DATA else [None])
+
+
+def child(code: str, *words: str) -> subprocess.Popen[str]:
+    """A process that pulls, from a script with what it needs at hand."""
+    head = "import sys\nfrom pull_support import *\nfrom mainstay.providers.local.pull import *\n"
+    paths = os.pathsep.join([str(Path(__file__).parent), *(path for path in sys.path if path)])
+    return subprocess.Popen(
+        [sys.executable, "-c", head + code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+
+
+@pytest.fixture
+def stalled(hub: MakeHub, place: Path) -> Iterator[tuple[Hub, subprocess.Popen[str]]]:
+    """A pull in another process that has half of it and waits for the rest."""
+    there = hub("and_wait", "well")
+    running = child("pull(weights(sys.argv[1]), Path(sys.argv[2]), env={})", there.url, str(place))
+    until = time.monotonic() + START_S
+    while began(weights(there.url), place) < HALF:
+        assert running.poll() is None, running.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    yield there, running
+    running.kill()
+    running.communicate()
+
+
+def test_a_pull_that_was_killed_goes_on_where_it_was(stalled: tuple[Hub, subprocess.Popen[str]], place: Path) -> None:
+    there, running = stalled
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    done = brought(weights(there.url), place)
+    assert (done.path.read_bytes() == DATA, done.brought) == (True, SIZE - HALF)
+    assert there.asked == [None, f"bytes={HALF}-"]
+
+
+def test_one_process_at_a_time_brings_and_the_other_is_told_who(
+    stalled: tuple[Hub, subprocess.Popen[str]], place: Path
+) -> None:
+    there, running = stalled
+    with pytest.raises(NotPulled, match=rf"another process \({running.pid}\) is bringing weights"):
+        brought(weights(there.url), place)
+    with pytest.raises(NotPulled, match="another process"):
+        remove(weights(there.url), place)
+    assert began(weights(there.url), place) == HALF
+
+
+# --- the disk ------------------------------------------------------------------------------------
+
+
+def test_room_is_looked_for_before_anything_is_fetched(hub: MakeHub, place: Path) -> None:
+    there = hub("well")
+    huge = msgspec.structs.replace(weights(there.url), size=10**18)
+    with pytest.raises(NotPulled, match=r"1000000000\.\d GB of disk are needed at .*; MAINSTAY_MODELS names another"):
+        brought(huge, place)
+    assert there.asked == []
+    assert left(place) == set()
+
+
+def test_a_disk_that_takes_no_more_keeps_what_it_took(tmp_path: Path, place: Path) -> None:
+    file = tmp_path / "mine.gguf"
+    file.write_bytes(DATA)
+    code = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({HALF}, {HALF}))\n"
+        "try: pull(weights(), Path(sys.argv[2]), given=sys.argv[1], env={})\n"
+        "except NotPulled as error: print(error)"
+    )
+    said, _ = child(code, str(file), str(place)).communicate(timeout=START_S)
+    assert "File too large; 2 of 3 MB are kept: `mainstay model pull tiny` goes on from there" in said
+    assert brought(weights(), place, str(file)).brought == SIZE - HALF
+
+
+def test_a_folder_that_may_not_be_written_is_one_sentence(tmp_path: Path, place: Path) -> None:
+    place.mkdir(mode=0o500)
+    code = (
+        "import os\nif os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "try: pull(weights(), Path(sys.argv[1]), env={})\n"
+        "except NotPulled as error: print(error)"
+    )
+    said, _ = child(code, str(place)).communicate(timeout=START_S)
+    assert said.strip().endswith("Permission denied")
+    assert said.count("\n") == 1
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_sentence(place: Path) -> None:
+    place.write_text("")
+    with pytest.raises(NotPulled, match="cannot be made"):
+        brought(weights(), place)
+
+
+def test_a_folder_that_others_may_write_to_is_refused(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o777)
+    with pytest.raises(NotPulled, match="chmod go-w"):
+        brought(weights(), place)
+    assert left(place) == set()
+
+
+def test_a_link_in_the_place_of_the_file_is_not_written_through(hub: MakeHub, tmp_path: Path, place: Path) -> None:
+    place.mkdir()
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    (place / "tiny.gguf.part").symlink_to(mine)
+    with pytest.raises(NotPulled, match="cannot be written"):
+        brought(weights(hub("well").url), place)
+    assert mine.read_bytes() == b"mine"
+
+
+def test_removing_takes_the_file_and_what_was_left_of_an_attempt(place: Path) -> None:
+    with pytest.raises(ConfigError, match="tiny is not here"):
+        remove(weights(), place)
+    place.mkdir()
+    (place / "tiny.gguf").write_bytes(DATA)
+    (place / "tiny.gguf.part").write_bytes(DATA[:HALF])
+    assert remove(weights(), place) == SIZE + HALF
+    assert left(place) == set()
+
+
+# --- the catalogue -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", CATALOGUE, ids=lambda one: one.name)
+def test_every_entry_is_pinned_open_and_reachable_by_a_safe_address(one: Weights) -> None:
+    assert len(one.sha256) == 64
+    assert int(one.sha256, 16) > 0
+    assert one.licence in ("Apache-2.0", "MIT")
+    check_address(one.url)
+    assert one.url.endswith(f"/{one.file}")
+    assert one.url.startswith(f"{one.source}/resolve/")
+    assert "/main/" not in one.url, "a branch moves"
+    assert one.size > 10**8
+    assert one.memory_mb * 10**6 > one.size
+    assert os.path.basename(one.file) == one.file
+
+
+def test_names_and_files_are_each_of_one_entry_only() -> None:
+    for field in ("name", "file", "sha256", "url"):
+        assert len({getattr(one, field) for one in CATALOGUE}) == len(CATALOGUE)
+    assert 3 <= len(CATALOGUE) <= 5
+    assert FIRST.wheels is not None
+
+
+def test_a_file_of_another_size_is_not_there(place: Path) -> None:
+    place.mkdir()
+    assert not is_there(FIRST, place)
+    (place / FIRST.file).write_bytes(DATA)
+    assert pulled(place) == []
+    os.truncate(place / FIRST.file, FIRST.size)
+    assert pulled(place) == [FIRST]
