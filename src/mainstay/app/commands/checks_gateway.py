@@ -36,12 +36,12 @@ async def gateway(config: Config | None, home: Path, *, fix: bool) -> list[Findi
     people = place.data / PEOPLE
     used = bool(config.channels or config.people) or people.exists() or config.server != ServerSettings()
     if not used and not is_owned(place.data):
-        return []
+        return list(_ports(config.server, used=False))
     server, found = await _running(place)
     if not used:
         return found
     given = config.server
-    found += [*_libraries(given), *(_ports(given) if server is None else ()), *_tls(given.tls)]
+    found += [*_libraries(given), *(_ports(given, used=True) if server is None else ()), *_tls(given.tls)]
     found += await _entrance(config, place)
     return [*found, *_kept(people, fix=fix), *_channels(config, server), *_workspaces(config, place.data)]
 
@@ -77,20 +77,24 @@ def _libraries(settings: ServerSettings) -> Iterator[Finding]:
         yield Finding("Server", "FAIL", says, "pip install 'mainstay[serve]'")
 
 
-def _ports(settings: ServerSettings) -> Iterator[Finding]:
-    """Of a server that does not run now."""
+def _ports(settings: ServerSettings, *, used: bool) -> Iterator[Finding]:
+    """Of a server that does not run now; of one that nobody configured, only the port that it would have."""
+    from mainstay.app.commands.checks_ports import listener
     from mainstay.server.web import bind
 
+    check = "Server" if used else "Port"
     for key, port in (("port", settings.port), ("grpc_port", settings.grpc_port)):
         if port is None:
             continue
         try:
             bind(settings.host, port).close()
         except ConfigError as error:
-            yield Finding("Server", "FAIL", str(error), f"mainstay config set server.{key} N, or server.host")
+            who = listener(port)
+            fix = f"{f'{who} has it: stop it, or ' if who else ''}mainstay config set server.{key} N, or server.host"
+            yield Finding(check, "FAIL" if used else "warn", str(error), fix)
         else:
             said = f"port {port} of {settings.host} is free" if port else f"any free port of {settings.host} will do"
-            yield Finding("Server", "ok", f"{said}{', for gRPC' if key != 'port' else ''}")
+            yield Finding(check, "ok", f"{said}{', for gRPC' if key != 'port' else ''}")
 
 
 async def _entrance(config: Config, place: Place) -> list[Finding]:
@@ -196,7 +200,8 @@ def _kept(path: Path, *, fix: bool) -> Iterator[Finding]:
         return
     if shared:
         path.chmod(0o600)
-    yield Finding("People", "ok", f"{path} is sound and private" + (" (mended)" if shared else ""))
+    says = f"{path} is sound and private" + (" (mended)" if shared else "")
+    yield Finding("People", "ok", says, mended=shared)
 
 
 def _channels(config: Config, server: dict[str, Any] | None) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from mainstay.app.commands.homes import home_of, overrides_of, run_async
 from mainstay.app.commands.logs import hide, set_up
 from mainstay.app.commands.talking import NoModel, reaching, remembering, tell
 from mainstay.app.config import FILE, Loaded, load_config
-from mainstay.app.discover import NO_MODEL_HELP, Found, find_model
+from mainstay.app.discover import Found, find_model, no_model_help
 from mainstay.app.listening import is_private, listen
 from mainstay.app.schema import Config
 from mainstay.app.service import Service
@@ -85,7 +85,7 @@ def make_agent(home: Path) -> Callable[[Config], Agent]:
                 offered.append(find_model(config, os.environ))
             found = offered[0]
         if found is None:
-            raise NoModel(NO_MODEL_HELP)
+            raise NoModel(no_model_help(os.environ))
         return Agent(found.spec, home=home, config=remembering(reaching(config, found)))
 
     return make

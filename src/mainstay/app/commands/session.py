@@ -22,6 +22,7 @@ from mainstay.context.compile import Shown
 from mainstay.core.errors import InputRefused
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
+from mainstay.core.messages import Message
 from mainstay.core.ports import Standing
 from mainstay.guards.redact import Redactor
 from mainstay.lane.replay import Replayed, replay
@@ -65,7 +66,7 @@ def _shortened(name: str) -> str:
 
 async def _sessions(place: Place, limit: int) -> list[Standing]:
     async with reading(place) as store:
-        return await store.sessions(limit=limit)
+        return [msgspec.structs.replace(one, workspace=place.workspace) for one in await store.sessions(limit=limit)]
 
 
 def _status(standing: Standing) -> str:
@@ -79,7 +80,7 @@ def show(options: argparse.Namespace) -> int:
         return _show_context(options)
     standing, records = run_async(_whole(place_of(options), options.session))
     if options.json:
-        messages = [{"id": m.id, "at": m.at, "role": m.role, "parts": m.parts} for m in history(records)]
+        messages = [_message(standing.key, one) for one in history(records)]
         print_json({"ok": True, "session": standing, "messages": messages})
         return 0
     facts = [_status(standing), count(standing.turns, "turn"), count(standing.messages, "message")]
@@ -147,7 +148,13 @@ def _record(record: Record) -> dict[str, Any]:
 
 async def _whole(place: Place, session: str) -> tuple[Standing, list[Record]]:
     async with reading(place) as store:
-        return await records_of(store, session)
+        standing, records = await records_of(store, session)
+        return msgspec.structs.replace(standing, workspace=place.workspace), records
+
+
+def _message(session: str, said: Message) -> dict[str, Any]:
+    made = {"id": said.id, "session": session, "at": said.at, "role": said.role, "parts": said.parts}
+    return {**made, "model": said.model} if said.model else made
 
 
 def export(options: argparse.Namespace) -> int:

@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from mainstay.app.commands.tree_gateway import add_people
 from mainstay.app.commands.tree_knowhow import add_patterns, add_skills, add_triggers
+from mainstay.app.commands.tree_model import add_models
 from mainstay.app.commands.verbs import LATER as LATER
-from mainstay.app.commands.verbs import Parser, Verbs, count, json_option, port, shared
+from mainstay.app.commands.verbs import Parser, Verbs, count, json_option, port, seconds, shared
 from mainstay.app.commands.verbs import UsageError as UsageError
 
 
@@ -26,6 +27,7 @@ def build() -> Parser:
     verbs = Verbs(parser, required=False)
     _add_talking(verbs)
     _add_setup(verbs)
+    add_models(verbs.noun("model", "See and bring models that run on this machine, with no account anywhere."))
     _add_sessions(verbs.noun("session", "Look at conversations, copy them, put them away."))
     _add_memory(verbs.noun("memory", "Find what was said, known and remembered; forget it."))
     _add_approvals(verbs.noun("approval", "Answer what turns wait for."))
@@ -85,10 +87,12 @@ def _add_talking(verbs: Verbs) -> None:
     which.add_argument("--session", metavar="S", help="the conversation to go on with (default: the last one)")
     which.add_argument("--new", action="store_true", help="start another conversation")
     chat.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
+    _offering(chat)
     run = verbs.verb("run", "Run one turn and print the answer, for scripts.", "run:run")
     run.add_argument("text", nargs="*", metavar="TEXT", help="the prompt; `-` stands for what comes from stdin")
     run.add_argument("--session", metavar="S", help="the conversation it belongs to (default: a new one)")
     run.add_argument("--model", metavar="M", help='the model to ask, as "<provider>/<model>"')
+    _offering(run)
     about = "Run the gateway: HTTP, gRPC, chat platforms and triggers for all workspaces, until it is stopped."
     serve = verbs.verb("serve", about, "serve:serve", json=False)
     serve.add_argument("--host", metavar="HOST", help="where to listen (default: server.host, 127.0.0.1)")
@@ -96,15 +100,26 @@ def _add_talking(verbs: Verbs) -> None:
     serve.add_argument("--grpc-port", type=port, metavar="N", help="for gRPC; 0: any (default: server.grpc_port)")
 
 
+def _offering(parser: Parser) -> None:
+    help = "if no model is found: bring one that runs here (1.1 GB), without asking (MAINSTAY_LOCAL=1)"
+    parser.add_argument("--yes", dest="take_offer", action="store_true", help=help)
+
+
 def _add_setup(verbs: Verbs) -> None:
     init = verbs.verb("init", "Set up a home: find a model, write mainstay.yaml.", "init:init")
     init.add_argument("--model", metavar="M", help='the model to use, as "<provider>/<model>"')
     init.add_argument("--base-url", metavar="URL", help="where that model is reached, if not at its usual address")
+    init.add_argument("--pull", action="store_true", help="if no model is found: bring a local one (MAINSTAY_LOCAL=1)")
     init.add_argument("--name", metavar="NAME", help="what the agent is called")
+    init.add_argument("--channel", metavar="KIND", help="a chat platform to be on: slack, telegram, … (default: none)")
+    init.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of that channel")
     init.add_argument("--yes", action="store_true", help="ask nothing, take the defaults")
-    init.add_argument("--force", action="store_true", help="replace a mainstay.yaml that is there already")
-    doctor = verbs.verb("doctor", "Check that everything Mainstay needs is there.", "doctor:doctor")
+    init.add_argument("--force", action="store_true", help="replace a mainstay.yaml that is there; it is kept beside")
+    doctor = verbs.verb("doctor", "Check that everything Mainstay needs is there, and works.", "doctor:doctor")
     doctor.add_argument("--fix", action="store_true", help="repair what can be repaired")
+    doctor.add_argument("--offline", action="store_true", help="ask no model anything")
+    doctor.add_argument("--deep", action="store_true", help="read and load local models too, which takes a while")
+    doctor.add_argument("--wait", type=seconds, metavar="S", help="for a model to answer (default: 60 s)")
 
 
 def _add_sessions(verbs: Verbs) -> None:

