@@ -54,6 +54,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/api/show":  # Ollama's
+            return self._json(200, {"capabilities": ["completion", "tools"]})
         self.server.requests.append(asked)  # type: ignore[attr-defined]
         text = next(one["content"] for one in reversed(asked["messages"]) if one["role"] == "user")
         if "refuse" in text:
@@ -63,7 +65,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            self._stream(text)
+            if self.path == "/api/chat":
+                self._lines(text)
+            else:
+                self._stream(text)
         except OSError:
             self.close_connection = True  # it was interrupted
         return None
@@ -82,6 +87,16 @@ class Handler(BaseHTTPRequestHandler):
         words = len(answer.split())
         self._chunk({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": words}})
         self._send(b"data: [DONE]\n\n")
+        self._send(b"")
+
+    def _lines(self, text: str) -> None:
+        """As Ollama streams."""
+        answer, pause_s = answer_to(text)
+        for piece in pieces(answer):
+            self._send(json.dumps({"message": {"content": piece}, "done": False}).encode() + b"\n")
+            time.sleep(pause_s)
+        counts = {"prompt_eval_count": 12, "eval_count": len(answer.split())}
+        self._send(json.dumps({"message": {"content": ""}, "done": True, "done_reason": "stop", **counts}).encode())
         self._send(b"")
 
     def _event(self, delta: dict[str, Any], reason: str | None = None) -> None:

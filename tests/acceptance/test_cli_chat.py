@@ -2,96 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import select
-import struct
-import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from chat_tty import ALT_ENTER, CTRL_C, CTRL_D, MARK, Tty
 from cli_support import Command, FakeModel
-
-CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\r")
-DEADLINE_S = 30.0
-MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
-# a terminal of its own, as a shell gives it: Ctrl-C is a signal there
-OWN_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
-CTRL_C, CTRL_D, ALT_ENTER = b"\x03", b"\x04", b"\x1b\r"
-
-
-class Tty:
-    """`mainstay chat` on a terminal of 24 by 80. What was read stays in `raw`."""
-
-    def __init__(self, command: Command, *arguments: str) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.slave = slave
-        self.before = termios.tcgetattr(slave)
-        self.raw = b""
-        self._mark = 0
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN_TERMINAL, *command.argv("chat", *arguments)],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=command.env,
-            cwd=command.folder,
-            start_new_session=True,
-        )
-
-    def send(self, keys: bytes | str) -> None:
-        os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
-
-    def expect(self, text: str) -> str:
-        """Wait for it to appear after what was expected before; returns what came up to and with it."""
-        until = time.monotonic() + DEADLINE_S
-        wanted = text.encode()
-        while True:
-            shown = CONTROLS.sub(b"", self.raw)
-            if (at := shown.find(wanted, self._mark)) >= 0:
-                before, self._mark = self._mark, at + len(wanted)
-                return shown[before : self._mark].decode(errors="replace")
-            assert time.monotonic() < until, f"{text!r} did not appear in: {shown[-2000:].decode(errors='replace')}"
-            self.read(0.05)
-
-    def read(self, seconds: float) -> None:
-        if select.select([self._master], [], [], seconds)[0]:
-            try:
-                self.raw += os.read(self._master, 65536)
-            except OSError:
-                pass  # it has closed its side
-
-    def leave(self) -> int:
-        """Its exit code; its last words are in `raw`."""
-        until = time.monotonic() + DEADLINE_S
-        while self.process.poll() is None:
-            assert time.monotonic() < until, "it did not leave"
-            self.read(0.05)
-        self.read(0.05)
-        return self.process.returncode
-
-    @property
-    def screen(self) -> str:
-        return CONTROLS.sub(b"", self.raw).decode(errors="replace")
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.slave)
-        os.close(self._master)
-
 
 Open = Callable[..., Tty]
 
@@ -138,6 +59,8 @@ def test_a_conversation_from_banner_to_leaving(chat: Open, mainstay: Command) ->
     tty.send("/help\r")
     tty.expect("/sessions")
     tty.expect("Ctrl-D leaves")
+    tty.send(CTRL_C)
+    tty.expect("Ctrl-C again leaves")
     tty.send(CTRL_C)
     assert tty.leave() == 0
     assert "`mainstay chat` goes on with chat-" in tty.screen

@@ -292,7 +292,7 @@ def test_a_chat_shows_its_context_and_keeps_a_profile(tmp_path: Path, model: Fak
     )
     done = mainstay("chat", stdin=typed)
     assert done.returncode == 0, done.stderr
-    assert "\n  recent " in done.stdout
+    assert "\n  ░ recent " in done.stdout
     assert "nothing old enough" in done.stdout
     assert "goal  learn Portuguese\nname  Ana\n" in done.stdout
     assert "write it as /profile name=Ana" in done.stdout

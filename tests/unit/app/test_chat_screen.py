@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainstay.app.chat.calls import call_line, result_lines
+from mainstay.app.chat.calls import Calls, call_line, result_lines, unfolded
 from mainstay.app.chat.markdown import Ink
 from mainstay.app.chat.plain import Printer
 from mainstay.app.chat.screen import Screen
+from mainstay.app.chat.words import charge, plain
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -29,7 +30,7 @@ from mainstay.core.events import (
     TurnStarted,
     Waiting,
 )
-from mainstay.core.messages import Text, ToolCall, ToolResult, Usage
+from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
 
 
@@ -41,15 +42,28 @@ class Clock:
         return self.now
 
 
-def screen_of(events: Sequence[Event], clock: Clock | None = None) -> Screen:
-    screen = Screen(clock or Clock())
+class Shown(Screen):
+    """A screen that hears of calls itself, as a conversation does for it."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        now = clock or Clock()
+        self.calls = Calls(now)
+        super().__init__(now, self.calls, lambda cost: charge("openai/x", cost))
+
+    def show(self, event: Event) -> None:
+        self.calls.hear(event)
+        super().show(event)
+
+
+def screen_of(events: Sequence[Event], clock: Clock | None = None) -> Shown:
+    screen = Shown(clock)
     for event in events:
         screen.show(event)
     return screen
 
 
-def printed(screen: Screen) -> str:
-    return _plain("".join(Ink().lines(thing, 80) for thing in screen.take()))
+def printed(screen: Screen, columns: int = 100) -> str:
+    return _plain("".join(Ink().lines(thing, columns) for thing in screen.take()))
 
 
 def live(screen: Screen) -> str:
@@ -66,7 +80,7 @@ def said(text: str, step: int = 1) -> list[Event]:
 
 
 def message(text: str, *calls: ToolCall, step: int = 1) -> MessageAdded:
-    return MessageAdded("assistant", (Text(text), *calls), usage=Usage(1200, 64), cost=0.0021, turn=1, step=step)
+    return MessageAdded("assistant", (Text(text), *calls), usage=Usage(1200, 64, 1000), cost=0.0021, turn=1, step=step)
 
 
 START = TurnStarted((1,), turn=1)
@@ -75,14 +89,16 @@ END = TurnEnded(Answered(), turn=1)
 
 def test_an_answer_is_printed_once_and_followed_by_what_it_took() -> None:
     clock = Clock()
-    screen = Screen(clock)
+    screen = Shown(clock)
     screen.asked("hello")
-    clock.now += 1.4
+    clock.now += 0.4
+    screen.show(TextDelta("", turn=1, step=1))
+    clock.now += 1.0
     for event in [START, *said("First.\n\nSecond **one**."), message("First.\n\nSecond **one**."), END]:
         screen.show(event)
     text = printed(screen)
     assert text.count("First.") == text.count("Second one.") == 1
-    assert "1.2k tokens in, 64 out · $0.0021 · 1.4 s" in text
+    assert "1.2k tokens in (1.0k cached), 64 out · $0.0021 · 1.4 s, first word after 0.4 s" in text
     assert screen.take() == []
     assert screen.live() is None
 
@@ -118,7 +134,7 @@ def test_a_tool_call_is_shown_as_it_runs_and_with_its_result() -> None:
     assert live(screen) == "● add(a=2, b=3)\n  … half way\n"
     clock.now += 0.012
     screen.show(ToolFinished(ToolResult("c1", "add", "5"), turn=1, step=1))
-    assert "● add(a=2, b=3)\n  └ 5  12 ms\n" in printed(screen)
+    assert "● add(a=2, b=3) · 5 · 12 ms · #1 · Ctrl-O unfolds it\n" in printed(screen)
     assert screen.live() is None
 
 
@@ -126,7 +142,7 @@ def test_a_call_that_never_ran_is_shown_with_its_arguments() -> None:
     call = ToolCall("c1", "add", '{"a": 2}')
     result = ToolResult("c1", "add", "Skipped.", is_error=True)
     screen = screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)])
-    assert "● add(a=2)\n  └ Skipped.\n" in printed(screen)
+    assert "● add(a=2) · ✗ · #1 · Ctrl-O unfolds it\n  └ Skipped.\n" in printed(screen)
 
 
 def test_a_call_that_was_announced_and_then_refused_is_shown_with_its_arguments() -> None:
@@ -136,19 +152,19 @@ def test_a_call_that_was_announced_and_then_refused_is_shown_with_its_arguments(
     begun = [START, ToolCallStarted("c1", "bash", turn=1, step=1), message("", call)]
     for events in ([*begun], [*begun, asked]):
         screen = screen_of([*events, ToolFinished(result, turn=1, step=1)])
-        assert '● bash(command="ls")\n  └ Not run.' in printed(screen)
+        assert '● bash(command="ls") · ✗ · #1 · Ctrl-O unfolds it\n  └ Not run.' in printed(screen)
 
 
 def test_a_call_that_was_made_before_the_screen_was_there_is_shown_with_its_arguments() -> None:
     asked = ApprovalAsked("id", "c1", "bash", '{"command": "ls"}', turn=3, step=1)
-    screen = Screen(Clock())
-    screen.know({"c2": '{"command": "pwd"}'})
+    screen = Shown()
+    screen.calls.begin([Message(1, "assistant", (ToolCall("c2", "bash", '{"command": "pwd"}'),))])
     screen.show(asked)
     for id in ("c1", "c2"):
         screen.show(ToolFinished(ToolResult(id, "bash", "Not run.", is_error=True), turn=3, step=1))
     text = printed(screen)
-    assert '● bash(command="ls")\n' in text
-    assert '● bash(command="pwd")\n' in text
+    assert '● bash(command="ls") · ✗ · #2' in text
+    assert '● bash(command="pwd") · ✗ · #1' in text
 
 
 def test_tags_are_shown_while_they_come_and_when_they_are_settled() -> None:
@@ -157,6 +173,88 @@ def test_tags_are_shown_while_they_come_and_when_they_are_settled() -> None:
     assert live(screen) == f"{text}\n"
     screen.show(message(text))
     assert text in printed(screen)
+
+
+def test_a_call_fits_one_row_however_narrow_and_what_came_of_it_is_never_cut() -> None:
+    call = ToolCall("c1", "read", '{"path": "a/very/long/path/to/some/file/that/is/read.txt"}')
+    result = ToolResult("c1", "read", "1\n2\n3")
+    for columns in (50, 60, 100):
+        screen = screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)])
+        row = printed(screen, columns).strip()
+        assert len(row.splitlines()) == 1
+        assert row.endswith("· 3 lines · #1" + (" · Ctrl-O unfolds it" if columns == 100 else ""))
+    assert "Ctrl-O" not in printed(screen_of([ToolFinished(result, turn=1, step=1)] * 2)).splitlines()[-1]
+
+
+def test_a_call_unfolds_into_all_that_went_in_and_came_out() -> None:
+    call = ToolCall("c1", "bash", '{"command": "ls\\npwd\\u001b[2J", "n": 3}')
+    result = ToolResult("c1", "bash", "one\n\x1b]0;title\x07two\tthree\n")
+    screen = screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)])
+    found = screen.calls.numbered(1)
+    assert found is not None
+    assert [plain(line) for line in unfolded(found)] == [
+        "#1 bash",
+        "  command: ls",
+        "         │ pwd\\x1b[2J",
+        "  n: 3",
+        "  result, 2 lines",
+        "  │ one",
+        "  │ two three",
+    ]
+
+
+def test_calls_are_numbered_through_all_turns_and_the_oldest_are_forgotten() -> None:
+    calls = Calls(Clock())
+    for turn in range(1, 151):  # a model may begin to count anew in every turn
+        calls.hear(MessageAdded("assistant", (ToolCall("c0", "add", f'{{"a": {turn}}}'),), turn=turn))
+        calls.hear(ToolFinished(ToolResult("c0", "add", str(turn)), turn=turn))
+    assert [call.number for call in calls.all] == list(range(51, 151))
+    assert [(call.input, call.gist) for call in calls.all[:1]] == [('{"a": 51}', "51")]
+    assert calls.numbered(50) is None
+
+
+def test_a_wait_is_shown_with_what_for_and_since_when_and_leaves_a_line() -> None:
+    clock = Clock()
+    screen = Shown(clock)
+    screen.asked("hello")
+    screen.show(START)
+    clock.now += 2
+    assert screen.status == "waiting for the first word 2 s"
+    screen.show(Waiting("the provider is busy\x1b[2J", 8.0, turn=1))
+    clock.now += 3
+    assert screen.status == "waiting 3 s of 8: the provider is busy\\x1b[2J"
+    clock.now += 5
+    screen.show(TextDelta("Hello", turn=1, step=1))
+    assert "waited 8.0 s: the provider is busy" in printed(screen)
+    clock.now += 1
+    assert screen.status == "writing 11 s"
+    screen.show(Waiting("the conversation is being summarised", turn=1))
+    assert screen.status == "waiting 0 s: the conversation is being summarised"
+    screen.show(message("Hello", ToolCall("c1", "bash", "{}")))
+    screen.show(ToolCallReady("c1", "bash", "{}", turn=1, step=1))
+    clock.now += 4
+    assert screen.status == "running bash 4 s"
+    assert "waited" not in printed(screen)  # what was over at once is not told
+    notes: list[str] = []
+    Printer(lambda text: None, notes.append).show(Waiting("the provider is busy", 4.0, turn=1))
+    assert notes == ["(waiting 4 s: the provider is busy)"]
+
+
+def test_the_time_in_which_somebody_thinks_is_not_the_turns() -> None:
+    clock = Clock()
+    screen = screen_of([START, ApprovalAsked("id", "c1", "bash", "{}", turn=1, step=1)], clock)
+    clock.now += 60
+    screen.show(ToolCallReady("c1", "bash", "{}", turn=1, step=1))
+    clock.now += 2
+    screen.show(END)
+    assert "2.0 s" in printed(screen)
+
+
+def test_what_nobody_knows_the_price_of_is_not_called_free() -> None:
+    free = MessageAdded("assistant", (Text("Hi."),), usage=Usage(3, 1), turn=1, step=1)
+    assert "3 tokens in, 1 out · no price known · 0.0 s" in printed(screen_of([START, free, END]))
+    assert charge("local/qwen", 0.0) == "free"
+    assert charge("openai/gpt", 0.0021) == "$0.0021"
 
 
 def test_a_long_result_is_cut_to_a_few_lines() -> None:
@@ -186,7 +284,6 @@ def test_missed_pieces_are_made_up_for_by_the_whole_message() -> None:
 @pytest.mark.parametrize(
     ("event", "sentence"),
     [
-        (Waiting("the provider is busy", 4.0, turn=1), "waiting 4 s: the provider is busy"),
         (Stuck("tool add", 40.0, turn=1), "seems stuck: tool add, 40 s past its bound"),
         (TurnEnded(Aborted(), turn=1), "stopped"),
         (TurnEnded(Exhausted("25 steps"), turn=1), "stopped at its limit: 25 steps"),

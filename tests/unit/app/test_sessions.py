@@ -185,7 +185,7 @@ async def test_a_fork_of_a_running_session_has_what_is_on_disk_and_does_not_run_
 async def test_guppy_046_an_export_has_what_people_said_and_what_the_model_saw(home: Any, tmp_path: Path) -> None:
     image = Binary("image/png", b"\x89PNG", path="/files/cat.png")
     script = [Pieces([ThinkingPiece("hm"), TextPiece("Adding. "), *_add()]), "It is 5."]
-    async with Agent(ScriptedProvider(script), tools=[add], home=home) as agent:
+    async with Agent(ScriptedProvider(script), tools=[add], instructions="Be terse.", home=home) as agent:
         await agent.run("s", ["2 + 3?", image], id="m1", sender="ann")
         paths = await agent.sessions.export("s", tmp_path / "out")
         assert [path.name for path in paths] == ["log.jsonl", "context.jsonl"]
@@ -202,9 +202,10 @@ async def test_guppy_046_an_export_has_what_people_said_and_what_the_model_saw(h
     assert log[0]["messageId"] == "m1"
     assert log[0]["attachments"] == [{"original": "/files/cat.png", "local": "/files/cat.png"}]
     assert log[0]["date"].endswith("+00:00")
-    assert [line["role"] for line in context] == ["user", "assistant", "tool", "assistant"]
-    assert {part["type"] for part in context[1]["parts"]} == {"thinking", "text", "tool_call", "finish"}
-    assert context[2]["parts"] == [{"type": "tool_result", "call_id": "call_1_1_0", "name": "add", "content": "5"}]
+    assert [line["role"] for line in context] == ["system", "user", "assistant", "tool", "assistant"]
+    assert context[0]["parts"][0]["text"].startswith("Be terse.")
+    assert {part["type"] for part in context[2]["parts"]} == {"thinking", "text", "tool_call", "finish"}
+    assert context[3]["parts"] == [{"type": "tool_result", "call_id": "call_1_1_0", "name": "add", "content": "5"}]
     assert not any("tool" in json.dumps(line) for line in log), "the log has no calls and no results"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from mainstay.app.chat.safe import visible
 from mainstay.core.events import ApprovalAsked
-from mainstay.guards.lines import one_line
 
 HOW = "y approves it, n denies it, a allows its like from now on; anything else is a no, with your reason"
 HOW_ONCE = "y approves it, n denies it; anything else is a no, with your reason"
@@ -14,20 +14,27 @@ YES, NO, ALWAYS = {"y", "yes"}, {"n", "no"}, {"a", "always"}
 
 def asked_lines(asked: ApprovalAsked) -> list[str]:
     """Every argument whole, control and invisible characters written out: what is shown is what would run."""
-    lines = [f"{one_line(asked.name)} wants to run ({asked.id})"]
+    lines = [f"{visible(asked.name)} wants to run ({asked.id})"]
     if asked.why:
-        lines[0] += f": {one_line(asked.why)}"
-    for name, value in _arguments(asked.input):
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        first, *rest = text.split("\n")
-        lines.append(f"  {one_line(name)}: {one_line(first)}")
-        lines += [f"  {' ' * len(one_line(name))}│ {one_line(line)}" for line in rest]
+        lines[0] += f": {visible(asked.why)}"
+    lines += arguments_of(asked.input)
     if asked.where:
-        lines.append(f"  in {one_line(asked.where)}")
+        lines.append(f"  in {visible(asked.where)}")
     return lines
 
 
-def _arguments(input: str) -> list[tuple[str, object]]:
+def arguments_of(input: str) -> list[str]:
+    """One below the other, each whole."""
+    lines = []
+    for name, value in _given(input):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        first, *rest = text.split("\n")
+        lines.append(f"  {visible(name)}: {visible(first)}")
+        lines += [f"  {' ' * len(visible(name))}│ {visible(line)}" for line in rest]
+    return lines
+
+
+def _given(input: str) -> list[tuple[str, object]]:
     try:
         given = json.loads(input or "{}")
     except ValueError:
@@ -40,7 +47,7 @@ def elsewhere(asked: ApprovalAsked) -> list[str]:
     approve = f"mainstay approvals approve {asked.id}"
     lines = [f"`{approve}` lets it go on, `mainstay approvals deny {asked.id}` does not"]
     if asked.always:
-        lines.append(f"  `{approve} --always` allows its like from now on: {one_line(asked.always)}")
+        lines.append(f"  `{approve} --always` allows its like from now on: {visible(asked.always)}")
     return lines
 
 
@@ -48,4 +55,4 @@ def how(asked: ApprovalAsked) -> list[str]:
     """What can be typed, and what "always" would mean."""
     if not asked.always:
         return [HOW_ONCE]
-    return [HOW, f"  always: {one_line(asked.always)}"]
+    return [HOW, f"  always: {visible(asked.always)}"]

@@ -7,37 +7,52 @@ import signal
 import sys
 import threading
 import time
+from shutil import get_terminal_size
 
+from mainstay.app.chat.banner import banner
 from mainstay.app.chat.plain import Printer
+from mainstay.app.chat.recap import recap
+from mainstay.app.chat.safe import safe
+from mainstay.app.chat.signs import signs_of_terminal
 from mainstay.app.chat.slash import obey
 from mainstay.app.chat.talk import TOO_LATE, Talk
-from mainstay.app.chat.words import MARK
+from mainstay.app.chat.words import MARK, Line, charge, plain, usage_line
 from mainstay.app.commands.talking import Setting, tell
 from mainstay.core.errors import MainstayError
-from mainstay.core.events import Event, TurnEnded
-from mainstay.core.outcome import Failed
+from mainstay.core.events import Event, MessageAdded, TextDelta, ThinkingDelta, ToolCallStarted, TurnEnded
+from mainstay.core.messages import Usage
+from mainstay.core.outcome import Answered, Failed, Outcome
 
 AGAIN_S = 2.0
 
 
 class Pipe:
     def __init__(self, where: Setting) -> None:
-        self._printer = Printer(_write, tell)
+        self._signs = signs_of_terminal()
+        self._printer = Printer(self._write, self._tell)
         self._talk = Talk(where, self._happened, self._trouble)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._person = sys.stdin.isatty() and sys.stdout.isatty()
         self._failed = False
         self._prompted = False  # a person sees the mark, and nothing after it
         self._interrupted_at = -AGAIN_S
+        self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        self._asked_at = time.monotonic()
+        self._first_s: float | None = None
+        self._usage = Usage()
+        self._cost = 0.0
 
     async def run(self, session: str | None, *, new: bool) -> int:
         loop = asyncio.get_running_loop()
-        await self._talk.open(session, new=new)
+        standing = await self._talk.open(session, new=new)
         try:
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
             threading.Thread(target=self._read, args=(loop,), daemon=True).start()
             if self._person:
-                tell(f"mainstay · {self._talk.model} · {self._talk.session} · /help for commands, Ctrl-D leaves")
+                for one in [*banner(self._talk, standing), *(await recap(self._talk) if standing is not None else [])]:
+                    self._tell(plain(one))
             if (waiting := self._talk.asked) is not None:
                 self._printer.show(waiting)
             await self._talk.idle()  # a turn that an earlier process left behind
@@ -51,7 +66,7 @@ class Pipe:
     async def _next(self) -> str | None:
         """One prompt: a line, and those after it while it ends in a backslash. None at the end."""
         if self._person:
-            _write(MARK)
+            self._write(MARK)
             self._prompted = True
         line = await self._lines.get()
         self._prompted = False
@@ -63,20 +78,20 @@ class Pipe:
     async def _handle(self, line: str) -> bool:
         try:
             if line.startswith("/"):
-                told = await obey(self._talk, line)
-                for one in told.lines:
-                    _write(one + "\n")
+                told = await obey(self._talk, line, get_terminal_size().columns)
+                self._lines_out(told.lines)
                 await self._settled()
                 return told.then != "leave"
             if line.strip():
                 self._failed = False
+                self._begin_turn()
                 if self._talk.too_late(line):
-                    tell(TOO_LATE)
+                    self._tell(TOO_LATE)
                 elif not await self._talk.answer(line):
                     self._talk.say(line)
                 await self._settled()
         except MainstayError as error:
-            tell(str(error))
+            self._tell(str(error))
         return True
 
     async def _settled(self) -> None:
@@ -103,18 +118,38 @@ class Pipe:
 
     def _happened(self, event: Event) -> None:
         if isinstance(event, TurnEnded) and self._prompted:  # a turn that waited was stopped
-            _write("\n")
+            self._write("\n")
         self._printer.show(event)
-        if isinstance(event, TurnEnded):
-            self._failed = isinstance(event.outcome, Failed)
-            if self._prompted:
-                _write(MARK)
+        match event:
+            case TextDelta() | ThinkingDelta() | ToolCallStarted() if self._first_s is None:
+                self._first_s = time.monotonic() - self._asked_at
+            case MessageAdded(usage=usage, cost=cost):
+                self._usage, self._cost = self._usage + (usage or Usage()), self._cost + cost
+            case TurnEnded(outcome=outcome):
+                self._failed = isinstance(outcome, Failed)
+                self._end_turn(outcome)
+
+    def _end_turn(self, outcome: Outcome) -> None:
+        """What it took is for whoever sits there; a program reads the answer alone."""
+        if self._person and isinstance(outcome, Answered):
+            price = charge(self._talk.model, self._cost)
+            self._tell(usage_line(self._usage, price, time.monotonic() - self._asked_at, self._first_s))
+        if self._prompted:
+            self._write(MARK)
 
     def _trouble(self, sentence: str) -> None:
         self._failed = True
-        tell(sentence)
+        self._tell(sentence)
 
+    # --- what is written: the last gate before whatever reads it ---------------------------------
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    def _lines_out(self, lines: list[Line]) -> None:
+        for line in lines:
+            self._write(safe(plain(line)) + "\n")
+
+    def _tell(self, sentence: str) -> None:
+        tell(self._signs.drawn(safe(sentence)))
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(self._signs.drawn(text))
+        sys.stdout.flush()

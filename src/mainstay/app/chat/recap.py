@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
-from mainstay.app.chat.words import MARK, count, waits
+from mainstay.app.chat.words import MARK, Line, count, waits
 from mainstay.app.commands.homes import reading
-from mainstay.core.messages import ToolCall
 from mainstay.core.session import Session
 
 _BYTES = 64 * 1024
 WIDTH = 76
 
 
-async def recap(talk: Talk) -> tuple[list[str], dict[str, str]]:
-    """The last question and the beginning of its answer; and the arguments of calls that may still be refused."""
+async def recap(talk: Talk) -> list[Line]:
+    """The last question and the beginning of its answer. Calls of the last turns can be unfolded from here on."""
     async with reading(talk.where.place) as store:
         tail = await store.load(talk.session, _BYTES)
     if tail is None:
-        return [], {}
+        return []
     session = Session.of(tail)
-    lines = [f"{count(session.turns, 'turn')} so far; the last:"] if session.turns else []
+    talk.calls.begin(session.messages)
+    lines: list[Line] = [f"{count(session.turns, 'turn')} so far; the last:"] if session.turns else []
     said = [one for one in session.messages if one.role in ("user", "assistant") and one.text.strip()]
     asked = next((n for n in reversed(range(len(said))) if said[n].role == "user"), 0)
     for one in said[asked:][:1] + said[asked + 1 :][-1:]:
@@ -29,11 +29,10 @@ async def recap(talk: Talk) -> tuple[list[str], dict[str, str]]:
         lines.append(f"it {waits(session.pending)}")
     elif session.unfinished:
         lines.append("its turn was interrupted and goes on now")
-    calls = (part for one in session.messages for part in one.parts if isinstance(part, ToolCall))
-    return lines, {call.id: call.input for call in calls} if session.unfinished else {}
+    return lines
 
 
-def _lines(text: str, mark: str) -> list[str]:
+def _lines(text: str, mark: str) -> list[Line]:
     lines = [line for line in safe(text).expandtabs(4).splitlines() if line.strip()]
-    shown = [mark + visible(line, WIDTH) for line in lines[:3]]
+    shown: list[Line] = [mark + visible(line, WIDTH) for line in lines[:3]]
     return [*shown, "  …"] if len(lines) > 3 else shown

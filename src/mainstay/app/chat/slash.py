@@ -7,11 +7,13 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.app.chat.calls import folded, unfolded
+from mainstay.app.chat.picture import picture
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
-from mainstay.app.chat.words import count, dollars, short, waits
-from mainstay.context.compile import Shown
+from mainstay.app.chat.words import Line, charge, count, short, waits
 from mainstay.context.outline import OUTLINED
+from mainstay.core.errors import SessionUnknown
 from mainstay.core.ports import Standing
 
 COMMANDS = {
@@ -23,6 +25,7 @@ COMMANDS = {
     "/approve": "[always | JSON]: let the call run that waits; JSON are other arguments for it",
     "/deny": "[REASON]: do not let it run",
     "/usage": "tokens and cost of this conversation",
+    "/calls": "[NUMBER]: list tool calls, or show one with all that went in and came out (Ctrl-O: the last)",
     "/context": "what the model sees, and how much room is left",
     "/compact": "[FOCUS]: summarise what is old now; FOCUS is what must be kept",
     "/profile": "[KEY=VALUE … | clear]: what the agent knows about you in this conversation",
@@ -33,20 +36,23 @@ COMMANDS = {
     "/quit": "leave (also Ctrl-D)",
 }
 SAME = {"/reset": "/new", "/exit": "/quit", "/session": "/sessions", "/abort": "/stop", "/?": "/help"}
-KEYS = "Enter sends, Alt-Enter or a \\ at the end adds a line, Ctrl-C stops the turn, Ctrl-D leaves."
+KEYS = (
+    "Enter sends, Alt-Enter or a \\ at the end adds a line, Tab completes, Up brings back what was typed,",
+    "Ctrl-O unfolds the last tool call, Ctrl-C stops the turn and twice leaves, Ctrl-D leaves.",
+)
 LISTED_MAX = 20
 SKILL_CHARS = 100
-BAR = 24  # columns of a picture
+COLUMNS = 80  # where nobody says how wide a line may be
 
 
 class Told(msgspec.Struct, frozen=True):
     """What a command has to say, and what the screen does next."""
 
-    lines: list[str] = []
+    lines: list[Line] = []
     then: Literal["go on", "greet", "leave"] = "go on"
 
 
-async def obey(talk: Talk, line: str) -> Told:
+async def obey(talk: Talk, line: str, columns: int = COLUMNS) -> Told:
     name, _, rest = line.strip().partition(" ")
     begun = [one for one in COMMANDS if one.startswith(name)]
     name = begun[0] if len(begun) == 1 and len(name) > 1 else SAME.get(name, name)
@@ -54,7 +60,12 @@ async def obey(talk: Talk, line: str) -> Told:
         return Told([_unknown(name)])
     if talk.busy and name in ("/new", "/model", "/sessions", "/compact") and (rest or name in ("/new", "/compact")):
         return Told([f"a turn is running; /stop it first, then {name}"])
-    return await _DOES[name](talk, rest.strip())
+    try:
+        if name == "/context":
+            return Told(picture(await talk.agent.sessions.context(talk.session), columns))
+        return await _DOES[name](talk, rest.strip())
+    except SessionUnknown:
+        return Told(["nothing was said in this conversation yet; say something first"])
 
 
 def _unknown(name: str) -> str:
@@ -88,7 +99,7 @@ async def _status(talk: Talk, rest: str) -> Told:
         [
             f"model    {visible(talk.model)} ({visible(talk.where.found.how)})",
             f"session  {visible(talk.session)}, {_size(standing)}, {doing}",
-            f"home     {visible(str(talk.where.home))}",
+            f"home     {visible(str(talk.where.home))}, workspace {visible(talk.where.config.workspace)}",
         ]
     )
 
@@ -117,26 +128,22 @@ async def _deny(talk: Talk, rest: str) -> Told:
 
 async def _usage(talk: Talk, rest: str) -> Told:
     standing = await talk.standing() or Standing(key=talk.session)
-    cost = f", {dollars(standing.cost)}" if standing.cost else ""
-    spent = f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out{cost}"
-    return Told([f"{count(standing.turns, 'turn')}: {spent}"])
+    spent = f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out"
+    return Told([f"{count(standing.turns, 'turn')}: {spent}, {charge(talk.model, standing.cost)}"])
 
 
-async def _context(talk: Talk, rest: str) -> Told:
-    return Told(picture(await talk.agent.sessions.context(talk.session)))
-
-
-def picture(shown: Shown) -> list[str]:
-    """Each section as a bar, and the room that is left: all of them together are the budget."""
-    used = sum(section.tokens for section in shown.sections)
-    rows = [(section.name, section.tokens) for section in shown.sections] + [("free", max(shown.budget - used, 0))]
-    whole = max(shown.budget, used, 1)
-    lines = [f"{visible(shown.model)}: {short(used)} of {short(shown.budget)} tokens, window {short(shown.window)}"]
-    for name, tokens in rows:
-        filled = min(BAR, max(round(tokens / whole * BAR), 1 if tokens else 0))
-        bar = ("·" if name == "free" else "█") * filled
-        lines.append(f"  {name:8} {bar:{BAR}} {short(tokens):>7}  {tokens / whole:4.0%}")
-    return lines
+async def _calls(talk: Talk, rest: str) -> Told:
+    made = talk.calls.all
+    if not made:
+        return Told(["no tool was called since this chat began"])
+    if not rest:
+        more = [f"… and {len(made) - LISTED_MAX} before them"] if len(made) > LISTED_MAX else []
+        return Told([*more, *map(folded, made[-LISTED_MAX:]), "/calls NUMBER shows all of one"])
+    number = int(rest.removeprefix("#")) if rest.removeprefix("#").isdecimal() else 0
+    call = talk.calls.numbered(number)
+    if call is None:
+        return Told([f"there is no call {visible(rest)}; there are {made[0].number} to {made[-1].number}"])
+    return Told(unfolded(call))
 
 
 async def _compact(talk: Talk, rest: str) -> Told:
@@ -229,7 +236,8 @@ def _size(standing: Standing) -> str:
 
 async def _help(talk: Talk, rest: str) -> Told:
     width = max(map(len, COMMANDS))
-    return Told([*(f"{name:{width}}  {what}" for name, what in COMMANDS.items()), "", KEYS])
+    commands: list[Line] = [((f"{name:{width}}  ", "cyan"), (what, "default")) for name, what in COMMANDS.items()]
+    return Told([*commands, "", *KEYS])
 
 
 async def _quit(talk: Talk, rest: str) -> Told:
@@ -245,7 +253,7 @@ _DOES: dict[str, Callable[[Talk, str], Awaitable[Told]]] = {
     "/approve": _approve,
     "/deny": _deny,
     "/usage": _usage,
-    "/context": _context,
+    "/calls": _calls,
     "/compact": _compact,
     "/profile": _profile,
     "/skill": _skill,

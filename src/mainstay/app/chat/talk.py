@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from mainstay.app.agent import Agent
 from mainstay.app.chat.asking import ALWAYS, NO, YES
+from mainstay.app.chat.calls import Calls
 from mainstay.app.commands.talking import Setting, new_session, own_model, settle_in
 from mainstay.app.models import Models
 from mainstay.app.owner import Remote
@@ -31,6 +33,7 @@ class Talk:
         self.session = ""
         self.folder = ""  # where it works
         self.known: list[str] = []  # names of sessions, for completion
+        self.calls = Calls(time.monotonic)
         self._own = ""  # the session's own model, if it has one
         self._on_event = on_event
         self._on_trouble = on_trouble
@@ -75,6 +78,7 @@ class Talk:
         standing = await self._standing(session)
         self.folder = await settle_in(self.where, self.agent, session)
         self.session = session
+        self.calls.begin()
         _remember(self.where.home, session)
         await self._listen()
         self.asked = standing.approval if standing is not None else None
@@ -213,6 +217,7 @@ class Talk:
                     self._running, self.asked, self._shown = False, event, event.id
                 case ApprovalAnswered():
                     self._running, self.asked = True, None
+            self.calls.hear(event)
             self._on_event(event)
             if isinstance(event, TurnEnded):
                 self._running, self.asked = False, None

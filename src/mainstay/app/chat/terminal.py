@@ -12,39 +12,39 @@ import os
 import signal
 import time
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
-from rich.console import Group
-from rich.text import Text
+from rich.console import RenderableType
 
-from mainstay import __version__
-from mainstay.app.chat.keys import Slash, bindings
-from mainstay.app.chat.markdown import Ink
+from mainstay.app.chat.banner import banner
+from mainstay.app.chat.calls import unfolded
+from mainstay.app.chat.completing import Slash
+from mainstay.app.chat.history import FILE, Typed
+from mainstay.app.chat.keys import Acts, bindings
+from mainstay.app.chat.markdown import WIDTH_MAX, Ink
 from mainstay.app.chat.recap import recap
 from mainstay.app.chat.safe import visible
-from mainstay.app.chat.screen import Screen
+from mainstay.app.chat.screen import Screen, row
+from mainstay.app.chat.signs import signs_of_terminal
 from mainstay.app.chat.slash import obey
 from mainstay.app.chat.talk import TOO_LATE, Talk
-from mainstay.app.chat.words import MARK
+from mainstay.app.chat.words import MARK, Line, charge
 from mainstay.app.commands.talking import Setting
 from mainstay.core.errors import MainstayError
-from mainstay.core.events import Event, TurnEnded
+from mainstay.core.events import Event
 from mainstay.core.ports import Standing
 
-PERIOD_S = 0.08
+PERIOD_S = 0.1
+REST_S = 0.25  # between two pictures on which only a clock has moved
 AGAIN_S = 2.0  # a second Ctrl-C this soon leaves
-GRACE_S = 0.7  # a Ctrl-C this soon after a turn was meant for the turn
-PROMPT = f"\x1b[1;36m{MARK}\x1b[0m"
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+HINT = "Ctrl-C stops, Enter steers"
 ROWS_KEPT = 8  # for the prompt and what is typed
 STYLE = Style.from_dict(
     {
@@ -59,23 +59,26 @@ STYLE = Style.from_dict(
 
 class Terminal:
     def __init__(self, where: Setting) -> None:
-        self._ink = Ink()
-        self._screen = Screen(time.monotonic)
+        self._signs = signs_of_terminal()
+        self._ink = Ink(self._signs, colour=not os.environ.get("NO_COLOR"))
+        self._mark = f"\x1b[1;36m{self._signs.drawn(MARK)}\x1b[0m"
         self._talk = Talk(where, self._happened, self._trouble)
+        self._screen = Screen(time.monotonic, self._talk.calls, lambda cost: charge(self._talk.model, cost))
         self._lines: asyncio.Queue[str] = asyncio.Queue()
         self._ticking: asyncio.Task[None] | None = None
         self._interrupted_at = -AGAIN_S
-        self._ended_at = -GRACE_S
         self._tasks: set[asyncio.Task[None]] = set()
-        self._drawn = ""
+        self._moved = True  # something happened since it was drawn
+        self._columns, self._rows = 80, 24
+        self._drawn = ANSI(f"\n{self._mark}")
         self._leaving = False
         self._broken: BaseException | None = None
         self._prompt: PromptSession[str] = PromptSession(
             multiline=True,
-            history=_history(where.home),
-            completer=Slash(lambda: self._talk.known),
+            history=Typed(where.home / FILE, _secrets(where)),
+            completer=Slash(self._talk),
             complete_while_typing=Condition(lambda: self._prompt.default_buffer.text.startswith("/")),
-            key_bindings=bindings(self._entered, self._interrupt, self._leave),
+            key_bindings=bindings(Acts(self._entered, self._interrupt, self._unfold, self._leave)),
             erase_when_done=True,
             style=STYLE,
             output=_output(),
@@ -105,7 +108,7 @@ class Terminal:
         with patch_stdout(raw=True):
             try:
                 await self._prompt.prompt_async(
-                    self._message, prompt_continuation=lambda width, line, wrapped: "  ", pre_run=self._wake
+                    lambda: self._drawn, prompt_continuation=lambda width, line, wrapped: "  ", pre_run=self._wake
                 )
             except EOFError:
                 pass  # the terminal is gone
@@ -113,6 +116,7 @@ class Terminal:
     # --- what is typed ---------------------------------------------------------------------------
 
     def _entered(self, text: str) -> None:
+        self._interrupted_at = -AGAIN_S  # whoever says something wants to stay
         if text.strip():
             self._lines.put_nowait(text)
 
@@ -147,8 +151,8 @@ class Terminal:
             self._screen.steered(steer)
         else:
             self._screen.typed(line)
-        told = await obey(self._talk, line)
-        lines = told.lines + (await self._recap() if told.then == "greet" else [])
+        told = await obey(self._talk, line, min(self._columns, WIDTH_MAX))
+        lines = told.lines + (await recap(self._talk) if told.then == "greet" else [])
         if lines:
             self._screen.lines(lines)
         if told.then == "leave":
@@ -158,7 +162,7 @@ class Terminal:
         self._wake()
 
     def _interrupt(self) -> None:
-        """Ctrl-C: first the text, then the turn, then the chat."""
+        """Ctrl-C: first the text, then the turn; twice leaves."""
         now = time.monotonic()
         again = now - self._interrupted_at < AGAIN_S
         self._interrupted_at = now
@@ -169,14 +173,21 @@ class Terminal:
             self._start(self._stop())
         elif buffer.text:
             buffer.reset()
-        elif now - self._ended_at < GRACE_S:
-            self._screen.note("the turn is over; Ctrl-C again leaves")
-            self._flush()
         else:
-            self._leave()
+            self._screen.note("Ctrl-C again leaves")
+            self._flush()
 
     async def _stop(self) -> None:
         await self._talk.stop()
+
+    def _unfold(self) -> None:
+        """The last call that came to something, with all that went in and came out."""
+        done = [call for call in self._talk.calls.all if call.result is not None]
+        if done:
+            self._screen.lines(unfolded(done[-1]))
+        else:
+            self._screen.note("no tool was called yet")
+        self._flush()
 
     def _leave(self) -> None:
         if not self._leaving and self._prompt.app.is_running:
@@ -204,8 +215,7 @@ class Terminal:
 
     def _happened(self, event: Event) -> None:
         self._screen.show(event)
-        if isinstance(event, TurnEnded):
-            self._ended_at = time.monotonic()
+        self._moved = True
         self._wake()
 
     def _trouble(self, sentence: str) -> None:
@@ -218,9 +228,13 @@ class Terminal:
             self._ticking = self._start(self._tick())
 
     async def _tick(self) -> None:
+        drawn_at = -REST_S
         while True:
             started = time.monotonic()
-            self._flush()
+            if self._moved or not self._talk.busy or started - drawn_at >= REST_S:
+                self._moved = False
+                self._flush()
+                drawn_at = started
             if not self._talk.busy:
                 return
             took = time.monotonic() - started
@@ -233,7 +247,9 @@ class Terminal:
 
         In one go and without leaving raw mode: a key pressed meanwhile is neither echoed nor lost.
         """
-        text = "".join(self._ink.lines(thing, self._columns) for thing in self._screen.take())
+        size = self._prompt.output.get_size()
+        self._columns, self._rows = size.columns, size.rows
+        text = "".join(self._inked(thing) for thing in self._screen.take())
         app = self._prompt.app
         if text and app.is_running:
             app.renderer.erase()
@@ -244,57 +260,45 @@ class Terminal:
 
     def _draw(self) -> None:
         """The moving part, cut to what fits; its end is what people read."""
-        shown = ""
-        live = self._screen.live()
+        gap, shown = "\n", ""
         if self._talk.busy:
-            rows = max(self._prompt.output.get_size().rows - ROWS_KEPT, 3)
-            lines = self._ink.lines(live, self._columns).splitlines() if live is not None else []
+            rows = max(self._rows - ROWS_KEPT, 3)
+            live = self._screen.live()
+            lines = self._inked(live).splitlines() if live is not None else []
             if len(lines) > rows:
-                lines = ["\x1b[2m…\x1b[0m", *lines[1 - rows :]]
-            frame = SPINNER[int(time.monotonic() / 0.1) % len(SPINNER)]
-            hint = "Ctrl-C stops, Enter steers"
-            lines += [""] if lines else []
-            lines.append(f"\x1b[2m{frame} {self._screen.seconds:.0f} s · {hint}\x1b[0m")
+                lines = [self._signs.drawn("\x1b[2m…\x1b[0m"), *lines[1 - rows :]]
+            gap = "" if lines and self._screen.goes_on else gap
+            lines += ["", *self._status()] if lines else self._status()
             shown = "\n".join(lines) + "\n"
-        self._drawn = f"\n{shown}{PROMPT}"
+        self._drawn = ANSI(f"{gap}{shown}{self._mark}")
 
-    def _message(self) -> ANSI:
-        return ANSI(self._drawn or f"\n{PROMPT}")
+    def _status(self) -> list[str]:
+        spinner = self._signs.spinner
+        frame = spinner[int(time.monotonic() / REST_S) % len(spinner)]
+        line: Line = ((f"{frame} {self._screen.status}", "dim"), (f" · {HINT}", "dim"))
+        return self._inked(row(line)).splitlines()
 
-    @property
-    def _columns(self) -> int:
-        return self._prompt.output.get_size().columns
+    def _inked(self, thing: RenderableType) -> str:
+        return self._ink.lines(thing, self._columns)
 
     def _write(self, text: str) -> None:
         self._prompt.output.write_raw(text)
         self._prompt.output.flush()
 
     async def _greet(self, standing: Standing | None) -> None:
-        facts = f" · {visible(self._talk.model)} · {visible(self._talk.session)}"
-        where = visible(_short(self._talk.where.home))
-        folder = self._talk.folder
-        where += f" · works in {visible(_short(Path(folder)))}" if folder else " · works in a folder of its own"
-        hints = Text(f"{where} · /help for commands · Ctrl-D leaves", style="dim")
-        banner = Group(Text.assemble((f"mainstay {__version__}", "bold"), facts), hints)
-        self._write(self._ink.lines(banner, self._columns))
-        if standing is not None:
-            self._screen.lines(await self._recap())
+        self._columns = self._prompt.output.get_size().columns
+        for line in banner(self._talk, standing):
+            self._write(self._inked(row(line)))
+        if standing is not None and (lines := await recap(self._talk)):
+            self._screen.lines(lines)
         if self._talk.asked is not None:
             self._screen.show(self._talk.asked)
         self._flush()
 
-    async def _recap(self) -> list[str]:
-        lines, inputs = await recap(self._talk)
-        self._screen.know(inputs)
-        return lines
 
-
-def _short(path: Path) -> str:
-    """As people write it, with ~ for where they live."""
-    try:
-        return str("~" / path.relative_to(Path.home()))
-    except (ValueError, RuntimeError):
-        return str(path)
+def _secrets(where: Setting) -> list[str]:
+    """Keys that are known here; one that is typed by mistake is not kept with what was typed."""
+    return [entry.api_key for entry in where.config.providers.values() if isinstance(entry.api_key, str)]
 
 
 def _output() -> Output:
@@ -303,14 +307,3 @@ def _output() -> Output:
     if isinstance(output, Vt100_Output):
         output.enable_cpr = False
     return output
-
-
-def _history(home: Path) -> History:
-    """What was typed, for its owner's eyes only."""
-    path = home / "history"
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)
-    except OSError:
-        return InMemoryHistory()
-    return FileHistory(str(path))

@@ -6,6 +6,7 @@ from mainstay.core.events import ApprovalAsked, Event, Lagged, Stuck, Waiting
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 
+Line = str | tuple[tuple[str, str], ...]  # a line to show: a text, or pieces of it, each with a style
 MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT} "  # before what a person typed
 
 
@@ -35,19 +36,37 @@ def notice(event: Event) -> str | None:
     return None
 
 
+def plain(line: Line) -> str:
+    return line if isinstance(line, str) else "".join(text for text, _ in line)
+
+
+def lasted(seconds: float) -> str:
+    """`12 ms`, `1.4 s`, `3 min 20 s`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "< 1 ms"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
 def waits(asked: ApprovalAsked) -> str:
     return f"waits for an approval ({asked.id})"
 
 
-def usage_line(usage: Usage, cost: float, seconds: float) -> str:
-    """What a turn took: `1.2k tokens in, 64 out · $0.0003 · 1.4 s`."""
+def usage_line(usage: Usage, charge: str, seconds: float, first_s: float | None = None) -> str:
+    """What a turn took: `1.2k tokens in, 64 out · $0.0003 · 1.4 s, first word after 0.3 s`."""
     facts = []
     if usage.prompt or usage.completion:
         cached = f" ({short(usage.cached)} cached)" if usage.cached else ""
         facts.append(f"{short(usage.prompt)} tokens in{cached}, {short(usage.completion)} out")
-    facts += [dollars(cost)] if cost else []
-    facts.append(f"{seconds:.1f} s")
+        facts += [charge] if charge else []
+    facts.append(f"{seconds:.1f} s" + (f", first word after {first_s:.1f} s" if first_s is not None else ""))
     return " · ".join(facts)
+
+
+def charge(model: str, cost: float) -> str:
+    """In dollars; or why there are none."""
+    if cost:
+        return dollars(cost)
+    return "free" if model.startswith("local/") else "no price known"
 
 
 def count(number: int, noun: str) -> str:
