@@ -46,6 +46,7 @@ LIMITS = {
     "summary_timeout_s": "How long writing a summary may take.",
     "summary_attempts_max": "Summaries asked for until one can be used.",
     "mailbox_depth_max": "Prompts that may wait in a lane; then the sender is told it is busy.",
+    "local_idle_s": "How long a model on this machine keeps its memory without a question.",
     "lane_idle_s": "Idle time after which a lane goes to sleep.",
     "coalesce_window_s": "Quick messages of one sender within this time become one; 0: off.",
     "input_bytes_max": "Size of a prompt.",

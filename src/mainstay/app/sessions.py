@@ -85,14 +85,16 @@ class Sessions:
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
         """The newest first."""
-        store = (await self._opened()).services.store
-        return await store.sessions(limit=_countable(limit), offset=_countable(offset))
+        opened = await self._opened()
+        found = await opened.services.store.sessions(limit=_countable(limit), offset=_countable(offset))
+        return [msgspec.structs.replace(one, workspace=opened.config.workspace) for one in found]
 
     async def get(self, key: str) -> Standing:
-        standing = await (await self._opened()).services.store.get(key)
+        opened = await self._opened()
+        standing = await opened.services.store.get(key)
         if standing is None or standing.status == "deleted":
             raise SessionUnknown(f"there is no session {_shown(key)}")
-        return standing
+        return msgspec.structs.replace(standing, workspace=opened.config.workspace)
 
     async def records(self, key: str, *, after: int = 0, limit: int = 1000) -> Any:
         """The journal itself, a page at a time: where a client that lost its place catches up."""
@@ -142,10 +144,10 @@ class Sessions:
         await self.get(key)
         services = (await self._opened()).services
         check_session_name(target, services.limits)
-        standing = await fork(services.store, key, target, upto, services.clock.now_ms())
+        await fork(services.store, key, target, upto, services.clock.now_ms())
         if services.touched is not None:
             services.touched(target)
-        return standing
+        return await self.get(target)
 
     async def export(self, key: str, folder: str | Path) -> Any:
         await self.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -151,6 +151,15 @@ class ChatChannel(Protocol):
         ...
 
 
+@runtime_checkable
+class Whispers(Protocol):
+    """A channel that can also say something in a room for one person's eyes alone. Nobody finds or edits it later."""
+
+    async def whisper(self, to: Address, user: str, text: str) -> Sent:
+        """Like `post`; `user` is the platform's id of whoever is to see it."""
+        ...
+
+
 # --- what is kept of it --------------------------------------------------------------------------
 
 
@@ -172,6 +181,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     key: str
     to: Address
+    alone: str = ""  # the platform's id of the one person who is to see it, where that can be
     session: str = ""  # whose it is
     turn: int = 0  # whose answer it is; 0: a tool sent it, or the runtime says something
     text: str = ""

@@ -72,6 +72,12 @@ def person_of(sender: str) -> str:
     return sender.rpartition(" (")[2].removesuffix(")")
 
 
+def named_in(sender: str) -> str:
+    """The person among those who speak here; empty: the owner, or an agent that nobody sent."""
+    person = person_of(sender)
+    return "" if person.startswith("agent:") else person
+
+
 def identity(envelope: Envelope) -> str:
     """An id for an input whose platform gave none: the same delivery twice has the same one."""
     if envelope.id:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.messages import Usage
+from mainstay.core.messages import ToolResult, Usage
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True, gc=False):
@@ -61,3 +61,4 @@ class Reply(msgspec.Struct, frozen=True):
     turn: int
     session: str = ""
     output: Any = None  # the structured answer, where one was asked for
+    results: tuple[ToolResult, ...] = ()  # of the turn's tool calls, in their order, as the model saw them

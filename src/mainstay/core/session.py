@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mainstay.core.envelope import person_of
+from mainstay.core.envelope import named_in, person_of
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -51,10 +51,10 @@ class Session:
     """The view. `apply` is the only way it changes."""
 
     __slots__ = (
-        "amended", "amendment", "cost", "created", "delivered", "errand", "fixed", "fold", "folded", "guested",
-        "guests", "head", "instructions", "key", "message_count", "messages", "metadata", "model", "open", "parent",
-        "partial", "private", "profile", "relieved", "reported", "status", "title", "told", "turn_floor", "turns",
-        "untrusted", "updated", "usage", "waiting", "weighed",
+        "amended", "amendment", "begun_by", "cost", "created", "delivered", "errand", "fixed", "fold", "folded",
+        "guested", "guests", "head", "instructions", "key", "message_count", "messages", "metadata", "model",
+        "open", "parent", "partial", "private", "profile", "relieved", "reported", "status", "title", "told",
+        "turn_floor", "turns", "untrusted", "updated", "usage", "waiting", "weighed",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
@@ -67,8 +67,8 @@ class Session:
         self.message_count = 0
         self.usage = Usage()
         self.cost = 0.0
-        self.created = 0
-        self.updated = 0
+        self.created = self.updated = 0
+        self.begun_by = ""  # the first who spoke here and has a name
         self.title = ""
         self.parent = ""
         self.model = ""
@@ -113,15 +113,12 @@ class Session:
         self.message_count = standing.messages
         self.usage = Usage(standing.prompt_tokens, standing.completion_tokens)
         self.cost = standing.cost
-        self.created = standing.created
-        self.updated = standing.updated
-        self.title = standing.title
-        self.parent = standing.parent
+        self.created, self.updated = standing.created, standing.updated
+        self.begun_by = standing.person or self.begun_by
+        self.title, self.parent = standing.title, standing.parent
         self.model = standing.model
-        self.fixed = standing.fixed
-        self.amended = standing.amended
-        self.untrusted = standing.untrusted
-        self.private = standing.private
+        self.fixed, self.amended = standing.fixed, standing.amended
+        self.untrusted, self.private = standing.untrusted, standing.private
         self.errand = standing.errand
         self.profile = standing.profile
         self.metadata = standing.metadata
@@ -154,6 +151,7 @@ class Session:
             private=self.private,
             approval=self.pending,
             errand=self.errand,
+            person=self.begun_by,
             profile=self.profile,
             metadata=self.metadata,
             delivered=self.delivered,
@@ -205,6 +203,8 @@ class Session:
             heard = [one.seq for one in self.waiting.values() if one.event.kind == "overheard"]
             for old in heard[:-OVERHEARD_MAX]:
                 del self.waiting[old]
+        elif not self.begun_by:
+            self.begun_by = named_in(event.sender)
         if self.status == "deleted":
             self.status = "active"
 
@@ -353,7 +353,7 @@ class Session:
             self.open.answered = seq
 
     def _spawned(self, seq: int, at: int, event: Spawned) -> None:
-        self.errand = event
+        self.errand, self.begun_by = event, event.person
         self.parent = event.parent
         self.untrusted = self.untrusted or event.untrusted
         self.private = self.private or event.private

@@ -155,9 +155,10 @@ class Conversation:
         except InputRefused as error:
             log.info("%s: something that was said is not kept: %s", message.address.channel, error)
 
-    async def _reply(self, room: Workroom, message: Incoming, id: str, text: str) -> None:
-        """The runtime's own word, where the message was."""
-        made = Delivery(key=_reply_key(room, id), to=message.address, text=text, at=self._clock.now_ms())
+    async def _reply(self, room: Workroom, message: Incoming, id: str, text: str, *, alone: bool = False) -> None:
+        """The runtime's own word, where the message was; `alone`: for whoever wrote that, where it can be."""
+        whom = message.user if alone and not message.direct else ""
+        made = Delivery(key=_reply_key(room, id), to=message.address, alone=whom, text=text, at=self._clock.now_ms())
         room.deliver(await room.mail.put(made))
 
     # --- on the way in ---------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class Conversation:
         assert channel is not None, "it was heard there"
         walking = self._hallways.get((room.office.workspace, arrival.session))
         if walking is not None and len(walking.waiting) >= WAITING_MAX:
-            await self._reply(room, message, arrival.id, BUSY)
+            await self._reply(room, message, arrival.id, BUSY, alone=True)
             return
         at_once = walking is None and not message.files and not (channel.shows.history and self._backfill(channel))
         if at_once:
@@ -255,7 +256,7 @@ class Conversation:
             heard = heard_of(message, files)
             await room.office.accept(arrival.session, given, id=arrival.id, sender=arrival.person, heard=heard)
         except LaneFull:
-            await self._reply(room, message, arrival.id, BUSY)
+            await self._reply(room, message, arrival.id, BUSY, alone=True)
         except (InputRefused, SessionArchived) as error:
             await self._reply(room, message, arrival.id, sentence(error))
 

@@ -27,6 +27,7 @@ from mainstay.core.channels import (
     NeverSent,
     NotSent,
     Sent,
+    Whispers,
 )
 from mainstay.core.chunks import chunks
 from mainstay.core.errors import MainstayError
@@ -267,7 +268,10 @@ class Courier:
             await errand.mail.update(replace(errand.delivery, state="sending"))
         to = errand.delivery.to
         if part < len(pieces):
-            sent = await bounded(channel.post(to, channel.format(pieces[part]), key=key))
+            text = channel.format(pieces[part])
+            whispering = _whispering(errand)
+            said = whispering.whisper(to, delivery.alone, text) if whispering else channel.post(to, text, key=key)
+            sent = await bounded(said)
         else:
             path, name = delivery.files[part - len(pieces)]
             sent = await bounded(channel.upload(to, path, name, "", key=key))
@@ -276,6 +280,8 @@ class Courier:
     def _once(self, errand: Errand) -> Literal["key", "look", "none"]:
         """Whether the same is posted once though it is handed over twice. A key that the platform may have forgotten by
         now is none."""
+        if _whispering(errand) is not None:
+            return "none"
         shows = errand.channel.shows
         forgotten = shows.once_s and self._clock.now_ms() - errand.delivery.at > shows.once_s * 1000
         return "none" if shows.once == "key" and forgotten else shows.once
@@ -351,6 +357,11 @@ async def bounded(call: Awaitable[T]) -> T:
             return await call
     except TimeoutError:
         raise MaybeSent("the platform did not answer in time") from None
+
+
+def _whispering(errand: Errand) -> Whispers | None:
+    """Its channel, if this is for one person alone and can be shown so."""
+    return errand.channel if errand.delivery.alone and isinstance(errand.channel, Whispers) else None
 
 
 def _editing(delivery: Delivery) -> bool:

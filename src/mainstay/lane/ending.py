@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
-from mainstay.core.messages import ToolCall
+from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused, Reply
 from mainstay.core.ports import Store
@@ -33,7 +35,30 @@ def reply_of(session: Session, outcome: Outcome) -> Reply:
         text = outcome.sentence
     if isinstance(outcome, Paused) and (asked := session.pending) is not None:
         text = f"Waiting for approval {asked.id}: {asked.name}({asked.input})"
-    return Reply(text=text, outcome=outcome, usage=turn.usage, cost=turn.cost, turn=turn.turn, session=session.key)
+    return Reply(
+        text=text,
+        outcome=outcome,
+        usage=turn.usage,
+        cost=turn.cost,
+        turn=turn.turn,
+        session=session.key,
+        results=_results(session, outcome),
+    )
+
+
+def _results(session: Session, outcome: Outcome) -> tuple[ToolResult, ...]:
+    """Of the turn's calls. Those of its last step join the history together, once each has one."""
+    turn = session.open
+    assert turn is not None
+    ours = takewhile(lambda message: message.turn == turn.turn, reversed(session.messages))
+    found = [part for message in reversed([*ours]) for part in message.parts if isinstance(part, ToolResult)]
+    if turn.open_calls:
+        last = dict(turn.results)
+        if not isinstance(outcome, Paused):
+            ended = [event.result for event in closing_events(session, outcome) if isinstance(event, ToolFinished)]
+            last |= {result.call_id: result for result in ended}
+        found += [last[call.id] for call in turn.step_calls if call.id in last]
+    return tuple(found)
 
 
 async def find_reply(store: Store, key: str, seq: int, after: int | None = None) -> Reply | None:

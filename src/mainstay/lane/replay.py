@@ -170,7 +170,7 @@ class TapeTools:
     def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]:
         return ()
 
-    def narrowed(self, names: tuple[str, ...]) -> TapeTools:
+    def narrowed(self, names: tuple[str, ...], result_bytes: int | None = None) -> TapeTools:
         return self
 
     def joined(self, guests: tuple[GuestTool, ...]) -> TapeTools:

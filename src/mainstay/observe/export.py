@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mainstay.core.addresses import Heard
-from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Relieved
+from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Relieved, SessionChanged
 from mainstay.core.journal import Record
-from mainstay.core.messages import AnyPart, Binary, text_of
+from mainstay.core.messages import AnyPart, Binary, Message, Text, text_of
 from mainstay.core.session import Session
 
 Clean = Callable[[str], str]  # what must not leave is taken out of a text
@@ -32,22 +32,25 @@ def write_log(records: Sequence[Record], path: Path, clean: Clean | None = None)
 
 
 def write_context(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:
-    """One line a message of the history, calls and results included, in the order the model has them."""
-    lines = (_context_line(message.role, message.parts, message.id, message.at) for message in history(records))
-    return _write(path, lines, clean)
+    """One line a message of the history, calls and results included, in the order the model has them; before those
+    for which they held, the instructions."""
+    return _write(path, _context_lines(records), clean)
 
 
 def history(records: Sequence[Record]) -> list[Any]:
     """Every message of a session from its birth, folds notwithstanding."""
+    return [message for _, said in _told(records) for message in said]
+
+
+def _told(records: Sequence[Record]) -> Iterator[tuple[Record, list[Message]]]:
+    """Each record, and what it added to the history."""
     session = Session("export")
-    messages: list[Any] = []
     for record in records:
         if isinstance(record.event, Folded | Relieved):  # these change what is shown, and nothing that was said
             continue
         before = len(session.messages)
         session.apply(record.seq, record.at, record.event)
-        messages += session.messages[before:]
-    return messages
+        yield record, session.messages[before:]
 
 
 def _was_said(record: Record) -> bool:
@@ -89,8 +92,29 @@ def _files(parts: Iterable[AnyPart]) -> list[dict[str, str]]:
     return [{"original": part.path, "local": part.path} for part in parts if isinstance(part, Binary)]
 
 
-def _context_line(role: str, parts: Iterable[AnyPart], id: int, at: int) -> dict[str, Any]:
-    return {"id": id, "date": _iso(at), "role": role, "parts": list(parts)}
+def _context_lines(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    held = {record.event.turn: record for record in records if _instructs(record)}  # recorded after the turn's start
+    for record, said in _told(records):
+        if _instructs(record) and not record.event.turn:  # a fold renewed them
+            yield _instructions(record)
+        for message in said:
+            if message.turn and (first := held.pop(message.turn, None)) is not None:
+                yield _instructions(first)
+            yield _context_line(message)
+
+
+def _instructs(record: Record) -> bool:
+    return isinstance(record.event, SessionChanged) and bool(record.event.instructions)
+
+
+def _instructions(record: Record) -> dict[str, Any]:
+    assert isinstance(record.event, SessionChanged)
+    return _context_line(Message(record.seq, "system", (Text(record.event.instructions or ""),), at=record.at))
+
+
+def _context_line(message: Message) -> dict[str, Any]:
+    line = {"id": message.id, "date": _iso(message.at), "role": message.role, "parts": list(message.parts)}
+    return {**line, "model": message.model} if message.model else line
 
 
 def _iso(at: int) -> str:

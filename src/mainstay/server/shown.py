@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mainstay.core.events import ApprovalAsked, Event, Forked, Spawned, TurnEnded
-from mainstay.core.messages import Usage
+from mainstay.core.messages import ToolResult, Usage
 from mainstay.core.outcome import Failed, Outcome, Reply
 from mainstay.core.ports import Standing
 from mainstay.gateway.visit import Visit
@@ -55,6 +55,7 @@ class ReplyShown(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     usage: Usage
     cost: float
+    results: tuple[ToolResult, ...] = ()  # of its calls, in their order
 
 
 def shown_reply(reply: Reply, visit: Visit, session: str) -> ReplyShown:
@@ -64,7 +65,13 @@ def shown_reply(reply: Reply, visit: Visit, session: str) -> ReplyShown:
         if visit.principal.role != "admin":
             outcome = _told(outcome)
     return ReplyShown(
-        session=session, turn=reply.turn, text=reply.text, outcome=outcome, usage=reply.usage, cost=reply.cost
+        session=session,
+        turn=reply.turn,
+        text=reply.text,
+        outcome=outcome,
+        usage=reply.usage,
+        cost=reply.cost,
+        results=reply.results,
     )
 
 
@@ -73,6 +80,8 @@ class SessionShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     id: str
     status: str
+    workspace: str = ""
+    person: str = ""  # who began it; empty: the owner
     title: str = ""
     model: str = ""
     parent: str = ""

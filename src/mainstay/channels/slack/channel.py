@@ -188,6 +188,12 @@ class SlackChannel:
             raise MaybeSent("Slack does not say what became of the message.")
         return Sent(id=ts, thread=_thread(to, ts))
 
+    async def whisper(self, to: Address, user: str, text: str) -> Sent:
+        """Slack keeps it nowhere: it is gone when they reload."""
+        asked = {"channel": to.room, "user": user, "thread_ts": to.thread or None, "text": text}
+        answer = await self._open().call("chat.postEphemeral", asked, writes=True)
+        return Sent(id=str(answer.get("message_ts", "")), thread=to.thread)
+
     async def find(self, to: Address, key: str) -> Sent | None:
         self._open()
         assert self._history is not None

@@ -291,4 +291,5 @@ def _standing(row: Any) -> Standing:
         errand=settings.errand,
         delivered=settings.delivered,
         guested=settings.guested,
+        person=settings.person,
     )

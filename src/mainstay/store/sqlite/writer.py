@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     errand: Spawned | None = None
     delivered: int = 0
     guested: int = 0
+    person: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -92,6 +93,7 @@ def settings_of(standing: Standing) -> str:
         standing.errand,
         standing.delivered,
         standing.guested,
+        standing.person,
     )
     return _encode(settings).decode()
 
