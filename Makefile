@@ -6,21 +6,23 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EXTRAS := chat,grpc,mcp,memory,plugins,rest,serve,sql
 
 .DEFAULT_GOAL := help
-.PHONY: help chat install test test-all test-deps check lint format bench docs clean
+.PHONY: help chat install test test-all test-deps check lint format bench docs docs-serve clean
 
 help:
-	@echo "make chat      talk to an agent (sets itself up)"
+	@echo "make chat      talk to an agent (sets itself up; MAINSTAY_LOCAL=1: with a model of its own, unasked)"
 	@echo "make test      lint, types and tests (sets itself up)"
 	@echo "make test-all  the same with every slow suite whole, after make test-deps"
 	@echo "make check     lint, types, and how many promises are left"
 	@echo "make format    put the code in shape"
 	@echo "make bench     measure, beside the hand-written limit"
-	@echo "make docs      regenerate the reference pages"
+	@echo "make docs      write the reference pages, and build the site into site/"
 	@echo "make install   the development environment only"
 
-chat: $(VENV)/.chat
+chat: $(VENV)/.chat  # with no key and no model server: offers to bring a small model, which MAINSTAY_LOCAL=1 accepts
 	@$(BIN)/mainstay chat || :
 
 install: $(VENV)/.dev
@@ -57,13 +59,19 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/patterns.py --out benchmarks/results/patterns.json
 	@$(BIN)/python benchmarks/plugins.py --out benchmarks/results/plugins.json
 	@$(BIN)/python benchmarks/gateway.py
+	@$(BIN)/python scripts/reference.py
 
-docs: $(VENV)/.dev
-	@$(BIN)/python -m mainstay.app.config_docs > docs/reference/configuration.md
-	@$(BIN)/python -m mainstay.app.commands.reference > docs/reference/cli.md
+docs: $(VENV)/.docs  # strict: a link that leads nowhere is an error; nothing is fetched from elsewhere
+	@$(BIN)/python scripts/reference.py
+	@rm -rf site
+	@$(BIN)/zensical build --strict
+	@echo "site/index.html; make docs-serve shows it with its search"
+
+docs-serve: docs  # builds again what changes
+	@$(BIN)/zensical serve
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer was found; say where one is: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -71,10 +79,16 @@ $(VENV)/bin/python:
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up (once)…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,grpc,mcp,memory,plugins,rest,serve,sql]'
+	@$(PIP) -e '.[$(EXTRAS),local]' --only-binary xllamacpp 2>/dev/null || { \
+		echo "Trying without llama.cpp…" >&2; $(PIP) -e '.[$(EXTRAS)]'; }
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up (once)…"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.chat
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up (once)…"
+	@$(PIP) -e '.[docs]'
+	@touch $@

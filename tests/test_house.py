@@ -58,6 +58,8 @@ KWARGS = {
 }
 BROAD_EXCEPT = {
     "core/workers.py": "a tool may raise anything; it goes to whoever awaits the call",
+    "providers/local/process.py": "whatever keeps a model from starting goes to whoever waits for it",
+    "providers/local/server.py": "whatever the library raises is told to the process that started this one",
     "memory/follow.py": "a tier may be somebody else's; its trouble stays its own, and is tried again",
     "memory/meaning.py": "so may be what makes the vectors",
     "memory/walk.py": "a session that cannot be followed must not keep the others from it",

@@ -43,6 +43,10 @@ class PathMissing(PathRefused):
         self.near = tuple(near)
 
 
+class PathIsFolder(PathRefused):
+    """There is a folder where a file was wanted."""
+
+
 class Spot:
     """A name in an open folder. `missing` are the names that are not there yet, the last one's among them; a folder
     is "." in itself. To be closed."""

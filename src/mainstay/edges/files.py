@@ -19,6 +19,7 @@ from mainstay.core.outside import Grounds
 from mainstay.edges.beneath import (
     Beneath,
     Hook,
+    PathIsFolder,
     PathMissing,
     PathRefused,
     Spot,
@@ -179,7 +180,7 @@ class Confined:
             if spot.stat is None:
                 raise self._missing(path, spot)
             if spot.is_folder:
-                raise PathRefused(f"{brief(path)} is a folder: use ls.")
+                raise PathIsFolder(f"{brief(path)} is a folder: use ls.")
             return self._open(spot.folder, spot.name, spot.path, spot.stat)
 
     def open_at(self, folder: int, name: str, path: str) -> Opened:
