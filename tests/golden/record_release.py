@@ -85,6 +85,9 @@ class Notes:
     def errand(self, session: str) -> str:
         return "The harbour has rules."
 
+    def brief(self, session: str) -> str:
+        return "The harbour has rules."
+
     def profile(self, session: str) -> str:
         return ""
 

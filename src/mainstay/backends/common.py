@@ -136,6 +136,9 @@ class BackendNotes:
     def errand(self, session: str) -> str:
         return self.fixed(session)
 
+    def brief(self, session: str) -> str:
+        return self.fixed(session)
+
     def profile(self, session: str) -> str:
         return ""
 

@@ -231,9 +231,7 @@ class Summariser(Protocol):
 
 
 class Contributor(Protocol):
-    """What joins a context from outside its conversation. Asked on the way of every turn, so it never waits.
-
-    One with words of its own for a small model, instead of `errand`, has: `brief(session) -> str`."""
+    """What joins a context from outside its conversation. Asked on the way of every turn, so it never waits."""
 
     tools: tuple[Tool, ...]
 
@@ -243,6 +241,10 @@ class Contributor(Protocol):
 
     def errand(self, session: str) -> str:
         """For the fixed section of a sub-agent: rules that hold for everyone, and no more."""
+        ...
+
+    def brief(self, session: str) -> str:
+        """For the fixed section of a small model, which reads slowly: what it cannot do without."""
         ...
 
     def profile(self, session: str) -> str:

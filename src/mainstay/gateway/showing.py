@@ -46,6 +46,9 @@ class ChannelHints:
     def errand(self, session: str) -> str:
         return ""
 
+    def brief(self, session: str) -> str:
+        return ""
+
     def profile(self, session: str) -> str:
         return ""
 

@@ -19,7 +19,7 @@ from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import AnyPart, Text
-from mainstay.core.ports import UNWEIGHED, Context, Contributor, ModelInfo, Scribe, Tool
+from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
 from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
 from mainstay.lane.folding import Folding, Task
@@ -113,7 +113,7 @@ class LaneContexts:
             return join_sections(ERRAND, *(_asked(one.errand, "", key) for one in self._services.contributors))
         own = given if isinstance(given, str) else given(key)
         terse = self._services.terse(session.model) if terse is None else terse
-        asked = (_brief(one) if terse else one.fixed for one in self._services.contributors)
+        asked = (one.brief if terse else one.fixed for one in self._services.contributors)
         return join_sections(own, *(_asked(one, "", key) for one in asked))
 
     def _renewed(self, session: Session) -> str:
@@ -366,12 +366,6 @@ def _asked(ask: Callable[..., T], otherwise: T, *words: str) -> T:
     except Exception:  # files of others, a bug of ours: a prompt that was accepted is answered all the same
         log.exception("something that belongs into a context could not be had")
         return otherwise
-
-
-def _brief(one: Contributor) -> Callable[[str], str]:
-    """What it has for small models, or at least what holds for everyone."""
-    brief: Callable[[str], str] = getattr(one, "brief", one.errand)
-    return brief
 
 
 def _unread(session: Session) -> Folded:

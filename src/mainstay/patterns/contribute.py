@@ -38,6 +38,9 @@ class PatternContributor:
     def errand(self, session: str) -> str:
         return ""
 
+    def brief(self, session: str) -> str:
+        return ""
+
     def profile(self, session: str) -> str:
         return ""
 

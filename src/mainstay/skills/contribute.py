@@ -69,6 +69,9 @@ class SkillContributor:
         the tools that it was given. Nor has it anybody else's words: nobody has asked whether it should."""
         return self._standing(session).errand
 
+    def brief(self, session: str) -> str:
+        return self.errand(session)
+
     def profile(self, session: str) -> str:
         return ""
 

@@ -102,6 +102,12 @@ def babble(place: Place, grammar: str, seed: int) -> tuple[str, bool]:
     return said["content"], said["stop_type"] == "eos"
 
 
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    assert len(made) == len(pairs), "a name stands there twice"
+    return made
+
+
 def only_calls(grammar: str, name: str = "act") -> str:
     first, _, rest = grammar.partition("\n")
     return f"root ::= {first[first.index(literal(name + ' ')) :]}\n{rest}"
@@ -118,7 +124,7 @@ def test_a_call_always_parses_and_fits_as_far_as_the_schema_can_be_followed(plac
         if not whole:
             continue
         ended += 1
-        arguments = json.loads(said.removeprefix("act "))
+        arguments = json.loads(said.removeprefix("act "), object_pairs_hook=once if kind in FOLLOWED else None)
         assert isinstance(arguments, dict)
         if kind in FOLLOWED:
             assert Schema(schema).check(arguments) is None, said
