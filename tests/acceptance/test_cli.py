@@ -475,10 +475,10 @@ def test_chat_in_a_pipe_answers_line_by_line(mainstay: Command, model: FakeModel
     ]  # fmt: skip
     assert "\nmodel    openai/fake" in done.stdout
     assert "never" not in done.stdout
-    again = mainstay("chat", stdin="once more\n")
-    assert again.stdout == "You said **once more**.\n"
+    again = mainstay("chat", stdin="once more\\")  # a line that goes on, and then nothing does
+    assert again.stdout == "You said **once more\n**.\n"
     assert [one["content"] for one in model.requests[-1]["messages"] if one["role"] == "user"] == [
-        "hello", "more \nlines", "once more",
+        "hello", "more \nlines", "once more\n",
     ]  # fmt: skip
     mainstay("chat", "--new", stdin="fresh\n")
     assert [one["role"] for one in model.requests[-1]["messages"]] == ["system", "user"]

@@ -140,6 +140,17 @@ async def test_a_model_that_is_out_of_order_is_told_from_others(answer: Answerin
 
 
 @pytest.mark.usefixtures("nobody")
+async def test_a_password_in_an_address_is_not_told() -> None:
+    url = "http://me:canary@127.0.0.1:9/v1?token=canary"
+    entry = ProviderEntry(base_url=url, api_key="k")
+    config = Config(model="openai/fake", providers={"openai": entry, "vllm": entry})
+    findings = await models(config, Wish(seconds=30))
+    assert [one.verdict for one in findings] == ["FAIL", "FAIL"]
+    assert all("(now http://127.0.0.1:9/v1)" in one.fix for one in findings)
+    assert "canary" not in str(findings)
+
+
+@pytest.mark.usefixtures("nobody")
 @pytest.mark.parametrize(
     ("hours", "verdict", "says"),
     [

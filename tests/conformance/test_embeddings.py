@@ -222,6 +222,9 @@ def test_make_finds_the_address_and_the_key_where_models_have_theirs() -> None:
     assert made.name == "openai/text-embedding-3-small"
     assert embeddings.make("ollama/nomic-embed-text", environ={}).name == "ollama/nomic-embed-text"
     assert embeddings.make("mine/e5", "http://127.0.0.1:9/v1", environ={}).name == "mine/e5"
+    assert embeddings.make("gemini/text-embedding-004", environ={"GOOGLE_API_KEY": KEY})._key == KEY
+    with pytest.raises(errors.ConfigError, match="OPENAI_API_KEY has quotes"):
+        embeddings.make("openai/text-embedding-3-small", environ={"OPENAI_API_KEY": f'"{KEY}"'})
 
 
 @pytest.mark.parametrize("spec", ["openai/text-embedding-3-small", "nobody/x", "anthropic/x", "openai", "/", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,8 @@ from streams.server import Loopback, chunked
 from test_providers import HELLO, call_stream, heard, joined
 
 from mainstay.core import errors
-from mainstay.core.ports import Finished
+from mainstay.core.messages import Message, Text, ToolCall, ToolResult
+from mainstay.core.ports import Context, Finished, Options
 from mainstay.providers.bedrock import BedrockProvider
 from mainstay.providers.bedrock_keys import AwsKeys, signed
 
@@ -158,3 +160,14 @@ def test_the_whole_stream_is_read_in_one_piece() -> None:
     said, finished, _ = heard(api, b"".join(call_stream(api)))
     assert said[0] == ("text", "so")
     assert isinstance(finished, Finished)
+
+
+def test_a_history_with_calls_is_never_sent_without_tools() -> None:
+    """It would be refused: a session may go on in an agent that has none any more."""
+    call = ToolCall("c1", "add", "{}")
+    said = Message(1, "user", (Text('{"toolUse":{}} is only text'),))
+    made, done = Message(2, "assistant", (call,)), Message(3, "tool", (ToolResult("c1", "add", "2"),))
+    provider = api.make("http://127.0.0.1:1")
+    assert "toolConfig" not in json.loads(provider.body(Context("", [said]), Options()))
+    body = json.loads(provider.body(Context("", [said, made, done]), Options()))
+    assert [one["toolSpec"]["name"] for one in body["toolConfig"]["tools"]] == ["none"]

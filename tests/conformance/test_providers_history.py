@@ -18,6 +18,7 @@ from wire_rules_more import check_bedrock, check_gemini, check_ollama, check_res
 
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo
+from mainstay.providers.bedrock import BedrockProvider
 from mainstay.providers.gemini import GeminiProvider
 
 WHOLE = 1000 if os.environ.get("MAINSTAY_TEST_ALL") else 0
@@ -37,8 +38,10 @@ def api(request: pytest.FixtureRequest) -> Format:
     return made
 
 
-def sent(api: Format, *messages: Message, system: str = "", images: bool = True) -> list[dict[str, Any]]:
-    provider = api.make("http://127.0.0.1:1/v1", info=ModelInfo(name="m", images=images))
+def sent(
+    api: Format, *messages: Message, system: str = "", images: bool = True, thinking: bool = True
+) -> list[dict[str, Any]]:
+    provider = api.make("http://127.0.0.1:1/v1", info=ModelInfo(name="m", images=images, thinking=thinking))
     context = Context(system, list(messages))
     made = provider.wire_messages(context)
     assert provider.wire_messages(context) == made, "what is kept says the same"
@@ -177,6 +180,30 @@ def test_thoughts_go_back_to_whom_they_came_from_and_to_nobody_else() -> None:
     assert sent(AnthropicFormat(), *history)[1] == {"role": "assistant", "content": [{"type": "text", "text": "x"}]}
     assert sent(OllamaFormat(), *history)[1] == {"role": "assistant", "content": "x"}
     assert sent(OpenAIFormat(), *history)[1] == {"role": "assistant", "content": "x"}
+
+
+@pytest.mark.parametrize("api", [ResponsesFormat(), BedrockFormat()], ids=lambda one: one.name)
+def test_a_model_that_does_not_think_is_not_sent_what_another_one_thought(api: Format) -> None:
+    """It would be refused, and with it every further question of a session that has changed its model."""
+    parts = (
+        Thinking("o", "openai:rs_1:enc"),
+        Thinking("", "openai:phase:final"),
+        Thinking("b", "bedrock:s"),
+        Text("x"),
+    )
+    history = [user("a"), Message(2, "assistant", parts), user("b")]
+    assert "rs_1" in str(made := sent(api, *history)) or "reasoningText" in str(made)
+    assert sent(api, *history, thinking=False) == sent(api, user("a"), Message(2, "assistant", (Text("x"),)), user("b"))
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("eu.anthropic.claude-next-v1:0", True), ("arn:aws:bedrock:x", True), ("amazon.nova-lite-v1:0", False)],
+)
+def test_bedrock_gets_thoughts_back_if_its_model_may_be_one_of_anthropics(name: str, taken: bool) -> None:
+    message = Message(2, "assistant", (Thinking("b", "bedrock:sig"), Text("x")))
+    provider = BedrockProvider(name, base_url="http://127.0.0.1:1")
+    assert ("reasoningContent" in str(provider.wire_messages(Context("", [user("a"), message])))) is taken
 
 
 def test_responses_get_no_thought_that_led_to_nothing_and_each_message_with_its_phase() -> None:

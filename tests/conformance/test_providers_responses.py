@@ -142,3 +142,12 @@ def test_an_answer_that_stopped_for_other_reasons_is_an_end(reason: str | None) 
     finished = answer.finished()
     assert finished is not None
     assert finished.reason is FinishReason.END
+
+
+def test_half_a_call_is_never_taken_for_a_whole_one() -> None:
+    begun = api.event("response.output_item.added", {"item": {"type": "function_call", "name": "add"}})
+    for reason in ("max_output_tokens", "something_new", None):
+        body = {"response": {"incomplete_details": {"reason": reason}}}
+        finished = fed([begun, api.event("response.incomplete", body)])[1].finished()
+        assert finished is not None
+        assert finished.reason is FinishReason.LENGTH

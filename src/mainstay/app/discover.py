@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainstay.app.config import FILE, Config
-from mainstay.providers.catalogue import key_flaw
+from mainstay.core.errors import ConfigError
+from mainstay.providers.catalogue import PLACES, key_flaw, ollama_address
 from mainstay.providers.local import weights
 
 PROBE_S = 0.3
@@ -147,30 +148,16 @@ def _pulled(env: Mapping[str, str]) -> Found | None:
 
 
 def servers(env: Mapping[str, str]) -> list[Server]:
-    return [
-        Server("Ollama", "ollama", _ollama_address(env.get("OLLAMA_HOST", "")) + "/v1"),
-        Server("LM Studio", "lmstudio", "http://127.0.0.1:1234/v1"),
-        Server("llama.cpp", "llamacpp", "http://127.0.0.1:8080/v1"),
-        Server("vLLM", "vllm", "http://127.0.0.1:8000/v1"),
-    ]
-
-
-def _ollama_address(host: str) -> str:
-    """OLLAMA_HOST as Ollama reads it: scheme, host and port are each optional."""
-    host = host.strip().rstrip("/")
-    scheme, found, rest = host.partition("://")
-    if not found:
-        scheme, rest = "http", host
     try:
-        parts = urlsplit(f"//{rest}")
-        name, port = parts.hostname or "127.0.0.1", parts.port
-    except ValueError:
-        return "http://127.0.0.1:11434"
-    if name in ("0.0.0.0", "::"):  # where it listens; here is where it is reached
-        name = "127.0.0.1"
-    name = f"[{name}]" if ":" in name else name
-    default = {"http": 80, "https": 443}.get(scheme, 11434) if found else 11434
-    return f"{scheme}://{name}:{port or default}{parts.path.rstrip('/')}"
+        ollama = ollama_address(env.get("OLLAMA_HOST", "").strip())
+    except ConfigError:  # whoever asks for it by name is told; this only looks around
+        ollama = PLACES["ollama"].base_url
+    return [
+        Server("Ollama", "ollama", ollama),
+        Server("LM Studio", "lmstudio", PLACES["lmstudio"].base_url),
+        Server("llama.cpp", "llamacpp", PLACES["llamacpp"].base_url),
+        Server("vLLM", "vllm", PLACES["vllm"].base_url),
+    ]
 
 
 def _running(places: list[Server]) -> Found | None:

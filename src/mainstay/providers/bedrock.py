@@ -23,7 +23,15 @@ from mainstay.providers.bedrock_keys import AwsKeys, signed
 from mainstay.providers.forms import Kept, arguments, encode, fit_id, fit_name, image_of, note_of, runtime_note
 from mainstay.providers.wire import Key, Request, Wire
 
-_TAGS = {True: "bedrock", False: "bedrock without images"}
+_TAGS = {
+    (images, thoughts): f"bedrock{' images' if images else ''}{' thoughts' if thoughts else ''}"
+    for images in (True, False)
+    for thoughts in (True, False)
+}
+_NO_TOOLS = (
+    b'"toolConfig":{"tools":[{"toolSpec":{"name":"none","description":"Does nothing: there are no tools any more.",'
+    b'"inputSchema":{"json":{"type":"object"}}}}]},'
+)
 
 
 class Blocks(msgspec.Struct, frozen=True):
@@ -61,7 +69,9 @@ class BedrockProvider:
         }
         if self._key is not None:
             self._headers["Authorization"] = "Bearer {key}"
-        self._tag = _TAGS[self._info.images]
+        # signed thoughts are those of Anthropic's models, and most others refuse them; an ARN does not say whose it is
+        self._thoughts = self._info.thinking or "anthropic." in name or name.startswith("arn:")
+        self._tag = _TAGS[self._info.images, self._thoughts]
         self._system = Kept(_encode_system)
         self._tools = Kept(_encode_tools)
 
@@ -78,15 +88,19 @@ class BedrockProvider:
         await self._wire.close()
 
     def body(self, context: Context, options: Options) -> bytes:
-        """The request as it is sent. There is no way to forbid calls, and a history with calls needs its tools."""
+        """The request as it is sent. There is no way to forbid calls, and a history with calls is refused without any
+        tool: where there are none any more, one is named that does nothing."""
         head = [b"{"]
+        history = self._history(context.messages)
         if context.tools:
             head.append(self._tools(context.tools))
+        elif b'{"toolUse":' in history or b'{"toolResult":' in history:  # what people wrote has its quotes escaped
+            head.append(_NO_TOOLS)
         if context.system or context.profile:
             head.append(self._system(context.system, context.profile))
         bound = self._info.output if options.output_tokens is None else options.output_tokens
         head.append(b'"inferenceConfig":{"maxTokens":%d},' % bound)
-        return b'%b"messages":[%b]}' % (b"".join(head), self._history(context.messages))
+        return b'%b"messages":[%b]}' % (b"".join(head), history)
 
     def wire_messages(self, context: Context) -> list[dict[str, Any]]:
         """What would be sent, decoded."""
@@ -112,23 +126,25 @@ class BedrockProvider:
     def _blocks(self, message: Message) -> Blocks:
         kept = message.wire
         if kept is None or kept[0] is not self._tag:
-            kept = message.wire = (self._tag, _encode_blocks(message, images=self._info.images))
+            made = _encode_blocks(message, images=self._info.images, thoughts=self._thoughts)
+            kept = message.wire = (self._tag, made)
         blocks: Blocks = kept[1]
         return blocks
 
 
-def _encode_blocks(message: Message, *, images: bool) -> Blocks:
+def _encode_blocks(message: Message, *, images: bool, thoughts: bool) -> Blocks:
     if message.role == "system":
         text = message.text.strip()
         return Blocks("user", b"", _join([{"text": runtime_note(text)}]) if text else b"")
     role = "assistant" if message.role == "assistant" else "user"
+    thoughts = thoughts and role == "assistant"
     results: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
             case Text(text=text) if text.strip():  # a blank block is refused
                 others.append({"text": text})
-            case Thinking(text=text, signature=given) if role == "assistant" and (value := opaque.of(OWNER, given)):
+            case Thinking(text=text, signature=given) if thoughts and (value := opaque.of(OWNER, given)):
                 others.append({"reasoningContent": {"reasoningText": {"text": text, "signature": value}}})
             case ToolCall() if role == "assistant":
                 others.append(_call(part))

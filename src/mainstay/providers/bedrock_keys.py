@@ -34,7 +34,8 @@ class AwsKeys(msgspec.Struct, frozen=True):
 
 def find_access(address: str, key: Key, environ: Mapping[str, str]) -> tuple[str, Key | AwsKeys]:
     """Where to ask, and with what: a bearer's key where there is one, else the keys that requests are signed with."""
-    region = (environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "").strip() or _region_in(address)
+    named = (environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "").strip()
+    region = _region_in(address) or named  # a signature for another region than the address's is refused
     if not address:
         if not region:
             raise ConfigError(_NO_REGION)

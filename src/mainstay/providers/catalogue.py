@@ -78,6 +78,9 @@ def make(
         raise ConfigError(f"there is no provider {provider!r}; {hint}")
     known = info if info is not None else _info(provider, model)
     address = base_url or _address(place, environ)
+    if address and not _is_address(address):
+        where = f" or {place.url_variable}" if place.url_variable else ""
+        raise ConfigError(f"{provider}: base_url{where} must be an address that begins with http:// or https://")
     key: Any = api_key or _key(place, environ)
     match place.speaks:
         case "bedrock":
@@ -161,7 +164,15 @@ def _address(place: Place, environ: Mapping[str, str]) -> str:
     given = environ.get(place.url_variable, "").strip() if place.url_variable else ""
     if not given:
         return place.base_url
-    return _ollama_address(given) if place.url_variable == "OLLAMA_HOST" else given
+    return ollama_address(given) if place.url_variable == "OLLAMA_HOST" else given
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are never closed, a port that is none
+        return False
 
 
 def _azure_address(endpoint: str, environ: Mapping[str, str]) -> str:
@@ -180,16 +191,16 @@ def _ollama_info(known: ModelInfo, environ: Mapping[str, str]) -> ModelInfo:
     return known
 
 
-def _ollama_address(host: str) -> str:
+def ollama_address(host: str) -> str:
     """OLLAMA_HOST says where to listen as well as where to ask: `0.0.0.0`, `:11434`, `box:80`, a whole URL."""
-    parts = urlsplit(host if "://" in host else f"http://{host}")
+    try:
+        parts = urlsplit(host if "://" in host else f"http://{host}")
+        port = parts.port or (443 if parts.scheme == "https" else 11434 if "://" not in host else 80)
+    except ValueError:
+        raise ConfigError(f"OLLAMA_HOST is {host!r}, which is no address") from None
     name = parts.hostname or "127.0.0.1"
     if name in ("0.0.0.0", "::"):
         name = "127.0.0.1"
     if ":" in name:
         name = f"[{name}]"
-    try:
-        port = parts.port or (443 if parts.scheme == "https" else 11434 if "://" not in host else 80)
-    except ValueError:
-        raise ConfigError(f"OLLAMA_HOST is {host!r}, which is no address") from None
     return f"{parts.scheme}://{name}:{port}{parts.path.rstrip('/').removesuffix('/v1')}/v1"

@@ -164,7 +164,7 @@ def make(
     if place is None or provider in NO_VECTORS:
         raise ConfigError(f"nobody called {provider!r} is known to make vectors; give a base_url")
     address = base_url or catalogue._address(place, environ)
-    key = api_key or environ.get(place.key_variable) or None
+    key = api_key or catalogue._key(place, environ)
     if key is None and place.key_variable and address == place.base_url:
         raise ConfigError(f"{provider} needs an API key: set {place.key_variable}, or pass api_key")
     return ApiEmbedder(model, base_url=address, api_key=key, limits=limits, label=provider)

@@ -23,7 +23,11 @@ from mainstay.providers.forms import Kept, arguments, encode, fit_id, fit_name, 
 from mainstay.providers.openai_responses_answer import OWNER, ResponsesAnswer
 from mainstay.providers.wire import Key, Request, Wire
 
-_TAGS = {True: "responses", False: "responses without images"}
+_TAGS = {
+    (images, thoughts): f"responses{' images' if images else ''}{' thoughts' if thoughts else ''}"
+    for images in (True, False)
+    for thoughts in (True, False)
+}
 
 
 class ResponsesProvider:
@@ -59,7 +63,7 @@ class ResponsesProvider:
         if self._info.thinking:  # others refuse to be asked for it
             self._head += b'"include":["reasoning.encrypted_content"],'
         self._summaries = self._info.thinking
-        self._tag = _TAGS[self._info.images]
+        self._tag = _TAGS[self._info.images, self._info.thinking]
         self._system = Kept(_encode_system)
         self._tools = Kept(_encode_tools)
 
@@ -120,21 +124,21 @@ class ResponsesProvider:
 
     def _written(self, message: Message) -> bytes:
         """Encoded once; the next request only joins it."""
-        made = b"".join(b"," + encode(one) for one in _items(message, images=self._info.images))
+        made = b"".join(b"," + encode(one) for one in _items(message, self._info))
         message.wire = (self._tag, made)
         return made
 
 
-def _items(message: Message, *, images: bool) -> list[dict[str, Any]]:
+def _items(message: Message, info: ModelInfo) -> list[dict[str, Any]]:
     match message.role:
         case "assistant":
-            return _assistant(message.parts)
+            return _assistant(message.parts, thoughts=info.thinking)
         case "tool":
             return [_result(part) for part in message.parts if isinstance(part, ToolResult)]
         case "system":
             return [{"role": "user", "content": runtime_note(message.text)}] if message.text else []
         case "user":
-            return _user(message.parts, images=images)
+            return _user(message.parts, images=info.images)
 
 
 def _user(parts: tuple[AnyPart, ...], *, images: bool) -> list[dict[str, Any]]:
@@ -156,14 +160,15 @@ def _binary(part: Binary, *, images: bool) -> dict[str, Any]:
     return {"type": "input_image", "detail": "auto", "image_url": f"data:{part.mime};base64,{data}"}
 
 
-def _assistant(parts: tuple[AnyPart, ...]) -> list[dict[str, Any]]:
-    """Items in the order in which they came. A thought goes back only before what it led to."""
+def _assistant(parts: tuple[AnyPart, ...], *, thoughts: bool) -> list[dict[str, Any]]:
+    """Items in the order in which they came. A thought goes back only before what it led to, and only to a model that
+    thinks: others refuse a history in which another one did."""
     made: list[dict[str, Any]] = []
     thought: dict[str, Any] | None = None
     phase = ""
     for part in parts:
         match part:
-            case Thinking(text=text, signature=signature) if value := opaque.of(OWNER, signature):
+            case Thinking(text=text, signature=signature) if thoughts and (value := opaque.of(OWNER, signature)):
                 id, _, content = value.partition(":")
                 if id == "phase":
                     phase = content

@@ -136,7 +136,8 @@ class ResponsesAnswer(PieceJoiner):
                 self._finish(event.response, FinishReason.END)
             case _Event(type="response.incomplete"):
                 cut = event.response.incomplete_details if event.response else None
-                self._finish(event.response, _CUT.get((cut and cut.reason) or "", FinishReason.END))
+                other = FinishReason.LENGTH if self._calls else FinishReason.END  # half a call must not run
+                self._finish(event.response, _CUT.get((cut and cut.reason) or "", other))
             case _Event(type="response.failed"):
                 self._fail((event.response.error if event.response else None) or "it failed")
             case _Event(type="error") | _Event(error=dict()):

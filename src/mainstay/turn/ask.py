@@ -115,8 +115,9 @@ class Draft:
             elif run.kind == "thinking":
                 made.append(Thinking(text, run.signature))
             elif run.kind == "call" and with_calls:
-                # the output limit cut off whatever came last: such a call must not run
-                whole = reason is not FinishReason.LENGTH or run is not self._runs[-1]
+                # the output limit, or a filter, cut off whatever came last: such a call must not run
+                cut = reason in (FinishReason.LENGTH, FinishReason.FILTERED)
+                whole = not cut or run is not self._runs[-1]
                 made.append(
                     ToolCall(f"call_{self.turn}_{self.step}_{calls}", _keepable(run.name), text, finished=whole)
                 )

@@ -184,7 +184,9 @@ class Toolbox:
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         """Everything that can be wrong with a call is a result that the model can act on."""
         if not call.finished:
-            return refuse(call, "The call was cut off by the output limit and was not run. Make it shorter.")
+            return refuse(
+                call, "The call was cut off, by the output limit or a filter, and was not run. Make it shorter."
+            )
         name, input, own = call.name, call.input, ""
         if name == CALL and name in self._by_name and (inner := read_call(input)) is not None:
             name, input = inner.name, msgspec.json.encode(inner.arguments).decode()

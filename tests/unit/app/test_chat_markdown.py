@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from rich.console import RenderableType
@@ -187,3 +188,13 @@ def _flowed(text: str, size: int) -> str:
     for block in blocks + flow.end():
         drawn += ("" if block.goes_on or not drawn else "\n") + _drawn(block.thing)
     return drawn
+
+
+@pytest.mark.parametrize("line", ["words that go on\n", "| a | b |\n", "> quoted\n"], ids=["words", "table", "quote"])
+def test_a_block_that_only_grows_does_not_cost_its_square(line: str) -> None:
+    flow = Flow()
+    began = time.process_time()
+    for _ in range(1_200):
+        assert flow.feed(line) == []
+    assert time.process_time() - began < 3, "parsed at every line it takes three times that"
+    assert flow.feed("\nthe end\n\n# More\n" + "x\n" * 2_000), "and what follows it is settled soon"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from mainstay.app.chat.asking import arguments_of
 from mainstay.app.chat.calls import Calls, call_line, result_lines, unfolded
 from mainstay.app.chat.markdown import Ink
 from mainstay.app.chat.plain import Printer
@@ -266,6 +267,13 @@ def test_a_long_result_is_cut_to_a_few_lines() -> None:
 def test_arguments_hide_nothing() -> None:
     assert call_line("bash", '{"command": "ls\\u001b[8m; rm x"}') == '● bash(command="ls\\u001b[8m; rm x")'
     assert call_line("x", "not json\n\x1b[2J") == "● x(not json\\n\\x1b[2J)"
+
+
+@pytest.mark.parametrize("depth", [985, 990, 991, 1_000, 100_000])
+def test_arguments_that_are_nested_without_end_are_shown_as_they_are(depth: int) -> None:
+    input = '{"a":' * depth + "1" + "}" * depth
+    assert call_line("x", input).startswith("● x(")
+    assert len(arguments_of(input)) == 1
 
 
 def test_a_restarted_step_drops_what_was_live() -> None:

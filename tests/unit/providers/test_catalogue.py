@@ -12,7 +12,7 @@ from streams.server import Loopback
 from mainstay.core.errors import ConfigError, Unauthorised
 from mainstay.core.ports import Context, ModelInfo, Options
 from mainstay.providers import known
-from mainstay.providers.bedrock_keys import AwsKeys
+from mainstay.providers.bedrock_keys import AwsKeys, find_access
 from mainstay.providers.catalogue import PLACES, info, make
 from mainstay.providers.known import OLLAMA_WINDOW
 
@@ -139,6 +139,14 @@ def test_ollama_has_the_window_that_its_server_was_given() -> None:
     assert make("ollama/m", info=chosen, environ={"OLLAMA_CONTEXT_LENGTH": "65536"}).model() == chosen
 
 
+def test_bedrock_signs_for_the_region_of_its_address() -> None:
+    """Whatever the environment says: a signature for another one is refused."""
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+    _, signer = find_access("https://bedrock-runtime.eu-west-1.amazonaws.com", None, keys)
+    assert isinstance(signer, AwsKeys)
+    assert signer.region == "eu-west-1"
+
+
 def test_google_has_two_names_and_two_variables_for_its_key() -> None:
     for spec in ("google/gemini-x", "gemini/gemini-x"):
         for variable in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
@@ -189,9 +197,20 @@ def test_a_wrong_name_is_answered_with_the_right_one(spec: str, sentence: str) -
     assert sentence in str(caught.value)
 
 
-def test_a_wrong_ollama_host_is_a_sentence() -> None:
+@pytest.mark.parametrize("host", ["box:eleven", "[::1", "http://[::1", "box:99999", "ftp://box"])
+def test_a_wrong_ollama_host_is_a_sentence(host: str) -> None:
     with pytest.raises(ConfigError, match="OLLAMA_HOST"):
-        make("ollama/m", environ={"OLLAMA_HOST": "box:eleven"})
+        make("ollama/m", environ={"OLLAMA_HOST": host})
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1", "box.example/v1", "ftp://box/v1", "http://:secret@/v1", "https://b:x"]
+)
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "gemini", "azure", "bedrock", "mine"])
+def test_an_address_that_is_none_is_a_sentence_that_does_not_repeat_it(provider: str, address: str) -> None:
+    with pytest.raises(ConfigError, match="must be an address that begins with http") as caught:
+        make(f"{provider}/m", base_url=address, api_key="k", environ={"AWS_REGION": "eu-west-1"})
+    assert address not in str(caught.value)
 
 
 def test_making_a_provider_does_not_import_the_http_client() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_gguf import write_tiny_gguf
 
-from mainstay.core.errors import ConfigError, ContextTooLong, RequestRefused, StreamBroken
+from mainstay.core.errors import ConfigError, ContextTooLong, RequestRefused, StreamBroken, Unreachable
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Message, Text
 from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, Piece
@@ -258,3 +259,35 @@ def test_one_names_it_like_any_other_model(weights: Path, tmp_path: Path) -> Non
         catalogue.make("local/qwen2.5-coder-1.5b", environ=env)
     with pytest.raises(ConfigError, match="there is no file"):
         catalogue.make("local//nowhere/my.gguf", environ=env)
+
+
+async def test_one_that_is_closed_while_it_loads_leaves_no_process_behind(weights: Path) -> None:
+    async with provided(weights) as provider:
+
+        async def listen() -> list[Piece]:
+            async with aclosing(provider.stream(asked("hello"), Options())) as pieces:
+                return [piece async for piece in pieces]
+
+        asking = asyncio.create_task(listen())
+        await asyncio.sleep(0)  # it has begun to load
+        await provider.close()
+        with pytest.raises((Unreachable, StreamBroken)):
+            await asking
+        with pytest.raises(Unreachable, match="closed"):
+            await listen()
+    assert processes._kept == {}
+
+
+async def test_it_is_heard_where_more_than_a_thousand_files_are_open(weights: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1300:
+        pytest.skip(f"no more than {hard} files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1300), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        async with provided(weights) as provider, aclosing(provider.stream(asked("hello"), Options())) as pieces:
+            assert [piece async for piece in pieces]
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

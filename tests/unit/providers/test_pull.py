@@ -18,9 +18,10 @@ from pull_support import DATA, HALF, OTHER, SIZE, Hub, weights
 
 from mainstay.core.errors import ConfigError
 from mainstay.providers.local.growing import Growing, NotPulled, SourceFailed, began
-from mainstay.providers.local.pull import Pulled, Watch, pull, remove
+from mainstay.providers.local.pull import Pulled, Watch, prepare, pull, remove
 from mainstay.providers.local.sources import Bounds, FromHub, beside, check_address
 from mainstay.providers.local.weights import CATALOGUE, FIRST, Weights, is_there, pulled
+from mainstay.providers.local.wheels import _needed
 
 QUICK = Bounds(pause_s=0.0, silence_s=20.0, cuts_max=3)
 START_S = 60
@@ -412,3 +413,37 @@ def test_a_file_of_another_size_is_not_there(place: Path) -> None:
     assert pulled(place) == []
     os.truncate(place / FIRST.file, FIRST.size)
     assert pulled(place) == [FIRST]
+
+
+@pytest.mark.parametrize("whose", ["others may change it", "others put it there"])
+def test_what_others_put_there_or_could_change_was_not_checked(whose: str, tmp_path: Path) -> None:
+    one = weights()
+    file = tmp_path / one.file
+    file.write_bytes(DATA)
+    assert is_there(one, tmp_path)
+    if whose == "others may change it":
+        file.chmod(0o666)
+    elif os.getuid() == 0:
+        os.chown(file, 65534, 65534)
+    else:
+        pytest.skip("only root can give a file to somebody else")
+    assert not is_there(one, tmp_path)
+
+
+def test_a_folder_that_others_may_write_to_is_refused_though_they_may_not_remove(tmp_path: Path) -> None:
+    place = tmp_path / "models"
+    place.mkdir()
+    place.chmod(0o1777)
+    with pytest.raises(NotPulled, match="others may write"):
+        prepare(place)
+
+
+def test_pip_is_told_how_it_is_configured_and_no_key() -> None:
+    given = {
+        "PIP_INDEX_URL": "x",
+        "https_proxy": "y",
+        "PATH": "z",
+        "OPENAI_API_KEY": "sk-1",
+        "AWS_SECRET_ACCESS_KEY": "2",
+    }
+    assert _needed(given) == {"PIP_INDEX_URL": "x", "https_proxy": "y", "PATH": "z"}

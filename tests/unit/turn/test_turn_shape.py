@@ -385,6 +385,15 @@ async def test_f17_an_answer_that_the_provider_withheld_fails_in_one_sentence() 
 
 @virtual
 async def test_f17_a_call_cut_off_by_the_output_limit_is_not_run_and_the_model_is_told() -> None:
+    await check_cut_off(FinishReason.LENGTH)
+
+
+@virtual
+async def test_f17_a_call_cut_off_by_a_filter_is_not_run_either() -> None:
+    await check_cut_off(FinishReason.FILTERED)
+
+
+async def check_cut_off(reason: FinishReason) -> None:
     ran: list[str] = []
 
     @tool
@@ -396,7 +405,7 @@ async def test_f17_a_call_cut_off_by_the_output_limit_is_not_run_and_the_model_i
         [
             CallPiece(0, "write", '{"text":"whole"}'),
             CallPiece(1, "write", ""),
-            Finished(FinishReason.LENGTH, Usage(1, 1)),
+            Finished(reason, Usage(1, 1)),
         ]
     )
     async with World([cut, "sorry"], [write]) as world:
@@ -405,5 +414,5 @@ async def test_f17_a_call_cut_off_by_the_output_limit_is_not_run_and_the_model_i
         first, second = await world.results()
         assert not first.is_error
         assert second.is_error
-        assert "cut off by the output limit" in second.content
+        assert "cut off, by the output limit or a filter" in second.content
         await world.check_replay()

@@ -26,20 +26,24 @@ def asked_lines(asked: ApprovalAsked) -> list[str]:
 def arguments_of(input: str) -> list[str]:
     """One below the other, each whole."""
     lines = []
-    for name, value in _given(input):
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    for name, text in _given(input):
         first, *rest = text.split("\n")
         lines.append(f"  {visible(name)}: {visible(first)}")
         lines += [f"  {' ' * len(visible(name))}│ {visible(line)}" for line in rest]
     return lines
 
 
-def _given(input: str) -> list[tuple[str, object]]:
+def _given(input: str) -> list[tuple[str, str]]:
     try:
         given = json.loads(input or "{}")
-    except ValueError:
-        return [("arguments", input)]
-    return list(given.items()) if isinstance(given, dict) else [("arguments", input)]
+        if isinstance(given, dict):
+            return [
+                (name, one if isinstance(one, str) else json.dumps(one, ensure_ascii=False))
+                for name, one in given.items()
+            ]
+    except (ValueError, RecursionError):  # a model may write brackets without end
+        pass
+    return [("arguments", input)]
 
 
 def elsewhere(asked: ApprovalAsked) -> list[str]:

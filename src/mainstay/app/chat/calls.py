@@ -39,11 +39,11 @@ def call_line(name: str, input: str) -> str:
 def _arguments(input: str) -> str:
     try:
         given = json.loads(input or "{}")
-    except ValueError:
-        return input
-    if not isinstance(given, dict):
-        return input
-    return ", ".join(f"{key}={_value(value)}" for key, value in given.items())
+        if isinstance(given, dict):
+            return ", ".join(f"{key}={_value(value)}" for key, value in given.items())
+    except (ValueError, RecursionError):  # a model may write brackets without end
+        pass
+    return input
 
 
 def _value(value: object) -> str:

@@ -26,6 +26,7 @@ class Flow:
 
     def _begin(self) -> None:
         self._text = ""
+        self._look_at = 0  # so long it must be before it is worth another look
         self._goes_on = False  # what comes next belongs to what was settled last
         self._fence: Fence | None = None
         self._code = Code("")
@@ -65,7 +66,12 @@ class Flow:
         return self._goes_on
 
     def _settle_blocks(self) -> list[Block]:
+        """A block that only grows is parsed again once it has grown by an eighth: at every line, a long table would
+        cost its square."""
+        if len(self._text) < self._look_at:
+            return []
         found = settled(self._text)
+        self._look_at = 0 if found.chars or found.fence is not None else len(self._text) * 9 // 8
         made = []
         done, self._text = self._text[: found.chars], self._text[found.chars :]
         if done.strip():

@@ -72,6 +72,8 @@ class Pipe:
         self._prompted = False
         while line is not None and line.endswith("\\"):
             more = await self._lines.get()
+            if more is None:
+                self._lines.put_nowait(None)  # the end comes after this line, not instead of it
             line = line[:-1] + "\n" + (more or "")
         return line
 

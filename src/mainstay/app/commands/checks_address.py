@@ -61,9 +61,18 @@ def address_of(target: Target) -> str:
     return (os.environ.get(place.url_variable, "").strip() if place.url_variable else "") or place.base_url
 
 
+def shown_address(target: Target) -> str:
+    """The same without a password or a key that somebody put into it: what a doctor says is passed on."""
+    try:
+        parts = urlsplit(address_of(target))
+    except ValueError:
+        return ""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 def is_here(target: Target) -> bool:
     """On this machine."""
-    host = urlsplit(address_of(target)).hostname or ""
+    host = urlsplit(shown_address(target)).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -86,7 +95,7 @@ def where_it_is(target: Target) -> str:
 
 async def reach(target: Target, seconds: float) -> Reached | None:
     """Whoever listens there, within this time; None: nobody. No key is sent."""
-    address = address_of(target)
+    address = shown_address(target)
     if urlsplit(address).scheme not in ("http", "https"):
         return None
     found: Reached | None = await in_thread(lambda: _ask(address, seconds))

@@ -63,7 +63,7 @@ def kept(*, fix: bool) -> Iterator[Finding]:
 
 def _folder(place: Path, *, fix: bool) -> Iterator[Finding]:
     mode = place.stat().st_mode
-    if not mode & (stat.S_IWGRP | stat.S_IWOTH) or mode & stat.S_ISVTX:
+    if not mode & (stat.S_IWGRP | stat.S_IWOTH):
         return
     if fix:
         place.chmod(stat.S_IMODE(mode) & ~(stat.S_IWGRP | stat.S_IWOTH))

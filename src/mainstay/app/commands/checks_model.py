@@ -16,7 +16,7 @@ import msgspec
 
 from mainstay.app.chat.words import count, dollars
 from mainstay.app.commands.checks import Finding
-from mainstay.app.commands.checks_address import Reached, Target, address_of, is_here, key_of, reach, where_it_is
+from mainstay.app.commands.checks_address import Reached, Target, is_here, key_of, reach, shown_address, where_it_is
 from mainstay.app.commands.talking import reaching
 from mainstay.app.discover import KEYS, Found, find_model, servers
 from mainstay.app.schema import Config, ModelEntry
@@ -199,7 +199,7 @@ def _remedy(target: Target, error: MainstayError, reached: Reached | None) -> st
             return _others(target, reached.models)
         case RequestRefused() if target.provider == "ollama":
             return f"ollama pull {target.name}; `ollama list` says what is there"
-        case StreamBroken() if not address_of(target).rstrip("/").endswith("/v1"):
+        case StreamBroken() if not shown_address(target).rstrip("/").endswith("/v1"):
             return f"the address often ends with /v1: {_address_setting(target)}"
         case ConfigError() if variable := key_of(target):
             return f"export {variable}=…, or name another model: mainstay config set model <provider>/<model>"
@@ -213,13 +213,13 @@ def _remedy(target: Target, error: MainstayError, reached: Reached | None) -> st
 
 
 def _address_setting(target: Target) -> str:
-    return f"mainstay config set providers.{target.provider}.base_url URL (now {address_of(target) or 'none'})"
+    return f"mainstay config set providers.{target.provider}.base_url URL (now {shown_address(target) or 'none'})"
 
 
 def _too_slow(target: Target) -> str:
     if target.provider == LOCAL:
         return "pull a smaller one (mainstay model list), or end what keeps this machine busy; --wait gives it longer"
-    return f"see whether it is busy or still loading at {address_of(target) or target.spec}; --wait gives it longer"
+    return f"see whether it is busy or still loading at {shown_address(target) or target.spec}; --wait gives it longer"
 
 
 def _others(target: Target, names: tuple[str, ...]) -> str:
@@ -246,11 +246,11 @@ async def _reached(target: Target) -> list[Finding]:
     name = target.provider
     reached = await reach(target, REACH_S)
     if reached is None:
-        says = f"{name} cannot be reached at {address_of(target) or 'any address: it has none'}"
+        says = f"{name} cannot be reached at {shown_address(target) or 'any address: it has none'}"
         return [
             Finding("Provider", "FAIL", says, f"start it, or take providers.{name} out; {_address_setting(target)}")
         ]
-    says = f"{name} answers at {address_of(target)}; no model of it is configured, so none was asked"
+    says = f"{name} answers at {shown_address(target)}; no model of it is configured, so none was asked"
     return [Finding("Provider", "ok", says)]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import secrets
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -110,15 +110,16 @@ class LocalProcess:
             self._users += 1
 
     def leave(self) -> bool:
-        """True if that was the last one: it is ended then."""
+        """True if that was the last one: it is to `end` then."""
         with self._lock:
             self._users -= 1
-            if self._users:
-                return False
+            return not self._users
+
+    def end(self) -> None:
+        with self._lock:
             place, self._place = self._place, None
         if place is not None:
             _end(place.process)
-        return True
 
     async def place(self) -> Place:
         """Where it is, once it is ready. Whoever goes away meanwhile leaves it to those who come."""
@@ -221,11 +222,13 @@ def _hear(process: subprocess.Popen[bytes], given: dict[str, Any]) -> dict[str, 
     assert process.stdout is not None
     until = time.monotonic() + LOAD_S
     said = b""
+    heard = selectors.DefaultSelector()  # unlike select, at home with more than a thousand descriptors
+    heard.register(process.stdout, selectors.EVENT_READ)
     try:
         process.stdin.write(json.dumps(given).encode() + b"\n")
         process.stdin.flush()
         while not said.endswith(b"\n"):
-            if not select.select([process.stdout], [], [], max(until - time.monotonic(), 0))[0]:
+            if not heard.select(max(until - time.monotonic(), 0)):
                 raise Overloaded(f"the local model was not loaded within {LOAD_S:g} s")
             data = os.read(process.stdout.fileno(), 4096)
             if not data:
@@ -233,6 +236,8 @@ def _hear(process: subprocess.Popen[bytes], given: dict[str, Any]) -> dict[str, 
             said += data
     except BrokenPipeError:
         return {}
+    finally:
+        heard.close()
     return msgspec.json.decode(said, type=dict[str, Any])
 
 
@@ -288,6 +293,8 @@ def shared(weight: Weight) -> LocalProcess:
 
 def give_back(process: LocalProcess) -> None:
     with _lock:
-        if process.leave():
-            for key in [key for key, one in _kept.items() if one is process]:
-                del _kept[key]
+        last = process.leave()
+        for key in [key for key, one in _kept.items() if last and one is process]:
+            del _kept[key]
+    if last:  # which takes a moment, and others need not wait for it
+        process.end()

@@ -60,6 +60,7 @@ class LocalProvider:
         self._path = path
         self._weight = Weight(path.absolute(), info.window, self._limits.local_idle_s, states)
         self._process: LocalProcess | None = None
+        self._closed = False
         self._wire = _NearWire(info.name, self._limits)
         self._grammar = Kept(write_grammar)
         self._loose: set[tuple[Tool, ...]] = set()  # whose schemas became a grammar that was refused
@@ -69,6 +70,7 @@ class LocalProvider:
         return self._info
 
     async def close(self) -> None:
+        self._closed = True
         process, self._process = self._process, None
         await self._wire.close()
         if process is not None:
@@ -95,6 +97,8 @@ class LocalProvider:
     @asynccontextmanager
     async def _turn(self, options: Options) -> AsyncGenerator[Place, None]:
         """It has one pair of hands: whoever comes second waits, and is told."""
+        if self._closed:
+            raise Unreachable(f"{self._info.name} is asked no more: whoever used it has closed it")
         if self._process is None:
             self._process = shared(self._weight)
         process = self._process

@@ -154,7 +154,7 @@ def prepare(place: Path) -> None:
         mode = place.stat().st_mode
     except OSError as error:
         raise NotPulled(f"{place} cannot be made: {error.strerror}") from None
-    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise NotPulled(f"others may write to {place}, and could replace what was checked: chmod go-w {place}")
 
 

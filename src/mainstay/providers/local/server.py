@@ -38,7 +38,9 @@ def main() -> None:
         _say(said, {"missing": error.name} if isinstance(error, ImportError) else {"error": str(error)})
         os._exit(1)
     _say(said, answer)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # from here on nobody reads what it complains about
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)  # from here on nobody reads what it complains about
     _stay(float(given["idle_s"]))
     os._exit(0)  # at once: nobody waits for what is being written, and there is nothing to save
 

@@ -8,6 +8,7 @@ the right name and size is the right one.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -135,10 +136,13 @@ def pulled(place: Path) -> list[Weights]:
 
 
 def is_there(one: Weights, place: Path) -> bool:
+    """A file that somebody else put there, or could change, has not been compared with anything."""
     try:
-        return (place / one.file).stat().st_size == one.size
+        found = (place / one.file).stat()
     except OSError:
         return False
+    ours = found.st_uid in (0, os.getuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return ours and found.st_size == one.size
 
 
 def path_of(name: str, place: Path) -> Path:

