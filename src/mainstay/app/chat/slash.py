@@ -139,7 +139,7 @@ async def _calls(talk: Talk, rest: str) -> Told:
     if not rest:
         more = [f"… and {len(made) - LISTED_MAX} before them"] if len(made) > LISTED_MAX else []
         return Told([*more, *map(folded, made[-LISTED_MAX:]), "/calls NUMBER shows all of one"])
-    number = int(rest.removeprefix("#")) if rest.removeprefix("#").isdecimal() else 0
+    number = _number(rest.removeprefix("#"))
     call = talk.calls.numbered(number)
     if call is None:
         return Told([f"there is no call {visible(rest)}; there are {made[0].number} to {made[-1].number}"])
@@ -223,7 +223,7 @@ async def _sessions(talk: Talk, rest: str) -> Told:
             for number, one in enumerate(found, start=1)
         ]
         return Told([*lines, "/sessions NUMBER goes on with one of them"])
-    chosen = found[int(rest) - 1].key if rest.isdecimal() and 0 < int(rest) <= len(found) else rest
+    chosen = found[_number(rest) - 1].key if 0 < _number(rest) <= len(found) else rest
     if chosen not in talk.known and chosen not in {one.key for one in found}:
         return Told([f"there is no conversation {visible(rest)}; /new starts one"])
     await talk.switch(chosen)
@@ -262,3 +262,8 @@ _DOES: dict[str, Callable[[Talk, str], Awaitable[Told]]] = {
     "/help": _help,
     "/quit": _quit,
 }
+
+
+def _number(word: str) -> int:
+    """0 if it is none; one that fills the screen is none of ours either."""
+    return int(word) if word.isdecimal() and len(word) < 10 else 0
