@@ -78,7 +78,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.chat: pyproject.toml | $(VENV)/bin/python
-	@echo "Setting up (once)…"
+	@echo "Setting up (once; a minute, some 450 MB in $(VENV))…"
 	@$(PIP) -e '.[$(EXTRAS),local]' --only-binary xllamacpp 2>/dev/null || { \
 		echo "Trying without llama.cpp…" >&2; $(PIP) -e '.[$(EXTRAS)]'; }
 	@touch $@

@@ -198,7 +198,7 @@ def times(bench: Bench) -> list[Row]:
     rows = []
     for what, published in (("load", (12, 28)), ("persist", (3, 8))):
         for percent, theirs in zip((50, 99), published, strict=True):
-            note = f"Loom publishes {theirs} ms"
+            note = f"others publish {theirs} ms"
             value = got[f"{what}_p{percent}_ms"]
             rows.append(Row("times", f"session {what} P{percent}", "wall ms", value, note=note))
     return rows

@@ -186,7 +186,7 @@ def test_without_the_extra_the_chat_is_plain(mainstay: Command, tmp_path: Path) 
     mainstay.env["PYTHONPATH"] += f":{blind}"
     tty = Tty(mainstay)
     try:
-        tty.expect("pip install 'mainstay[chat]'")
+        tty.expect("pip install -e '.[chat]'")
         tty.send("hello\r")
         tty.expect("You said **hello**.")
         tty.send("slow\r")

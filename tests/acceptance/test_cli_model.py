@@ -192,9 +192,9 @@ def test_a_script_accepts_it_beforehand(small: Small, how: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["setting", "run", "hi"], "then `mainstay model pull`"),
-        (["setting", "session", "show", "x"], "then `mainstay model pull`"),
-        (["no-runtime", "setting", "run", "hi", "--yes"], "pip install 'mainstay[local]'"),
+        (["setting", "run", "hi"], "`mainstay model pull` brings"),
+        (["setting", "session", "show", "x"], "`mainstay model pull` brings"),
+        (["no-runtime", "setting", "run", "hi", "--yes"], "pip install -e '.[local]'"),
     ],
     ids=["unasked", "not-talking", "no-runtime"],
 )

@@ -22,7 +22,7 @@ ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 
 def _lacking() -> str:
     if importlib.util.find_spec("xllamacpp") is None:
-        return "xllamacpp is not installed: pip install 'mainstay[local]'"
+        return "xllamacpp is not installed: pip install -e '.[local]'"
     if not weights.is_there(MODEL, PLACE):
         return f"the weights of {MODEL.name} are not in {PLACE}: mainstay model pull {MODEL.name}"
     return "" if ALL else "a model on two cores takes a minute: MAINSTAY_TEST_ALL=1 runs it"

@@ -24,7 +24,7 @@ def make_channel(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -
     try:
         return _MAKERS[kind](name, entry, home, welcome)
     except ImportError as error:
-        wanted = f"pip install 'mainstay[{kind}]'"
+        wanted = f"pip install -e '.[{kind}]'"
         raise ConfigError(f"the channel {name!r} needs a library that is not installed ({error}): {wanted}") from None
 
 

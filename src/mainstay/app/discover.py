@@ -36,11 +36,11 @@ KEYS = (
 AZURE_KEY, AZURE_PLACE, AZURE_MODEL = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_DEPLOYMENT"
 
 NO_MODEL_HELP = f"""\
-There is no model to talk to yet. Any one of these gives you one: (1) put the key of a provider into the \
-environment, for example `export ANTHROPIC_API_KEY=…` or `export OPENAI_API_KEY=…`; (2) run a model on this \
-machine, for example with Ollama (https://ollama.com): `ollama serve &`, then `ollama pull llama3.2`, and it \
-is found by itself, as are LM Studio, llama.cpp and vLLM; (3) have a small one brought that needs nothing else: \
-`pip install 'mainstay[local]'`, then `mainstay model pull`; (4) name a model in {FILE}: `mainstay config set \
+There is no model to talk to yet. Any one of these gives you one: (1) `mainstay model pull` brings a small one that \
+runs on this machine and needs nothing else; (2) put the key of a provider into the environment, for example \
+`export ANTHROPIC_API_KEY=…` or `export OPENAI_API_KEY=…`; (3) run a model server, for example \
+Ollama (https://ollama.com): `ollama serve &`, then `ollama pull llama3.2`, and it is found by itself, as are \
+LM Studio, llama.cpp and vLLM; (4) name a model in {FILE}: `mainstay config set \
 model openai/NAME` and, if it is not at its usual address, `mainstay config set providers.openai.base_url URL`. \
 `mainstay doctor` shows what was looked for."""
 

@@ -39,7 +39,7 @@ async def listen(service: Service, stop: asyncio.Event, now: asyncio.Event, told
     try:
         from mainstay.server.web import bind
     except ImportError as error:
-        raise ConfigError(f"this needs a library ({error}): pip install 'mainstay[serve]'") from None
+        raise ConfigError(f"this needs a library ({error}): pip install -e '.[serve]'") from None
     with bind(settings.host, settings.port) as at:
         app = _app(service, settings, at)
         doing = [asyncio.ensure_future(_web(service, app, at, stop, now)), asyncio.ensure_future(_begin(service, stop))]

@@ -191,7 +191,7 @@ class EmbeddingSettings(Section, frozen=True, kw_only=True):
     model: Annotated[
         str,
         Meta(
-            description="The model that makes the vectors: `local` (of the extra `mainstay[memory]`, on this machine) "
+            description="The model that makes the vectors: `local` (of the extra `memory`, on this machine) "
             "or `<provider>/<model>`."
         ),
     ] = LOCAL

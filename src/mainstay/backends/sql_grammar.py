@@ -25,7 +25,7 @@ def library() -> Any:
     try:
         import sqlglot
     except ImportError:
-        raise ConfigError("a backend of kind sql needs sqlglot: pip install 'mainstay[sql]'") from None
+        raise ConfigError("a backend of kind sql needs sqlglot: pip install -e '.[sql]'") from None
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is said to the model, not to a log
     return sqlglot
 

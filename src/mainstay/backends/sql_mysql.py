@@ -331,5 +331,5 @@ def _pymysql() -> Any:
         import pymysql  # type: ignore[import-untyped]
         import pymysql.cursors  # type: ignore[import-untyped]
     except ImportError:
-        raise ConfigError("a MySQL backend needs PyMySQL: pip install 'mainstay[mysql]'") from None
+        raise ConfigError("a MySQL backend needs PyMySQL: pip install -e '.[mysql]'") from None
     return pymysql

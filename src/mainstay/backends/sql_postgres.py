@@ -361,5 +361,5 @@ def _psycopg() -> Any:
     try:
         import psycopg
     except ImportError:
-        raise ConfigError("a PostgreSQL backend needs psycopg: pip install 'mainstay[postgres]'") from None
+        raise ConfigError("a PostgreSQL backend needs psycopg: pip install -e '.[postgres]'") from None
     return psycopg

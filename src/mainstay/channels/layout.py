@@ -160,9 +160,7 @@ def _parser() -> Any:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise ConfigError(
-            "This channel needs markdown-it-py: pip install 'mainstay[telegram]', or 'mainstay[signal]'"
-        ) from None
+        raise ConfigError("This channel needs markdown-it-py: pip install -e '.[telegram]', or '.[signal]'") from None
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING_MAX}).enable(["table", "strikethrough"])
     # An image that is fetched tells its owner who looks; a list of sources at the end is to be seen, not to be used up.
     made.disable(["image", "reference"])

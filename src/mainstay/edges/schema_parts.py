@@ -202,7 +202,7 @@ def library() -> Any:
         import jsonschema_rs  # heavy: only once there is a schema
     except ImportError:
         raise ConfigError(
-            "tools with a JSON Schema need jsonschema-rs: pip install 'mainstay[plugins]' or 'mainstay[mcp]'"
+            "tools with a JSON Schema need jsonschema-rs: pip install -e '.[plugins]' or '.[mcp]'"
         ) from None
     return jsonschema_rs
 

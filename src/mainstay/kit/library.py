@@ -13,5 +13,5 @@ def load_grpc() -> Any:
         import grpc  # type: ignore[import-untyped]
         import grpc.aio  # type: ignore[import-untyped]
     except ImportError:
-        raise ConfigError("a plugin needs grpcio: pip install 'mainstay[plugins]'") from None
+        raise ConfigError("a plugin needs grpcio: pip install -e '.[plugins]'") from None
     return grpc

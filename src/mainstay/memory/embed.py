@@ -19,7 +19,7 @@ import msgspec
 from mainstay.core.errors import EmbedderMissing
 from mainstay.core.workers import in_thread
 
-INSTALL = "pip install 'mainstay[memory]'"
+INSTALL = "pip install -e '.[memory]'"
 TEXT_CHARS_MAX = 8_000  # of one text; what is longer is cut into pieces first
 BATCH_MAX = 256  # texts a thread takes at once, so that a question asked meanwhile waits milliseconds
 PIECE_CHARS = 1_000

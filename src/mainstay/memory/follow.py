@@ -70,7 +70,7 @@ class Follower:
         if embedder is not None and tiers.vectors is not None:
             self._meaning = Meaning(store, tiers.vectors, embedder, clock, self._say)
         elif embedder is not None:
-            self.note = "search is by words only: sqlite-vec is not installed (pip install 'mainstay[memory]')"
+            self.note = "search is by words only: sqlite-vec is not installed (pip install -e '.[memory]')"
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- from outside ----------------------------------------------------------------------------

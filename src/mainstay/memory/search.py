@@ -189,7 +189,7 @@ def _trust(embedder: Embedder | None) -> float:
 async def _meant(tiers: Tiers, embedder: Embedder | None, query: Query, limit: int) -> tuple[list[Spot], str]:
     """The nearest that satisfy the query; or none, and why vectors could not be asked."""
     if tiers.vectors is None or embedder is None:
-        return [], f"{ONLY_WORDS}: there are no vectors here (they are off, or need pip install 'mainstay[memory]')"
+        return [], f"{ONLY_WORDS}: there are no vectors here (they are off, or need pip install -e '.[memory]')"
     vector, note = await _vector(embedder, query.text)
     if not any(vector):
         return [], note

@@ -21,5 +21,5 @@ def grpc_for(plugin: str) -> Any:
         import grpc  # type: ignore[import-untyped]
         import grpc.aio  # type: ignore[import-untyped]
     except ImportError:
-        raise ConfigError(f"the plugin {plugin} needs grpcio: pip install 'mainstay[plugins]'") from None
+        raise ConfigError(f"the plugin {plugin} needs grpcio: pip install -e '.[plugins]'") from None
     return grpc

@@ -85,7 +85,7 @@ async def serve_web(
         config = _configured(app, given)
     except ImportError as error:
         missing = (error.name or "uvicorn").partition(".")[0]
-        raise ConfigError(f"this needs {missing}: pip install 'mainstay[serve]'") from None
+        raise ConfigError(f"this needs {missing}: pip install -e '.[serve]'") from None
 
     leave = asyncio.Event()
 

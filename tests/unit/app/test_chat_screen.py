@@ -18,6 +18,7 @@ from mainstay.core.events import (
     Event,
     Lagged,
     MessageAdded,
+    Relieved,
     Steered,
     StepRestarted,
     Stuck,
@@ -335,3 +336,25 @@ def test_in_a_pipe_missed_pieces_come_with_the_message() -> None:
     for event in [START, TextDelta("You ", turn=1, step=1), message("You said hello"), END]:
         printer.show(event)
     assert "".join(out) == "You said hello\n"
+
+
+def test_what_a_command_was_kept_from_removing_is_told_to_whoever_sits_there() -> None:
+    call = ToolCall("c1", "bash", '{"command": "rm *.py"}')
+    result = ToolResult("c1", "bash", "done\n[held back, because content from outside is here: a.py]")
+    text = printed(screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)]))
+    assert "[held back, because content from outside is here: a.py]" in text
+    assert "done" not in text
+
+
+def test_a_question_that_is_answered_with_other_words_does_not_turn_the_clock_back() -> None:
+    clock = Clock()
+    screen = screen_of([START, ApprovalAsked("id", "c1", "bash", "{}", turn=1, step=1)], clock)
+    clock.now += 30.0
+    screen.asked("no, do something else")
+    clock.now += 2.0
+    screen.show(TextDelta("Fine.", turn=2, step=1))
+    assert screen.status == "writing 2 s"
+
+
+def test_whoever_pastes_more_than_a_window_holds_is_told_that_it_is_seen_in_part() -> None:
+    assert "beginning and end" in printed(screen_of([START, Relieved(texts=(1,), turn=1)]))

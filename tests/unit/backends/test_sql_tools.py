@@ -186,9 +186,9 @@ async def test_a_missing_library_is_named_with_how_to_get_it(path: Path, monkeyp
     from mainstay.backends import sql_grammar, sql_mysql, sql_postgres
 
     for module, missing, extra, url in (
-        (sql_grammar.library, "sqlglot", "mainstay[sql]", f"sqlite:///{path}"),
-        (sql_postgres._psycopg, "psycopg", "mainstay[postgres]", "postgresql://h/db"),
-        (sql_mysql._pymysql, "pymysql", "mainstay[mysql]", "mysql://h/db"),
+        (sql_grammar.library, "sqlglot", "'.[sql]'", f"sqlite:///{path}"),
+        (sql_postgres._psycopg, "psycopg", "'.[postgres]'", "postgresql://h/db"),
+        (sql_mysql._pymysql, "pymysql", "'.[mysql]'", "mysql://h/db"),
     ):
         module.cache_clear()
         with monkeypatch.context() as patch:

@@ -71,7 +71,7 @@ def test_what_is_missing_or_mixed_up_is_said_at_once(given: dict[str, str], said
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "slack_sdk" else real(name))
-    with pytest.raises(ConfigError, match=r"mainstay\[slack\]"):
+    with pytest.raises(ConfigError, match=r"'.\[slack\]'"):
         SlackChannel("team", TOKEN, app_token=APP_TOKEN)
 
 

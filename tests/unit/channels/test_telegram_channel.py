@@ -377,7 +377,7 @@ async def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.M
         monkeypatch.delitem(sys.modules, f"mainstay.channels.telegram.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "telegram", None)
     error = await expect(ConfigError, TelegramChannel("tg", TOKEN).start(Ear()))
-    assert "mainstay[telegram]" in str(error)
+    assert "'.[telegram]'" in str(error)
 
 
 async def test_a_file_that_is_there_is_not_written_over(rig: TelegramRig, tmp_path: Path) -> None:

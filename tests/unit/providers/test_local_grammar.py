@@ -26,7 +26,7 @@ from mainstay.providers.local.grammar import RULES_MAX, literal, write_grammar
 from mainstay.providers.local.prefix import _post
 from mainstay.providers.local.process import Place, Weight, _end, start
 
-pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install 'mainstay[local]'")
+pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install -e '.[local]'")
 SEEDS = 20 if os.environ.get("MAINSTAY_TEST_ALL") == "1" else 3
 ENDS = [[token(char), 3.0] for char in '"}],']  # else a babbling model finds no end
 

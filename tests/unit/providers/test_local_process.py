@@ -28,7 +28,7 @@ from mainstay.providers import catalogue
 from mainstay.providers.local import process as processes
 from mainstay.providers.local.provider import LocalProvider
 
-pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install 'mainstay[local]'")
+pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install -e '.[local]'")
 SOON_S = 60.0  # on a machine that has much else to do
 
 

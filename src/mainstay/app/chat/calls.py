@@ -27,6 +27,7 @@ VALUE_CHARS_MAX = 60
 LINE_CHARS_MAX = 160
 RESULT_LINES_MAX = 4
 GIST_CHARS = 40
+HELD_BACK = "[held back"
 KEPT_MAX = 100  # calls that can still be unfolded
 UNFOLDED_LINES_MAX = 400
 
@@ -63,6 +64,11 @@ def result_lines(content: str, ms: int | None = None, lines_max: int = RESULT_LI
 
 def _lines(content: str) -> list[str]:
     return [line.rstrip() for line in safe(content).expandtabs(4).splitlines() if line.strip()]
+
+
+def held_back(content: str) -> list[str]:
+    """What a command did not do, though it may say so: whoever sits there is to know."""
+    return [visible(line, LINE_CHARS_MAX) for line in content.splitlines() if line.startswith(HELD_BACK)]
 
 
 # --- those of a conversation ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from mainstay.app.chat.asking import asked_lines, how
-from mainstay.app.chat.calls import Calls, result_lines
+from mainstay.app.chat.calls import Calls, held_back, result_lines
 from mainstay.app.chat.flow import Block, Flow
 from mainstay.app.chat.safe import Stream, safe, visible
 from mainstay.app.chat.words import MARK, Line, ending, lasted, notice, usage_line
@@ -54,7 +54,7 @@ class Screen:
         self._turn = turn
         self._started = self._now() if self._asked_at is None else self._asked_at
         self._asked_at = None
-        self._first_s: float | None = None  # until the model said anything at all
+        self._first_s: float | None = None  # until the model's first word
         self._usage = Usage()
         self._cost = 0.0
         self._wait: tuple[str, float, float] | None = None  # what for, since when, how long it will be
@@ -90,7 +90,6 @@ class Screen:
                 self._said += text
                 self._blocks(self._flow.feed(self._clean.feed(text)))
             case ToolCallStarted(call_id=call_id) | ToolCallReady(call_id=call_id):
-                self._begin_answer()
                 self._end_thought()
                 self._running += [call_id] if call_id not in self._running else []
             case ToolFinished(result=result):
@@ -151,7 +150,8 @@ class Screen:
             wrong = [_line(one, "red") for one in result_lines(result.content)]
             self._put("tool", Group(CallRow(call.head, ["✗", *call.facts[1:]], "red", hint), *wrong))
         else:
-            self._put("tool", CallRow(call.head, call.facts, "dim", hint))
+            held = [_line(one, "yellow") for one in held_back(result.content)]
+            self._put("tool", Group(CallRow(call.head, call.facts, "dim", hint), *held))
 
     def _finish_turn(self, outcome: Outcome) -> None:
         self._end_thought()
@@ -182,7 +182,7 @@ class Screen:
 
     def asked(self, text: str) -> None:
         self._asked_at = self._started = self._now()
-        self._first_s = None
+        self._first_s = self._asking = None
         self.typed(text)
 
     def typed(self, text: str) -> None:
@@ -233,12 +233,12 @@ class Screen:
         if self._wait is not None:
             reason, since, whole = self._wait
             so_far = self._now() - since
-            return f"waiting {so_far:.0f} s{f' of {whole:.0f}' if whole >= 1 else ''}: {visible(reason, 200)}"
+            return f"waiting {so_far:.0f} s{f' of {whole:.0f}' if whole > so_far + 1 else ''}: {visible(reason, 200)}"
         running = [call for id in self._running if (call := self._calls.get(id)) is not None and call.since]
         if running:
             since = min(call.since for call in running)
             return f"running {', '.join(visible(call.name, 40) for call in running)} {self._now() - since:.0f} s"
-        if self._first_s is None:
+        if self._first_s is None and not self._running:
             return f"waiting for the first word {seconds:.0f} s"
         return f"{'thinking' if self._thought else 'writing'} {seconds:.0f} s"
 

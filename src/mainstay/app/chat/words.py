@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.core.events import ApprovalAsked, Event, Lagged, Stuck, Waiting
+from mainstay.core.events import ApprovalAsked, Event, Lagged, Relieved, Stuck, Waiting
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 
@@ -31,6 +31,8 @@ def notice(event: Event) -> str | None:
             return f"waiting{f' {seconds:.0f} s' if seconds >= 1 else ''}: {reason}"
         case Stuck(doing=doing, seconds=seconds):
             return f"this turn seems stuck: {doing}, {seconds:.0f} s past its bound; /stop ends it"
+        case Relieved(texts=texts) if texts:
+            return "long messages do not fit this model's window whole: it sees their beginning and end from here on"
         case Lagged(missed=missed):
             return f"{missed} events came too fast to show"
     return None

@@ -21,7 +21,7 @@ from mainstay.providers.local.weights import FIRST, Weights, folder
 
 ACCEPTS = "MAINSTAY_LOCAL"  # 1: bring a model if there is none, without asking
 RUNTIME = "xllamacpp"
-NEEDS_RUNTIME = "llama.cpp, which runs models on this machine, is not installed: pip install 'mainstay[local]'"
+NEEDS_RUNTIME = "llama.cpp, which runs models on this machine, is not installed: pip install -e '.[local]'"
 DRAWN_S = 0.1
 _BAR = 24
 

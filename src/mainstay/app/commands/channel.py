@@ -126,7 +126,7 @@ def trouble(name: str, one: ChannelEntry) -> str:
         return said.removeprefix(f"the channel {name!r} ")
     kind = kind_of(name, one)
     if missing := KINDS[kind].missing():
-        return f"needs {' and '.join(missing)}: pip install 'mainstay[{kind}]'"
+        return f"needs {' and '.join(missing)}: pip install -e '.[{kind}]'"
     return ""
 
 

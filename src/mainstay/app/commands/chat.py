@@ -10,7 +10,7 @@ import sys
 from mainstay.app.commands.homes import run_async
 from mainstay.app.commands.talking import Setting, setting, tell
 
-HINT = "for a nicer chat: pip install 'mainstay[chat]'"
+HINT = "for a nicer chat: pip install -e '.[chat]'"
 
 
 def chat(options: argparse.Namespace) -> int:

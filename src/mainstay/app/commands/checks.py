@@ -48,7 +48,7 @@ def libraries() -> list[Finding]:
     missing = [one for one in ("rich", "prompt_toolkit") if importlib.util.find_spec(one) is None]
     if missing:
         says = f"{' and '.join(missing)} not installed: the chat is plain"
-        return [Finding("Chat", "warn", says, "pip install 'mainstay[chat]'"), _memory()]
+        return [Finding("Chat", "warn", says, "pip install -e '.[chat]'"), _memory()]
     return [Finding("Chat", "ok", "rich and prompt_toolkit are installed"), _memory()]
 
 
@@ -56,7 +56,7 @@ def _memory() -> Finding:
     missing = [one for one in ("sqlite_vec", "wordllama") if importlib.util.find_spec(one) is None]
     if missing:
         says = f"search is by words only: {' and '.join(missing)} not installed"
-        return Finding("Memory", "warn", says, "pip install 'mainstay[memory]'")
+        return Finding("Memory", "warn", says, "pip install -e '.[memory]'")
     return Finding("Memory", "ok", "search by words and by meaning, with the model inside the wheel")
 
 

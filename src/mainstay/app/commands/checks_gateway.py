@@ -74,7 +74,7 @@ def _libraries(settings: ServerSettings) -> Iterator[Finding]:
     wanted = ["starlette", "uvicorn", "websockets", *(["grpc"] if settings.grpc_port is not None else [])]
     if missing := [one for one in wanted if importlib.util.find_spec(one) is None]:
         says = f"{' and '.join(missing)} not installed: there is no `mainstay serve` without"
-        yield Finding("Server", "FAIL", says, "pip install 'mainstay[serve]'")
+        yield Finding("Server", "FAIL", says, "pip install -e '.[serve]'")
 
 
 def _ports(settings: ServerSettings, *, used: bool) -> Iterator[Finding]:

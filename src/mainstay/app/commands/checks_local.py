@@ -36,7 +36,10 @@ def weights_of(target: Target, *, deep: bool) -> list[Finding]:
         return [*runtime, _own(path)]
     one = weights.find(target.name)
     if deep and (said := _wrong(one, path)):
-        return [*runtime, Finding("Local model", "FAIL", said, _again(one))]
+        return [
+            *runtime,
+            Finding("Local model", "FAIL", said, f"mainstay model remove {one.name}, and then: {_again(one)}"),
+        ]
     says = f"{one.name}: {one.size / 1e9:.2f} GB at {path}" + (", whole" if deep else "; --deep reads and loads it")
     return [*runtime, *_room(one), Finding("Local model", "ok", says)]
 
@@ -117,9 +120,7 @@ def _again(one: Weights) -> str:
 
 def _runtime() -> Iterator[Finding]:
     if importlib.util.find_spec("xllamacpp") is None:
-        yield Finding(
-            "Local model", "FAIL", "xllamacpp is not installed, which runs it", "pip install 'mainstay[local]'"
-        )
+        yield Finding("Local model", "FAIL", "xllamacpp is not installed, which runs it", "pip install -e '.[local]'")
 
 
 def _own(path: Path) -> Finding:

@@ -18,7 +18,7 @@ def serve(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "mainstay":
             raise
-        raise ConfigError("this needs the mcp library: pip install 'mainstay[mcp]'") from None
+        raise ConfigError("this needs the mcp library: pip install -e '.[mcp]'") from None
     setting(options)  # what is wrong with it is told before a host waits for an answer
     if port is None and sys.stdin.isatty():
         tell("this speaks MCP on stdin and stdout, for a host that starts it; Ctrl-C ends it")

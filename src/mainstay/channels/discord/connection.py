@@ -48,7 +48,7 @@ def library() -> Any:
             import discord.gateway
             import discord.http
     except ImportError:
-        raise ConfigError("Discord needs discord.py: pip install 'mainstay[discord]'") from None
+        raise ConfigError("Discord needs discord.py: pip install -e '.[discord]'") from None
     discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody misses voice here
     return discord
 

@@ -75,7 +75,7 @@ def library() -> Any:
     try:
         import nio  # type: ignore[import-untyped]
     except ImportError:
-        raise ConfigError("Matrix needs matrix-nio: pip install 'mainstay[matrix]'") from None
+        raise ConfigError("Matrix needs matrix-nio: pip install -e '.[matrix]'") from None
     return nio
 
 

@@ -30,7 +30,7 @@ def _markdown() -> Any:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise ConfigError("Matrix needs markdown-it-py: pip install 'mainstay[matrix]'") from None
+        raise ConfigError("Matrix needs markdown-it-py: pip install -e '.[matrix]'") from None
     made = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
     made.disable("image")  # one that is fetched from elsewhere tells its owner who looks
     made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]

@@ -85,7 +85,7 @@ class SlackChannel:
         except AddressRefused as error:
             raise ConfigError(f"{where}.base_url: {error}") from None
         if any(importlib.util.find_spec(library) is None for library in ("slack_sdk", "aiohttp")):
-            raise ConfigError("Slack needs a library that is not installed: pip install 'mainstay[slack]'")
+            raise ConfigError("Slack needs a library that is not installed: pip install -e '.[slack]'")
 
     # --- its life --------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class TelegramChannel:
             from mainstay.channels.telegram.speaking import Speaker
             from mainstay.channels.telegram.wire import Wire
         except ImportError:
-            raise ConfigError("Telegram needs python-telegram-bot: pip install 'mainstay[telegram]'") from None
+            raise ConfigError("Telegram needs python-telegram-bot: pip install -e '.[telegram]'") from None
         lay_out("")  # what that needs is missing now, or never
         wire = self._wire = Wire(self._token, self._base_url)
         try:

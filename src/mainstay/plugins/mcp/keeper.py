@@ -259,4 +259,4 @@ def _import() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mainstay"):
             raise
-        raise ConfigError("MCP servers need the mcp library: pip install 'mainstay[mcp]'") from None
+        raise ConfigError("MCP servers need the mcp library: pip install -e '.[mcp]'") from None

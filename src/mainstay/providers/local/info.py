@@ -7,7 +7,7 @@ from pathlib import Path
 from mainstay.core.ports import ModelInfo
 from mainstay.providers.local import weights
 
-OUTPUT = 2048
+OUTPUT = 1024  # a minute or two of writing, and small models like to go on for ever
 OWN_TOKENS = 8192  # of context, for a file that the catalogue does not know; a configuration may say otherwise
 
 

@@ -33,7 +33,7 @@ THREADS_MAX = 8  # more of them wait for memory
 ROOMY = 6  # times the weights: so much memory has a machine that can spare some
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
 MODULE = "mainstay.providers.local.server"
-MISSING = "models on this machine need {library}: pip install 'mainstay[local]'"
+MISSING = "models on this machine need {library}: pip install -e '.[local]'"
 
 
 class Weight(msgspec.Struct, frozen=True):

@@ -155,4 +155,7 @@ def path_of(name: str, place: Path) -> Path:
     one = find(name)
     if not is_there(one, place):
         raise ConfigError(f"the weights of {name} are not here yet: mainstay model pull {name}")
-    return place / one.file
+    path = place / one.file
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{path} cannot be read: its owner can with chmod u+r")
+    return path

@@ -31,5 +31,5 @@ def load_grpc() -> Library:
         import grpc_reflection.v1alpha.reflection  # type: ignore[import-untyped]
         import grpc_reflection.v1alpha.reflection_pb2_grpc  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ConfigError(f"gRPC needs {error.name or 'grpcio'}: pip install 'mainstay[grpc]'") from None
+        raise ConfigError(f"gRPC needs {error.name or 'grpcio'}: pip install -e '.[grpc]'") from None
     return Library(grpc, grpc_health.v1, grpc_reflection.v1alpha)

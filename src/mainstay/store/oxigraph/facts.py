@@ -41,7 +41,7 @@ class OxigraphFacts:
         try:
             import pyoxigraph  # an extra: only whoever chose this backend needs it
         except ImportError as error:
-            raise HomeUnusable("facts cannot be kept in Oxigraph: pip install 'mainstay[graph]'") from error
+            raise HomeUnusable("facts cannot be kept in Oxigraph: pip install -e '.[graph]'") from error
         try:
             store = self._place.open(pyoxigraph.Store) if self._place is not None else pyoxigraph.Store()
         except OSError as error:
