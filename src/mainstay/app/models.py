@@ -48,7 +48,7 @@ class Models:
         """The model asked for, then the configured ones it may fail over to. The agent's own address and key
         are for the model it was given, and for no other."""
         config = self._config
-        entries = _entries(model, config)
+        entries = entries_of(model, config)
         if not entries:
             raise ConfigError(NO_MODEL)
         providers = [self._one(entry, own=own and number == 0) for number, entry in enumerate(entries)]
@@ -61,11 +61,11 @@ class Models:
             base_url=(self._base_url if own else None) or entry.base_url or (given.base_url if given else None),
             api_key=(self._api_key if own else None) or entry.api_key or (given.api_key if given else None),
             limits=self._config.limits,
-            info=_info(entry),
+            info=info_of(entry),
         )
 
 
-def _entries(model: str | None, config: Config) -> list[ModelEntry]:
+def entries_of(model: str | None, config: Config) -> list[ModelEntry]:
     configured = [one if isinstance(one, ModelEntry) else ModelEntry(model=one) for one in config.models]
     first = model or config.model
     if first is None:
@@ -74,7 +74,7 @@ def _entries(model: str | None, config: Config) -> list[ModelEntry]:
     return [named, *(one for one in configured if one.model != first)]
 
 
-def _info(entry: ModelEntry) -> ModelInfo | None:
+def info_of(entry: ModelEntry) -> ModelInfo | None:
     provider, _, name = entry.model.partition("/")
     known = catalogue.info(provider, name)
     given = {

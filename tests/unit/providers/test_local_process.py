@@ -19,6 +19,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_gguf import write_tiny_gguf
 
+from mainstay.app.chat.ahead import loaded_ahead
+from mainstay.app.config import Config
 from mainstay.core.errors import ConfigError, ContextTooLong, RequestRefused, StreamBroken, Unreachable
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Message, Text
@@ -291,3 +293,16 @@ async def test_it_is_heard_where_more_than_a_thousand_files_are_open(weights: Pa
         for one in opened:
             os.close(one)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_it_is_loaded_while_somebody_still_types_and_given_back_when_they_leave(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAINSTAY_MODELS", str(tmp_path))
+    async with loaded_ahead(f"local/{weights}", Config()):
+        async with asyncio.timeout(SOON_S):
+            while not any(one.running for one in processes._kept.values()):
+                await asyncio.sleep(0.01)
+    assert processes._kept == {}
+    async with loaded_ahead("local/qwen2.5-coder-1.5b", Config()):  # its weights are not there: heard when it is asked
+        assert processes._kept == {}

@@ -71,7 +71,12 @@ class Talk:
         self._agent = await self._held.enter_async_context(self.where.agent())
         if isinstance(self._agent, Agent) and self.where.config.triggers.enabled:
             await self._agent.triggers.start()
-        return await self.switch(session or ("" if new else await self._last()) or new_session(PREFIX))
+        found = await self.switch(session or ("" if new else await self._last()) or new_session(PREFIX))
+        if isinstance(self._agent, Agent) and self.model.startswith("local/"):
+            from mainstay.app.chat.ahead import loaded_ahead  # for those who have no other model
+
+            await self._held.enter_async_context(loaded_ahead(self.model, self.where.config))
+        return found
 
     async def switch(self, session: str) -> Standing | None:
         self._own = await own_model(self.where, self.agent, session)

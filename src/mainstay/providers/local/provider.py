@@ -69,6 +69,12 @@ class LocalProvider:
     def model(self) -> ModelInfo:
         return self._info
 
+    async def load(self) -> None:
+        """Before anybody asks."""
+        if self._process is None:
+            self._process = shared(self._weight)
+        await self._process.place()
+
     async def close(self) -> None:
         self._closed = True
         process, self._process = self._process, None
