@@ -309,7 +309,7 @@ async def test_a_thousand_files_are_indexed_within_two_seconds_and_asked_within_
     index.search(words[0], "", 0, 8, lambda: False)
     built = time.thread_time() - began
     asked = []
-    for word in words[1:8]:
+    for word in words[1:60]:
         began = time.thread_time()
         assert index.search(word, "", 0, 8, lambda: False).passages
         asked.append(time.thread_time() - began)
