@@ -16,11 +16,13 @@ from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, To
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Tool
 from mainstay.providers.anthropic_answer import MessagesAnswer
 from mainstay.providers.forms import (
+    Blocks,
     Kept,
     arguments,
     encode,
     fit_id,
     fit_name,
+    group_blocks,
     image_of,
     note_of,
     runtime_note,
@@ -31,14 +33,6 @@ from mainstay.providers.wire import Key, Request, Wire
 VERSION = "2023-06-01"
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
 _TAGS = {True: "anthropic", False: "anthropic without images"}
-
-
-class Blocks(msgspec.Struct, frozen=True):
-    """A message's content: a comma before each block. Results go first, wherever they stood."""
-
-    role: str
-    results: bytes = b""
-    others: bytes = b""
 
 
 class AnthropicProvider:
@@ -103,18 +97,7 @@ class AnthropicProvider:
         return msgspec.json.decode(b"[" + self._history(context.messages) + b"]", type=list[dict[str, Any]])
 
     def _history(self, messages: Sequence[Message]) -> bytes:
-        groups: list[tuple[str, list[bytes], list[bytes]]] = []
-        for message in messages:
-            blocks = self._blocks(message)
-            if not (blocks.results or blocks.others):
-                continue
-            if not groups and (blocks.role != "user" or message.role == "tool"):
-                continue  # a history begins with the user; results without their calls would be refused
-            if not groups or groups[-1][0] != blocks.role:
-                groups.append((blocks.role, [], []))
-            groups[-1][1].append(blocks.results)
-            groups[-1][2].append(blocks.others)
-        made = [(role, b"".join(results + others)[1:]) for role, results, others in groups]
+        made = group_blocks(messages, self._blocks)
         theirs = [place for place, (role, _) in enumerate(made) if role == "user"]
         for place in theirs[-2:]:  # the end of this request, and of the one before: there the cache is found again
             made[place] = ("user", made[place][1][:-1] + _CACHED)

@@ -20,7 +20,18 @@ from mainstay.providers import opaque
 from mainstay.providers.bedrock_answer import OWNER, ConverseAnswer
 from mainstay.providers.bedrock_frames import FrameCutter
 from mainstay.providers.bedrock_keys import AwsKeys, signed
-from mainstay.providers.forms import Kept, arguments, encode, fit_id, fit_name, image_of, note_of, runtime_note
+from mainstay.providers.forms import (
+    Blocks,
+    Kept,
+    arguments,
+    encode,
+    fit_id,
+    fit_name,
+    group_blocks,
+    image_of,
+    note_of,
+    runtime_note,
+)
 from mainstay.providers.wire import Key, Request, Wire
 
 _TAGS = {
@@ -32,14 +43,6 @@ _NO_TOOLS = (
     b'"toolConfig":{"tools":[{"toolSpec":{"name":"none","description":"Does nothing: there are no tools any more.",'
     b'"inputSchema":{"json":{"type":"object"}}}}]},'
 )
-
-
-class Blocks(msgspec.Struct, frozen=True):
-    """A message's content: a comma before each block. Results go first, wherever they stood."""
-
-    role: str
-    results: bytes = b""
-    others: bytes = b""
 
 
 class BedrockProvider:
@@ -107,21 +110,8 @@ class BedrockProvider:
         return msgspec.json.decode(b"[" + self._history(context.messages) + b"]", type=list[dict[str, Any]])
 
     def _history(self, messages: Sequence[Message]) -> bytes:
-        groups: list[tuple[str, list[bytes], list[bytes]]] = []
-        for message in messages:
-            blocks = self._blocks(message)
-            if not (blocks.results or blocks.others):
-                continue
-            if not groups and (blocks.role != "user" or message.role == "tool"):
-                continue  # a history begins with the user; results without their calls would be refused
-            if not groups or groups[-1][0] != blocks.role:
-                groups.append((blocks.role, [], []))
-            groups[-1][1].append(blocks.results)
-            groups[-1][2].append(blocks.others)
-        return b",".join(
-            b'{"role":"%b","content":[%b]}' % (role.encode(), b"".join(results + others)[1:])
-            for role, results, others in groups
-        )
+        made = group_blocks(messages, self._blocks)
+        return b",".join(b'{"role":"%b","content":[%b]}' % (role.encode(), content) for role, content in made)
 
     def _blocks(self, message: Message) -> Blocks:
         kept = message.wire

@@ -6,13 +6,13 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from mainstay.core.messages import Binary
+from mainstay.core.messages import Binary, Message
 
 IMAGE_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 IMAGE_BYTES_MAX = 20 * 1024 * 1024
@@ -110,3 +110,38 @@ def note_of(part: Binary) -> str:
 def runtime_note(text: str) -> str:
     """A system message inside a history, which not every API has a role for."""
     return f"[note from the runtime] {text}"
+
+
+# --- histories -----------------------------------------------------------------------------------
+
+
+def kept_parts(messages: Sequence[Message], tag: str, written: Callable[[Message], bytes]) -> list[bytes]:
+    """Each message as it was encoded when it was first sent in the form of this tag."""
+    return [
+        kept[1] if (kept := message.wire) is not None and kept[0] is tag else written(message) for message in messages
+    ]
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """A message's content: a comma before each block. Results go first, wherever they stood."""
+
+    role: str
+    results: bytes = b""
+    others: bytes = b""
+
+
+def group_blocks(messages: Sequence[Message], blocks_of: Callable[[Message], Blocks]) -> list[tuple[str, bytes]]:
+    """Roles in turn, each with its content. A history begins with the user; results without their calls would be
+    refused."""
+    groups: list[tuple[str, list[bytes], list[bytes]]] = []
+    for message in messages:
+        blocks = blocks_of(message)
+        if not (blocks.results or blocks.others):
+            continue
+        if not groups and (blocks.role != "user" or message.role == "tool"):
+            continue
+        if not groups or groups[-1][0] != blocks.role:
+            groups.append((blocks.role, [], []))
+        groups[-1][1].append(blocks.results)
+        groups[-1][2].append(blocks.others)
+    return [(role, b"".join(results + others)[1:]) for role, results, others in groups]

@@ -19,7 +19,17 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import Binary, FinishReason, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, Tool
 from mainstay.providers.cutting import LineCutter
-from mainstay.providers.forms import Kept, arguments, encode, fit_id, fit_name, image_of, note_of, runtime_note
+from mainstay.providers.forms import (
+    Kept,
+    arguments,
+    encode,
+    fit_id,
+    fit_name,
+    image_of,
+    kept_parts,
+    note_of,
+    runtime_note,
+)
 from mainstay.providers.known import OLLAMA_OUTPUT, OLLAMA_WINDOW
 from mainstay.providers.ollama_answer import OllamaAnswer
 from mainstay.providers.wire import Key, Request, Wire
@@ -123,11 +133,7 @@ class OllamaProvider:
         return msgspec.json.decode(b"[" + self._history(context) + b"]", type=list[dict[str, Any]])
 
     def _history(self, context: Context) -> bytes:
-        tag, written = _TAGS[self._info.images], self._written
-        parts = [
-            kept[1] if (kept := message.wire) is not None and kept[0] is tag else written(message)
-            for message in context.messages
-        ]
+        parts = kept_parts(context.messages, _TAGS[self._info.images], self._written)
         if context.system or context.profile:
             parts.insert(0, self._system(context.system, context.profile))
         return b"".join(parts)[1:]  # each begins with a comma

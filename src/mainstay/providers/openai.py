@@ -21,6 +21,7 @@ from mainstay.providers.forms import (
     fit_id,
     fit_name,
     image_of,
+    kept_parts,
     note_of,
     runtime_note,
     short_id,
@@ -89,11 +90,7 @@ class OpenAIProvider:
         return msgspec.json.decode(b"[" + self._history(context) + b"]", type=list[dict[str, Any]])
 
     def _history(self, context: Context) -> bytes:
-        tag, written = self._dialect.tag, self._written
-        parts = [
-            kept[1] if (kept := message.wire) is not None and kept[0] is tag else written(message)
-            for message in context.messages
-        ]
+        parts = kept_parts(context.messages, self._dialect.tag, self._written)
         if context.system or context.profile:
             parts.insert(0, self._system(context.system, context.profile))
         return b"".join(parts)[1:]  # each begins with a comma

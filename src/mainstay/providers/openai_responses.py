@@ -19,7 +19,17 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Tool
 from mainstay.providers import opaque
-from mainstay.providers.forms import Kept, arguments, encode, fit_id, fit_name, image_of, note_of, runtime_note
+from mainstay.providers.forms import (
+    Kept,
+    arguments,
+    encode,
+    fit_id,
+    fit_name,
+    image_of,
+    kept_parts,
+    note_of,
+    runtime_note,
+)
 from mainstay.providers.openai_responses_answer import OWNER, ResponsesAnswer
 from mainstay.providers.wire import Key, Request, Wire
 
@@ -115,11 +125,7 @@ class ResponsesProvider:
                 yield piece
 
     def _history(self, context: Context) -> bytes:
-        tag, written = self._tag, self._written
-        parts = [
-            kept[1] if (kept := message.wire) is not None and kept[0] is tag else written(message)
-            for message in context.messages
-        ]
+        parts = kept_parts(context.messages, self._tag, self._written)
         return b"".join(parts)[1:]  # each begins with a comma
 
     def _written(self, message: Message) -> bytes:
