@@ -31,11 +31,7 @@ from mainstay.edges.yaml import Document, YamlRefused, load
 PREFIX = "MAINSTAY__"
 
 # Sections of later releases: known names, not typing mistakes.
-UNAVAILABLE = frozenset(
-    {
-        "judges", "budgets", "audit", "telemetry", "engine",
-    }
-)  # fmt: skip
+UNAVAILABLE = frozenset({"engine"})
 
 _MODEL = re.compile(r"[^\s/]+/\S+")
 _ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from mainstay.app.schema_accounts import AuditSettings, BudgetSettings, JudgeSettings, TelemetrySettings
 from mainstay.app.schema_base import Count, Section
 from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry
 from mainstay.app.schema_gateway import ChannelEntry, PersonEntry, ServerSettings
@@ -285,6 +286,8 @@ class WorkspaceEntry(Section, frozen=True, kw_only=True):
     backends: Annotated[dict[str, BackendEntry] | None, Meta(description="Its data, beside what all have.")] = None
     skills: Annotated[SkillSettings | None, Meta(description="Its skills.")] = None
     patterns: Annotated[PatternSettings | None, Meta(description="Its patterns.")] = None
+    judges: Annotated[JudgeSettings | None, Meta(description="Who judges its answers.")] = None
+    budgets: Annotated[BudgetSettings | None, Meta(description="What may be spent in it.")] = None
     lanes: Annotated[LaneSettings | None, Meta(description="How its conversations are kept apart.")] = None
     sessions: Annotated[SessionSettings | None, Meta(description="What its sessions remember.")] = None
 
@@ -318,6 +321,10 @@ class Config(Section, frozen=True, kw_only=True):
         PatternSettings()
     )
     triggers: Annotated[TriggerSettings, Meta(description="Work that nobody typed.")] = TriggerSettings()
+    judges: Annotated[JudgeSettings, Meta(description="Who judges answers, and by what.")] = JudgeSettings()
+    budgets: Annotated[BudgetSettings, Meta(description="What may be spent.")] = BudgetSettings()
+    audit: Annotated[AuditSettings, Meta(description="The record of who did what.")] = AuditSettings()
+    telemetry: Annotated[TelemetrySettings, Meta(description="Traces and metrics.")] = TelemetrySettings()
     people: Annotated[dict[str, PersonEntry], Meta(description="Who is known, by name; others are paired.")] = {}
     channels: Annotated[dict[str, ChannelEntry], Meta(description="Chat platforms, by name.")] = {}
     server: Annotated[ServerSettings, Meta(description="What `mainstay serve` offers, and to whom.")] = ServerSettings()

@@ -12,6 +12,8 @@
     ├── WorkspaceUnknown            there is no such workspace
     ├── AgentClosed                 the agent was closed while this waited
     ├── OutputInvalid               no answer of the wanted shape came
+    ├── BudgetExhausted             what may be spent is spent
+    ├── AuditUnavailable            what happens cannot be put on record, and so must not happen
     ├── ContextOverflow             what cannot be left out does not fit the model's window
     ├── SummaryUnusable             a summary came back that cannot be used
     ├── EmbedderMissing             no model for vectors can be had here
@@ -93,6 +95,19 @@ class AgentClosed(MainstayError):
 
 
 class OutputInvalid(MainstayError):
+    pass
+
+
+class BudgetExhausted(MainstayError):
+    """`budget` names it; `frees_at` (ms) says when there is something in it again, 0 for never by itself."""
+
+    def __init__(self, sentence: str, *, budget: str = "", frees_at: int = 0) -> None:
+        super().__init__(sentence)
+        self.budget = budget
+        self.frees_at = frees_at
+
+
+class AuditUnavailable(MainstayError):
     pass
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from mainstay.core.addresses import Address, Heard
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
@@ -132,6 +134,53 @@ class StepRestarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fa
     reason: str = ""
 
 
+class Reserved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """So much was put aside for a model call, before it was sent; on disk first, and only where there are budgets.
+
+    It is closed by what the call came to: the message, fold or verdict that names it by `id`, or `Settled`. One that is
+    closed by none (its process died) has cost the whole of it, for all that anybody knows.
+    """
+
+    id: str  # what for: "3.2" is the second step of turn 3, "fold", "judge:3.2:kind"
+    model: str
+    prompt: int  # tokens, as we count them
+    output: int  # tokens that the answer may have; the provider was told
+    cost: int  # nanodollars, at the most
+    guessed: bool = False  # nobody knows the price of this model
+
+
+class Settled(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """What a call came to that nothing else tells of: nothing, if it was never answered; what is known, if it broke
+    off."""
+
+    id: str
+    usage: Usage | None = None
+    cost: float = 0.0
+
+
+class Score(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What one judge said of an answer. One that could not say anything has an `error` and no score."""
+
+    judge: str
+    score: float | None = None
+    reason: str = ""
+    error: str = ""
+    weight: float = 1.0
+    usage: Usage | None = None
+    cost: float = 0.0
+    seconds: float = 0.0
+
+
+class Judged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """The last answer of the turn was judged. `attempt` counts from 1; the last one is returned, passed or not."""
+
+    scores: tuple[Score, ...]
+    score: float  # combined
+    passed: bool
+    attempt: int = 1
+    last: bool = False
+
+
 class Relieved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     """From now on the model sees less of what is old or large; the journal keeps all of it.
 
@@ -217,6 +266,9 @@ DURABLE = (
     | Steered
     | StepCheckpointed
     | StepRestarted
+    | Reserved
+    | Settled
+    | Judged
     | Relieved
     | Folded
     | TurnEnded

@@ -17,6 +17,7 @@ from mainstay.core.events import (
     Event,
     Folded,
     Guarded,
+    Judged,
     MessageAdded,
     Received,
     StepCheckpointed,
@@ -88,6 +89,9 @@ def redacted(event: Event) -> Event:
             changed = None if input is None else "{}"
             result = None if result is None else FORGOTTEN
             return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN, result=result)
+        case Judged(scores=scores):
+            told = tuple(msgspec.structs.replace(one, reason=one.reason and FORGOTTEN) for one in scores)
+            return msgspec.structs.replace(event, scores=told)
         case Guarded():
             return msgspec.structs.replace(event, note="")
         case Folded():  # a summary of what is forgotten, from its first word to its last

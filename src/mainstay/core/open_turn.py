@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Received
+from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Judged, Received
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.recall import NOTE, UNTRUSTED
 
@@ -12,6 +12,7 @@ SKILL_HEAD = "# Skill: "  # how a skill that is shown begins; what stands before
 SKILL_NOTE = f"{NOTE}:skill:"
 SKILL_TOOLS = ("skill", "call_tool")
 HEAD_CHARS_MAX = 8_000
+LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -33,6 +34,7 @@ class OpenTurn:
         "cost",
         "followed",
         "inputs",
+        "judged",
         "model",
         "partial",
         "restarts",
@@ -64,6 +66,7 @@ class OpenTurn:
         self.asked: dict[str, ApprovalAsked] = {}  # by the call that they are about
         self.answered = 0  # where the last answer stands
         self.answers: dict[str, ApprovalAnswered] = {}  # by the approval
+        self.judged: Judged | None = None  # its last answer that was
         self.followed: list[str] = []  # skills that it was shown, by what stood before their bodies
 
     def follow(self, message: Message) -> None:
@@ -90,3 +93,9 @@ class OpenTurn:
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         return tuple(call for call in self.step_calls if call.id not in self.results)
+
+    def left_behind(self) -> tuple[ToolResult, ...]:
+        """The results of its last calls in a copy of the session: those that had none yet never get theirs there."""
+        left = {call.id: ToolResult(call.id, call.name, LEFT_BEHIND, is_error=True) for call in self.open_calls}
+        results = {**self.results, **left}
+        return tuple(results[call.id] for call in self.step_calls)

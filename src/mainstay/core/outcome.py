@@ -18,8 +18,11 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=T
     step: int = 0
 
 
-class Answered(msgspec.Struct, frozen=True, tag=True):
-    """The model said all it had to say."""
+class Answered(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """The model said all it had to say. Where judges looked at it: what they gave it, and whether that was enough."""
+
+    score: float | None = None
+    passed: bool = True
 
 
 class Aborted(msgspec.Struct, frozen=True, tag=True):

@@ -20,10 +20,13 @@ from mainstay.core.events import (
     Folded,
     Forked,
     Guarded,
+    Judged,
     MessageAdded,
     Received,
     Relieved,
+    Reserved,
     SessionChanged,
+    Settled,
     Spawned,
     Steered,
     StepCheckpointed,
@@ -35,7 +38,7 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.guests import GuestTool
-from mainstay.core.messages import Message, Text, ToolResult, Usage, join_inputs
+from mainstay.core.messages import Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, Waiting
 from mainstay.core.ports import UNWEIGHED, Standing, Tail
 from mainstay.core.recall import RUNTIME, UNTRUSTED, is_private, is_untrusted
@@ -44,7 +47,6 @@ from mainstay.core.tail import whole_turns
 
 AMENDED = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
 OVERHEARD_MAX = 50  # of what was said meanwhile, the newest are shown with a prompt
-LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
 class Session:
@@ -115,13 +117,10 @@ class Session:
         self.cost = standing.cost
         self.created, self.updated = standing.created, standing.updated
         self.begun_by = standing.person or self.begun_by
-        self.title, self.parent = standing.title, standing.parent
-        self.model = standing.model
+        self.title, self.parent, self.model = standing.title, standing.parent, standing.model
         self.fixed, self.amended = standing.fixed, standing.amended
         self.untrusted, self.private = standing.untrusted, standing.private
-        self.errand = standing.errand
-        self.profile = standing.profile
-        self.metadata = standing.metadata
+        self.errand, self.profile, self.metadata = standing.errand, standing.profile, standing.metadata
         self.delivered = standing.delivered
         self.guested = standing.guested
         if standing.weighed[0] <= len(self.messages):
@@ -191,8 +190,7 @@ class Session:
     def apply(self, seq: int, at: int, event: Event) -> None:
         self.head = seq
         self.updated = at
-        if not self.created:
-            self.created = at
+        self.created = self.created or at
         _APPLY[type(event)](self, seq, at, event)
 
     # --- one for each kind of event --------------------------------------------------------------
@@ -227,14 +225,10 @@ class Session:
             self.open.inputs += event.inputs
         self._add_inputs(event.inputs, event.turn)
 
-    def _step_checkpointed(self, seq: int, at: int, event: StepCheckpointed) -> None:
+    def _step_streamed(self, seq: int, at: int, event: StepCheckpointed | StepRestarted) -> None:
         if self.open is not None:
-            self.open.partial = True
-
-    def _step_restarted(self, seq: int, at: int, event: StepRestarted) -> None:
-        if self.open is not None:
-            self.open.restarts += 1
-            self.open.partial = False
+            self.open.partial = isinstance(event, StepCheckpointed)
+            self.open.restarts += isinstance(event, StepRestarted)
 
     def _turn_ended(self, seq: int, at: int, event: TurnEnded) -> None:
         self.open = None
@@ -253,8 +247,7 @@ class Session:
             del kept[0]  # the summary before this one
         self.messages = [summary_message(seq, at, event.summary, event.origin), *kept]
         if event.usage is not None:
-            self.usage = self.usage + event.usage
-            self.cost += event.cost
+            self.usage, self.cost = self.usage + event.usage, self.cost + event.cost
         self.partial = False
         self.fold = seq
         self.folded = event
@@ -265,15 +258,9 @@ class Session:
         """A turn that was under way stays behind; calls that have no result yet get one here, as every call does."""
         self.parent = event.parent
         if (turn := self.open) is not None and turn.open_calls:
-            left = {call.id: ToolResult(call.id, call.name, LEFT_BEHIND, is_error=True) for call in turn.open_calls}
-            results = {**turn.results, **left}
-            parts = tuple(results[call.id] for call in turn.step_calls)
-            self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
+            self._append(Message(seq, "tool", turn.left_behind(), at=at, turn=turn.turn))
         self.open = None
         self.waiting.clear()
-
-    def _blanked(self, seq: int, at: int, event: Blanked) -> None:
-        """Nothing is left to apply."""
 
     def _add_inputs(self, inputs: tuple[int, ...], turn: int) -> None:
         """Waiting inputs become one user message, texts joined, the last one's time kept."""
@@ -291,23 +278,18 @@ class Session:
         message = Message(seq, event.role, event.parts, at=at, model=event.model or meant, turn=event.turn)
         self._append(message)
         if event.usage is not None:
-            self.usage = self.usage + event.usage
-            self.cost += event.cost
             self.reported = event.usage.prompt
+            if event.role == "assistant":
+                self._spent(event.usage, event.cost)
+        if event.role == "user" and self.open is None:
+            self.turn_floor = seq
         if self.open is None or event.role != "assistant":
-            if event.role == "user" and self.open is None:
-                self.turn_floor = seq
             return
         turn = self.open
         turn.step = event.step
-        turn.restarts = turn.resumes = 0
-        turn.partial = False
-        if event.usage is not None:
-            turn.usage = turn.usage + event.usage
-            turn.cost += event.cost
+        turn.restarts, turn.resumes, turn.partial = 0, 0, False
         turn.step_calls = message.calls
-        turn.results, turn.started = {}, set()
-        turn.asked, turn.answers = {}, {}
+        turn.results, turn.started, turn.asked, turn.answers = {}, set(), {}, {}
 
     def _tool_finished(self, seq: int, at: int, event: ToolFinished) -> None:
         """Results may come in any order; the history gets them together, in the order of the calls."""
@@ -318,8 +300,7 @@ class Session:
         turn.calls += 1
         turn.resumes = 0
         if event.usage is not None:
-            turn.usage, self.usage = turn.usage + event.usage, self.usage + event.usage
-            turn.cost, self.cost = turn.cost + event.cost, self.cost + event.cost
+            self._spent(event.usage, event.cost)
         if not turn.open_calls:
             parts = tuple(turn.results[call.id] for call in turn.step_calls)
             self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
@@ -344,8 +325,25 @@ class Session:
             self.open.answered = seq
             self.open.resumes = 0
 
-    def _guarded(self, seq: int, at: int, event: Guarded) -> None:
+    def _noted(self, seq: int, at: int, event: Guarded | Reserved | Blanked) -> None:
         """For whoever looks back; nothing follows from it."""
+
+    def _settled(self, seq: int, at: int, event: Settled) -> None:
+        if event.usage is not None:
+            self._spent(event.usage, event.cost)
+
+    def _judged(self, seq: int, at: int, event: Judged) -> None:
+        if self.open is not None:
+            self.open.judged = event
+        for score in event.scores:
+            if score.usage is not None:
+                self._spent(score.usage, score.cost)
+
+    def _spent(self, usage: Usage, cost: float) -> None:
+        """On the session, and on the turn under way."""
+        self.usage, self.cost = self.usage + usage, self.cost + cost
+        if self.open is not None:
+            self.open.usage, self.open.cost = self.open.usage + usage, self.open.cost + cost
 
     def _delivered(self, seq: int, at: int, event: Delivered) -> None:
         self.delivered = max(self.delivered, event.turn)
@@ -384,16 +382,19 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     ToolFinished: Session._tool_finished,
     ApprovalAsked: Session._approval_asked,
     ApprovalAnswered: Session._approval_answered,
-    Guarded: Session._guarded,
+    Guarded: Session._noted,
     Spawned: Session._spawned,
     Steered: Session._steered,
-    StepCheckpointed: Session._step_checkpointed,
-    StepRestarted: Session._step_restarted,
+    StepCheckpointed: Session._step_streamed,
+    StepRestarted: Session._step_streamed,
+    Reserved: Session._noted,
+    Settled: Session._settled,
+    Judged: Session._judged,
     Relieved: Session._relieved,
     Folded: Session._folded,
     TurnEnded: Session._turn_ended,
     Delivered: Session._delivered,
     SessionChanged: Session._session_changed,
     Forked: Session._forked,
-    Blanked: Session._blanked,
+    Blanked: Session._noted,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from mainstay.core.accounts import Purse
 from mainstay.core.errors import HomeUnusable, MainstayError, StoreError
 from mainstay.core.outcome import Failed, Outcome
 from mainstay.lane.contexts import LaneContexts
@@ -25,10 +26,16 @@ async def attempt(
     if turn.resumes > services.limits.resumes_max:
         sentence = f"This turn was given up: it was interrupted {turn.resumes} times without getting further."
         return Failed(sentence, turn=turn.turn)
+    purse: Purse | None = None
     try:
+        if services.gate is not None:
+            services.gate()
         provider = services.choose(session.model)
         contexts = contexts.of(pen, provider.model(), control)
-        means = Means(provider, contexts.tools, services.limits, contexts, review, services.trust)
+        if services.accounts is not None:
+            purse = await services.accounts.purse(session)
+        panel = services.panel if session.errand is None else None  # what a sub-agent says is judged by who sent it
+        means = Means(provider, contexts.tools, services.limits, contexts, review, services.trust, purse, panel)
         outcome = await run_turn(session, means, control, scribe=pen, emit=pen)
         return services.trust.clean(outcome) if isinstance(outcome, Failed) else outcome
     except (StoreError, HomeUnusable):
@@ -40,3 +47,6 @@ async def attempt(
         details = f"{type(error).__name__}: {error}"
         sentence = "Something went wrong inside the runtime."
         return services.trust.clean(Failed(sentence, details, turn=turn.turn, step=turn.step))
+    finally:
+        if purse is not None:
+            purse.close()

@@ -285,6 +285,9 @@ class LaneContexts:
             f"about {round(case.overhead * self._scale.factor)}; use fewer tools, shorter instructions or another model"
         )
 
+    def prompt_tokens(self) -> int:
+        return round((self._sent or self._weight(self._case())) * self._scale.factor)
+
     def tighten(self, error: ContextTooLong) -> bool:
         """It was too long by the provider's own count: from now on this model is believed to take less."""
         case, scale = self._case(), self._scale

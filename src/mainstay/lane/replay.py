@@ -142,6 +142,9 @@ class TapeContexts:
     async def compile(self, scribe: Scribe) -> Context:
         return Context("", self._tape.session.messages)
 
+    def prompt_tokens(self) -> int:
+        return 0
+
     def tighten(self, error: ContextTooLong) -> bool:
         return False
 

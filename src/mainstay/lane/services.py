@@ -9,8 +9,10 @@ import msgspec
 
 from mainstay.context.rules import Rules
 from mainstay.context.tokens import Scales
+from mainstay.core.accounts import Accounts
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
+from mainstay.core.judging import Panel
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Contributor, Provider, Store, Summariser
 from mainstay.lane.hub import Hub
@@ -40,6 +42,11 @@ class Services(msgspec.Struct, frozen=True):
     screen: Callable[[str], Event | None] | None = None  # what a guard says of an input; raises InputRefused
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     touched: Callable[[str], None] | None = None  # told of every session that has new records on disk
+    accounts: Accounts | None = None  # None: nothing is bounded
+    panel: Panel | None = None  # None: nobody judges the answers
+    gate: Callable[[], None] | None = (
+        None  # raises MainstayError where no turn may begin: what it does could not be audited
+    )
 
     def terse(self, model: str) -> bool:
         """Whether a session's own model is a small one. One that cannot be had is none."""

@@ -16,7 +16,9 @@ from mainstay.core.events import (
     MessageAdded,
     Received,
     Relieved,
+    Reserved,
     SessionChanged,
+    Settled,
     Spawned,
     Steered,
     StepCheckpointed,
@@ -59,7 +61,7 @@ class Tape:
 
     _FROM_OUTSIDE = (
         *(Received, SessionChanged, Relieved, Folded, Blanked, StepCheckpointed),
-        *(ApprovalAsked, ApprovalAnswered, Guarded, Spawned, Delivered),
+        *(ApprovalAsked, ApprovalAnswered, Guarded, Spawned, Delivered, Reserved, Settled),
     )
 
     def __init__(self, records: Sequence[Record]) -> None:

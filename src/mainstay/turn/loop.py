@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.errors import ContextTooLong, ProviderError, RequestRefused
+from mainstay.core.errors import BudgetExhausted, ContextTooLong, ProviderError, RequestRefused
 from mainstay.core.events import Guarded, MessageAdded, Steered, StepRestarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall, text_of
 from mainstay.core.open_turn import OpenTurn
-from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
+from mainstay.core.outcome import Aborted, Exhausted, Failed, Outcome
 from mainstay.core.ports import Emit, Options, Scribe
 from mainstay.core.recall import RUNTIME, origin_of
 from mainstay.core.session import Session
 from mainstay.turn.act import Acting, act
-from mainstay.turn.ask import Answer, Asking, Interrupted, ask
+from mainstay.turn.ask import Answer, Asking, Interrupted
+from mainstay.turn.concluding import conclude
 from mainstay.turn.control import Control
 from mainstay.turn.judging import Setting
 from mainstay.turn.means import Means, is_tainted
+from mainstay.turn.paying import ask_within
 
 
 async def run_turn(session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> Outcome:
@@ -44,7 +46,10 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             context = await means.contexts.compile(scribe)
             if asking.control.aborted:  # while it waited for a summary
                 return Aborted()
-            answer = await ask(asking, context, _options(means, asking, turn, final=spent is not None))
+            answer = await ask_within(asking, means, context, _options(means, asking, turn, final=spent is not None))
+        except BudgetExhausted as error:
+            scribe.note(_refusal(turn, error))
+            return Exhausted(str(error))
         except ContextTooLong as error:
             too_long += 1
             if too_long > means.limits.context_retries_max or not means.contexts.tighten(error):
@@ -76,7 +81,9 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             return Failed(FILTERED, turn=turn.turn, step=turn.step)
         complaint = means.review(text_of(answer.parts)) if means.review is not None else None
         if complaint is None:
-            return Exhausted(spent) if spent is not None else Answered()
+            if (outcome := await conclude(session, means, scribe, spent)) is not None:
+                return outcome
+            continue
         complaints += 1
         if complaints >= means.limits.output_attempts_max:
             return Failed(f"no answer of the wanted shape came: {complaint}", turn=turn.turn, step=turn.step)
@@ -134,6 +141,12 @@ def _spent(turn: OpenTurn, limits: Limits) -> str | None:
     if turn.calls >= limits.tool_calls_max:
         return f"{limits.tool_calls_max} tool calls"
     return None
+
+
+def _refusal(turn: OpenTurn, error: BudgetExhausted) -> MessageAdded:
+    """The model cannot say it: there is nothing left to ask it with."""
+    said = Text(f"I had to stop: {error}.", origin=RUNTIME)
+    return MessageAdded("assistant", (said, Finish(FinishReason.END)), turn=turn.turn, step=turn.step + 1)
 
 
 def _was_told(session: Session) -> bool:

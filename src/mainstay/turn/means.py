@@ -7,7 +7,9 @@ from typing import Protocol
 
 import msgspec
 
+from mainstay.core.accounts import Purse
 from mainstay.core.errors import ContextTooLong, RequestRefused
+from mainstay.core.judging import Panel
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Failed
 from mainstay.core.ports import Context, Provider, Scribe
@@ -24,6 +26,10 @@ class Contexts(Protocol):
 
     async def compile(self, scribe: Scribe) -> Context:
         """What the model will see now, small enough for it; raises ContextOverflow if that cannot be."""
+        ...
+
+    def prompt_tokens(self) -> int:
+        """What the last one weighs, as we count, rather more than less."""
         ...
 
     def tighten(self, error: ContextTooLong) -> bool:
@@ -64,6 +70,8 @@ class Means(msgspec.Struct, frozen=True):
     contexts: Contexts
     review: Review | None = None  # what is wrong with a final answer, for the model to mend
     trust: Trust = Trust()
+    purse: Purse | None = None  # None: nothing is bounded
+    panel: Panel | None = None  # None: nobody judges the answers
 
 
 def is_tainted(session: Session, means: Means) -> bool:

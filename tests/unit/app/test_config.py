@@ -688,7 +688,7 @@ def test_many_layouts_can_be_changed(tmp_path: Path, text: str, name: str, value
             "3",
             "config set: unknown key 'limits.step_max'; did you mean 'limits.steps_max'?",
         ),
-        (COMMENTED, "budgets.x", "3", "config set: 'budgets' is not available in this release"),
+        (COMMENTED, "engine.x", "3", "config set: 'engine' is not available in this release"),
         (COMMENTED, "", "3", "unknown key"),
         (COMMENTED, "model", "${UNSET}", "needs the environment variable 'UNSET'"),
         (COMMENTED, "models", "[a", "this is not JSON"),
