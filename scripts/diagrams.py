@@ -152,7 +152,7 @@ LEVELS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         (
             *("providers", "tools", "sandbox", "store", "memory", "skills", "patterns", "meter", "backends"),
-            *("channels", "triggers", "plugins", "observe"),
+            *("channels", "triggers", "plugins", "observe", "judge"),
         ),
         "side by side; none of them imports another",
     ),

@@ -21,6 +21,7 @@ from mainstay.app.profile import Profile
 from mainstay.app.sessions import Sessions
 from mainstay.app.triggers import AgentTriggers
 from mainstay.core import events
+from mainstay.core.judging import Exhibit
 from mainstay.core.ports import Tool
 
 HEAD = """\
@@ -52,6 +53,7 @@ MESSAGES = ("Message", "Text", "Thinking", "ToolCall", "ToolResult", "Binary", "
 
 def render() -> str:
     parts = [HEAD, *_agent(), *_tool(), *_outcomes()]
+    parts += _judge()
     parts += ["## Messages\n", "What people, models and tools say to each other, and what it is made of.\n"]
     parts += [_struct(getattr(mainstay, name)) for name in MESSAGES]
     parts += _provider()
@@ -69,6 +71,7 @@ def documented() -> set[str]:
     """Names of `mainstay` that this page has a heading or a row for."""
     return {
         "Agent",
+        "Judge",
         "tool",
         "ToolContext",
         "Reply",
@@ -115,6 +118,14 @@ def _outcomes() -> Iterator[str]:
     yield "## Outcomes\n"
     yield "How a turn ended. A turn does not raise for the model: match on what came of it.\n"
     yield from (_struct(getattr(mainstay, name)) for name in ("Reply", *OUTCOMES))
+
+
+def _judge() -> Iterator[str]:
+    yield "## Judges\n"
+    yield "`judges=` takes functions of an `Exhibit`, and these. [How to judge answers](../how-to/judge-answers.md).\n"
+    yield _struct(mainstay.Judge)
+    yield "An `Exhibit` (`mainstay.core.judging`) is what a judge looks at:\n"
+    yield _table(fields_of(Exhibit))
 
 
 def _provider() -> Iterator[str]:

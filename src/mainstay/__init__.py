@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "mainstay.app.agent": ("Agent",),
+    "mainstay.app.judges": ("Judge",),
     "mainstay.app.schema": ("Config",),
     "mainstay.core.tools": ("tool",),
     "mainstay.core.limits": ("Limits",),

@@ -1,4 +1,5 @@
 from mainstay.app.agent import Agent as Agent
+from mainstay.app.judges import Judge as Judge
 from mainstay.app.schema import Config as Config
 from mainstay.core.errors import MainstayError as MainstayError
 from mainstay.core.events import ApprovalAsked as ApprovalAsked

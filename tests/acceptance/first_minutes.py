@@ -92,7 +92,7 @@ def _run(mainstay: Command, words: list[str]) -> subprocess.CompletedProcess[str
 
 
 def _records(mainstay: Command, session: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = mainstay.json("session", "trace", session)["records"]
+    found: list[dict[str, Any]] = mainstay.json("session", "records", session)["records"]
     return found
 
 

@@ -251,7 +251,8 @@ def test_f40_the_command_shows_and_keeps_no_key_even_in_its_debug_log(mainstay: 
         done = mainstay("run", *words, "--session", "s", "--log-level", "debug")
         said += done.stdout + done.stderr
     said += mainstay("chat", "--log-level", "debug", stdin="say it\nwork\nfail\n/status\n").stdout
-    for words in (["session", "show", "s"], ["session", "trace", "s"], ["session", "export", "s"], ["config", "show"]):
+    looks = ("show", "trace", "records", "export")
+    for words in (*(["session", verb, "s"] for verb in looks), ["config", "show"], ["errors", "--all", "--json"]):
         done = mainstay(*words, "--log-level", "debug")
         said += done.stdout + done.stderr
     said += mainstay("doctor", "--log-level", "debug").stdout

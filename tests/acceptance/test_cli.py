@@ -69,7 +69,7 @@ def test_no_arguments_is_help_and_the_version_is_told(bare: Command) -> None:
         (["sesion", "list"], "did you mean 'session'?"),
         (["session", "lst"], "did you mean 'list'?"),
         (["backup"], "`mainstay backup` is not available in this release"),
-        (["audits", "show"], "not available in this release"),
+        (["workers", "run"], "not available in this release"),
         (["session"], "required: COMMAND"),
         (["session", "list", "--limit", "0"], "is not a whole number above 0"),
         (["run", "--nonsense", "x"], "unrecognized arguments: --nonsense"),
@@ -97,7 +97,7 @@ def test_global_options_go_before_or_after_the_verb(mainstay: Command, tmp_path:
 
 def test_a_closed_pipe_is_no_trouble(mainstay: Command) -> None:
     mainstay("run", "hello", "--session", "s")
-    line = " ".join(mainstay.argv("session", "trace", "s", "--json"))
+    line = " ".join(mainstay.argv("session", "records", "s", "--json"))
     done = subprocess.run(
         ["sh", "-c", f"{line} | head -c 1"], env=mainstay.env, capture_output=True, text=True, timeout=60, check=False
     )
@@ -196,17 +196,17 @@ def test_sessions_are_listed_shown_and_traced(mainstay: Command) -> None:
     assert "you " in shown
     assert "  hello\n" in shown
     assert "  You said **hello**.\n" in shown
-    traced = mainstay("session", "trace", "one").stdout
+    traced = mainstay("session", "records", "one").stdout
     for word in ("Received", "TurnStarted", "MessageAdded", "TurnEnded", "12 / 3", "+MS"):
         assert word in traced
-    kinds = [one["kind"] for one in mainstay.json("session", "trace", "one")["records"]]
+    kinds = [one["kind"] for one in mainstay.json("session", "records", "one")["records"]]
     assert kinds == ["Received", "TurnStarted", "SessionChanged", "MessageAdded", "TurnEnded"]
     assert [one["role"] for one in mainstay.json("session", "show", "one")["messages"]] == ["user", "assistant"]
 
 
 def test_a_session_that_is_not_there_is_one_sentence_with_the_nearest(mainstay: Command) -> None:
     mainstay("run", "hello", "--session", "meeting")
-    for verb in (["show"], ["trace"], ["export"], ["replay"], ["archive"], ["delete", "--yes"], ["fork"]):
+    for verb in (["show"], ["trace"], ["records"], ["export"], ["replay"], ["archive"], ["delete", "--yes"], ["fork"]):
         rest = ["new"] if verb == ["fork"] else []
         done = mainstay("session", *verb, "meting", *rest)
         assert done.returncode == 1, verb

@@ -109,7 +109,7 @@ def host(mainstay: Command, *options: str) -> Iterator[Host]:
 
 
 def outcomes(mainstay: Command, session: str) -> list[str]:
-    records = mainstay.json("session", "trace", session)["records"]
+    records = mainstay.json("session", "records", session)["records"]
     return [one["outcome"]["type"] for one in records if one["kind"] == "TurnEnded"]
 
 
@@ -251,7 +251,7 @@ def test_a_host_that_hangs_up_in_the_midst_loses_nothing(mainstay: Command) -> N
 
 
 def _begun(mainstay: Command, session: str) -> bool:
-    done = mainstay("session", "trace", session, "--json")
+    done = mainstay("session", "records", session, "--json")
     return done.returncode == 0 and "TurnStarted" in done.stdout
 
 

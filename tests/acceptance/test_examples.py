@@ -204,6 +204,14 @@ def tells_a_short_one(messages: Messages) -> Said:
     return STORY[: len(STORY) // 4]
 
 
+def measures_towers(messages: Messages) -> Said:
+    """Answers badly at first, and judges itself strictly."""
+    if "You judge one answer" in messages[0]["content"]:
+        sourced = "says the city" in messages[-1]["content"]
+        return f'{{"score": {1.0 if sourced else 0.2}, "reason": "who says so?"}}'
+    return "330 m, says the city of Paris." if "who says so?" in last(messages)[1] else "330 m."
+
+
 SAYS = {
     "01": names,
     "02": shops,
@@ -222,6 +230,7 @@ SAYS = {
     "15": drinks_tea,
     "16": knows_the_tide,
     "17": tells_a_short_one,
+    "18": measures_towers,
 }
 
 
@@ -395,6 +404,14 @@ def test_17_resume_stream(example: Example) -> None:
     assert printed[-1] == "each once, in order: True"
     told = [int(line.split()[0]) for line in printed if line[0].isdigit()]
     assert told == list(range(1, len(told) + 1))
+
+
+def test_18_judges(example: Example) -> None:
+    printed = [line.strip() for line in example("18_judges.py", measures_towers).splitlines()]
+    first, second = printed[:3], printed[3:6]
+    assert first == ["attempt 1 of 4: 0.60", "brief: 1.0", "sourced: 0.2"]
+    assert second == ["attempt 2 of 4: 1.00", "brief: 1.0", "sourced: 1.0"]
+    assert printed[6:] == ["330 m, says the city of Paris.", "passed: True"]
 
 
 # --- together, and with models that do not do as they are told -----------------------------------

@@ -59,7 +59,7 @@ def test_usage_sums_fresh_read_and_written_tokens() -> None:
     _, answer = fed([*api.begin(), *api.text("x"), *api.end("end")])
     finished = answer.finished()
     assert finished is not None
-    assert finished.usage == Usage(prompt=50, completion=7, cached=30)
+    assert finished.usage == Usage(prompt=50, completion=7, cached=30, written=5)
 
 
 def test_pause_turn_is_an_end() -> None:

@@ -395,6 +395,7 @@ def test_f41_no_command_reaches_another_workspace(
             *(["memory", "search", way], ["memory", "search", "word", "--session", way], ["memory", "recall", way]),
             *(["memory", "get", way], ["memory", "list", "--tag", way], ["memory", "list", "--origin", way]),
             *(["memory", "forget", "--yes", way], ["session", "show", way], ["session", "trace", way]),
+            *(["session", "records", way],),
             *(["session", "fork", way], ["session", "export", way, "--to", str(tmp_path / "out")]),
         ):
             main(in_words(home, *arguments))
@@ -402,7 +403,7 @@ def test_f41_no_command_reaches_another_workspace(
     for arguments in (
         *(["memory", "summary"], ["memory", "list"], ["memory", "list", "--facts"], ["memory", "status"]),
         *(["session", "list"], ["session", "show", "plans"], ["session", "show", "plans", "--context"]),
-        *(["session", "trace", "plans", "--json"], ["session", "replay", "plans"]),
+        *(["session", "trace", "plans", "--json"], ["session", "records", "plans"], ["session", "replay", "plans"]),
     ):
         main(in_words(home, *arguments))
     out, err = capsys.readouterr()

@@ -24,12 +24,13 @@ from mainstay.app.sessions import Sessions
 from mainstay.app.triggers import AgentTriggers
 from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
-from mainstay.core.events import ApprovalAsked, Event, Lagged, SessionChanged, TurnEnded
+from mainstay.core.events import ApprovalAsked, Event, Judged, Lagged, MessageAdded, SessionChanged, TurnEnded
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.ports import Provider, Tool
 from mainstay.core.tools import FunctionTool
 from mainstay.guards.guard import Guards
+from mainstay.lane.curtain import Curtain, behind
 from mainstay.lane.hub import Watcher
 from mainstay.lane.lane import Lane
 from mainstay.lane.tickets import Ticket
@@ -45,7 +46,8 @@ class Agent:
     """A durable agent. Open it with `async with`, or let the first call open it and end with `aclose()`.
 
     `model` is "<provider>/<model>" or a Provider; `home` is where it keeps everything (":memory:" keeps
-    nothing); `config` holds whatever has no argument here, and defaults to the home's `mainstay.yaml`.
+    nothing); `config` holds whatever has no argument here, and defaults to the home's `mainstay.yaml`; `judges` are
+    functions that score answers, or `mainstay.Judge`s, beside those that are configured.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Agent:
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         config: Config | None = None,
+        judges: Sequence[Any] = (),
     ) -> None:
         if not (model is None or isinstance(model, str) or hasattr(model, "stream")):
             raise ConfigError(f"model={model!r} is neither a name like 'openai/gpt-4.1-mini' nor a Provider")
@@ -75,6 +78,9 @@ class Agent:
         self._base_url = base_url
         self._api_key = api_key
         self._config = config
+        if not isinstance(judges, list | tuple):
+            raise ConfigError("judges is a list of judges, even if there is only one")
+        self._judges = tuple(judges)
         self._beside: Beside | None = None  # set by a gateway, which owns the home
         self._open: Opened | None = None
         self._opening: asyncio.Future[Opened] | None = None
@@ -107,13 +113,18 @@ class Agent:
         opened = await self._opened()
         ticket_key = opened.key(session, sender)
         watcher = opened.services.hub.watch(ticket_key)
-        heard = False
+        heard, step = False, 0
         try:
             ticket = await self._accept(session, prompt, None, id, sender)
             ticket.reply.add_done_callback(partial(_hang_up, watcher))
-            async for event in watcher:
+            async for event in behind(Curtain(), watcher):
                 if ticket.turn and (event.turn == ticket.turn or isinstance(event, Lagged)):
                     heard = True
+                    if isinstance(event, MessageAdded) and event.role == "assistant":
+                        step = event.step
+                    elif isinstance(event, Judged) and event.step > step:  # its answer was there before we listened
+                        async for before in self._answer(ticket_key, event):
+                            yield before
                     yield event
                     if isinstance(event, TurnEnded) or await self._waits(ticket_key, event):
                         return
@@ -123,6 +134,12 @@ class Agent:
                     yield event
         finally:
             opened.services.hub.leave(watcher)
+
+    async def _answer(self, key: str, judged: Judged) -> AsyncIterator[Event]:
+        """What was judged there, as the journal has it."""
+        async for event in self.sessions.turn(key, judged.turn):
+            if isinstance(event, MessageAdded) and event.role == "assistant" and event.step == judged.step:
+                yield event
 
     async def _waits(self, key: str, event: Event) -> bool:
         """Whoever listens was asked to approve something and has not: there is nothing to hear until somebody does."""
@@ -168,7 +185,7 @@ class Agent:
         opened = await self._opened()
         watcher = opened.services.hub.watch(opened.key(session, "") if session is not None else None)
         try:
-            async for event in watcher:
+            async for event in behind(Curtain(), watcher):
                 yield event
         finally:
             opened.services.hub.leave(watcher)
@@ -245,7 +262,8 @@ class Agent:
         from mainstay.app.opening import open_agent  # what an agent that was only made never needs
 
         place = None if throwaway else data_home(home, config)
-        made = Made(self._model, self._tools, self._instructions, self._base_url, self._api_key, self._beside)
+        given = (self._model, self._tools, self._instructions, self._base_url, self._api_key)
+        made = Made(*given, self._beside, self._judges)
         self._open = await open_agent(made, config, place)
         return self._open
 

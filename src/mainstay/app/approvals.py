@@ -53,7 +53,9 @@ class AgentApprovals:
 
     async def revoke(self, rule: str) -> None:
         """From now on it is asked about again."""
-        await (await self._opened()).grants.remove(rule)
+        opened = await self._opened()
+        await opened.grants.remove(rule)
+        await opened.note("grant.revoked", rule)
 
     async def _answer(
         self, opened: Opened, pending: Pending, answered: ApprovalAnswered, *, wait: bool

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from mainstay.app.commands.tree import UsageError, build, parse
-from mainstay.core.errors import MainstayError
 
 FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
@@ -68,14 +67,21 @@ def _complain(error: Exception, *, as_json: bool) -> None:
     import json  # only where something went wrong
 
     from mainstay.app.chat.safe import safe_json, visible
+    from mainstay.core.errors import MainstayError
 
     sentence = _sentence(error)
+    where = error.where if isinstance(error, MainstayError) else None
     if as_json:
-        document = {"ok": False, "error": {"type": type(error).__name__, "message": sentence}}
+        told: dict[str, object] = {"type": type(error).__name__, "message": sentence}
+        if where is not None:
+            told["details"] = {name: getattr(where, name) for name in where.__struct_fields__}
+        document = {"ok": False, "error": told}
         print(safe_json(json.dumps(document, ensure_ascii=False)), flush=True)
     else:
         sys.stdout.flush()
         print(_wrapped(f"mainstay: {visible(sentence)}"), file=sys.stderr)
+        if where is not None and where.trace:
+            print(f"(trace {where.trace})", file=sys.stderr)
 
 
 def _wrapped(line: str) -> str:
@@ -89,6 +95,8 @@ def _wrapped(line: str) -> str:
 
 
 def _sentence(error: Exception) -> str:
+    from mainstay.core.errors import MainstayError
+
     if isinstance(error, MainstayError | UsageError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

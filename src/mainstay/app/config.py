@@ -110,6 +110,14 @@ def _load(path: Path, raw: bytes | None, env: Mapping[str, str], overrides: Mapp
         from mainstay.app.config_knowhow import check_webhooks  # likewise
 
         check_webhooks(config.triggers.webhooks, lambda keys: _begun(keys, document, checker))
+    if config.judges.panel or any(one.judges is not None for one in config.workspaces.values()):
+        from mainstay.app.judges import check_judges  # likewise
+
+        check_judges(config, lambda keys: _begun(keys, document, checker))
+    if config.telemetry.endpoint:
+        from mainstay.app.config_telemetry import check_telemetry  # likewise
+
+        check_telemetry(config.telemetry, lambda keys: _begun(keys, document, checker))
     if config.workspaces or config.people or config.channels:
         from mainstay.app.config_gateway import check_gateway  # likewise
 

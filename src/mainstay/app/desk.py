@@ -16,12 +16,15 @@ from mainstay.app.opened import Opened
 from mainstay.app.sessions import Sessions
 from mainstay.app.triggers import AgentTriggers
 from mainstay.core.addresses import Heard
+from mainstay.core.audit import AuditReading
 from mainstay.core.channels import Mail
 from mainstay.core.envelope import Envelope, check_session_name, session_key
+from mainstay.core.error_list import ErrorList
 from mainstay.core.errors import ApprovalUnknown, InputRefused, StoreFailed
 from mainstay.core.events import ApprovalAnswered, Delivered, Event, SessionChanged
 from mainstay.core.guests import GuestTool
 from mainstay.core.messages import AnyPart
+from mainstay.core.tracing import trace_id
 from mainstay.gateway.office import Approver
 from mainstay.lane.hub import Hub, Watcher
 from mainstay.lane.tickets import Ticket
@@ -63,6 +66,11 @@ class Desk:
         return self._open
 
     @property
+    def now(self) -> Opened:
+        """As it is at this moment, for whoever only counts."""
+        return self._open
+
+    @property
     def workspace(self) -> str:
         return self._open.config.workspace
 
@@ -81,6 +89,14 @@ class Desk:
     @property
     def triggers(self) -> AgentTriggers:
         return self._agent.triggers
+
+    @property
+    def errors(self) -> ErrorList | None:
+        return self._open.errors
+
+    @property
+    def audit(self) -> AuditReading | None:
+        return self._open.audit
 
     def title(self) -> str:
         return self._open.services.choose("").model().name
@@ -123,6 +139,9 @@ class Desk:
         guards = self._open.services.trust.guards
         shown = tuple(unspoken(part, guards) for part in parts)
         return Envelope(parts=shown, thread=key, sender=sender, id=id, heard=heard)
+
+    async def trace(self, key: str, turn: int) -> str:
+        return trace_id(key, (await (await self._ready()).lanes.get(key).view()).created, turn)
 
     async def seen(self, key: str, id: str) -> bool:
         return await (await self._ready()).services.store.seen(key, id) is not None

@@ -113,6 +113,7 @@ def _settings(service: Service, host: str, at: socket.socket) -> Any:
         version=__version__,
         workspace=service.config.workspace,
         ready=service.unready,
+        metrics=service.metrics if service.config.telemetry.metrics else None,
         workspaces=service.workspaces.names,
     )
 

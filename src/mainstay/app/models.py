@@ -1,18 +1,23 @@
-"""From the configuration to the providers that lanes ask: failover order, retries, breaker."""
+"""From the configuration to the providers that lanes ask: failover order, retries, breaker, governor."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
 from mainstay.app.schema import Config, ModelEntry
+from mainstay.app.schema_accounts import bounds_money
 from mainstay.app.world import SystemClock, SystemIds
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import ModelInfo, Provider
+from mainstay.meter.governor import Governor, Governors
 from mainstay.meter.resilient import Resilient
 from mainstay.providers import catalogue
+
+log = logging.getLogger("mainstay.meter")
 
 NO_MODEL = (
     'no model is configured: pass model="<provider>/<model>", set `model:` in mainstay.yaml, '
@@ -25,8 +30,15 @@ class Models:
     """The default model and, for sessions that chose another, that one: each made once."""
 
     def __init__(
-        self, model: str | Provider | None, base_url: str | None, api_key: ApiKey | None, config: Config
+        self,
+        model: str | Provider | None,
+        base_url: str | None,
+        api_key: ApiKey | None,
+        config: Config,
+        governors: Governors | None = None,
     ) -> None:
+        """`governors` are shared by all who ask the same accounts in this process."""
+        self.governors = governors or Governors(SystemClock())
         self._config = config
         self._base_url = base_url
         self._api_key = api_key
@@ -51,18 +63,19 @@ class Models:
         entries = entries_of(model, config)
         if not entries:
             raise ConfigError(NO_MODEL)
-        providers = [self._one(entry, own=own and number == 0) for number, entry in enumerate(entries)]
-        return Resilient(providers, clock=SystemClock(), ids=SystemIds(), limits=config.limits)
+        made = [self._one(entry, own=own and number == 0) for number, entry in enumerate(entries)]
+        providers, governors = zip(*made, strict=True)
+        return Resilient(providers, clock=SystemClock(), ids=SystemIds(), limits=config.limits, governors=governors)
 
-    def _one(self, entry: ModelEntry, *, own: bool) -> Provider:
-        given = self._config.providers.get(entry.model.partition("/")[0])
-        return catalogue.make(
-            entry.model,
-            base_url=(self._base_url if own else None) or entry.base_url or (given.base_url if given else None),
-            api_key=(self._api_key if own else None) or entry.api_key or (given.api_key if given else None),
-            limits=self._config.limits,
-            info=info_of(entry),
-        )
+    def _one(self, entry: ModelEntry, *, own: bool) -> tuple[Provider, Governor | None]:
+        name, _, model = entry.model.partition("/")
+        given = self._config.providers.get(name)
+        base_url = (self._base_url if own else None) or entry.base_url or (given.base_url if given else None)
+        api_key = (self._api_key if own else None) or entry.api_key or (given.api_key if given else None)
+        info = by_rule(info_of(entry), self._config)
+        provider = catalogue.make(entry.model, base_url, api_key, self._config.limits, info)
+        account = catalogue.account(entry.model, base_url, api_key)
+        return provider, self.governors.of(account, name, model) if account is not None else None
 
 
 def entries_of(model: str | None, config: Config) -> list[ModelEntry]:
@@ -74,7 +87,7 @@ def entries_of(model: str | None, config: Config) -> list[ModelEntry]:
     return [named, *(one for one in configured if one.model != first)]
 
 
-def info_of(entry: ModelEntry) -> ModelInfo | None:
+def info_of(entry: ModelEntry) -> ModelInfo:
     provider, _, name = entry.model.partition("/")
     known = catalogue.info(provider, name)
     given = {
@@ -82,6 +95,23 @@ def info_of(entry: ModelEntry) -> ModelInfo | None:
         "output": entry.output,
         "price_prompt": entry.price_prompt,
         "price_completion": entry.price_completion,
+        "price_cached": entry.price_cached,
     }
-    changed = {key: value for key, value in given.items() if value is not None}
+    changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if any(key.startswith("price_") for key in changed):  # whoever gives one gives them all
+        changed = {"price_cached": None, "price_written": None, "long": None, "guessed": False, **changed}
     return msgspec.structs.replace(known, **changed) if changed else known
+
+
+def by_rule(info: ModelInfo, config: Config) -> ModelInfo:
+    """A model whose price nobody knows has one where money is bounded: rather too high than none at all."""
+    if not info.guessed or not bounds_money(config.budgets):
+        return info
+    price = config.budgets.unknown_price
+    log.warning(
+        "nobody knows what %s costs: it is counted at $%g per million tokens; say it with price_prompt and "
+        "price_completion in `models`",
+        info.name,
+        price,
+    )
+    return msgspec.structs.replace(info, price_prompt=price, price_completion=price)

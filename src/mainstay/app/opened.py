@@ -10,6 +10,8 @@ import msgspec
 from mainstay.app.grants import Grants
 from mainstay.app.schema import Config
 from mainstay.core.addresses import Address
+from mainstay.core.audit import AuditReading
+from mainstay.core.error_list import ErrorList
 from mainstay.core.outside import Channel, Outbox
 from mainstay.core.ports import Contributor, Provider, Tool
 from mainstay.lane.lanes import Lanes
@@ -47,6 +49,10 @@ class Beside(msgspec.Struct, frozen=True):
     contributors: tuple[Contributor, ...] = ()
     is_guest: Callable[[str], bool] = lambda person: False  # somebody for whom things are only read
     rooms: Rooms | None = None
+    telemetry: Any = None  # a `telemetry.Telemetry`, which all workspaces share
+    accounts: Any = None  # what may be spent in the home: an `accounts.HomeAccounts`
+    books: Any = None  # the home's database: a `store.sqlite.observed.SqliteObserved`; None if it cannot be used
+    governors: Any = None  # a `governor.Governors`, which all workspaces share
     main: bool = False  # the workspace is the server's own: its admins look after the whole home
 
 
@@ -59,6 +65,7 @@ class Made(msgspec.Struct, frozen=True):
     base_url: str | None
     api_key: ApiKey | None
     beside: Beside | None = None  # of a gateway, which owns the home itself
+    judges: tuple[Any, ...] = ()  # beside the configured ones
 
 
 class Opened(Protocol):
@@ -70,6 +77,16 @@ class Opened(Protocol):
     @property
     def troubles(self) -> list[str]:
         """What was left out of what the owner wanted, and why."""
+        ...
+
+    @property
+    def errors(self) -> ErrorList | None:
+        """Of the home, in all its workspaces; None for an agent without one."""
+        ...
+
+    @property
+    def audit(self) -> AuditReading | None:
+        """Likewise."""
         ...
 
     @property
@@ -86,6 +103,14 @@ class Opened(Protocol):
 
     def key(self, session: str, sender: str) -> str:
         """The lane that a session's name means."""
+        ...
+
+    async def note(self, kind: str, what: str) -> None:
+        """Put on record what no journal tells, where a record is kept."""
+        ...
+
+    async def settle(self) -> None:
+        """What was done is on record, if that can be soon: before somebody forgets it."""
         ...
 
     async def drop(self, session: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from mainstay.app.grants import Grants
 from mainstay.app.models import Models
+from mainstay.app.observing import Observing, Sight, both, observe
 from mainstay.app.opened import Beside, KnownSkill, Made
 from mainstay.app.places import own_database
 from mainstay.app.remembering import Place, Remembering, rules_of, summariser_of
@@ -30,7 +31,10 @@ from mainstay.app.trust import (
 )
 from mainstay.app.workplace import Workplace, WorkplaceNotes
 from mainstay.app.world import SystemClock
+from mainstay.core.audit import AuditReading
 from mainstay.core.envelope import Envelope, check_session_name, session_key
+from mainstay.core.error_list import ErrorList
+from mainstay.core.judging import Panel
 from mainstay.core.outside import Labels, Sandbox
 from mainstay.core.ports import Clock, Contributor, Store, Tool
 from mainstay.guards.guard import Guards
@@ -39,6 +43,7 @@ from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes
 from mainstay.lane.services import Services
 from mainstay.memory.library import Library
+from mainstay.meter.breaker import Breakers
 from mainstay.policy.policy import Policy
 from mainstay.store.home import HomeLock, make_workspace, prepare
 from mainstay.turn.means import Trust
@@ -51,8 +56,11 @@ FEW = frozenset({"read", "write", "bash", "remember", "memory_recall"})  # of ou
 class Open:
     """An agent that has been opened: its lanes, its memory, and what they share."""
 
-    def __init__(self, config: Config, services: Services, remembering: Remembering, given: Given) -> None:
+    def __init__(
+        self, config: Config, services: Services, remembering: Remembering, given: Given, observing: Observing
+    ) -> None:
         self.config = config
+        self.observing = observing
         self.services = services
         self.remembering = remembering
         self.lanes = Lanes(services)
@@ -70,6 +78,14 @@ class Open:
     @property
     def troubles(self) -> list[str]:
         return self._given.troubles
+
+    @property
+    def errors(self) -> ErrorList | None:
+        return self.observing.errors
+
+    @property
+    def audit(self) -> AuditReading | None:
+        return self.observing.audit
 
     @property
     def library(self) -> Library:
@@ -97,8 +113,16 @@ class Open:
     def skills(self, session: str) -> list[KnownSkill]:
         return self._given.knowhow.skills(session) if self._given.knowhow is not None else []
 
+    async def note(self, kind: str, what: str) -> None:
+        if self.observing.notary is not None:
+            await self.observing.notary.note(kind, what, workspace=self.config.workspace)
+
+    async def settle(self) -> None:
+        await self.observing.settle()
+
     async def drop(self, session: str) -> None:
         await self.remembering.drop(session)
+        await self.observing.forget(session)
         await self.end(session)
         if self._given.builtins is not None:
             await self._given.builtins.files.labels.disown(session)
@@ -129,6 +153,7 @@ class Open:
             await self.lanes.close()
             await self._given.close()
             self.services.hub.close()
+            await self.observing.close()
             await self.remembering.close()
         finally:
             for close in self.closing:
@@ -136,15 +161,18 @@ class Open:
 
     async def _redact(self, session: str, seqs: Sequence[int]) -> None:
         """In the journal, and as soon as may be in the lane that has it in memory."""
+        await self.settle()
         await self.services.store.redact(session, seqs)
         self.lanes.refresh(session)
+        await self.observing.forget(session, seqs)
 
 
 async def open_agent(made: Made, config: Config, home: Path | None) -> Open:
     """`home` is where it keeps everything; None: nowhere."""
     if callable(made.api_key):
         made = msgspec.structs.replace(made, api_key=MadeKey(made.api_key))
-    models = Models(made.model, made.base_url, made.api_key, config)
+    governors = made.beside.governors if made.beside is not None else None
+    models = Models(made.model, made.base_url, made.api_key, config, governors)
     store, place, lock = _kept_in(home, config)
     if made.beside is not None:
         lock = None
@@ -168,6 +196,7 @@ async def open_agent(made: Made, config: Config, home: Path | None) -> Open:
 
 
 async def _started(made: Made, config: Config, store: Store, place: Place | None, models: Models) -> Open:
+    panel = _panel(made, config, place, models)  # first: what cannot be used is known before anything is begun
     clock = SystemClock()
     offered = config.tools.memory
     speaks = offered == "on" or (offered == "auto" and bool(made.tools))
@@ -198,10 +227,15 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
     warn_of_rules(config, (*own, *remembering.tools))
     if given.builtins is not None:
         given.builtins.denies = partial(denies, policy)
+    sight = Sight(config, store, clock, clean=guards.shown, home=place.home if place is not None else None)
+    meant = made.model if isinstance(made.model, str) else ""
+    sight = msgspec.structs.replace(sight, model=meant, hide=guards.hide)
+    observing = await observe(sight, made.beside)
+    resting = Breakers(clock, config.limits)
     services = Services(
         store=store,
         choose=models.choose,
-        tools=Toolbox(own, config.limits, memory=recalling, keep=store.keep, guards=guards),
+        tools=Toolbox(own, config.limits, memory=recalling, keep=store.keep, guards=guards, breaker=resting.of),
         limits=config.limits,
         clock=clock,
         hub=Hub(config.limits.watcher_buffer_max),
@@ -214,9 +248,21 @@ async def _started(made: Made, config: Config, store: Store, place: Place | None
         few=_few((*own, *recalling), made, given, remembering.tools),
         trust=given.trust(policy, guards, clock),
         screen=screening(guards, config),
-        touched=remembering.follower.touched,
+        touched=both(remembering.follower.touched, observing.touched),
+        panel=panel,
+        gate=observing.gate,
+        accounts=await observing.accounts(),
     )
-    return Open(config, services, remembering, given)
+    observing.start()
+    return Open(config, services, remembering, given, observing)
+
+
+def _panel(made: Made, config: Config, place: Place | None, models: Models) -> Panel | None:
+    if not config.judges.panel and not made.judges:
+        return None
+    from mainstay.app.judges import make_panel  # only for those who have judges
+
+    return make_panel(config.judges, models, place.home if place is not None else None, made.judges)
 
 
 def _few(offered: Sequence[Tool], made: Made, given: Given, memory: Sequence[Tool]) -> tuple[str, ...]:

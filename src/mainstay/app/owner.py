@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from mainstay.app.agent import Agent, Prompt
 from mainstay.app.approvals import RemoteApprovals
 from mainstay.app.memory import RemoteMemory
 from mainstay.app.opened import KnownSkill
+from mainstay.app.places import reachable
 from mainstay.app.triggers import RemoteTriggers
 from mainstay.context.compile import Shown
 from mainstay.core import errors
@@ -31,6 +31,7 @@ from mainstay.core.events import DURABLE, PARTIAL, Event
 from mainstay.core.messages import AnyPart
 from mainstay.core.outcome import Failed, Reply
 from mainstay.core.ports import Standing
+from mainstay.core.where import Where
 from mainstay.store.home import is_owned
 
 log = logging.getLogger("mainstay.owner")
@@ -57,6 +58,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     event: DURABLE | PARTIAL | Failed | None = None
     done: Any = None
     error: tuple[str, str] | None = None  # the kind, and the sentence
+    where: Where | None = None  # and where it arose
 
 
 _encode = msgspec.json.Encoder().encode
@@ -111,7 +113,7 @@ async def serving(house: House, home: Path) -> AsyncIterator[None]:
     path.unlink(missing_ok=True)  # of an owner that died: the lock says there is no other
     try:
         server = await asyncio.start_unix_server(
-            lambda reader, writer: _answer(house, reader, writer), _reachable(path), limit=LINE_BYTES_MAX
+            lambda reader, writer: _answer(house, reader, writer), reachable(path), limit=LINE_BYTES_MAX
         )
         path.chmod(0o600)
     except OSError as error:  # a path that is too long, a disk without sockets: it works, alone
@@ -156,7 +158,7 @@ async def _perform(house: House, raw: bytes, writer: asyncio.StreamWriter) -> No
             done = await _operation(await house.agent(request.workspace), request)
         say(Line(done=done))
     except MainstayError as error:
-        say(Line(error=(type(error).__name__, str(error))))
+        say(Line(error=(type(error).__name__, str(error)), where=error.where))
     except msgspec.DecodeError as error:
         say(Line(error=("InputRefused", f"the request cannot be read: {error}")))
     except (TypeError, AttributeError, KeyError, ValueError, OverflowError) as error:
@@ -296,7 +298,7 @@ class Remote:
     @asynccontextmanager
     async def _asked(self, request: Request) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
         try:
-            reader, writer = await asyncio.open_unix_connection(_reachable(self._home / SOCKET), limit=LINE_BYTES_MAX)
+            reader, writer = await asyncio.open_unix_connection(reachable(self._home / SOCKET), limit=LINE_BYTES_MAX)
         except OSError:
             if is_owned(self._home):
                 raise HomeTaken(f"{self._home} is owned by a process that does not answer; stop it, or wait") from None
@@ -308,7 +310,7 @@ class Remote:
                 raise HomeTaken(f"the process that owns {self._home} went away; what it accepted is not lost")
             line = _line(raw)
             if line.error is not None:
-                raise _as_error(*line.error)
+                raise _as_error(*line.error, line.where)
             return line
 
         try:
@@ -385,15 +387,10 @@ class RemoteProfile:
         return profile
 
 
-def _as_error(kind: str, sentence: str) -> MainstayError:
+def _as_error(kind: str, sentence: str, where: Where | None) -> MainstayError:
     """An error of the owner's, raised here as what it was."""
     found = getattr(errors, kind, MainstayError)
     simple = isinstance(found, type) and issubclass(found, MainstayError) and found is not errors.DuplicateInput
-    return found(sentence) if simple else MainstayError(sentence)
-
-
-def _reachable(path: Path) -> str:
-    """A socket's path may have about a hundred bytes; a longer one is named from where we stand."""
-    if len(os.fsencode(path)) <= 100:
-        return str(path)
-    return os.path.relpath(path)
+    made: MainstayError = found(sentence) if simple else MainstayError(sentence)
+    made.where = where
+    return made

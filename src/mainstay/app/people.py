@@ -13,9 +13,13 @@ from typing import Any
 
 import msgspec
 
+from mainstay.app.auditing import noting
 from mainstay.app.config_gateway import people_of
+from mainstay.app.noted_people import NotedPeople
+from mainstay.app.places import GATEWAY
 from mainstay.app.schema import Config
 from mainstay.app.world import SystemClock
+from mainstay.core.audit import Notary
 from mainstay.core.errors import InputRefused
 from mainstay.core.people import Key, Pairing, Person, Role, Scope
 from mainstay.gateway.people import People
@@ -23,19 +27,19 @@ from mainstay.store.home import HomeLock, prepare
 from mainstay.testing.memory_gateway import MemoryGateway
 
 PREFIX = "people."  # of these verbs on the owner's socket
-FILE = "gateway.db"
+FILE = GATEWAY
 LOOKING = ("list", "pairings", "keys")  # verbs that change nothing
 
 
 # --- where they are ------------------------------------------------------------------------------
 
 
-def people_at(data: Path, config: Config) -> People:
-    """Those of a home, to be opened by whoever owns it."""
+def people_at(data: Path, config: Config, notary: Callable[[], Notary | None] = lambda: None) -> People:
+    """Those of a home, to be opened by whoever owns it. What is changed is put on record by the notary."""
     from mainstay.store.sqlite.gateway import SqliteGateway  # its engine is loaded only where it is used
 
     declared, accounts = people_of(config)
-    return People(SqliteGateway(str(data / FILE)), SystemClock(), declared, accounts)
+    return People(NotedPeople(SqliteGateway(str(data / FILE)), notary), SystemClock(), declared, accounts)
 
 
 @asynccontextmanager
@@ -45,12 +49,13 @@ async def own_people(data: Path, config: Config) -> AsyncIterator[People]:
     lock = HomeLock(data)
     lock.take()
     try:
-        people = people_at(data, config)
-        await people.open()
-        try:
-            yield people
-        finally:
-            await people.close()
+        async with noting(data, config) as noted:
+            people = people_at(data, config, lambda: noted.notary)
+            await people.open()
+            try:
+                yield people
+            finally:
+                await people.close()
     finally:
         lock.release()
 

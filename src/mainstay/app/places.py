@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mainstay.app.schema import check_workspace
 from mainstay.core.errors import HomeUnusable
 from mainstay.store.home import workspace_path
+
+GATEWAY = "gateway.db"  # in the home: people, their keys, and what is derived from the journals of all workspaces
 
 
 def own_database(home: Path, workspace: str) -> Path:
@@ -16,3 +19,10 @@ def own_database(home: Path, workspace: str) -> Path:
         if one.is_symlink():
             raise HomeUnusable(f"{one} is a link, and may lead to what is another's; put the real one in its place")
     return path
+
+
+def reachable(path: Path) -> str:
+    """A socket's path may have about a hundred bytes; a longer one is named from where we stand."""
+    if len(os.fsencode(path)) <= 100:
+        return str(path)
+    return os.path.relpath(path)

@@ -42,6 +42,9 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     output: Annotated[Count | None, Meta(description="Longest answer in tokens; default: what is known.")] = None
     price_prompt: Annotated[Price | None, Meta(description="Dollars per million prompt tokens.")] = None
     price_completion: Annotated[Price | None, Meta(description="Dollars per million completion tokens.")] = None
+    price_cached: Annotated[
+        Price | None, Meta(description="Dollars per million prompt tokens that the provider had in its cache.")
+    ] = None
 
 
 class ProviderEntry(Section, frozen=True, kw_only=True):

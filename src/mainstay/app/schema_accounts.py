@@ -75,6 +75,13 @@ class BudgetSettings(Section, frozen=True, kw_only=True):
     ] = 20.0
 
 
+def bounds_money(budgets: BudgetSettings) -> bool:
+    """Whether anything of what may be spent is money."""
+    periods = [(one.hour, one.day, one.month) for one in (budgets.person, budgets.workspace, budgets.home)]
+    entries = (budgets.turn, budgets.session, *(entry for some in periods for entry in some))
+    return any(entry.money is not None for entry in entries)
+
+
 class AuditSettings(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Keep a record of who did what.")] = True
     retention_days: Annotated[Count | None, Meta(description="How long it is kept; null: for good.")] = 365
@@ -89,7 +96,7 @@ class TelemetrySettings(Section, frozen=True, kw_only=True):
         dict[str, Annotated[str, Meta(extra={"named": "anyhow"})]],
         Meta(description="What is sent along, a key for instance: `authorization: ${OTLP_KEY}`."),
     ] = {}
-    sample: Annotated[Share, Meta(description="The share of turns that are traced.")] = 1.0
+    sample: Annotated[Share, Meta(description="The share of turns that are traced; those that fail always are.")] = 1.0
     content: Annotated[bool, Meta(description="Put what was said into the traces, without secrets.")] = False
     service: Annotated[str, Meta(description="The name of this service in them.")] = "mainstay"
     metrics: Annotated[bool, Meta(description="`/metrics` of `mainstay serve`, for Prometheus.")] = True

@@ -13,19 +13,25 @@ from typing import Any, Literal
 import msgspec
 
 from mainstay import __version__
+from mainstay.app.accounts import HomeAccounts
 from mainstay.app.agent import Agent
+from mainstay.app.auditing import Noted, open_books, workspace_gone
 from mainstay.app.channels import make_channel, rules_of
 from mainstay.app.config import Loaded
 from mainstay.app.config_gateway import people_of
 from mainstay.app.config_knowhow import hook_of
 from mainstay.app.desk import Desk
 from mainstay.app.doorways import ASGIApp, Doorway, not_yet
+from mainstay.app.error_listing import errors_in, listed
+from mainstay.app.governing import gauges
+from mainstay.app.measuring import budget_gauges, scrape
 from mainstay.app.opened import Beside
 from mainstay.app.owner import serving
 from mainstay.app.people import PREFIX as PEOPLE
 from mainstay.app.people import do as do_people
 from mainstay.app.people import people_at
 from mainstay.app.schema import Config, builtin_names, data_home
+from mainstay.app.telemetry import Telemetry
 from mainstay.app.workspace_folders import put_away
 from mainstay.app.workspaces import Make, Workspaces
 from mainstay.app.world import SystemClock
@@ -35,6 +41,7 @@ from mainstay.core.outside import Outgoing
 from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.rooms import ChannelRules
 from mainstay.gateway.switchboard import Switchboard
+from mainstay.meter.governor import Governors
 
 log = logging.getLogger("mainstay.gateway")
 
@@ -50,8 +57,13 @@ class Service:
         self._make = make
         self._more = tuple(channels)
         self.workspaces = Workspaces(home, loaded, self._made, self._opened)
-        self.people = people_at(self.workspaces.home, loaded.config)
+        self.noted = Noted()
+        self.people = people_at(self.workspaces.home, loaded.config, lambda: self.noted.notary)
         self.gateway = Gateway(self.workspaces.desk, self.people)
+        self.telemetry = Telemetry(counting=True)
+        self.governors = Governors(SystemClock())
+        self.books: Any = None  # what is derived from the journals of all workspaces
+        self.accounts = HomeAccounts(self.workspaces.home, SystemClock())
         self.switchboard = Switchboard(
             self.gateway, self._rules(loaded.config), SystemClock(), mail=self._mail, folder=self._folder
         )
@@ -110,6 +122,12 @@ class Service:
         """The home, those who may come in, and the socket for commands. Raises HomeTaken."""
         self.workspaces.own()
         async with AsyncExitStack() as stack:
+            if (books := await open_books(self.workspaces.home, self.config.limits.store_busy_s)) is not None:
+                self.books = books
+                self.noted = Noted.of(books, self.config)
+                stack.push_async_callback(books.close)  # after the workspaces, which write into it to the last
+            await stack.enter_async_context(listed(errors_in(self.books), lambda: self.config))
+            stack.push_async_callback(self.telemetry.close)
             stack.push_async_callback(self.workspaces.close)
             await self.people.open()
             stack.push_async_callback(self.people.close)
@@ -154,6 +172,10 @@ class Service:
             contributors=(self.switchboard.hints(workspace),) if speaks else (),
             is_guest=lambda person: self._is_guest(person, workspace),
             rooms=self.switchboard if speaks else None,
+            telemetry=self.telemetry,
+            governors=self.governors,
+            books=self.books,
+            accounts=self.accounts,
             main=workspace == self.config.workspace,
         )
         return agent
@@ -203,7 +225,7 @@ class Service:
                     made.append(make_channel(name, entry, self.workspaces.home, self._welcomes))
                 except ConfigError as error:
                     self._broken[name] = str(error)
-                    log.error("%s", error)
+                    log.error("%s", error, extra={"kind": "channel"})
         return made
 
     def _welcomes(self, channel: str, user: str) -> bool:
@@ -214,7 +236,7 @@ class Service:
         doing = self.later(work, name)
         await asyncio.wait((doing,), timeout=CHANNEL_S)
         if not doing.done():
-            log.warning("%s: not connected within %g s; it goes on trying", name, CHANNEL_S)
+            log.error("%s: not connected within %g s; it goes on trying", name, CHANNEL_S, extra={"kind": "channel"})
 
     # --- another configuration -------------------------------------------------------------------
 
@@ -239,6 +261,8 @@ class Service:
             changed += self.otherwise(before)
             self._hooks.clear()
             self.workspaces.has_read(since)
+            if self.noted.notary is not None:
+                await self.noted.notary.note("configured", ", ".join(changed) or "nothing that is in use")
             return changed
 
     async def _rewire(self, before: Config, after: Config) -> list[str]:
@@ -291,6 +315,12 @@ class Service:
             found["server"] = "it is being stopped" if self._ending else "it is starting"
         return found
 
+    def metrics(self) -> str:
+        """For Prometheus."""
+        opened = [desk.now for desk in self.workspaces.open_ones.values()]
+        more = (lambda: gauges(self.governors), lambda: budget_gauges(self.accounts.used(self.config.budgets)))
+        return scrape(self.telemetry, opened, self.switchboard.undelivered, more)
+
     # --- for commands ----------------------------------------------------------------------------
 
     async def agent(self, workspace: str) -> Agent:
@@ -307,7 +337,9 @@ class Service:
                 return self.status()
             case "gateway.remove_workspace":
                 close = self.workspaces.remove
-                return await put_away(self.workspaces.home, self.config, self.people, arguments["name"], close)
+                gone = await put_away(self.workspaces.home, self.config, self.people, arguments["name"], close)
+                await workspace_gone(arguments["name"], self.noted)
+                return gone
             case "channels.states":
                 return self.states()
         raise InputRefused(f"there is no operation {verb!r}")

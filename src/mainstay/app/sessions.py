@@ -16,6 +16,7 @@ from mainstay.core.events import Event, Forked, SessionChanged, TurnEnded
 from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
+from mainstay.lane.curtain import Curtain
 
 _PAGE = 1000
 MOST = 1 << 32  # records of a session, and sessions of a workspace
@@ -102,11 +103,13 @@ class Sessions:
         return await store.read(key, after=_countable(after), limit=_countable(limit))
 
     async def turn(self, key: str, number: int, *, after: int = 0) -> AsyncIterator[Event]:
-        """The durable events of one turn."""
+        """The durable events of one turn, as whoever watched it was told them."""
+        curtain = Curtain()
         while page := await self.records(key, after=after):
             for record in page:
                 if record.event.turn == number:
-                    yield msgspec.structs.replace(record.event, session=key, sequence=record.seq)
+                    for event in curtain.take(msgspec.structs.replace(record.event, session=key, sequence=record.seq)):
+                        yield event
                     if isinstance(record.event, TurnEnded):
                         return
             after = page[-1].seq
@@ -135,6 +138,7 @@ class Sessions:
             await self.delete(child)
         await opened.lanes.get(key).end(SessionUnknown(f"session {key!r} was deleted"))
         opened.lanes.forget(key)
+        await opened.settle()
         await opened.services.store.blank(key, opened.services.clock.now_ms())
         opened.services.approvals.note(key, None)
         await opened.drop(key)

@@ -72,7 +72,8 @@ def known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
     plugins, servers, backends = config.plugins.values(), config.mcpServers.values(), config.backends.values()
     for given in [*(one.env for one in plugins), *(one.env for one in servers)]:
         keys += secrets_in(given)
-    for headers in [*(one.headers for one in servers), *(one.headers for one in backends)]:
+    sent = [*(one.headers for one in servers), *(one.headers for one in backends), config.telemetry.headers]
+    for headers in sent:
         keys += [word for value in headers.values() for word in value.split() if word.lower() not in _SCHEMES]
     keys += [found[1] for one in backends if (found := _PASSWORD.search(one.url))]
     for hook in config.triggers.webhooks.values():

@@ -10,9 +10,8 @@ import msgspec
 from mainstay.core.events import Reserved
 from mainstay.core.messages import Usage
 from mainstay.core.ports import ModelInfo
+from mainstay.core.reservations import NANO as NANO
 from mainstay.core.session import Session
-
-NANO = 1_000_000_000  # money is counted in whole nanodollars: a dollar per million tokens is 1,000 of them a token
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):
@@ -45,8 +44,12 @@ class Purse(Protocol):
         """Counts a tool call that is about to run; or a sentence that says which budget has no more."""
         ...
 
+    def told(self) -> tuple[str, ...]:
+        """What people should hear since they were last told: budgets that are nearly used up."""
+        ...
+
     def close(self) -> None:
-        """The turn is over, or waits for somebody."""
+        """The turn is over, or waits for somebody. What was never settled is spent in full."""
         ...
 
 

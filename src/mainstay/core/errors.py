@@ -44,14 +44,20 @@
 Rooms that meet trouble of their own have their own: GuardFailed (guards), PathRefused, AddressRefused and FetchFailed
 (edges), SandboxUnusable (sandbox), ToolRefused (tools).
 
-Each carries one sentence for a person. Foreign errors are mapped to these where they enter.
+Each carries one sentence for a person, and where it arose, once that is known. Foreign errors are mapped to these where
+they enter.
 """
 
 from __future__ import annotations
 
+from mainstay.core.allowance import Allowance
+from mainstay.core.where import Where
+
 
 class MainstayError(Exception):
-    """Base of all. `str(error)` is one sentence that says what to do."""
+    """Base of all. `str(error)` is one sentence that says what to do; `where` is set by whoever runs the turn."""
+
+    where: Where | None = None
 
 
 class ConfigError(MainstayError):
@@ -169,10 +175,12 @@ class StoreTooNew(StoreError):
 
 
 class ProviderError(MainstayError):
-    """`retry` says whether asking again may help; `counts` whether it is the provider's own failure."""
+    """`retry` says whether asking again may help; `counts` whether it is the provider's own failure. `allowance` is
+    what it says is left, where it says so with a refusal."""
 
     retry = False
     counts = False
+    allowance: Allowance | None = None
 
     def __init__(self, sentence: str, *, details: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(sentence)

@@ -47,11 +47,15 @@ class TurnResumed(Event, frozen=True, omit_defaults=True, tag=True):
 
 
 class MessageAdded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """Something was said. What is `provisional` is no answer before judges have passed it (`Judged`): until then it is
+    shown to nobody, or as a draft."""
+
     role: Role
     parts: tuple[AnyPart, ...]
     model: str = ""
     usage: Usage | None = None
     cost: float = 0.0
+    provisional: Literal["", "held", "shown"] = ""
 
 
 class ToolStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -66,6 +70,7 @@ class ToolFinished(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fal
     result: ToolResult
     usage: Usage | None = None
     cost: float = 0.0
+    calls: int = 1  # that it stands for: none, if it was never run; with a sub-agent, that one's too
 
 
 class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -126,6 +131,7 @@ class StepCheckpointed(Event, frozen=True, omit_defaults=True, tag=True, kw_only
 
     text: str = ""
     thinking: str = ""
+    held: bool = False  # it may be an answer that nobody is shown before it was judged
 
 
 class StepRestarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -141,21 +147,23 @@ class Reserved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     closed by none (its process died) has cost the whole of it, for all that anybody knows.
     """
 
-    id: str  # what for: "3.2" is the second step of turn 3, "fold", "judge:3.2:kind"
+    id: str  # what for: "3.2" is the second step of turn 3, "fold:1", "judge:3.2:kind"
     model: str
     prompt: int  # tokens, as we count them
     output: int  # tokens that the answer may have; the provider was told
     cost: int  # nanodollars, at the most
     guessed: bool = False  # nobody knows the price of this model
+    person: str = ""  # who pays for it, beside the session and the workspace; empty: the owner
 
 
 class Settled(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     """What a call came to that nothing else tells of: nothing, if it was never answered; what is known, if it broke
-    off."""
+    off; all that was put aside, if it is `lost`: the process that made it died."""
 
     id: str
     usage: Usage | None = None
     cost: float = 0.0
+    lost: bool = False
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -179,6 +187,8 @@ class Judged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     passed: bool
     attempt: int = 1
     last: bool = False
+    tries: int = 1  # as many attempts as there may be
+    held: bool = False  # nobody was shown what was judged
 
 
 class Relieved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -288,6 +298,7 @@ class Partial(Event, frozen=True, omit_defaults=True, tag=True):
 
 class TextDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     text: str
+    provisional: bool = False  # of what may be an answer, and has not been judged
 
 
 class ThinkingDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -327,6 +338,12 @@ class Waiting(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False)
     seconds: float = 0.0
 
 
+class Warned(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """Something the person should know before it is trouble: a budget is nearly used up."""
+
+    sentence: str
+
+
 class Stuck(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     """The watchdog's word: this turn is past every bound it declared."""
 
@@ -348,6 +365,7 @@ PARTIAL = (
     | ToolCallReady
     | ToolProgress
     | Waiting
+    | Warned
     | Stuck
     | Lagged
 )

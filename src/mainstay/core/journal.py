@@ -90,7 +90,10 @@ def redacted(event: Event) -> Event:
             result = None if result is None else FORGOTTEN
             return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN, result=result)
         case Judged(scores=scores):
-            told = tuple(msgspec.structs.replace(one, reason=one.reason and FORGOTTEN) for one in scores)
+            told = tuple(
+                msgspec.structs.replace(one, reason=one.reason and FORGOTTEN, error=one.error and FORGOTTEN)
+                for one in scores
+            )
             return msgspec.structs.replace(event, scores=told)
         case Guarded():
             return msgspec.structs.replace(event, note="")

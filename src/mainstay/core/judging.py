@@ -26,6 +26,7 @@ class Exhibit(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     turn: int = 0
     step: int = 0
+    model: str = ""  # the session's own; empty: the agent's
     expected: str = ""  # offline: what a case says the answer should be like
 
 

@@ -23,8 +23,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry_base_s: float = 2.0
     retry_jitter: float = 0.2
     retry_wait_max_s: float = 600.0
-    breaker_failures_max: int = 5
+    breaker_failures_max: int = 5  # in a row, of a provider or of a tool
     breaker_open_s: float = 30.0
+    queue_wait_max_s: float = 3600.0  # of a call, for a provider that has no room for it
     response_bytes_max: int = 16 * 1024 * 1024
     output_tokens_max: int | None = None  # None: what the model allows
     local_idle_s: float = 600.0  # without a question, until a model on this machine gives its memory back

@@ -85,12 +85,14 @@ AnyPart = Text | Thinking | ToolCall | ToolResult | Binary | Finish
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Tokens of one or more model calls. Cached and reasoning tokens are parts of the other two."""
+    """Tokens of one or more model calls. Cached, written (to the provider's cache) and reasoning tokens are parts of
+    the other two."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     reasoning: int = 0
+    written: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -98,6 +100,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.completion + other.completion,
             self.cached + other.cached,
             self.reasoning + other.reasoning,
+            self.written + other.written,
         )
 
 

@@ -37,6 +37,8 @@ class OpenTurn:
         "judged",
         "model",
         "partial",
+        "provisional",
+        "ran",
         "restarts",
         "results",
         "resumes",
@@ -55,6 +57,7 @@ class OpenTurn:
         self.sender = ""  # whoever spoke last in it
         self.step = 0  # model messages so far
         self.calls = 0  # tool calls answered so far
+        self.ran = 0  # and of those, with what sub-agents called, the ones that ran
         self.usage = Usage()
         self.cost = 0.0
         self.partial = False  # the step that is next has streamed something already
@@ -67,6 +70,7 @@ class OpenTurn:
         self.answered = 0  # where the last answer stands
         self.answers: dict[str, ApprovalAnswered] = {}  # by the approval
         self.judged: Judged | None = None  # its last answer that was
+        self.provisional = ""  # of its last message
         self.followed: list[str] = []  # skills that it was shown, by what stood before their bodies
 
     def follow(self, message: Message) -> None:

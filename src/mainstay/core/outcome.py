@@ -30,9 +30,11 @@ class Aborted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Exhausted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """A bound was hit; the answer says so."""
+    """A bound was hit; the answer says so. Of a budget: its name, and when (ms) there is something in it again."""
 
     bound: str
+    budget: str = ""
+    frees_at: int = 0  # 0: not by itself
 
 
 class Paused(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
@@ -49,6 +51,7 @@ class Failed(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
 
     sentence: str
     details: str = ""
+    trace: str = ""  # of its turn (core/tracing)
 
 
 Outcome = Answered | Aborted | Exhausted | Paused | Failed
@@ -65,3 +68,4 @@ class Reply(msgspec.Struct, frozen=True):
     session: str = ""
     output: Any = None  # the structured answer, where one was asked for
     results: tuple[ToolResult, ...] = ()  # of the turn's tool calls, in their order, as the model saw them
+    trace: str = ""  # what the turn is found under in logs, traces and the list of errors

@@ -309,6 +309,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True  # False: it could not be done, and the text says why
     usage: Usage = Usage()
     cost: float = 0.0
+    calls: int = 0  # of tools
     untrusted: bool = False  # the child has read something from outside
     private: bool = False
 

@@ -8,9 +8,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from mainstay.core.allowance import Allowance
 from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
 from mainstay.core.journal import Record
 from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
+from mainstay.core.models import ModelInfo as ModelInfo
 from mainstay.core.recall import Fact
 
 # --- time and chance -----------------------------------------------------------------------------
@@ -35,10 +37,8 @@ Effect = Literal["pure", "idempotent", "reconcile", "unsafe"]
 
 
 class Tool(Protocol):
-    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything.
-
-    One that is not the owner's own has an `origin` (core/outside); one of no use at times says so: `wanted() -> bool`.
-    """
+    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything. One that is not the owner's
+    own has an `origin` (core/outside); one of no use at times says so: `wanted() -> bool`."""
 
     name: str
     description: str
@@ -61,7 +61,7 @@ class ToolContext:
     """
 
     __slots__ = (
-        "_cancelled", "_emit", "_loop", "attached", "call_id", "cost", "guarded", "messages", "news", "person",
+        "_cancelled", "_emit", "_loop", "attached", "call_id", "calls", "cost", "guarded", "messages", "news", "person",
         "private", "removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage",
     )  # fmt: skip
 
@@ -80,6 +80,7 @@ class ToolContext:
         self.removable: tuple[str, ...] = ()  # but these it may, as it names them
         self.usage: Usage | None = None  # what a sub-agent spent on this call
         self.cost = 0.0
+        self.calls = 0  # and how many tools it called
         self.messages: Sequence[Message] = ()  # the conversation as the model sees it; for looking, not for changing
         self.attached: tuple[Binary, ...] = ()
         self.news: tuple[Event, ...] = ()  # what guards did about its result, for the journal
@@ -115,26 +116,6 @@ class ToolContext:
 # --- models --------------------------------------------------------------------------------------
 
 
-class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model is: sizes in tokens, prices in dollars per million tokens."""
-
-    name: str
-    window: int = 128_000
-    output: int = 16_384
-    images: bool = True
-    thinking: bool = False
-    price_prompt: float = 0.0
-    price_completion: float = 0.0
-    price_cached: float | None = None
-    terse: bool = False  # small and slow to read: it gets few tools and few words
-
-    def cost(self, usage: Usage) -> float:
-        cached = self.price_prompt if self.price_cached is None else self.price_cached
-        fresh = usage.prompt - usage.cached
-        total = fresh * self.price_prompt + usage.cached * cached + usage.completion * self.price_completion
-        return total / 1_000_000
-
-
 class Context(msgspec.Struct, frozen=True, gc=False):
     """What the model will see: the fixed section and the tools, the profile, and the history in order (its summary
     first). The first two are marked for the provider's prompt cache where it has marks."""
@@ -153,6 +134,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     turn: int = 0
     step: int = 0
     notice: Callable[[str, float], None] | None = None
+    weigh: Callable[[], int] | None = None  # tokens of the context, as we count them
+    heard: Callable[[Allowance], None] | None = None  # told what is left, once the provider has taken the request
 
 
 class TextPiece(msgspec.Struct, frozen=True, gc=False):
@@ -276,6 +259,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+    calls: int = 0  # of tools that ran
     created: int = 0
     updated: int = 0
     title: str = ""
@@ -304,9 +288,8 @@ class Once(msgspec.Struct, frozen=True):
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """The newest part of a session: enough to go on. `complete`: nothing older is left to see.
-
-    `landmarks` are older records that still hold something: the fixed section."""
+    """The newest part of a session: enough to go on. `complete`: nothing older is left to see. `landmarks` are older
+    records that still hold something: the fixed section."""
 
     standing: Standing
     records: list[Record]

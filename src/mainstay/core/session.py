@@ -42,6 +42,7 @@ from mainstay.core.messages import Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, Waiting
 from mainstay.core.ports import UNWEIGHED, Standing, Tail
 from mainstay.core.recall import RUNTIME, UNTRUSTED, is_private, is_untrusted
+from mainstay.core.reservations import closed_by
 from mainstay.core.stubs import relieve, summary_message
 from mainstay.core.tail import whole_turns
 
@@ -53,34 +54,28 @@ class Session:
     """The view. `apply` is the only way it changes."""
 
     __slots__ = (
-        "amended", "amendment", "begun_by", "cost", "created", "delivered", "errand", "fixed", "fold", "folded",
-        "guested", "guests", "head", "instructions", "key", "message_count", "messages", "metadata", "model",
-        "open", "parent", "partial", "private", "profile", "relieved", "reported", "status", "title", "told",
-        "turn_floor", "turns", "untrusted", "updated", "usage", "waiting", "weighed",
+        "amended", "amendment", "begun_by", "calls", "cost", "created", "delivered", "errand", "fixed", "fold",
+        "folded", "guested", "guests", "head", "instructions", "key", "message_count", "messages", "metadata",
+        "model", "open", "parent", "partial", "private", "profile", "relieved", "reported", "reserved", "status",
+        "title", "told", "turn_floor", "turns", "untrusted", "updated", "usage", "waiting", "weighed",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.head = 0
-        self.fold = 0
-        self.turn_floor = 0
+        self.head = self.fold = self.turn_floor = self.turns = self.message_count = 0
         self.status = "active"
-        self.turns = 0
-        self.message_count = 0
-        self.usage = Usage()
-        self.cost = 0.0
+        self.usage, self.cost = Usage(), 0.0
+        self.calls = 0  # of tools that ran, with those of sub-agents
+        self.reserved: dict[str, Reserved] = {}  # put aside for calls that are under way, or whose process died
         self.created = self.updated = 0
         self.begun_by = ""  # the first who spoke here and has a name
-        self.title = ""
-        self.parent = ""
-        self.model = ""
+        self.title = self.parent = self.model = ""
         self.instructions = ""  # the fixed section, and where it stands
         self.fixed = 0
         self.told: tuple[str, ...] = ()  # skills of others in it
         self.amendment = ""  # a newer one that is appended for now, and where it stands
         self.amended = 0
-        self.untrusted = False
-        self.private = False
+        self.untrusted = self.private = False
         self.errand: Spawned | None = None
         self.profile: dict[str, str] = {}
         self.metadata: dict[str, str] = {}
@@ -111,18 +106,16 @@ class Session:
         self.head = standing.head
         self.fold = standing.fold
         self.status = standing.status
-        self.turns = standing.turns
-        self.message_count = standing.messages
+        self.turns, self.message_count = standing.turns, standing.messages
         self.usage = Usage(standing.prompt_tokens, standing.completion_tokens)
-        self.cost = standing.cost
+        self.cost, self.calls = standing.cost, standing.calls
         self.created, self.updated = standing.created, standing.updated
         self.begun_by = standing.person or self.begun_by
         self.title, self.parent, self.model = standing.title, standing.parent, standing.model
         self.fixed, self.amended = standing.fixed, standing.amended
         self.untrusted, self.private = standing.untrusted, standing.private
         self.errand, self.profile, self.metadata = standing.errand, standing.profile, standing.metadata
-        self.delivered = standing.delivered
-        self.guested = standing.guested
+        self.delivered, self.guested = standing.delivered, standing.guested
         if standing.weighed[0] <= len(self.messages):
             self.weighed = standing.weighed
 
@@ -139,6 +132,7 @@ class Session:
             prompt_tokens=self.usage.prompt,
             completion_tokens=self.usage.completion,
             cost=self.cost,
+            calls=self.calls,
             created=self.created,
             updated=self.updated,
             title=self.title,
@@ -191,6 +185,9 @@ class Session:
         self.head = seq
         self.updated = at
         self.created = self.created or at
+        if self.reserved:
+            for id in closed_by(event, self.reserved):
+                del self.reserved[id]
         _APPLY[type(event)](self, seq, at, event)
 
     # --- one for each kind of event --------------------------------------------------------------
@@ -247,7 +244,7 @@ class Session:
             del kept[0]  # the summary before this one
         self.messages = [summary_message(seq, at, event.summary, event.origin), *kept]
         if event.usage is not None:
-            self.usage, self.cost = self.usage + event.usage, self.cost + event.cost
+            self._spent(event.usage, event.cost)
         self.partial = False
         self.fold = seq
         self.folded = event
@@ -286,7 +283,7 @@ class Session:
         if self.open is None or event.role != "assistant":
             return
         turn = self.open
-        turn.step = event.step
+        turn.step, turn.provisional = event.step, event.provisional
         turn.restarts, turn.resumes, turn.partial = 0, 0, False
         turn.step_calls = message.calls
         turn.results, turn.started, turn.asked, turn.answers = {}, set(), {}, {}
@@ -297,7 +294,7 @@ class Session:
         if turn is None or result.call_id in turn.results:
             return
         turn.results[result.call_id] = result
-        turn.calls += 1
+        turn.calls, turn.ran, self.calls = turn.calls + 1, turn.ran + event.calls, self.calls + event.calls
         turn.resumes = 0
         if event.usage is not None:
             self._spent(event.usage, event.cost)
@@ -325,8 +322,11 @@ class Session:
             self.open.answered = seq
             self.open.resumes = 0
 
-    def _noted(self, seq: int, at: int, event: Guarded | Reserved | Blanked) -> None:
+    def _noted(self, seq: int, at: int, event: Guarded | Blanked) -> None:
         """For whoever looks back; nothing follows from it."""
+
+    def _reserved(self, seq: int, at: int, event: Reserved) -> None:
+        self.reserved[event.id] = event
 
     def _settled(self, seq: int, at: int, event: Settled) -> None:
         if event.usage is not None:
@@ -334,7 +334,7 @@ class Session:
 
     def _judged(self, seq: int, at: int, event: Judged) -> None:
         if self.open is not None:
-            self.open.judged = event
+            self.open.judged, self.open.resumes = event, 0
         for score in event.scores:
             if score.usage is not None:
                 self._spent(score.usage, score.cost)
@@ -387,7 +387,7 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Steered: Session._steered,
     StepCheckpointed: Session._step_streamed,
     StepRestarted: Session._step_streamed,
-    Reserved: Session._noted,
+    Reserved: Session._reserved,
     Settled: Session._settled,
     Judged: Session._judged,
     Relieved: Session._relieved,

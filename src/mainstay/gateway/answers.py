@@ -8,12 +8,14 @@ from mainstay.core.addresses import Address
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
+    Judged,
     MessageAdded,
     Received,
     Steered,
     ToolFinished,
     TurnEnded,
     TurnStarted,
+    Warned,
 )
 from mainstay.core.messages import text_of
 from mainstay.core.outcome import Aborted, Exhausted, Failed
@@ -36,6 +38,7 @@ class Telling:
     def __init__(self) -> None:
         self.text = ""
         self.heard: Address | None = None
+        self._warned: list[str] = []  # what the person should know beside the answer
 
     def take(self, event: Event) -> None:
         match event:
@@ -43,9 +46,11 @@ class Telling:
                 self.heard = heard.address
             case TurnStarted():
                 self.text = ""
+            case Warned(sentence=sentence):
+                self._warned.append(sentence)
             case MessageAdded(role="assistant", parts=parts):
                 self.text = text_of(parts)
-            case ToolFinished() | Steered():
+            case ToolFinished() | Steered() | Judged(passed=False, last=False):
                 self.text = ""
 
     def answer(self, ended: TurnEnded, shown: str = "") -> Answer:
@@ -61,6 +66,8 @@ class Telling:
                 return Answer(f"{said}\n\n{STOPPED}" if said and shown else "", "stopped")
         if text == SILENT:
             return Answer("", "silent")
+        if text and self._warned:
+            text = "\n\n".join((text, *(f"_({sentence})_" for sentence in self._warned)))
         return Answer(text, "" if text else "nothing was said")
 
 

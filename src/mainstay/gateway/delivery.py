@@ -111,6 +111,11 @@ class Courier:
             room.task = asyncio.get_running_loop().create_task(self._work(room, at), name=f"room {delivery.to}")
         return done
 
+    @property
+    def pending(self) -> int:
+        """So many are not handed over yet."""
+        return len(self._under_way)
+
     def room(self, at: Address) -> Room:
         return self._rooms.setdefault((at.channel, at.room), Room())
 

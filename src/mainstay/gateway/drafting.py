@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mainstay.core.channels import ChannelError, ChatChannel, Delivery, Mail, MaybeSent, NeverSent, NotSent, Sent
 from mainstay.core.chunks import chunks
 from mainstay.core.errors import MainstayError
-from mainstay.core.events import Event, StepRestarted, TextDelta, ToolCallReady
+from mainstay.core.events import Event, Judged, StepRestarted, TextDelta, ToolCallReady
 from mainstay.core.ports import Clock
 from mainstay.gateway.delivery import Courier, bounded, draft_key
 
@@ -44,7 +44,7 @@ class Writing:
                 self.note = ""
             case ToolCallReady(name=name):
                 self.note = name
-            case StepRestarted():
+            case StepRestarted() | Judged(passed=False, last=False):  # it was no answer, and another is written
                 self.text, self.gaps = "", False
             case _:
                 return

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Literal, Protocol
 
 from mainstay.core.addresses import Heard
+from mainstay.core.audit import AuditReading
+from mainstay.core.error_list import ErrorList
 from mainstay.core.events import Delivered, Event
 from mainstay.core.guests import GuestTool
 from mainstay.core.journal import Record
@@ -67,6 +69,15 @@ class Office(Protocol):
     def memory(self) -> OfficeMemory: ...
     @property
     def triggers(self) -> OfficeTriggers: ...
+    @property
+    def errors(self) -> ErrorList | None:
+        """Of the whole home; None: none are kept."""
+        ...
+
+    @property
+    def audit(self) -> AuditReading | None:
+        """Likewise."""
+        ...
 
     def key(self, session: str, sender: str, heard: Heard | None = None) -> str:
         """The lane that a session's name means, or that something heard on a channel belongs to. Raises InputRefused
@@ -96,11 +107,16 @@ class Office(Protocol):
 
     def follow(self, key: str, after: int = 0, since: object = None) -> AsyncGenerator[Event, None]:
         """Everything that is on disk after this sequence, each event once and in order, and then what happens, until
-        one stops listening. Durable events carry their sequence, partial ones have none (0)."""
+        one stops listening. Durable events carry their sequence, partial ones have none (0). All of them: what people
+        may not hear yet, or ever, is kept from them by whoever asks here (lane/curtain)."""
         ...
 
     def watch(self) -> AsyncIterator[Event]:
         """What happens in all sessions from now on; whoever is too slow is told so (Lagged)."""
+        ...
+
+    async def trace(self, key: str, turn: int) -> str:
+        """What a turn is found under in logs, traces and the list of errors."""
         ...
 
     async def seen(self, key: str, id: str) -> bool:

@@ -27,6 +27,7 @@ from mainstay.gateway.delivery import bounded
 from mainstay.gateway.drafting import Draft
 from mainstay.gateway.office import Office
 from mainstay.gateway.rooms import Rooms
+from mainstay.lane.curtain import Curtain, behind
 
 CATCH_UP_MS = 7 * 24 * 3600 * 1000  # older answers nobody waits for any more
 PAGE = 500
@@ -96,7 +97,8 @@ class Reporter:
         if after is None:
             return standing.turns
         try:
-            async with closing(self._bench.office.follow(self._session, after)) as events:
+            following = behind(Curtain(), self._bench.office.follow(self._session, after))
+            async with closing(following) as events:
                 async for event in events:
                     if await self._take(event) and self._turn >= max(standing.turns, self._newest()):
                         break

@@ -138,6 +138,10 @@ class Switchboard:
         for channel in self._rooms.channels():
             await channel.close()
 
+    @property
+    def undelivered(self) -> int:
+        return self._courier.pending
+
     def states(self) -> dict[str, str]:
         """Of each channel: "connected", or what is wrong."""
         return {one.name: self._wrong.get(one.name) or one.state for one in self._rooms.channels()}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
 from mainstay.core.addresses import Address, named, plain
+from mainstay.core.audit import AuditReading
+from mainstay.core.error_list import ErrorList
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MainstayError, SessionUnknown
 from mainstay.core.events import ApprovalAsked, Event, SessionChanged, Steered, TurnEnded, TurnStarted
 from mainstay.core.guests import GuestTool
@@ -19,7 +21,10 @@ from mainstay.core.people import Principal, Scope
 from mainstay.core.ports import Standing
 from mainstay.core.recall import Hit
 from mainstay.core.triggers import Run, Status, Trigger
+from mainstay.core.where import Where
+from mainstay.core.withheld import told, withheld
 from mainstay.gateway.office import Office
+from mainstay.lane.curtain import Curtain, behind
 from mainstay.lane.pausing import Pending
 from mainstay.lane.tickets import Ticket as Ticket
 
@@ -30,6 +35,8 @@ FOR_THE_OWNER = (
     "commands run on the machine itself here, so only whoever runs it may approve this (`mainstay approvals`)"
 )
 _PAGE = 1_000
+
+Following = AsyncGenerator[Event, None]
 
 
 class NotAllowed(MainstayError):
@@ -73,6 +80,11 @@ class Visit:
         if not self.principal.may(scope):
             raise NotAllowed(f"this needs the scope {scope!r}, which was not given")
 
+    def where(self, where: Where | None) -> Where | None:
+        """As this person may know it; None: it is not theirs, or nobody knows."""
+        name = self.name(where.session) if where is not None else None
+        return msgspec.structs.replace(where, session=name) if where is not None and name is not None else None
+
     # --- a conversation --------------------------------------------------------------------------
 
     async def accept(self, session: str, parts: Sequence[AnyPart], *, id: str = "") -> Ticket:
@@ -84,14 +96,14 @@ class Visit:
         self._since = ticket, since
         return ticket
 
-    async def turn(self, session: str, ticket: Ticket) -> AsyncIterator[Event]:
+    async def turn(self, session: str, ticket: Ticket, *, drafts: bool = True) -> AsyncIterator[Event]:
         """What comes of something accepted, from its own record on; the last is its `TurnEnded`, or an `ApprovalAsked`
-        that nobody has answered."""
+        that nobody has answered. Without `drafts`, no answer is told before judges have passed it."""
         turn = ticket.turn
         key = self.key(session)
         name = self.name(key) or ""
         since = self._since[1] if self._since is not None and self._since[0] is ticket else None
-        async with aclosing(self._office.follow(key, ticket.seq - 1, since)) as events:
+        async with aclosing(self._follow(key, ticket.seq - 1, since, drafts=drafts)) as events:
             async for event in events:
                 if not event.sequence and event.turn == turn:  # a few letters of the answer, as most are
                     yield event if self._sees_all else msgspec.structs.replace(event, session=name)
@@ -106,6 +118,14 @@ class Visit:
                 if isinstance(event, ApprovalAsked) and await self._waits(session, event):
                     return
 
+    async def trace(self, session: str, turn: int) -> str:
+        """What a turn of theirs is found under; empty if it has not begun."""
+        self.must("chat")
+        return await self._office.trace(self.key(session), turn) if turn else ""
+
+    def _follow(self, key: str, after: int, since: object = None, *, drafts: bool, upto: int = 0) -> Following:
+        return behind(Curtain(drafts=not drafts), self._office.follow(key, after, since), upto)
+
     async def _waits(self, session: str, asked: ApprovalAsked) -> bool:
         pending = (await self._office.sessions.get(self.key(session))).approval
         return pending is not None and pending.id == asked.id
@@ -118,11 +138,12 @@ class Visit:
         self.must("chat")
         return await self._office.abort(self.key(session))
 
-    async def follow(self, session: str, after: int = 0) -> AsyncIterator[Event]:
+    async def follow(self, session: str, after: int = 0, *, upto: int = 0, drafts: bool = True) -> AsyncIterator[Event]:
+        """What is on disk, and then what happens; `upto` a sequence, only that."""
         self.must("chat")
         key = self.key(session)
         await self._office.sessions.get(key)
-        async with aclosing(self._office.follow(key, after)) as events:
+        async with aclosing(self._follow(key, after, drafts=drafts, upto=upto)) as events:
             async for event in events:
                 yield self._told(event)
 
@@ -183,10 +204,12 @@ class Visit:
     async def records(self, session: str, after: int = 0, limit: int = _PAGE) -> Sequence[Record]:
         """Its journal, a page at a time."""
         await self.session(session)
-        page = await self._office.sessions.records(self.key(session), after=after, limit=min(limit, _PAGE))
+        key = self.key(session)
+        page = await self._office.sessions.records(key, after=after, limit=min(limit, _PAGE))
         if self._sees_all:
             return page
-        return [msgspec.structs.replace(one, event=self._told(one.event)) for one in page]
+        later = await self._office.sessions.records(key, after=page[-1].seq, limit=_PAGE) if withheld(page) else ()
+        return [msgspec.structs.replace(one, event=self._told(one.event)) for one in told(page, later)]
 
     async def delete(self, session: str) -> None:
         await self.session(session)
@@ -247,6 +270,20 @@ class Visit:
             if one.asked.id == id:
                 return one
         raise ApprovalUnknown(f"nothing waits under {id[:40]!r}; it was answered, or it expired")
+
+    # --- what went wrong -------------------------------------------------------------------------
+
+    @property
+    def errors(self) -> ErrorList | None:
+        """For whoever looks after a workspace. What they may see of it is up to whoever asks."""
+        self.must("admin")
+        return self._office.errors
+
+    @property
+    def audit(self) -> AuditReading | None:
+        """Likewise."""
+        self.must("admin")
+        return self._office.audit
 
     # --- what the workspace has ------------------------------------------------------------------
 

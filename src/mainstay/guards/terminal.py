@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from mainstay.core.where import PLACE, here
 from mainstay.guards.lines import one_line
 from mainstay.guards.redact import Redactor
 
@@ -12,6 +13,17 @@ LOG_CHARS_MAX = 64 * 1024
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _DONE = "_guarded"
+
+
+class Placing(logging.Filter):
+    """Says with every record that is made while a turn runs which session, turn and step it is of, and its trace."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if (where := here()) is not None:
+            for name in PLACE:
+                if name not in vars(record):
+                    setattr(record, name, getattr(where, name))
+        return True
 
 
 class LogFilter(logging.Filter):

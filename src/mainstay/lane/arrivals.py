@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import Literal
 
 from mainstay.core.envelope import Envelope
-from mainstay.core.errors import InputRefused, LaneFull, SessionArchived
+from mainstay.core.errors import InputRefused, LaneFull, MainstayError, SessionArchived
 from mainstay.core.events import Received
 from mainstay.core.limits import Limits
 from mainstay.core.open_turn import Waiting
 from mainstay.core.ports import Clock
 from mainstay.core.session import Session
+from mainstay.core.where import Where
 
 
 class Arrivals:
@@ -58,11 +59,18 @@ def received_of(envelope: Envelope, kind: Literal["prompt", "steer", "overheard"
 
 def check_room(session: Session, limits: Limits) -> None:
     """Raises what is wrong with one more prompt."""
+    if (refusal := _refusal(session, limits)) is not None:
+        refusal.where = Where(session.key)
+        raise refusal
+
+
+def _refusal(session: Session, limits: Limits) -> MainstayError | None:
     key = session.key
     if session.status == "archived":
-        raise SessionArchived(f"session {key!r} is archived; start another, or make it active again")
+        return SessionArchived(f"session {key!r} is archived; start another, or make it active again")
     prompts = sum(one.event.kind == "prompt" for one in session.waiting.values())
     if limits.session_turns_max is not None and session.turns + prompts >= limits.session_turns_max:
-        raise InputRefused(f"session {key!r} has had its {limits.session_turns_max} turns; start another")
+        return InputRefused(f"session {key!r} has had its {limits.session_turns_max} turns; start another")
     if prompts - (session.open is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
-        raise LaneFull(f"session {key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
+        return LaneFull(f"session {key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
+    return None

@@ -93,6 +93,7 @@ def _report(reply: Reply, child: Session) -> Report:
         ok=ok,
         usage=reply.usage,
         cost=reply.cost,
+        calls=child.calls,
         untrusted=child.untrusted,
         private=child.private,
     )

@@ -68,7 +68,8 @@ class LaneContexts:
         self._uncut = "", ""  # the profile as it was given, and as it is shown
         self._sent = 0  # what the last request weighed, where that was counted
         self._control: Control | None = None
-        self.folding = Folding(services.summariser, services.clock, facts=services.facts)
+        accounts = services.accounts
+        self.folding = Folding(services.summariser, services.clock, facts=services.facts, accounts=accounts)
 
     def of(self, pen: Pen, model: ModelInfo, control: Control | None = None) -> LaneContexts:
         """Once a turn: files of memory are read afresh here, and only here."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+import msgspec
+
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
-from mainstay.core.outcome import Aborted, Failed, Outcome, Paused, Reply
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
+from mainstay.lane.whereabouts import where_of
 from mainstay.turn.catalogue import CALL, read_call
 from mainstay.turn.toolbox import CANCELLED, UNKNOWN, Tools, refuse
 
@@ -18,9 +21,10 @@ def closing_events(session: Session, outcome: Outcome) -> list[Event]:
     """Whatever ends a turn, every call has its result first."""
     turn = session.open
     assert turn is not None
+    step = turn.step
     text = CANCELLED if isinstance(outcome, Aborted) else "Not run: the turn ended before this call."
     results = [
-        ToolFinished(refuse(call, UNKNOWN if call.id in turn.started else text), turn=turn.turn, step=turn.step)
+        ToolFinished(refuse(call, UNKNOWN if call.id in turn.started else text), calls=0, turn=turn.turn, step=step)
         for call in turn.open_calls
     ]
     return [*results, TurnEnded(outcome, turn=turn.turn)]
@@ -30,9 +34,11 @@ def reply_of(session: Session, outcome: Outcome) -> Reply:
     turn = session.open
     assert turn is not None
     last = session.messages[-1] if session.messages else None
-    text = last.text if last is not None and last.role == "assistant" else ""
+    text = last.text if last is not None and last.role == "assistant" and not _is_held(turn, outcome) else ""
     if isinstance(outcome, Failed) and not text:
         text = outcome.sentence
+    if isinstance(outcome, Failed):
+        outcome = msgspec.structs.replace(outcome, session=session.key)
     if isinstance(outcome, Paused) and (asked := session.pending) is not None:
         text = f"Waiting for approval {asked.id}: {asked.name}({asked.input})"
     return Reply(
@@ -43,7 +49,14 @@ def reply_of(session: Session, outcome: Outcome) -> Reply:
         turn=turn.turn,
         session=session.key,
         results=_results(session, outcome),
+        trace=where_of(session).trace,
     )
+
+
+def _is_held(turn: OpenTurn, outcome: Outcome) -> bool:
+    """Nobody was to see it before it was judged, and that never came to an end."""
+    stands = turn.judged is not None and turn.judged.step == turn.step and (turn.judged.passed or turn.judged.last)
+    return turn.provisional == "held" and not stands and not isinstance(outcome, Answered | Exhausted)
 
 
 def _results(session: Session, outcome: Outcome) -> tuple[ToolResult, ...]:
@@ -64,6 +77,8 @@ def _results(session: Session, outcome: Outcome) -> tuple[ToolResult, ...]:
 async def find_reply(store: Store, key: str, seq: int, after: int | None = None) -> Reply | None:
     """The reply to an input that was answered long ago, read back from the journal."""
     session, found = Session(key), False
+    standing = await store.get(key)
+    session.created = standing.created if standing is not None else 0  # which part of it is read says nothing of that
     after = seq - 1 if after is None else after
     while records := await store.read(key, after=after):
         for record in records:

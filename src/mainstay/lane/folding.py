@@ -16,12 +16,14 @@ from mainstay.context.outline import outline
 from mainstay.context.relief import Fold
 from mainstay.context.rules import Budget, Rules
 from mainstay.context.weigh import weigh
+from mainstay.core.accounts import Accounts
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Folded
 from mainstay.core.messages import Message, Usage
 from mainstay.core.ports import Clock, Digest, Passage, Summariser, Tokenizer
 from mainstay.core.recall import Fact, Summary, worst
 from mainstay.core.session import Session
+from mainstay.core.spending import PaidPassage, Paying
 from mainstay.lane.scribe import Pen
 
 log = logging.getLogger("mainstay.lane")
@@ -46,9 +48,12 @@ class Folding:
     """At most one fold of a session is under way. While `held`, none is recorded: something was forgotten that the
     view still has."""
 
-    __slots__ = ("_clock", "_failures", "_not_before", "_running", "_summariser", "facts", "held")
+    __slots__ = ("_accounts", "_clock", "_failures", "_not_before", "_running", "_summariser", "facts", "held")
 
-    def __init__(self, summariser: Summariser | None, clock: Clock, *, facts: bool = True) -> None:
+    def __init__(
+        self, summariser: Summariser | None, clock: Clock, *, facts: bool = True, accounts: Accounts | None = None
+    ) -> None:
+        self._accounts = accounts
         self._summariser = summariser
         self._clock = clock
         self._running: asyncio.Task[bool] | None = None
@@ -89,9 +94,7 @@ class Folding:
         try:
             if self._summariser is None:
                 return self.outline(pen, task, renewed)
-            made = await self._summarised(self._summariser, pen.session, task)
-            self._failures = 0
-            return self._record(pen, task, made, renewed)
+            return await self._summarise(self._summariser, pen, task, renewed)
         except Exception as error:  # a summariser may be somebody else's: the conversation goes on without it
             if not isinstance(error, MainstayError):
                 log.exception("the summariser failed")
@@ -101,6 +104,20 @@ class Folding:
             log.warning("session %s was not summarised, nothing is lost: %s", pen.session.key, error)
             return False
 
+    async def _summarise(self, summariser: Summariser, pen: Pen, task: Task, renewed: Sequence[Event]) -> bool:
+        """Paid for by whoever pays for the conversation, where that is bounded."""
+        purse = await self._accounts.purse(pen.session) if self._accounts is not None else None
+        paying = Paying(purse, pen) if purse is not None else None
+        told = False
+        try:
+            made = await self._summarised(summariser, pen.session, task, paying)
+            self._failures = 0
+            told = self._record(pen, task, made, renewed)
+        finally:
+            if paying is not None:
+                paying.close(told=told or pen.broken is not None)
+        return told
+
     def _record(self, pen: Pen, task: Task, folded: Folded, renewed: Sequence[Event]) -> bool:
         """Only if the session is still the one it was made of."""
         if self.held or pen.broken is not None or pen.session.fold != task.fold.basis:
@@ -108,7 +125,9 @@ class Folding:
         pen.note(folded, *renewed, soon=True)
         return True
 
-    async def _summarised(self, summariser: Summariser, session: Session, task: Task) -> Folded:
+    async def _summarised(
+        self, summariser: Summariser, session: Session, task: Task, paying: Paying | None = None
+    ) -> Folded:
         before, model = session.summary, session.model
         origin = session.folded.origin if session.folded is not None else ""
         batches = list(_batches(task))
@@ -120,7 +139,7 @@ class Folding:
             passage = Passage(
                 messages=batch, before=before, origin=origin, tokens=share, focus=task.focus, facts=self.facts
             )
-            digest = await summariser.summarise(passage, model)
+            digest = await summariser.summarise(_paid(passage, paying), model)
             digests.append(digest)
             parts.append(_summary_of(batch, digest.text))
             facts += digest.facts
@@ -130,18 +149,28 @@ class Folding:
             passage = Passage(
                 messages=(), before=text, tokens=task.budget.summary * 2 // 3, focus=task.focus, facts=False
             )
-            digests.append(await summariser.summarise(passage, model))
+            digests.append(await summariser.summarise(_paid(passage, paying), model))
             text = _within(digests[-1].text, task)
         folded = _folded(session, task, text)
-        usage = sum((one.usage for one in digests), Usage())
+        usage, cost = sum((one.usage for one in digests), Usage()), sum(one.cost for one in digests)
+        if paying is not None:
+            known, cost = paying.total()
+            usage = known or Usage()
         return msgspec.structs.replace(
             folded,
             by=digests[-1].by,
             parts=tuple(parts),
             facts=tuple(facts[:FACTS_MAX]),
             usage=usage if usage.prompt or usage.completion else None,
-            cost=sum(one.cost for one in digests),
+            cost=cost,
         )
+
+
+def _paid(passage: Passage, paying: Paying | None) -> Passage:
+    if paying is None:
+        return passage
+    fields = {name: getattr(passage, name) for name in passage.__struct_fields__}
+    return PaidPassage(paying=paying, **fields)
 
 
 def _outlined(session: Session, task: Task) -> Folded:

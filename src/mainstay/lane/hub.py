@@ -17,6 +17,7 @@ class Watcher:
         self._buffer_max = buffer_max
         self._events: deque[Event] = deque()
         self._missed = 0
+        self.missed = 0  # in all
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -25,6 +26,7 @@ class Watcher:
             return
         if len(self._events) >= self._buffer_max:
             self._missed += 1
+            self.missed += 1
             if isinstance(event, Partial):
                 return
             self._events.popleft()  # the journal still has it
@@ -64,13 +66,29 @@ class Hub:
         self._buffer_max = buffer_max
         self._all: set[Watcher] = set()
         self._of: dict[str, set[Watcher]] = {}
+        self._missed = 0  # by those who have left
 
     def watch(self, session: str | None) -> Watcher:
         watcher = Watcher(session, self._buffer_max)
         (self._all if session is None else self._of.setdefault(session, set())).add(watcher)
         return watcher
 
+    @property
+    def missed(self) -> int:
+        """So many events were lost on watchers that were too slow."""
+        return self._missed + sum(one.missed for one in self._watchers)
+
+    @property
+    def watching(self) -> int:
+        return len(self._watchers)
+
+    @property
+    def _watchers(self) -> list[Watcher]:
+        return [*self._all, *(one for watchers in self._of.values() for one in watchers)]
+
     def leave(self, watcher: Watcher) -> None:
+        if watcher in self._all or watcher in self._of.get(watcher.session or "", ()):
+            self._missed += watcher.missed
         if watcher.session is None:
             self._all.discard(watcher)
         elif (watchers := self._of.get(watcher.session)) is not None:
@@ -88,5 +106,5 @@ class Hub:
             watcher.put(event)
 
     def close(self) -> None:
-        for watcher in (*self._all, *(one for watchers in self._of.values() for one in watchers)):
+        for watcher in self._watchers:
             watcher.close()

@@ -33,6 +33,7 @@ from mainstay.lane.pausing import check_answer, instead, overdue
 from mainstay.lane.scribe import Pen
 from mainstay.lane.services import Services
 from mainstay.lane.tickets import Ticket, Tickets
+from mainstay.lane.whereabouts import BROKEN, CLOSED, placed, running, warn_of_store
 from mainstay.turn.control import Control
 from mainstay.turn.means import Review
 
@@ -149,9 +150,11 @@ class Lane:
 
     def wake(self) -> None:
         """See to it that whatever is unfinished is being worked on."""
-        self.active_at = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        self.active_at = loop.time()
         if self._task is None and not self._closed:
-            self._task = asyncio.get_running_loop().create_task(self._drain(), name=f"lane {self.key}")
+            work = running(self._drain, self.key, lambda: self._pen)
+            self._task = loop.create_task(work, name=f"lane {self.key}")
 
     def refresh(self) -> None:
         """Read the session again, once the turn under way is over. Until then no fold of what it was is recorded."""
@@ -185,7 +188,7 @@ class Lane:
                 await self._pen.flush()
             except StoreError as error:
                 log.warning("session %s could not be flushed: %s", self.key, error)
-        self._tickets.fail(why or AgentClosed("the agent was closed; the turn goes on when it opens again"))
+        self._tickets.fail(placed(why or AgentClosed(CLOSED), self.key, self._pen))
 
     # --- the view --------------------------------------------------------------------------------
 
@@ -292,14 +295,14 @@ class Lane:
                     failures = 0
                 except (StoreCorrupt, StoreTooNew) as error:  # waiting does not mend a file
                     log.error("session %s cannot go on: %s", self.key, error)
-                    self._tickets.fail(error)
+                    self._tickets.fail(placed(error, self.key, self._pen))
                     break
                 except (StoreError, HomeUnusable) as error:
                     failures += 1
                     await self._wait_for_store(error, failures)
                 except Exception:  # a bug of ours: whoever waits must hear of it, and other lanes must not
                     log.exception("lane %s failed", self.key)
-                    self._tickets.fail(MainstayError("something went wrong inside the runtime; its log says what"))
+                    self._tickets.fail(placed(MainstayError(BROKEN), self.key, self._pen))
                     break
         finally:
             self._task = None
@@ -389,8 +392,8 @@ class Lane:
 
     async def _wait_for_store(self, error: StoreError | HomeUnusable, failures: int) -> None:
         """Whoever waits is told at once; the work itself goes on when the store does."""
-        log.warning("session %s waits for its store: %s", self.key, error)
-        self._tickets.fail(error)
+        warn_of_store(self.key, error, failures)
+        self._tickets.fail(placed(error, self.key, self._pen))
         limits = self._services.limits
         seconds = min(0.5 * 2 ** min(failures - 1, 20), limits.store_retry_max_s)
         self._services.hub.emit(self.key, Waiting(str(error), seconds, session=self.key))

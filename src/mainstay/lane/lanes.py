@@ -42,6 +42,12 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._lanes)
 
+    def load(self) -> tuple[int, int]:
+        """How many turns run, and how many inputs wait for one, of the lanes that are awake."""
+        pens = [lane._pen for lane in self._lanes.values() if lane._pen is not None]
+        running = sum(lane.control is not None for lane in self._lanes.values())
+        return running, sum(len(pen.session.waiting) for pen in pens)
+
     async def resume(self) -> list[str]:
         """Take up whatever an earlier process left unfinished."""
         store, resumed = self._services.store, []

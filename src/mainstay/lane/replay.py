@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from mainstay.core.errors import ContextTooLong, ProviderError, RequestRefused, StreamBroken
+from mainstay.core.errors import BudgetExhausted, ContextTooLong, ProviderError, RequestRefused, StreamBroken
 from mainstay.core.events import (
     Event,
     Forked,
+    Judged,
     MessageAdded,
     Steered,
     StepRestarted,
@@ -25,8 +26,9 @@ from mainstay.core.events import (
 )
 from mainstay.core.guests import GuestTool
 from mainstay.core.journal import Record
+from mainstay.core.judging import CORRECTIONS_MAX, Exhibit, Spending
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
+from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage, text_of
 from mainstay.core.outcome import Aborted, Failed, Outcome
 from mainstay.core.ports import (
     CallPiece,
@@ -113,15 +115,24 @@ async def _life(tape: Tape, means: Means) -> None:
     """A turn, or what is left of it, as far as one process came with it."""
     tape.control = control = Control()
     tape.cue()
+    if tape.is_judged:
+        means = msgspec.structs.replace(means, panel=TapePanel(tape))
     try:
         if isinstance(ended := tape.peek(), TurnEnded) and isinstance(ended.outcome, Failed):
             outcome: Outcome = ended.outcome
         else:
-            outcome = await run_turn(tape.session, means, control, tape, _silent)
+            outcome = _traced(await run_turn(tape.session, means, control, tape, _silent), tape.peek())
     except RecordedEnd as end:
         outcome = end.outcome
     for event in closing_events(tape.session, outcome):
         tape.note(event)
+
+
+def _traced(outcome: Outcome, recorded: Event | None) -> Outcome:
+    """A turn's trace comes of the session's name, which is none of a recording's business."""
+    if isinstance(outcome, Failed) and isinstance(recorded, TurnEnded) and isinstance(recorded.outcome, Failed):
+        return msgspec.structs.replace(outcome, trace=recorded.outcome.trace)
+    return outcome
 
 
 class _Silent:
@@ -150,6 +161,46 @@ class TapeContexts:
 
     def do_without_tools(self, error: RequestRefused) -> bool:
         return False
+
+
+class TapePanel:
+    """Judges answers as they were judged: verdicts, and what was said of them to the model, come from outside."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    @property
+    def corrections(self) -> int:
+        """Which answer was the last that could be tried stands with it."""
+        match self._tape.peek():
+            case MessageAdded(role="assistant", provisional=""):
+                return 0
+        return CORRECTIONS_MAX
+
+    @property
+    def streaming(self) -> Literal["hold", "draft"]:
+        match self._tape.peek():
+            case MessageAdded(provisional="shown"):
+                return "draft"
+        return "hold"
+
+    async def judge(self, exhibit: Exhibit, attempt: int, spending: Spending) -> Judged:
+        match recorded := self._tape.peek():
+            case Judged():
+                return msgspec.structs.replace(recorded, attempt=attempt, turn=exhibit.turn, step=exhibit.step)
+            case None:
+                raise TapeEnds
+            case TurnResumed() | Forked():
+                raise Crash
+            case TurnEnded(outcome=Failed() as outcome):
+                raise RecordedEnd(outcome)
+        raise self._tape.differs("its answer was judged")
+
+    def correction(self, judged: Judged) -> str:
+        match self._tape.peek():
+            case MessageAdded(role="system", parts=parts):
+                return text_of(parts)
+        return ""
 
 
 class TapeTools:
@@ -195,7 +246,7 @@ class TapeTools:
         if call.id not in self._tape.results:
             raise Crash if self._tape.peek() is not None else TapeEnds
         finished = self._tape.results[call.id]
-        context.usage, context.cost = finished.usage, finished.cost
+        context.usage, context.cost, context.calls = finished.usage, finished.cost, finished.calls - 1
         return self._result(call)
 
     def _result(self, call: ToolCall) -> ToolResult:
@@ -261,6 +312,8 @@ class TapeProvider:
                 raise StreamBroken(reason)
             case Steered(inputs=inputs):
                 await self._cut(inputs)
+            case MessageAdded() if (spent := self._tape.refused()) is not None:
+                raise BudgetExhausted(spent.bound, budget=spent.budget, frees_at=spent.frees_at)
             case MessageAdded(parts=parts, usage=usage, model=model, cost=cost):
                 reason = FinishReason.END
                 for number, part in enumerate(parts):

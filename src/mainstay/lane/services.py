@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import msgspec
@@ -44,9 +44,7 @@ class Services(msgspec.Struct, frozen=True):
     touched: Callable[[str], None] | None = None  # told of every session that has new records on disk
     accounts: Accounts | None = None  # None: nothing is bounded
     panel: Panel | None = None  # None: nobody judges the answers
-    gate: Callable[[], None] | None = (
-        None  # raises MainstayError where no turn may begin: what it does could not be audited
-    )
+    gate: Callable[[str], Awaitable[None]] | None = None  # of a session: raises AuditUnavailable if no turn may begin
 
     def terse(self, model: str) -> bool:
         """Whether a session's own model is a small one. One that cannot be had is none."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -13,6 +15,7 @@ from mainstay.core.events import (
     Folded,
     Forked,
     Guarded,
+    Judged,
     MessageAdded,
     Received,
     Relieved,
@@ -28,8 +31,8 @@ from mainstay.core.events import (
     TurnResumed,
 )
 from mainstay.core.journal import Record, encode
-from mainstay.core.messages import ToolResult, text_of
-from mainstay.core.outcome import Aborted, Failed, Outcome
+from mainstay.core.messages import ToolResult, Usage, text_of
+from mainstay.core.outcome import Aborted, Exhausted, Failed, Outcome
 from mainstay.core.recall import RUNTIME
 from mainstay.core.session import Session
 from mainstay.turn import toolbox
@@ -107,6 +110,25 @@ class Tape:
         following = self._records[self.position :]
         return next((r.event.inputs for r in following if isinstance(r.event, Steered)), (0,))
 
+    @property
+    def is_judged(self) -> bool:
+        """Somebody judged answers in what is left of this life of the turn, or was about to."""
+        for record in self._records[self.position :]:
+            match record.event:
+                case Judged() | MessageAdded(provisional="held" | "shown"):
+                    return True
+                case TurnEnded() | TurnResumed() | Forked():
+                    return False
+        return False
+
+    def refused(self) -> Exhausted | None:
+        """The turn ended here because of a budget, which said so in the model's place."""
+        for record in self._records[self.position + 1 :]:
+            if not isinstance(record.event, self._FROM_OUTSIDE):
+                outcome = record.event.outcome if isinstance(record.event, TurnEnded) else None
+                return outcome if isinstance(outcome, Exhausted) and outcome.budget else None
+        return None
+
     def complaint(self) -> str | None:
         match self.peek():
             case MessageAdded(role="system", parts=parts):
@@ -129,6 +151,7 @@ class Tape:
         recorded = self.peek()
         if recorded is None:
             raise TapeEnds
+        event = _charged(event, recorded)
         if encode(recorded) == encode(event):
             if isinstance(event, Steered):
                 self.check_inputs(event.inputs)
@@ -151,3 +174,14 @@ class Tape:
     def differs(self, how: str) -> Differs:
         record = self._records[self.position]
         return Differs(f"record {record.seq} is {encode(record.event).decode()} but {how}")
+
+
+def _charged(event: Event, recorded: Event) -> Event:
+    """What was paid for a call is nothing that a replay finds out: how many calls it stands for, and what an answer
+    took that was broken off."""
+    match event, recorded:
+        case ToolFinished(), ToolFinished(calls=calls):
+            return msgspec.structs.replace(event, calls=calls)
+        case MessageAdded(role="assistant", usage=None), MessageAdded(role="assistant", usage=Usage() as usage):
+            return msgspec.structs.replace(event, usage=usage, cost=recorded.cost)
+    return event

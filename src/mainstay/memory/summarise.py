@@ -12,6 +12,7 @@ import msgspec
 from mainstay.core.errors import ConfigError, ContextTooLong, StreamBroken, SummaryUnusable
 from mainstay.core.messages import FinishReason, Message, Text, Usage
 from mainstay.core.ports import Context, Digest, Finished, ModelInfo, Options, Passage, Provider, TextPiece
+from mainstay.core.spending import PaidCall, PaidPassage, priced
 from mainstay.memory.digests import read_answer
 from mainstay.memory.passages import join as join
 from mainstay.memory.passages import render, shorten, size
@@ -24,6 +25,7 @@ BYTES_PER_TOKEN = 3
 ANSWER_CHARS_MAX = 200_000
 _FOCUS_CHARS_MAX = 1000
 _LEAST_BYTES = 400
+_FRAME_TOKENS = 64  # that a provider may add of its own
 
 
 class ModelSummariser:
@@ -72,7 +74,7 @@ class ModelSummariser:
             system, asked = self._request(passage, room, trouble)
             context = Context(system, [Message(1, "user", (Text(asked),))])
             try:
-                said, finished = await _listen(provider, context, _options(info, passage))
+                said, finished, spent = await _paid(provider, context, _options(info, passage), passage)
             except ContextTooLong as error:
                 if not left:
                     raise
@@ -80,7 +82,7 @@ class ModelSummariser:
                 room = min(room // 2, int(info.window * SHARE) * BYTES_PER_TOKEN)
                 continue
             by = finished.by or info
-            usage, cost = usage + finished.usage, cost + by.cost(finished.usage)
+            usage, cost = usage + spent, cost + by.cost(spent)
             try:
                 if finished.reason is FinishReason.FILTERED:
                     raise SummaryUnusable("the provider withheld the summary")
@@ -145,11 +147,29 @@ def _options(info: ModelInfo, passage: Passage) -> Options:
     return Options(tool_choice="none", output_tokens=min(wanted, info.output, max(info.window // 3, 256)))
 
 
-async def _listen(provider: Provider, context: Context, options: Options) -> tuple[str, Finished]:
+async def _paid(
+    provider: Provider, context: Context, options: Options, passage: Passage
+) -> tuple[str, Finished, Usage]:
+    if not isinstance(passage, PaidPassage):
+        said, finished = await _listen(provider, context, options)
+        return said, finished, finished.usage
+    asked = sum(size(message.text) for message in context.messages) + size(context.system)
+    prompt = asked // BYTES_PER_TOKEN + _FRAME_TOKENS
+    async with passage.paying.call(provider.model(), priced(provider), prompt, options.output_tokens) as call:
+        granted = msgspec.structs.replace(options, output_tokens=call.output)
+        said, finished = await _listen(provider, context, granted, call)
+    return said, finished, call.usage or Usage()
+
+
+async def _listen(
+    provider: Provider, context: Context, options: Options, call: PaidCall | None = None
+) -> tuple[str, Finished]:
     said: list[str] = []
     length = 0
     async with aclosing(provider.stream(context, options)) as stream:  # type: ignore[type-var]
         async for piece in stream:
+            if call is not None:
+                call.hear(piece)
             if isinstance(piece, Finished):
                 return "".join(said), piece
             if isinstance(piece, TextPiece):

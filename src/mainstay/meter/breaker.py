@@ -1,4 +1,4 @@
-"""Leaves a provider alone for a while after it failed again and again."""
+"""Leaves a provider, or a tool, alone for a while after it failed again and again."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ class Breaker:
     def succeeded(self) -> None:
         self._close()
 
-    def failed(self) -> None:
+    def failed(self) -> bool:
+        """True if nobody is let through from now on."""
         self._failures += 1
-        if self._probing or self._failures >= self._limits.breaker_failures_max:
+        opens = self._probing or self._failures >= self._limits.breaker_failures_max
+        if opens:
             self._open_until = self._clock.monotonic() + self._limits.breaker_open_s
         self._probing = False
+        return opens
 
     def left(self) -> None:
         """The call ended in a way that says nothing about the provider."""
@@ -55,3 +58,18 @@ class Breaker:
         self._failures = 0
         self._open_until = None
         self._probing = False
+
+
+class Breakers:
+    """One for each name, made when it is first asked for: of the tools of a workspace, there are so many as tools."""
+
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._made: dict[str, Breaker] = {}
+
+    def of(self, name: str) -> Breaker:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = Breaker(self._clock, self._limits)
+        return made

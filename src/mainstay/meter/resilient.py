@@ -1,7 +1,10 @@
-"""A provider that does not give up at once: it waits, asks again, and turns to the next one.
+"""A provider that does not give up at once: it waits for its turn, asks again, and turns to the next one.
 
-All of that only until the first piece. What has been said cannot be taken back, so after it errors pass
-through, and whoever asked decides.
+A provider that has a governor is asked when there is room. That it has none (429, 529) is the governor's business: such
+a call goes back into the line, which is no retry and no failure.
+
+All of that only until the first piece. What has been said cannot be taken back, so after it errors pass through, and
+whoever asked decides.
 """
 
 from __future__ import annotations
@@ -10,18 +13,39 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from msgspec import structs
 
-from mainstay.core.errors import CircuitOpen, ProviderError, RequestRefused, Unauthorised, Unreachable
+from mainstay.core.allowance import NOTHING
+from mainstay.core.errors import (
+    CircuitOpen,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    RequestRefused,
+    Unauthorised,
+    Unreachable,
+)
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Context, Finished, Ids, ModelInfo, Options, Piece, Provider
 from mainstay.meter.backoff import delay_s
 from mainstay.meter.breaker import Breaker
+from mainstay.meter.governor import Governor
+from mainstay.meter.prices import dearest
+from mainstay.meter.seat import Seat
 
 
 class Resilient:
-    """Several providers as one, the first being the one that is meant."""
+    """Several providers as one, the first being the one that is meant. `governors` are theirs, where they have one."""
 
-    def __init__(self, providers: Sequence[Provider], *, clock: Clock, ids: Ids, limits: Limits) -> None:
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        *,
+        clock: Clock,
+        ids: Ids,
+        limits: Limits,
+        governors: Sequence[Governor | None] = (),
+    ) -> None:
         assert providers, "there is nobody to ask"
+        self._governors = tuple(governors) or (None,) * len(providers)
         self._providers = tuple(providers)
         self._breakers = tuple(Breaker(clock, limits) for _ in providers)
         self._clock = clock
@@ -31,6 +55,15 @@ class Resilient:
     def model(self) -> ModelInfo:
         return self._providers[0].model()
 
+    def dearest(self) -> ModelInfo:
+        """At the highest prices of all that may answer."""
+        return dearest([provider.model() for provider in self._providers])
+
+    def resting(self) -> list[tuple[str, float]]:
+        """Each model of them, and for how many seconds it is left alone."""
+        pairs = zip(self._providers, self._breakers, strict=True)
+        return [(provider.model().name, breaker.closed_for_s()) for provider, breaker in pairs]
+
     async def close(self) -> None:
         for provider in self._providers:
             await provider.close()
@@ -39,23 +72,29 @@ class Resilient:
         waiting: _Waiting | None = None
         last = len(self._providers) - 1
         earlier = ""
-        for place, (provider, breaker) in enumerate(zip(self._providers, self._breakers, strict=True)):
+        for place, provider in enumerate(self._providers):
+            breaker = self._breakers[place]
+            seat = self._seat(place, context, options)
             if waiting is not None:
                 waiting.attempt = 0
             while True:
-                answer = _Attempt(provider, breaker)
+                answer = _Attempt(provider, breaker, seat)
                 try:
-                    first = await answer.begin(context, options)
-                    if first is not None:
-                        yield first
+                    piece = await answer.begin(context, options)
+                    if piece is not None:
+                        yield piece
                         async for piece in answer.rest():
                             yield piece if place == 0 else _signed(piece, provider)
-                    answer.succeeded()
+                    answer.succeeded(piece)
                     return
                 except ProviderError as error:
                     answer.failed(error)
                     if answer.spoken or isinstance(error, RequestRefused):
                         raise
+                    if seat is not None and _has_no_room(error):
+                        if seat.refused(error):
+                            continue
+                        error.retry = False  # it would take longer than anybody may wait
                     if place < last and _is_hopeless(error):
                         earlier += f"; before that, {error}"
                         break
@@ -70,6 +109,14 @@ class Resilient:
                 finally:
                     await answer.close()
 
+    def _seat(self, place: int, context: Context, options: Options) -> Seat | None:
+        """Where there is somebody else to ask, nobody waits longer for the first than it would take to try again."""
+        governor = self._governors[place]
+        if governor is None:
+            return None
+        last = place == len(self._providers) - 1
+        return governor.seat(context, options, self._limits.queue_wait_max_s if last else self._limits.retry_wait_max_s)
+
 
 def _signed(piece: Piece, provider: Provider) -> Piece:
     """Who stands in says so at the end: tokens are paid at its price."""
@@ -81,20 +128,30 @@ def _is_hopeless(error: ProviderError) -> bool:
     return isinstance(error, Unauthorised | Unreachable | CircuitOpen) or not error.retry
 
 
+def _has_no_room(error: ProviderError) -> bool:
+    """429 and 529: nothing is wrong with it, it has only too much to do."""
+    return error.retry and isinstance(error, RateLimited | Overloaded) and not error.counts
+
+
 class _Attempt:
-    """One call of one provider, watched by its breaker."""
+    """One call of one provider: admitted by its governor, watched by its breaker."""
 
-    __slots__ = ("_admitted", "_breaker", "_provider", "_stream", "spoken")
+    __slots__ = ("_admitted", "_breaker", "_provider", "_seat", "_stream", "spoken")
 
-    def __init__(self, provider: Provider, breaker: Breaker) -> None:
+    def __init__(self, provider: Provider, breaker: Breaker, seat: Seat | None) -> None:
         self._provider = provider
         self._breaker = breaker
+        self._seat = seat
         self._admitted = False
         self._stream: AsyncIterator[Piece] | None = None
         self.spoken = False
 
     async def begin(self, context: Context, options: Options) -> Piece | None:
         """The first piece, or None for a stream that said nothing and did not complain."""
+        seat = self._seat
+        if seat is not None and self._breaker.closed_for_s() == 0:  # else there is nothing to stand in line for
+            await seat.enter()
+            options = structs.replace(options, heard=seat.heard)
         self._admitted = self._breaker.admit()
         if not self._admitted:
             closed_s = self._breaker.closed_for_s()
@@ -109,15 +166,19 @@ class _Attempt:
             return None
         self.spoken = True
         self._breaker.spoke()
+        if seat is not None:
+            seat.heard(NOTHING)  # of those who do not say what is left
         return first
 
     def rest(self) -> AsyncIterator[Piece]:
         assert self._stream is not None, "begin comes first"
         return self._stream
 
-    def succeeded(self) -> None:
+    def succeeded(self, last: Piece | None) -> None:
         self._admitted = False
         self._breaker.succeeded()
+        if self._seat is not None and isinstance(last, Finished):
+            self._seat.learn(last.usage.completion)
 
     def failed(self, error: ProviderError) -> None:
         if self._admitted:
@@ -129,6 +190,8 @@ class _Attempt:
 
     async def close(self) -> None:
         """Whatever happened, the stream is closed now, not when somebody collects the garbage."""
+        if self._seat is not None:
+            self._seat.leave()
         if self._admitted:
             self._breaker.left()
         stream, self._stream = self._stream, None

@@ -15,6 +15,7 @@ from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Reli
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Binary, Message, Text, text_of
 from mainstay.core.session import Session
+from mainstay.core.withheld import withheld
 
 Clean = Callable[[str], str]  # what must not leave is taken out of a text
 
@@ -26,9 +27,12 @@ def write_session(records: Sequence[Record], folder: Path, clean: Clean | None =
 
 
 def write_log(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:
-    """One line a message that a person or the agent said; no tool calls or results."""
+    """One line a message that a person or the agent said; no tool calls or results, and no attempt at an answer that
+    nobody was shown."""
     posted = {record.event.turn: record.event for record in records if isinstance(record.event, Delivered)}
-    return _write(path, (_log_line(record, posted) for record in records if _was_said(record)), clean)
+    hidden = withheld(records)
+    said = (record for record in records if _was_said(record) and record.seq not in hidden)
+    return _write(path, (_log_line(record, posted) for record in said), clean)
 
 
 def write_context(records: Sequence[Record], path: Path, clean: Clean | None = None) -> Path:

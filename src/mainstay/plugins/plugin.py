@@ -8,6 +8,8 @@ PluginFailed                    it did not do what it was asked; one sentence fo
 ├── HomeFull                    it is not started, as it keeps too much
 ├── PluginResting               it crashed so often that it is left alone for a while
 └── AnswerRefused               it answered with something that is not a result
+
+Those that say `counts` are its own failures: a tool with too many of them is left alone (turn/resting).
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ class PluginSays(PluginFailed):
 
 
 class PluginSilent(PluginFailed):
-    pass
+    counts = True
 
 
 class PluginGone(PluginFailed):
-    pass
+    counts = True
 
 
 class PluginNotUp(PluginFailed):
-    pass
+    counts = True
 
 
 class HomeFull(PluginFailed):
@@ -48,7 +50,7 @@ class PluginResting(PluginFailed):
 
 
 class AnswerRefused(PluginFailed):
-    pass
+    counts = True
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):

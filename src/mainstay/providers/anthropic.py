@@ -73,7 +73,7 @@ class AnthropicProvider:
 
     def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         request = Request(self._url, self._headers, self.body(context, options))
-        return self._wire.pieces(request, self._key, MessagesAnswer(self._label))
+        return self._wire.pieces(request, self._key, MessagesAnswer(self._label), options.heard)
 
     async def close(self) -> None:
         await self._wire.close()

@@ -115,8 +115,9 @@ class MessagesAnswer(PieceJoiner):
     def _tokens(self) -> Usage:
         usage = self._usage
         cached = usage.cache_read_input_tokens or 0
-        prompt = (usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0)
-        return Usage(prompt, usage.output_tokens or 0, cached)
+        written = usage.cache_creation_input_tokens or 0
+        prompt = (usage.input_tokens or 0) + cached + written
+        return Usage(prompt, usage.output_tokens or 0, cached, written=written)
 
     # --- events ----------------------------------------------------------------------------------
 

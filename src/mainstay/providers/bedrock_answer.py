@@ -120,8 +120,10 @@ class ConverseAnswer(PieceJoiner):
         end = FinishReason.TOOL_CALLS if self._count else FinishReason.END
         usage = self._usage
         cached = usage.cache_read_input_tokens or 0
-        prompt = usage.input_tokens + cached + (usage.cache_write_input_tokens or 0)
-        return Finished(_REASONS.get(self._reason, end), Usage(prompt, usage.output_tokens, cached))
+        written = usage.cache_write_input_tokens or 0
+        prompt = usage.input_tokens + cached + written
+        spent = Usage(prompt, usage.output_tokens, cached, written=written)
+        return Finished(_REASONS.get(self._reason, end), spent)
 
     def _take(self, event: _Event) -> None:
         if event.content_block_start is not None:

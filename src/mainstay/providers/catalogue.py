@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -95,6 +96,20 @@ def make(
         raise ConfigError(f"{provider} needs an API key: set {place.key_variable}, or pass api_key")
     kind = _kind(place.speaks)
     return kind(model, base_url=address, api_key=key, limits=limits or Limits(), info=known, label=provider)
+
+
+def account(
+    spec: str, base_url: str | None = None, api_key: Key = None, environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """The same for the same address and key, of which it tells neither; a key that a function gives is known by its
+    address. None for a model on this machine, which has no limits of that kind."""
+    provider, _, _ = spec.partition("/")
+    if provider == "local":
+        return None
+    place = PLACES.get(provider) or Place(base_url or "")
+    key = api_key or _key(place, environ) or ""
+    said = f"{base_url or _address(place, environ)}\0{key if isinstance(key, str) else type(key).__name__}"
+    return hashlib.blake2b(said.encode(errors="replace"), digest_size=12).hexdigest()
 
 
 class _Kind(Protocol):

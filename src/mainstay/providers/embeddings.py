@@ -230,6 +230,7 @@ class _Body:
     def __init__(self, body: bytes) -> None:
         self.spoken = False
         self.done = False
+        self.headers: Mapping[str, str] = {}
         self._body = body
 
     async def read(self) -> list[bytes]:

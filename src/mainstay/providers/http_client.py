@@ -84,7 +84,7 @@ class Client:
             raise trouble.unreachable(self._who, url, error) from None
         finally:
             self._patience.end(task)
-        return Reply(self, connection, route, cutter())
+        return Reply(self, connection, route, cutter(), head.headers)
 
     async def _ask(self, route: Route, request: bytes) -> tuple[Connection, Head]:
         """On a connection that is kept if there is one. If that turns out to be dead, once more on a new one."""
@@ -180,10 +180,14 @@ class Reply:
         "_tail",
         "_waiting_since",
         "done",
+        "headers",
         "spoken",
     )
 
-    def __init__(self, client: Client, connection: Connection, route: Route, cutter: EventCutter) -> None:
+    def __init__(
+        self, client: Client, connection: Connection, route: Route, cutter: EventCutter, headers: Mapping[str, str]
+    ) -> None:
+        self.headers = headers
         self._client = client
         self._connection = connection
         self._route = route

@@ -1,17 +1,25 @@
 """What is known of models: how much they read and write, what they cost, what they can do.
 
-List prices in dollars per million tokens as published by November 2026, without batch, priority or long-context tiers;
-a configuration may override them. `window` is what a model reads at most, which may be less than what its maker
-advertises as the sum of both. What is not known stays unknown: a newer model is never taken for an older one.
+List prices in dollars per million tokens as published by November 2026, without batch or priority tiers; whoever
+configures others has those. They are taken from `prices.json` (scripts/prices.py), else from the table here.
+`window` is what a model reads at most, which may be less than what its maker advertises as the sum of both. What is not
+known stays unknown: a newer model is never taken for an older one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TypeVar
 
 import msgspec
 
-from mainstay.core.ports import ModelInfo
+from mainstay.core.models import LongPrices, ModelInfo
+
+T = TypeVar("T")
+Prices = tuple[LongPrices | None, LongPrices | None]  # the usual ones, and those of long prompts where they are others
 
 OLLAMA_WINDOW = 16_384  # unless somebody says otherwise: an agent needs room, and every token of it takes memory
 OLLAMA_OUTPUT = 4_096
@@ -162,6 +170,11 @@ _SAME = re.compile(
 _OF_BEDROCK = re.compile(r"(?:[a-z]{2,6}\.)?(anthropic)\.(.+)")
 
 
+FREE = frozenset({"local", "ollama", "lmstudio", "llamacpp", "vllm"})  # on one's own machine
+_TABLES = {"openai-responses": ("openai",), "google": ("gemini",), "azure": ("azure", "openai")}
+_REGION = re.compile(r"(?:[a-z]{2,6}\.)?([a-z0-9]+\..+)")
+
+
 def info(provider: str, model: str) -> ModelInfo:
     """What is known of a model; the defaults of `ModelInfo` for one that is not."""
     if provider == "local":
@@ -178,23 +191,65 @@ def info(provider: str, model: str) -> ModelInfo:
     if vendor == "anthropic":
         short = short.replace(".", "-")
     known = _find(_MODELS.get(vendor, {}), short.removeprefix("models/"))
-    if known is None:
-        return ModelInfo(name=model)
-    free = provider == "openrouter" and model.endswith(":free")
-    return ModelInfo(
-        name=model,
-        window=known.window,
-        output=known.output,
-        images=known.images,
-        thinking=known.thinking,
-        price_prompt=0.0 if free else known.prompt,
-        price_completion=0.0 if free else known.completion,
-        price_cached=0.0 if free else known.cached,
+    prices: Prices = (LongPrices(0, 0.0, 0.0), None)
+    if provider != "openrouter" or not model.endswith(":free"):
+        prices = _prices(provider, model) or (_own_prices(known), None)
+    made = ModelInfo(name=model, guessed=prices[0] is None and provider not in FREE)
+    if known is not None:
+        sizes = {"window": known.window, "output": known.output, "images": known.images, "thinking": known.thinking}
+        made = msgspec.structs.replace(made, **sizes)
+    return _at(made, *prices)
+
+
+def _own_prices(known: Known | None) -> LongPrices | None:
+    return LongPrices(0, known.prompt, known.completion, known.cached) if known is not None else None
+
+
+def _at(made: ModelInfo, prices: LongPrices | None, long: LongPrices | None) -> ModelInfo:
+    if prices is None:
+        return made
+    return msgspec.structs.replace(
+        made,
+        price_prompt=prices.prompt,
+        price_completion=prices.completion,
+        price_cached=prices.cached,
+        price_written=prices.written,
+        long=long,
     )
 
 
-def _find(table: dict[str, Known], name: str) -> Known | None:
-    for best in sorted(table, key=len, reverse=True):
-        if name.startswith(best) and _SAME.fullmatch(name, len(best)):
-            return table[best]
+def _prices(provider: str, model: str) -> Prices | None:
+    """Of the data set."""
+    names = [model.removeprefix("models/")]
+    if provider == "anthropic":
+        names = [model.replace(".", "-")]
+    elif provider == "bedrock" and (found := _REGION.fullmatch(model)):
+        names = [model, f"regional.{found[1]}", found[1], f"global.{found[1]}"]
+    for table in _TABLES.get(provider, (provider,)):
+        rows = _data_set().get(table, {})
+        for name in names:
+            row = rows.get(name) or _find(rows, name)
+            if row is not None:
+                return _as_prices(row)
     return None
+
+
+def _as_prices(row: Sequence[float | None]) -> Prices:
+    whole = [*row, *[None] * (9 - len(row))]
+    prompt, completion, above = whole[0] or 0.0, whole[1] or 0.0, whole[4]
+    usual = LongPrices(0, prompt, completion, whole[2], whole[3])
+    if above is None:
+        return usual, None
+    return usual, LongPrices(int(above), whole[5] or prompt, whole[6] or completion, whole[7], whole[8])
+
+
+@cache
+def _data_set() -> dict[str, dict[str, list[float | None]]]:
+    """Small, and read when the first model is made."""
+    text = (files("mainstay.providers") / "prices.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, dict[str, list[float | None]]])
+
+
+def _find(table: Mapping[str, T], name: str) -> T | None:
+    same = [one for one in table if name.startswith(one) and _SAME.fullmatch(name, len(one))]
+    return table[max(same, key=len)] if same else None

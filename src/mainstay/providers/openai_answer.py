@@ -44,6 +44,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 class _Details(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -186,4 +187,5 @@ def _tokens(usage: _Usage) -> Usage:
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = (prompt.cached_tokens if prompt else None) or usage.prompt_cache_hit_tokens or 0
     reasoning = (completion.reasoning_tokens if completion else None) or 0
-    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached, reasoning)
+    written = (prompt.cache_write_tokens if prompt else None) or 0
+    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached, reasoning, written)

@@ -107,7 +107,7 @@ class ResponsesProvider:
 
     def _ask(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         request = Request(self._url, self._headers, self.body(context, options))
-        return self._wire.pieces(request, self._key, ResponsesAnswer(self._label))
+        return self._wire.pieces(request, self._key, ResponsesAnswer(self._label), options.heard)
 
     async def _summed_up(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         """Summaries of what it thinks are not for every account: whoever is refused them is asked without."""

@@ -23,6 +23,7 @@ OWNER = "openai"
 
 class _Details(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -187,4 +188,5 @@ def _tokens(usage: _Usage) -> Usage:
     prompt, completion = usage.input_tokens_details, usage.output_tokens_details
     cached = (prompt.cached_tokens if prompt else None) or 0
     reasoning = (completion.reasoning_tokens if completion else None) or 0
-    return Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached, reasoning)
+    written = (prompt.cache_write_tokens if prompt else None) or 0
+    return Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached, reasoning, written)

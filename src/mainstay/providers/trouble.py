@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +19,8 @@ from mainstay.core.errors import (
     Unauthorised,
     Unreachable,
 )
+from mainstay.providers.allowance import read
+from mainstay.providers.allowance import retry_after_s as retry_after_s
 
 MESSAGE_CHARS_MAX = 500
 _TOO_LONG = re.compile(
@@ -41,8 +40,6 @@ _WINDOW = tuple(
 _BAD_KEY = re.compile(r"\bapi key (?:not valid|expired|not found)", re.IGNORECASE)  # Google's, with a 400
 _RETRY_IN = re.compile(r"retry in (\d{1,6}(?:\.\d+)?) ?s\b", re.IGNORECASE)  # and where its Retry-After is
 _PASSWORD = re.compile(r"//[^/@\s]*@")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|)")
-_UNIT_S = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -61,7 +58,9 @@ def from_status(who: str, status: int, headers: Mapping[str, str], body: bytes, 
     for name in ("x-request-id", "request-id"):
         if value := headers.get(name):
             details += f", request {value[:80]}"
-    return _judge(who, status, report, details, wait_s)
+    error = _judge(who, status, report, details, wait_s)
+    error.allowance = read(headers, now_s=now_s)
+    return error
 
 
 def from_report(who: str, report: Report) -> ProviderError:
@@ -206,64 +205,3 @@ def _clip(text: str) -> str:
     """One bounded line."""
     line = " ".join(text[: MESSAGE_CHARS_MAX * 4].split())
     return line if len(line) <= MESSAGE_CHARS_MAX else line[: MESSAGE_CHARS_MAX - 1] + "…"
-
-
-# --- when to come back ---------------------------------------------------------------------------
-
-
-def retry_after_s(headers: Mapping[str, str], *, now_s: float) -> float | None:
-    """What the headers say, in seconds; None where they say nothing usable."""
-    wait_ms = _number(headers.get("retry-after-ms"))
-    if wait_ms is not None:
-        return wait_ms / 1000
-    if value := headers.get("retry-after"):
-        wait_s = _number(value)
-        return wait_s if wait_s is not None else _until(value, headers, now_s)
-    return _reset_s(headers, now_s)
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value) if value else -1.0
-    except ValueError:
-        return None
-    return number if 0 <= number < math.inf else None
-
-
-def _until(value: str, headers: Mapping[str, str], now_s: float) -> float | None:
-    """Seconds until a moment, by the server's own clock where it tells."""
-    moment = _moment(value)
-    if moment is None:
-        return None
-    here = _moment(headers.get("date", ""))
-    wait_s = moment - (now_s if here is None else here)
-    return wait_s if wait_s >= 0 else None
-
-
-def _moment(value: str) -> float | None:
-    for read in (parsedate_to_datetime, datetime.fromisoformat):
-        try:
-            when = read(value)
-        except (ValueError, TypeError, IndexError):
-            continue
-        return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
-    return None
-
-
-def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """The longest reset among the allowances that are used up."""
-    waits: list[float] = []
-    for what in ("requests", "tokens"):
-        if headers.get(f"x-ratelimit-remaining-{what}") == "0":
-            waits.append(_duration_s(headers.get(f"x-ratelimit-reset-{what}", "")))
-    for what in ("requests", "tokens", "input-tokens", "output-tokens"):
-        if headers.get(f"anthropic-ratelimit-{what}-remaining") == "0":
-            waits.append(_until(headers.get(f"anthropic-ratelimit-{what}-reset", ""), headers, now_s) or 0.0)
-    return max(waits, default=0.0) or None
-
-
-def _duration_s(value: str) -> float:
-    """`6m0s`, `1.5s`, `120ms`, `7`: as OpenAI and its like write it."""
-    if not value or _DURATION.sub("", value):
-        return 0.0
-    return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(value))

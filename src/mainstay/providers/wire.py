@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
+from mainstay.core.allowance import Allowance
 from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken, Unauthorised
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Finished, Piece
-from mainstay.providers import trouble
+from mainstay.providers import allowance, trouble
 from mainstay.providers.sse import EventCutter
 
 Key = str | Callable[[], str | Awaitable[str]] | None
@@ -32,6 +33,7 @@ class Events(Protocol):
 
     spoken: bool
     done: bool
+    headers: Mapping[str, str]
 
     async def read(self) -> list[bytes]: ...
     @property
@@ -82,7 +84,9 @@ class Wire:
             client = self._client = Client(self.who, self._limits)
         return await client.open(url, headers, body, self._cutter)
 
-    async def pieces(self, request: Request, key: Key, answer: Answer) -> AsyncGenerator[Piece, None]:
+    async def pieces(
+        self, request: Request, key: Key, answer: Answer, heard: Callable[[Allowance], None] | None = None
+    ) -> AsyncGenerator[Piece, None]:
         """Ask, and say what comes back. Closing this generator closes the connection at once."""
         secret = await _reveal(key, self.who)
         try:
@@ -90,6 +94,8 @@ class Wire:
         except ProviderError as error:
             raise _scrub(error, secret) from None
         try:
+            if heard is not None:
+                heard(allowance.read(events.headers))
             while not answer.over:
                 try:
                     payloads = await events.read()

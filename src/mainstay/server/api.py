@@ -12,6 +12,7 @@ from msgspec import Meta
 from mainstay.core.events import DURABLE, Event
 from mainstay.core.outcome import Reply
 from mainstay.core.people import Role, Scope
+from mainstay.core.where import Where
 from mainstay.server.calls import (
     SEQUENCE_MAX,
     Answer,
@@ -26,6 +27,7 @@ from mainstay.server.calls import (
     Word,
 )
 from mainstay.server.problems import BUSY_S, Problem
+from mainstay.server.quota import refused
 from mainstay.server.shown import ReplyShown, SessionShown, shown_events, shown_reply, shown_session
 
 PAGE_MAX = 1_000
@@ -125,10 +127,16 @@ async def prompt(call: Call) -> Any:
     ticket = await call.visit.accept(call.session, body.as_parts(), id=_id(call, body))
     if call.streamed:
         events, seen = call.visit.turn(call.session, ticket), _last_seen(call)
-        return Streamed(_unseen(events, seen) if seen else events, shown_events(call.visit, call.session), ticket.reply)
+        shown, trace = shown_events(call.visit, call.session), await call.visit.trace(call.session, ticket.turn)
+        return Streamed(_unseen(events, seen) if seen else events, shown, ticket.reply, trace)
     if not body.wait:
-        return Answer(Taken(session=call.session, sequence=ticket.seq, turn=ticket.turn), 202)
-    return shown_reply(await _answered(call, ticket.reply), call.visit, call.session)
+        trace = await call.visit.trace(call.session, ticket.turn)
+        return Answer(Taken(session=call.session, sequence=ticket.seq, turn=ticket.turn), 202, trace)
+    reply = await _answered(call, ticket.reply)
+    where = Where(call.session, reply.turn, 0, reply.trace)
+    if (problem := refused(reply.outcome, reply.usage, where)) is not None:
+        raise problem
+    return Answer(shown_reply(reply, call.visit, call.session), 200, reply.trace)
 
 
 async def _answered(call: Call, reply: asyncio.Future[Reply]) -> Reply:

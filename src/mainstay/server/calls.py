@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -27,9 +26,9 @@ from mainstay.server.bounds import (
     read_body,
 )
 from mainstay.server.doors import Doors
-from mainstay.server.entry import doors_of, enter, stays
+from mainstay.server.entry import doors_of, enter
 from mainstay.server.events_stream import EventStream
-from mainstay.server.problems import JSON, PRIVATE, Problem
+from mainstay.server.problems import JSON, PRIVATE, Problem, traced
 from mainstay.server.shown import Shown
 
 SSE = "text/event-stream"
@@ -68,6 +67,7 @@ class Call(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     value: Any = None
     status: int = 200
+    trace: str = ""  # of the turn that it came of
 
 
 class Streamed(msgspec.Struct, frozen=True):
@@ -76,6 +76,7 @@ class Streamed(msgspec.Struct, frozen=True):
     events: AsyncIterator[Event]
     shown: Shown
     reply: asyncio.Future[Reply] | None = None
+    trace: str = ""  # of its turn, if that has begun
 
 
 Do = Callable[[Call], Awaitable[Any]]  # what it gives is the answer's JSON, an Answer, or Streamed
@@ -148,11 +149,10 @@ class Methods:
             query_of(request, operation.query),
             streamed,
         )
-        if streamed:
-            made: Streamed = await operation.do(call)
-            await _stream(made, call, receive, send)
-            return
         given = await operation.do(call)
+        if isinstance(given, Streamed):
+            await _stream(given, call, receive, send)
+            return
         answer = given if isinstance(given, Answer) else Answer(given, operation.status)
         await reply(answer, send)
 
@@ -192,11 +192,10 @@ def query_of(request: Request, shape: type[Asked]) -> Any:
 
 
 async def _stream(made: Streamed, call: Call, receive: Receive, send: Send) -> None:
-    staying = partial(stays, call.doors, call.visit.principal)
-    stream = EventStream(call.doors, receive, send, staying, turn=made.reply is not None)
+    stream = EventStream(call.doors, receive, send, call.visit, turn=made.reply is not None)
     if made.reply is not None:
         made.reply.add_done_callback(stream.heard)
-    await stream.run(made.events, made.shown)
+    await stream.run(made.events, made.shown, made.trace)
 
 
 async def reply(answer: Answer, send: Send) -> None:
@@ -204,5 +203,6 @@ async def reply(answer: Answer, send: Send) -> None:
     headers = list(PRIVATE)
     if answer.status != 204:
         headers += [JSON, (b"content-length", str(len(body)).encode())]
+    headers += traced(None, answer.trace)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

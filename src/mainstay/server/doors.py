@@ -35,6 +35,7 @@ class Web(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     workspace: str = "default"  # of whoever says no other
     ready: Callable[[], dict[str, str]] = _ready  # what is not, and why; empty: everything is
+    metrics: Callable[[], str] | None = None  # for Prometheus; None: there are none
     workspaces: Callable[[], Sequence[str]] | None = None  # all that there are; None: those that people are in
 
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import HTTPConnection
 
+from mainstay.core.audit import acting
 from mainstay.core.people import KEY_PREFIX, Principal
 from mainstay.gateway.rates import TooMany
 from mainstay.gateway.visit import Visit
@@ -22,6 +23,7 @@ from mainstay.server.doors import Doors
 from mainstay.server.problems import BUSY_S, Problem, problem_of
 
 DOORS = "mainstay.doors"  # where a request's scope has them
+VISIT = "mainstay.visit"  # and who asks, once that is known
 LEAVING = "mainstay.leaving"  # and what is let go of when it has been answered
 BEARER = "bearer."  # how a WebSocket's subprotocol begins that is a key
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
@@ -55,7 +57,10 @@ async def enter(request: HTTPConnection, *, stream: bool = False) -> Visit:
         _take_stream(request, doors, principal)
     if doors.draining and request.scope.get("method") not in ("GET", "HEAD"):
         raise Problem(503, "stopping", "the server is being stopped; try again in a moment", BUSY_S)
-    return await doors.gateway.visit(principal)
+    visit: Visit = await doors.gateway.visit(principal)
+    request.scope[VISIT] = visit
+    acting.set(principal.person)
+    return visit
 
 
 def doors_of(request: HTTPConnection) -> Doors:

@@ -8,33 +8,32 @@ does not read holds up its own stream alone, and catches up from the journal if 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import msgspec
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import ApprovalAsked, Event, TurnEnded
+from mainstay.gateway.visit import Visit
 from mainstay.server.bounds import Receive, Send
 from mainstay.server.doors import Doors
-from mainstay.server.problems import Problem, problem_of, told
+from mainstay.server.entry import stays
+from mainstay.server.problems import PRIVATE, Problem, told, traced
 from mainstay.server.ready import Ready
 from mainstay.server.shown import Shown
+from mainstay.server.troubles import trouble_for
 
 KEEP_ALIVE_S = 15.0
 PIECE_BYTES = 64 * 1024
 ALIVE = b":\n\n"
 BYE = b"event: bye\nretry: 1000\ndata: {}\n\n"
-HEAD = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-accel-buffering", b"no"),  # a proxy that gathers answers leaves this one alone
-        (b"x-content-type-options", b"nosniff"),
-    ],
-}
+HEAD = {"type": "http.response.start", "status": 200}
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"x-accel-buffering", b"no"),  # a proxy that gathers answers leaves this one alone
+    *PRIVATE,
+]
 _encoder = msgspec.json.Encoder()
 _openings: dict[type, bytes] = {}
 
@@ -74,11 +73,11 @@ def _mended(value: Any) -> Any:
 
 
 class EventStream:
-    """One client and what it hears, for as long as it `stays`. `turn`: it ends by itself, as a turn does."""
+    """One client and what it hears, for as long as it may. `turn`: it ends by itself, as a turn does."""
 
-    def __init__(self, doors: Doors, receive: Receive, send: Send, stays: Callable[[], bool], *, turn: bool) -> None:
+    def __init__(self, doors: Doors, receive: Receive, send: Send, visit: Visit, *, turn: bool) -> None:
         self.turn = turn
-        self._stays = stays
+        self._visit = visit
         self._doors = doors
         self._receive = receive
         self._send = send
@@ -88,8 +87,8 @@ class EventStream:
         self._sent_at = 0.0
         self._sending = False
 
-    async def run(self, events: AsyncIterator[Event], shown: Shown) -> None:
-        """Until they end, or the client goes, or the server."""
+    async def run(self, events: AsyncIterator[Event], shown: Shown, trace: str = "") -> None:
+        """Until they end, or the client goes, or the server. `trace` is what they are found under, if that is known."""
         ready = Ready(events)
         self._task = task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._sent_at = asyncio.get_running_loop().time()
@@ -97,7 +96,7 @@ class EventStream:
         self._doors.listen(self, KEEP_ALIVE_S / 3)
         last = b""
         try:
-            await self._send(HEAD)
+            await self._send({**HEAD, "headers": [*HEADERS, *traced(None, trace)]})
             newest = await self._pump(ready, shown)
             seen_before = newest is None and self.turn  # whoever comes again knew its end already
             if not (seen_before or isinstance(newest, TurnEnded | ApprovalAsked)):
@@ -107,7 +106,7 @@ class EventStream:
                 raise  # it was not ours
             last = self._why
         except MainstayError as error:
-            last = trouble(problem_of(error))
+            last = self._trouble(error)
         finally:
             self._doors.leave(self)
             listening.cancel()
@@ -153,10 +152,10 @@ class EventStream:
     def heard(self, reply: asyncio.Future[Any]) -> None:
         """What was waited for has come. If that is trouble, no event tells of it."""
         if not reply.cancelled() and isinstance(error := reply.exception(), MainstayError):
-            self._cut(trouble(problem_of(error)))
+            self._cut(self._trouble(error))
 
     def keep_alive(self, now: float) -> None:
-        if not self._stays():
+        if not stays(self._doors, self._visit.principal):
             self._cut(trouble(Problem(401, "unauthorised", "this key is not valid any more")))
         elif now - self._sent_at >= KEEP_ALIVE_S and not self._sending:
             self._sent_at = now
@@ -167,6 +166,9 @@ class EventStream:
     async def _nudge(self) -> None:
         if self._why is None and not self._sending and self in self._doors.listening:
             await self._send({"type": "http.response.body", "body": ALIVE, "more_body": True})
+
+    def _trouble(self, error: MainstayError) -> bytes:
+        return trouble(trouble_for(error, "a stream", self._visit))
 
     def _cut(self, why: bytes) -> None:
         if self._why is None and self._task is not None and self in self._doors.listening:

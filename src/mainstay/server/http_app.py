@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
@@ -19,14 +17,13 @@ from mainstay.server.bounds import Counted, Gone, Receive, Scope, Send, check_bo
 from mainstay.server.calls import Methods
 from mainstay.server.doors import Doors
 from mainstay.server.doors import Web as Web
-from mainstay.server.entry import DOORS, LEAVING, is_configured
+from mainstay.server.entry import DOORS, LEAVING, VISIT, is_configured
 from mainstay.server.health import Open, healthz, readyz
 from mainstay.server.openapi import OPERATIONS, describe
-from mainstay.server.problems import Problem, problem_of, said
-from mainstay.server.refusals import plain
+from mainstay.server.problems import Problem, said
+from mainstay.server.scrape import metrics
 from mainstay.server.sockets import BROKEN, websocket
-
-log = logging.getLogger("mainstay.http")
+from mainstay.server.troubles import asked_for, trouble_for, unforeseen
 
 _OUTER = ("starlette.exception_handlers", "router", "endpoint", "route", "path_params", "app")  # of whoever mounts us
 _NOTED = (400, 401, 403, 413, 414, 415)  # what somebody may be trying
@@ -59,6 +56,7 @@ class HttpApp:
             return
         counted = Counted(receive, self.doors)
         answer = Answering(scope, send, self.doors)
+        inner: Scope = {}
         with ExitStack() as leaving:
             leaving.callback(counted.let_go)
             try:
@@ -74,11 +72,11 @@ class HttpApp:
             except HTTPException as error:
                 await self._refuse(_mapped(error), scope, answer)
             except MainstayError as error:
-                await self._refuse(_logged(error, scope), scope, answer)
+                await self._refuse(trouble_for(error, asked_for(scope), inner.get(VISIT)), scope, answer)
             except asyncio.CancelledError:
                 raise
             except Exception:  # a bug of ours: the log says what, and nobody else does
-                await self._refuse(_unforeseen(scope), scope, answer)
+                await self._refuse(unforeseen(asked_for(scope)), scope, answer)
 
     def _inner(self, scope: Scope, leaving: ExitStack) -> Scope:
         """As our routes see it: below /api the path is as it was sent, for names that hold a slash."""
@@ -119,7 +117,7 @@ class Answering:
     def _allowed(self) -> list[tuple[bytes, bytes]]:
         return [
             (b"access-control-allow-origin", self._origin),
-            (b"access-control-expose-headers", b"retry-after"),
+            (b"access-control-expose-headers", b"retry-after, x-trace-id"),
             (b"vary", b"origin"),
         ]
 
@@ -167,20 +165,6 @@ def _mapped(error: HTTPException) -> Problem:
     return Problem(error.status_code, kind, str(error.detail), headers=error.headers)
 
 
-def _logged(error: MainstayError, scope: Scope) -> Problem:
-    problem = problem_of(error)
-    if problem.status >= 500:
-        log.warning("%s %s: %s", scope.get("method", "WS"), plain(scope["path"]), error)
-    return problem
-
-
-def _unforeseen(scope: Scope) -> Problem:
-    """The log has all of it, under an id that the answer names."""
-    id = secrets.token_hex(4)
-    log.exception("error %s in %s %s", id, scope.get("method", "WS"), plain(scope["path"]))
-    return Problem(500, "internal", f"something went wrong here; the log says what, under {id}")
-
-
 def make_app(
     gateway: Gateway, settings: Web, *, mounts: Mapping[str, Any] | None = None, routes: Sequence[BaseRoute] = ()
 ) -> HttpApp:
@@ -199,12 +183,18 @@ def make_app(
         Route("/healthz", Open(healthz)),
         Route("/readyz", Open(readyz)),
         Route("/openapi.json", Open(openapi)),
+        Route("/metrics", _Scraped()),
         *(Route(path, Methods(list(found))) for path, found in groupby(by_path, key=lambda one: one.path)),
         WebSocketRoute("/api/ws", _Socketed()),
         *routes,
         *(Mount(path, app) for path, app in (mounts or {}).items()),
     ]
     return HttpApp(Doors(gateway, settings), ours)
+
+
+class _Scraped:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await metrics(scope, receive, send)
 
 
 class _Socketed:

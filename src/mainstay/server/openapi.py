@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from mainstay.server.api import CONVERSATIONS, Taken
+from mainstay.server.api_audit import AUDIT
+from mainstay.server.api_errors import ERRORS
 from mainstay.server.api_home import HOME
 from mainstay.server.calls import SEQUENCE_MAX, SSE, Asked, Operation
 from mainstay.server.health import Status
 from mainstay.server.problems import Told
 
-OPERATIONS: tuple[Operation, ...] = (*CONVERSATIONS, *HOME)
+OPERATIONS: tuple[Operation, ...] = (*CONVERSATIONS, *HOME, *ERRORS, *AUDIT)
 _REF = "#/components/schemas/{name}"
 _NAMES = re.compile(r"\{(\w+)\}")
 _INTRO = (

@@ -20,11 +20,13 @@ from mainstay.core.errors import (
     StoreError,
     WorkspaceUnknown,
 )
+from mainstay.core.where import Where
 from mainstay.gateway.rates import TooMany
 from mainstay.gateway.visit import NotAllowed
 
 BUSY_S = 5.0  # when to come again, where nobody knows better
 JSON = (b"content-type", b"application/json")
+TRACE = b"x-trace-id"
 PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
@@ -45,11 +47,13 @@ class Problem(Exception):
         self.sentence = sentence
         self.retry_after_s = retry_after_s
         self.headers = dict(headers or {})
+        self.where: Where | None = None  # as whoever is told may know it
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
+    details: Where | None = None  # where it happened, if that is known
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -59,7 +63,11 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def told(problem: Problem) -> Told:
-    return Told(Trouble(problem.kind, problem.sentence))
+    return Told(trouble_of(problem))
+
+
+def trouble_of(problem: Problem) -> Trouble:
+    return Trouble(problem.kind, problem.sentence, problem.where)
 
 
 def said(problem: Problem) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
@@ -69,11 +77,24 @@ def said(problem: Problem) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     if problem.retry_after_s is not None:
         headers.append((b"retry-after", str(max(math.ceil(problem.retry_after_s), 1)).encode()))
     headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in problem.headers.items()]
-    return problem.status, headers, body
+    return problem.status, [*headers, *traced(problem)], body
 
 
-def problem_of(error: MainstayError) -> Problem:
-    """A fault of ours is not described to whoever is not the owner: the log says what it was."""
+def traced(problem: Problem | None, trace: str = "") -> list[tuple[bytes, bytes]]:
+    """The header that says what to look for in logs, traces and the list of errors."""
+    trace = problem.where.trace if problem is not None and problem.where is not None else trace
+    return [(TRACE, trace.encode())] if trace else []
+
+
+def problem_of(error: MainstayError, where: Where | None = None) -> Problem:
+    """A fault of ours is not described to whoever is not the owner: the log says what it was. `where` it arose is told
+    as they may know it, and not at all unless somebody has looked at that."""
+    problem = _mapped(error)
+    problem.where = where
+    return problem
+
+
+def _mapped(error: MainstayError) -> Problem:
     sentence = str(error)
     match error:
         case InputRefused() | ContextOverflow():

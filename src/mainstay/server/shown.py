@@ -56,12 +56,13 @@ class ReplyShown(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     cost: float
     results: tuple[ToolResult, ...] = ()  # of its calls, in their order
+    trace: str = ""  # what its turn is found under in logs, traces and the list of errors
 
 
 def shown_reply(reply: Reply, visit: Visit, session: str) -> ReplyShown:
     outcome: Any = reply.outcome
     if isinstance(outcome, Failed):
-        outcome = msgspec.structs.replace(outcome, session="")
+        outcome = msgspec.structs.replace(outcome, session=session)
         if visit.principal.role != "admin":
             outcome = _told(outcome)
     return ReplyShown(
@@ -72,6 +73,7 @@ def shown_reply(reply: Reply, visit: Visit, session: str) -> ReplyShown:
         usage=reply.usage,
         cost=reply.cost,
         results=reply.results,
+        trace=reply.trace,
     )
 
 

@@ -22,8 +22,9 @@ from mainstay.server.calls import Said, Sequenced
 from mainstay.server.doors import Doors
 from mainstay.server.entry import BEARER, check_rate, doors_of, enter, stays
 from mainstay.server.events_stream import encode
-from mainstay.server.problems import BUSY_S, Problem, Trouble, problem_of
+from mainstay.server.problems import BUSY_S, Problem, Trouble, trouble_of
 from mainstay.server.shown import shown_events
+from mainstay.server.troubles import trouble_for
 
 FOLLOWED_MAX = 32
 CHECK_S = 5.0
@@ -157,7 +158,7 @@ class Socket:
         except Problem as problem:
             await self._say(refused(problem, wanted))
         except MainstayError as error:
-            await self._say(refused(problem_of(error), wanted))
+            await self._say(refused(trouble_for(error, "WS /api/ws", self._visit), wanted))
 
     async def _do(self, wanted: Wanted) -> Done:
         visit, session = self._visit, wanted.session
@@ -228,7 +229,7 @@ class Socket:
             async for event in events:
                 await self._send({"type": "websocket.send", "text": encode(shown(event)).decode()})
         except MainstayError as error:
-            await self._say(refused(problem_of(error), None, session))
+            await self._say(refused(trouble_for(error, "WS /api/ws", self._visit), None, session))
         except OSError:
             pass  # they have hung up, and whoever listens to them knows
 
@@ -253,7 +254,7 @@ class Socket:
 
 def refused(problem: Problem, wanted: Wanted | None, session: str = "") -> Refused:
     return Refused(
-        error=Trouble(problem.kind, problem.sentence),
+        error=trouble_of(problem),
         session=wanted.session if wanted is not None else session,
         id=wanted.id if isinstance(wanted, Said) else "",
         retry_after_s=problem.retry_after_s or 0.0,

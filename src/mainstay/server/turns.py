@@ -14,6 +14,7 @@ from mainstay.core.errors import MainstayError
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
+    Judged,
     MessageAdded,
     StepRestarted,
     TextDelta,
@@ -22,6 +23,7 @@ from mainstay.core.events import (
     ToolProgress,
     TurnEnded,
     Waiting,
+    Warned,
 )
 from mainstay.core.messages import text_of
 from mainstay.core.outcome import Outcome, Paused
@@ -141,12 +143,17 @@ class _Turn:
                 self._news.append(f"\n[{note}]\n")
             case Waiting(reason=reason):
                 self._news.append(f"\n[waiting: {reason}]\n")
+            case Warned(sentence=sentence):
+                self._news.append(f"\n[{sentence}]\n")
             case StepRestarted(reason=reason):
                 self._news.append(f"\n[the answer broke off and starts again: {reason}]\n")
             case MessageAdded(role="assistant", parts=parts):
                 self._text, self._asked = text_of(parts), None
             case ToolFinished():
                 self._text, self._asked = "", None
+            case Judged(passed=False, last=False, score=score):
+                self._text = ""
+                self._news.append(f"\n[judged {score:.2f}, not good enough: trying again]\n")
             case ApprovalAsked():
                 self._asked = event
             case TurnEnded(outcome=outcome):

@@ -46,7 +46,7 @@ class Spawn(BuiltIn):
                 private=context.secret,
             )
         )
-        context.usage, context.cost = report.usage, report.cost
+        context.usage, context.cost, context.calls = report.usage, report.cost, report.calls
         context.untrusted = context.untrusted or report.untrusted
         context.private = context.private or report.private
         if not report.ok:

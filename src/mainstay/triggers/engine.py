@@ -310,7 +310,8 @@ class Engine:
             entry.failures += 1
             entry.doubt = True
             entry.rest = self._clock.monotonic() + min(REST_S * 2 ** min(entry.failures - 1, 10), REST_S_MAX)
-            log.warning("trigger %s failed and is tried again: %s", entry.trigger.name, error)
+            level = logging.ERROR if entry.failures == 1 else logging.WARNING
+            log.log(level, "trigger %s failed and is tried again: %s", entry.trigger.name, error)
         else:
             entry.failures = 0
         self._woken.set()

@@ -20,7 +20,7 @@ from mainstay.turn.toolbox import NOT_STARTED, SKIPPED, UNKNOWN, refuse
 class Acting:
     """What the calls of a turn share."""
 
-    __slots__ = ("attached", "control", "repeats", "scribe", "setting")
+    __slots__ = ("attached", "control", "ran", "repeats", "scribe", "setting")
 
     def __init__(self, setting: Setting, control: Control, scribe: Scribe) -> None:
         self.setting = setting
@@ -28,6 +28,7 @@ class Acting:
         self.scribe = scribe
         self.repeats = Repeats(setting.means.limits.repeated_calls_max)
         self.attached: list[AnyPart] = []  # images that calls of this step brought
+        self.ran: set[str] = set()  # calls that were not refused
 
 
 class Repeats:
@@ -64,7 +65,7 @@ async def act(acting: Acting, turn: OpenTurn) -> Paused | None:
         for ready, result in zip(group, results, strict=True):
             done.setdefault((ready.call.name, ready.call.input), result)
             acting.repeats.saw(ready.call, result)
-            acting.scribe.note(*_finished(ready, result, turn), soon=True)
+            acting.scribe.note(*_finished(ready, result, turn, ran=ready.call.id in acting.ran), soon=True)
     if acting.attached:
         parts, acting.attached = tuple(acting.attached), []
         acting.scribe.note(MessageAdded("user", parts, turn=turn.turn, step=turn.step), soon=True)
@@ -84,13 +85,14 @@ def _left(ready: Ready, turn: OpenTurn, refusal: str) -> ToolResult:
     return refuse(ready.call, UNKNOWN if ready.call.id in turn.started else refusal)
 
 
-def _finished(ready: Ready, result: ToolResult, turn: OpenTurn) -> tuple[Event, ...]:
+def _finished(ready: Ready, result: ToolResult, turn: OpenTurn, *, ran: bool) -> tuple[Event, ...]:
     context = ready.context
-    finished = ToolFinished(result, turn=turn.turn, step=turn.step)
+    finished = ToolFinished(result, calls=int(ran), turn=turn.turn, step=turn.step)
     if context is None:
         return (finished,)
     if context.usage is not None:
-        finished = msgspec.structs.replace(finished, usage=context.usage, cost=context.cost)
+        calls = finished.calls + context.calls
+        finished = msgspec.structs.replace(finished, usage=context.usage, cost=context.cost, calls=calls)
     return (*context.news, finished)
 
 
@@ -140,6 +142,10 @@ async def _one(
     if ready.asks is not None:
         return None
     assert context is not None
+    purse = acting.setting.means.purse
+    if purse is not None and (spent := purse.allow_call()) is not None:
+        return refuse(call, f"Not run: {spent}. Answer with what you have.")
+    acting.ran.add(call.id)
     again = call.id in turn.started
     if not again and prepared.effect != "pure":
         await acting.scribe.record(ToolStarted(call.id, turn=turn.turn, step=step))

@@ -30,6 +30,8 @@ from mainstay.turn.means import Means
 
 STEPS = 20  # moments of a checkpoint's period
 
+Provisional = Literal["", "held", "shown"]  # as of a message: what may be an answer is held back, or shown as a draft
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What the model said in one call, whole or as far as it was let."""
@@ -39,6 +41,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage
     by: ModelInfo | None = None  # where another model than the one that was meant has answered
     redacted: tuple[str, ...] = ()  # kinds of what was taken out of it
+    provisional: Provisional = ""  # it may be the answer, and has not been judged
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -69,9 +72,10 @@ class _Run:
 class Draft:
     """A message in the making."""
 
-    def __init__(self, turn: int, step: int) -> None:
+    def __init__(self, turn: int, step: int, provisional: Provisional = "") -> None:
         self.turn = turn
         self.step = step
+        self._provisional: Provisional = provisional
         self._runs: list[_Run] = []
         self._calls: dict[int, _Run] = {}
         self._unsaved: list[tuple[str, str]] = []  # text, thinking
@@ -79,6 +83,11 @@ class Draft:
     @property
     def empty(self) -> bool:
         return not self._runs
+
+    @property
+    def provisional(self) -> Provisional:
+        """What is said before a call is no answer."""
+        return "" if self._calls else self._provisional
 
     def add_text(self, text: str) -> None:
         self._unsaved.append((text, ""))
@@ -138,7 +147,8 @@ class Draft:
         texts, thoughts = zip(*self._unsaved, strict=True)
         self._unsaved = []
         text, thinking = _keepable("".join(texts)), _keepable("".join(thoughts))
-        return StepCheckpointed(text, thinking, turn=self.turn, step=self.step)
+        held = bool(text) and self.provisional == "held"
+        return StepCheckpointed(text, thinking, held, turn=self.turn, step=self.step)
 
 
 def _keepable(text: str) -> str:
@@ -155,7 +165,7 @@ def _keepable(text: str) -> str:
 class Asking:
     """What `ask` needs for one call."""
 
-    __slots__ = ("control", "emit", "guards", "limits", "provider", "scribe", "session", "turn")
+    __slots__ = ("control", "emit", "guards", "limits", "provider", "provisional", "scribe", "session", "turn")
 
     def __init__(self, session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> None:
         assert session.open is not None
@@ -167,6 +177,7 @@ class Asking:
         self.control = control
         self.scribe = scribe
         self.emit = emit
+        self.provisional: Provisional = ""  # what an answer to this call would be
 
     def notice(self, sentence: str, seconds: float) -> None:
         """A provider waits before it asks again: that is not counted as the model's time."""
@@ -176,7 +187,7 @@ class Asking:
 
 async def ask(asking: Asking, context: Context, options: Options) -> Answer:
     """Raises ProviderError if nothing was said, Interrupted if something was."""
-    draft = Draft(options.turn, options.step)
+    draft = Draft(options.turn, options.step, asking.provisional)
     control = asking.control
     timeout_s = asking.limits.model_timeout_s
     control.busy("waiting for the model", timeout_s)
@@ -194,14 +205,13 @@ async def ask(asking: Asking, context: Context, options: Options) -> Answer:
         control.end_generation()
     reason = finished.reason
     parts = draft.parts(reason, with_calls=True)
-    return Answer(parts, reason, finished.usage, finished.by, redacted)
+    return Answer(parts, reason, finished.usage, finished.by, redacted, draft.provisional)
 
 
 def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:
-    if control.aborted:
-        return Answer(draft.parts(FinishReason.ABORTED, with_calls=False), FinishReason.ABORTED, Usage())
-    if control.cut:
-        return Answer(draft.parts(FinishReason.STEERED, with_calls=False), FinishReason.STEERED, Usage())
+    if control.aborted or control.cut:
+        reason = FinishReason.ABORTED if control.aborted else FinishReason.STEERED
+        return Answer(draft.parts(reason, with_calls=False), reason, Usage(), provisional=draft.provisional)
     error = ModelSilent(f"the model did not finish within {timeout_s:g} s")
     if draft.empty:
         raise error
@@ -234,7 +244,7 @@ async def _listen(asking: Asking, context: Context, options: Options, draft: Dra
 class _Voice:
     """What the model says, as it may be heard: secrets are taken out before anyone sees or keeps them."""
 
-    __slots__ = ("_asking", "_calls", "_draft", "_found", "_now", "_options", "_stream")
+    __slots__ = ("_asking", "_calls", "_draft", "_found", "_held", "_now", "_options", "_stream")
 
     def __init__(self, asking: Asking, draft: Draft, options: Options) -> None:
         self._asking = asking
@@ -244,6 +254,7 @@ class _Voice:
         self._stream: Stream | None = None
         self._calls: dict[int, Stream] = {}
         self._found: dict[str, None] = {}
+        self._held: list[str] = []  # nobody is shown it before a call begins: till then it may be an answer
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -263,6 +274,9 @@ class _Voice:
 
     def call(self, piece: CallPiece) -> None:
         self._turn_to("")
+        if self._held:
+            self._emit("".join(self._held))
+            self._held.clear()
         guards = self._asking.guards
         stream = self._calls.get(piece.index)
         if stream is None and guards is not None and (stream := guards.beside()) is not None:
@@ -303,9 +317,15 @@ class _Voice:
                 self._draft.add_text("")
             return
         self._draft.add_text(text)
+        if self._draft.provisional == "held":
+            self._held.append(text)
+        else:
+            self._emit(text, provisional=self._draft.provisional == "shown")
+
+    def _emit(self, text: str, *, provisional: bool = False) -> None:
         emit, options = self._asking.emit, self._options
         if emit.wanted:
-            emit(TextDelta(text, session=self._asking.session, turn=options.turn, step=options.step))
+            emit(TextDelta(text, provisional, session=self._asking.session, turn=options.turn, step=options.step))
 
     def _thought(self, text: str, signature: str) -> None:
         self._draft.add_thinking(text, signature)

@@ -19,7 +19,7 @@ from mainstay.core.recall import RUNTIME, origin_of
 from mainstay.core.session import Session
 from mainstay.turn.act import Acting, act
 from mainstay.turn.ask import Answer, Asking, Interrupted
-from mainstay.turn.concluding import conclude
+from mainstay.turn.concluding import FILTERED, conclude, provisional_of, waits_for_verdict, was_withheld
 from mainstay.turn.control import Control
 from mainstay.turn.judging import Setting
 from mainstay.turn.means import Means, is_tainted
@@ -39,9 +39,14 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             return Aborted()
         if control.steers:
             scribe.note(Steered(control.take_steers(), turn=turn.turn, step=turn.step), soon=True)
+        if waits_for_verdict(session):  # its process died while judges thought about it
+            if (outcome := await conclude(asking, session, means)) is not None:
+                return outcome
+            continue
         spent = _spent(turn, means.limits)
         if spent is not None and not _was_told(session):
             scribe.note(_notice(turn, _LAST_WORD.format(bound=spent)), soon=True)
+        asking.provisional = provisional_of(turn, means) if spent is None else ""
         try:
             context = await means.contexts.compile(scribe)
             if asking.control.aborted:  # while it waited for a summary
@@ -49,7 +54,7 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             answer = await ask_within(asking, means, context, _options(means, asking, turn, final=spent is not None))
         except BudgetExhausted as error:
             scribe.note(_refusal(turn, error))
-            return Exhausted(str(error))
+            return Exhausted(str(error), error.budget, error.frees_at)
         except ContextTooLong as error:
             too_long += 1
             if too_long > means.limits.context_retries_max or not means.contexts.tighten(error):
@@ -72,16 +77,16 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             news = Guarded("output", "redacted", answer.redacted, turn=turn.turn, step=turn.step + 1)
             scribe.note(news)
         if len(answer.parts) > 1 or answer.reason not in (FinishReason.ABORTED, FinishReason.STEERED):
-            scribe.note(_added(session, means, answer), soon=bool(answer.calls))
+            scribe.note(_added(session, means, answer), soon=bool(answer.calls) or means.panel is not None)
         if answer.reason is FinishReason.ABORTED:
             return Aborted()
         if answer.calls or control.steers:
             continue
-        if answer.reason is FinishReason.FILTERED and not text_of(answer.parts).strip():
+        if was_withheld(answer.parts):
             return Failed(FILTERED, turn=turn.turn, step=turn.step)
         complaint = means.review(text_of(answer.parts)) if means.review is not None else None
         if complaint is None:
-            if (outcome := await conclude(session, means, scribe, spent)) is not None:
+            if (outcome := await conclude(asking, session, means, spent)) is not None:
                 return outcome
             continue
         complaints += 1
@@ -97,6 +102,7 @@ def _options(means: Means, asking: Asking, turn: OpenTurn, *, final: bool) -> Op
         turn=turn.turn,
         step=turn.step + 1,
         notice=asking.notice,
+        weigh=means.contexts.prompt_tokens,
     )
 
 
@@ -111,6 +117,7 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
         model=answer.by.name if answer.by is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
+        provisional=answer.provisional,
         turn=turn.turn,
         step=turn.step + 1,
     )
@@ -177,7 +184,6 @@ async def _restart(turn: OpenTurn, scribe: Scribe, broken: Interrupted) -> None:
     await scribe.record(*([partial] if partial is not None else []), restarted)
 
 
-FILTERED = "The model's answer was withheld by its provider's content filter; ask in other words, or another model."
 MODEL_FAILED = "The model could not answer: "
 
 

@@ -23,6 +23,7 @@ from mainstay.guards.guard import GuardFailed, Guards
 from mainstay.turn.catalogue import CALL, Catalogue, read_call
 from mainstay.turn.control import CANCEL_GRACE_S, Control
 from mainstay.turn.handed import Handed
+from mainstay.turn.resting import Breaker, counts, rests
 
 log = logging.getLogger("mainstay.turn")
 
@@ -82,7 +83,8 @@ Keep = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
 
 
 class Toolbox:
-    """The agent's own tools, and those of its memory. `keep` takes what is too large to be shown."""
+    """The agent's own tools, and those of its memory. `keep` takes what is too large to be shown; `breaker` gives each
+    tool its own, by its name."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class Toolbox:
         memory: Sequence[Tool] = (),
         keep: Keep | None = None,
         guards: Guards | None = None,
+        breaker: Callable[[str], Breaker] | None = None,
     ) -> None:
         self._own = tuple(tools)
         self._sometimes = tuple(tool for tool in tools if hasattr(tool, "wanted"))
@@ -105,6 +108,7 @@ class Toolbox:
         self._limits = limits
         self._keep = keep
         self._guards = guards
+        self._breaker = breaker
         self._narrowed: dict[tuple[tuple[str, ...], int | None], Toolbox] = {}
         self._joined: dict[bytes, Toolbox] = {}
 
@@ -116,7 +120,7 @@ class Toolbox:
             limits = self._limits
             if result_bytes is not None and result_bytes < limits.tool_result_bytes_max:
                 limits = msgspec.structs.replace(limits, tool_result_bytes_max=result_bytes)
-            made = Toolbox(own, limits, memory=memory, keep=self._keep, guards=self._guards)
+            made = self._with(own, memory, limits)
             self._narrowed[names, result_bytes] = made
         return made
 
@@ -128,11 +132,14 @@ class Toolbox:
         made = self._joined.get(key)
         if made is None:
             own = (*self._own, *(Handed(one) for one in guests if one.name not in self._by_name))
-            made = Toolbox(own, self._limits, memory=self._memory, keep=self._keep, guards=self._guards)
+            made = self._with(own, self._memory, self._limits)
             if len(self._joined) >= JOINED_MAX:
                 self._joined.clear()
             self._joined[key] = made
         return made
+
+    def _with(self, own: Sequence[Tool], memory: Sequence[Tool], limits: Limits) -> Toolbox:
+        return Toolbox(own, limits, memory=memory, keep=self._keep, guards=self._guards, breaker=self._breaker)
 
     def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult:
         """What came of a call that somebody else ran: from outside, like all that is not made here."""
@@ -208,22 +215,30 @@ class Toolbox:
         tool, arguments = prepared.tool, prepared.arguments
         if again and tool.effect == "unsafe":
             return refuse(call, UNKNOWN)
-        if again and tool.effect == "reconcile":
-            found = await self._run(call, tool, tool.reconcile(arguments, context), context, control)
-            if found is not None:
-                return found
-        result = await self._run(call, tool, tool.run(arguments, context), context, control)
+        breaker = self._breaker(tool.name) if self._breaker is not None else None
+        if breaker is not None and not breaker.admit():
+            return self._resting(call, tool, context, breaker.closed_for_s())
+        running = _Running(call, tool, context, breaker)
+        try:
+            if again and tool.effect == "reconcile":
+                found = await self._run(running, tool.reconcile(arguments, context), control)
+                if found is not None:
+                    return found
+            result = await self._run(running, tool.run(arguments, context), control)
+        finally:
+            running.end()
         assert result is not None, "only reconcile may say that nothing happened"
         return result
 
-    async def _run(
-        self,
-        call: ToolCall,
-        tool: Tool,
-        work: Awaitable[str | None],
-        context: ToolContext,
-        control: Control,
-    ) -> ToolResult | None:
+    def _resting(self, call: ToolCall, tool: Tool, context: ToolContext, closed_s: float) -> ToolResult:
+        news = Guarded(
+            "tool", "held", ("breaker",), call.id, rests(tool.name, closed_s), turn=context.turn, step=context.step
+        )
+        context.news = (*context.news, news)
+        return refuse(call, rests(tool.name, closed_s))
+
+    async def _run(self, running: _Running, work: Awaitable[str | None], control: Control) -> ToolResult | None:
+        call, tool, context = running.call, running.tool, running.context
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
         task = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(_contained(work))
         try:
@@ -234,6 +249,7 @@ class Toolbox:
                     return refuse(call, ABANDONED)
                 task.cancel()
                 await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
+                running.failed = True
                 return refuse(call, _timed_out(tool, timeout_s))
         except asyncio.CancelledError:  # the agent is closing: the turn will be taken up again
             context.cancel()
@@ -241,11 +257,14 @@ class Toolbox:
             raise
         if task.cancelled():
             context.cancel()
+            running.failed = None if control.aborted else True
             return refuse(call, CANCELLED if control.aborted else "CancelledError: the tool cancelled itself.")
         if (error := task.exception()) is not None:
+            running.failed = True if counts(error) else None
             self._note(tool, error)
             said = bound(_told(error), self._limits.tool_result_bytes_max)
             return self._guarded(call, tool, context, said, is_error=True)
+        running.failed = False
         content = task.result()
         if content is None:
             return None
@@ -302,6 +321,30 @@ class Toolbox:
         known = ", ".join(names[:NAMES_MAX]) or "none"
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
         return f"There is no tool {shown!r}.{hint} Available: {known}{more}."
+
+
+class _Running:
+    """A call that runs, and what its tool's breaker is to know of it."""
+
+    __slots__ = ("_breaker", "call", "context", "failed", "tool")
+
+    def __init__(self, call: ToolCall, tool: Tool, context: ToolContext, breaker: Breaker | None) -> None:
+        self.call = call
+        self.tool = tool
+        self.context = context
+        self.failed: bool | None = None  # None: it says nothing about the tool how it ended
+        self._breaker = breaker
+
+    def end(self) -> None:
+        if self._breaker is None:
+            return
+        match self.failed:
+            case None:
+                self._breaker.left()
+            case False:
+                self._breaker.succeeded()
+            case True if self._breaker.failed():
+                log.warning("the tool %s failed too often and is left alone for a while", self.tool.name)
 
 
 async def _contained(work: Awaitable[str | None]) -> str | None:

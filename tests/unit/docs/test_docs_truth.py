@@ -123,7 +123,7 @@ def test_every_command_that_a_page_names_in_passing_exists(page: Path) -> None:
 
 def is_configuration(block: Block) -> bool:
     """Unless its first line names another file, or it is one of the few others by its keys."""
-    if block.kind != "yaml" or re.match(r"# (?!mainstay\.yaml)\S*\.yaml\b", block.text):
+    if block.kind != "yaml" or re.match(r"# (?!mainstay\.yaml)\S*\.ya?ml\b", block.text):
         return False
     keys = set(yaml.safe_load(block.text) or ())
     return not (keys >= {"name", "version"} or keys >= {"services"})

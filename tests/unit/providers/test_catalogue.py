@@ -33,7 +33,8 @@ def test_models_are_found_by_the_longest_beginning_of_their_name() -> None:
     assert info("openai-responses", "gpt-5").price_prompt == info("azure", "gpt-5").price_prompt == 1.25
     assert info("google", "models/gemini-2.5-flash").thinking
     assert info("gemini", "gemini-2.5-flash-lite-preview-09-2025").price_prompt == 0.1
-    assert info("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0").price_prompt == 3.0
+    assert info("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0").price_prompt == 3.3  # regions cost more
+    assert info("bedrock", "global.anthropic.claude-sonnet-4-5-20250929-v1:0").price_prompt == 3.0
     assert info("openrouter", "google/gemini-2.5-flash:free").price_prompt == 0.0
 
 
@@ -45,13 +46,13 @@ def test_models_are_found_by_the_longest_beginning_of_their_name() -> None:
         ("openai", "gpt-5-turbo-huge"),
         ("anthropic", "claude-opus-4-9"),
         ("anthropic", "claude-sonnet-45"),
-        ("gemini", "gemini-2.5-flash-image"),
-        ("bedrock", "amazon.nova-pro-v1:0"),
+        ("gemini", "gemini-2.5-flash-images"),
+        ("bedrock", "amazon.nova-procession-v1:0"),
         ("nobody", "gpt-5"),
     ],
 )
 def test_a_model_that_is_not_known_is_never_taken_for_its_neighbour(provider: str, model: str) -> None:
-    assert info(provider, model) == ModelInfo(name=model)
+    assert info(provider, model) == ModelInfo(name=model, guessed=True)
 
 
 def test_what_is_known_of_a_model_is_possible() -> None:

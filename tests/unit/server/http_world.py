@@ -49,7 +49,7 @@ class Answer(msgspec.Struct):
         assert self.status >= 400
         told = self.json
         assert set(told) == {"error"}
-        assert set(told["error"]) == {"type", "message"}
+        assert {"type", "message"} <= set(told["error"]) <= {"type", "message", "details"}
         assert told["error"]["message"]
         return str(told["error"]["type"])
 

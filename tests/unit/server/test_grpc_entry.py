@@ -209,9 +209,10 @@ async def test_a_fault_of_ours_is_for_the_log_and_not_for_whoever_called(caplog:
         await serving
     assert error.code() is grpc.StatusCode.INTERNAL
     assert CANARY not in str(error)
-    (id,) = re.findall(r"[0-9a-f]{8}", error.details() or "")
+    (trace,) = re.findall(r"[0-9a-f]{32}", error.details() or "")
     assert CANARY in caplog.text
-    assert id in caplog.text
+    assert trace in caplog.text
+    assert trailing(error)["mainstay-trace"] == trace
 
 
 async def test_a_server_that_is_stopped_lets_turns_end_and_tells_the_others_to_come_again() -> None:

@@ -74,6 +74,7 @@ async def test_weave_and_stream_weave_are_one_path() -> None:
         last = told[-1]
         assert (last.type, last.reply.text, last.reply.session) == ("Reply", "It is 5.", "two")
         last.reply.session = "one"
+        last.reply.trace = reply.trace
         assert last.reply == reply
         assert (reply.outcome, reply.turn, reply.usage.prompt, reply.usage.completion) == ("answered", 1, 20, 10)
         kinds = [event.type for event in told]
@@ -209,7 +210,8 @@ async def test_a_model_that_fails_is_an_error_with_a_code_a_sentence_and_a_place
     assert trailing(error)["mainstay-turn"] == "1"
     info, _ = details(error)
     assert (info.reason, info.domain) == ("MODEL_FAILED", "mainstay")
-    assert dict(info.metadata) == {"session": "a b/ü", "turn": "1", "step": "1"}
+    trace = trailing(error)["mainstay-trace"]
+    assert dict(info.metadata) == {"session": "a b/ü", "turn": "1", "step": "1", "trace": trace}
 
 
 async def test_a_lane_that_is_full_says_when_to_come_again() -> None:

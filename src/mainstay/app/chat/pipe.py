@@ -19,7 +19,7 @@ from mainstay.app.chat.talk import TOO_LATE, Talk
 from mainstay.app.chat.words import MARK, Line, charge, plain, usage_line
 from mainstay.app.commands.talking import Setting, tell
 from mainstay.core.errors import MainstayError
-from mainstay.core.events import Event, MessageAdded, TextDelta, ThinkingDelta, ToolCallStarted, TurnEnded
+from mainstay.core.events import Event, Judged, MessageAdded, TextDelta, ThinkingDelta, ToolCallStarted, TurnEnded
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Answered, Failed, Outcome
 
@@ -127,6 +127,9 @@ class Pipe:
                 self._first_s = time.monotonic() - self._asked_at
             case MessageAdded(usage=usage, cost=cost):
                 self._usage, self._cost = self._usage + (usage or Usage()), self._cost + cost
+            case Judged(scores=scores):
+                for one in scores:
+                    self._usage, self._cost = self._usage + (one.usage or Usage()), self._cost + one.cost
             case TurnEnded(outcome=outcome):
                 self._failed = isinstance(outcome, Failed)
                 self._end_turn(outcome)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import Stream, visible
-from mainstay.app.chat.words import ending, notice
+from mainstay.app.chat.words import ending, notice, traced
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -58,6 +58,8 @@ class Printer:
                 self._forget()
                 if not isinstance(outcome, Answered):
                     self._line(visible(ending(outcome)))
+                    if trace := traced(outcome):
+                        self._line(f"({trace})")
             case _:
                 if (said := notice(event)) is not None:
                     self._line(f"({visible(said)})")

@@ -7,6 +7,7 @@ from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import MARK, Line, count, waits
 from mainstay.app.commands.homes import reading
 from mainstay.core.session import Session
+from mainstay.core.withheld import withheld
 
 _BYTES = 64 * 1024
 WIDTH = 76
@@ -21,7 +22,9 @@ async def recap(talk: Talk) -> list[Line]:
     session = Session.of(tail)
     talk.calls.begin(session.messages)
     lines: list[Line] = [f"{count(session.turns, 'turn')} so far; the last:"] if session.turns else []
-    said = [one for one in session.messages if one.role in ("user", "assistant") and one.text.strip()]
+    hidden = withheld(tail.records)
+    shown = [one for one in session.messages if one.role in ("user", "assistant") and one.id not in hidden]
+    said = [one for one in shown if one.text.strip()]
     asked = next((n for n in reversed(range(len(said))) if said[n].role == "user"), 0)
     for one in said[asked:][:1] + said[asked + 1 :][-1:]:
         lines += _lines(one.text, MARK if one.role == "user" else "  ")

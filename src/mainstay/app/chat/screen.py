@@ -12,10 +12,11 @@ from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import Calls, held_back, result_lines
 from mainstay.app.chat.flow import Block, Flow
 from mainstay.app.chat.safe import Stream, safe, visible
-from mainstay.app.chat.words import MARK, Line, ending, lasted, notice, usage_line
+from mainstay.app.chat.words import MARK, Line, ending, lasted, notice, traced, usage_line, verdict
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
+    Judged,
     MessageAdded,
     Steered,
     StepRestarted,
@@ -96,6 +97,9 @@ class Screen:
                 self._finish_call(result)
             case MessageAdded(role="assistant"):
                 self._finish_message(event)
+            case Judged(scores=scores, passed=passed):
+                self._spend(*((one.usage, one.cost) for one in scores))
+                self.note(verdict(event), "dim" if passed else "yellow")
             case Steered():
                 self._settle_steers()
             case ApprovalAsked():
@@ -127,8 +131,11 @@ class Screen:
             self._blocks(self._flow.feed(safe(whole)))
         self._settle_text()
         self._said = ""
-        self._usage = self._usage + (event.usage or Usage())
-        self._cost += event.cost
+        self._spend((event.usage, event.cost))
+
+    def _spend(self, *spent: tuple[Usage | None, float]) -> None:
+        for usage, cost in spent:
+            self._usage, self._cost = self._usage + (usage or Usage()), self._cost + cost
 
     def _ask(self, asked: ApprovalAsked) -> None:
         self._asking = self._now()
@@ -163,6 +170,8 @@ class Screen:
         else:
             style = "red" if isinstance(outcome, Failed) else "yellow"
             self._put("usage", Text.assemble((visible(ending(outcome)), style), (f" · {spent}", "dim")))
+            if said := traced(outcome):
+                self._put("usage", _line(said, "dim"))
         self._begin_step()
 
     def _end_wait(self) -> None:

@@ -12,8 +12,9 @@ from mainstay.app.chat.picture import picture
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.talk import Talk
 from mainstay.app.chat.words import Line, charge, count, short, waits
+from mainstay.app.schema_accounts import bounds_money
 from mainstay.context.outline import OUTLINED
-from mainstay.core.errors import SessionUnknown
+from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.ports import Standing
 
 COMMANDS = {
@@ -26,6 +27,7 @@ COMMANDS = {
     "/deny": "[REASON]: do not let it run",
     "/usage": "tokens and cost of this conversation",
     "/calls": "[NUMBER]: list tool calls, or show one with all that went in and came out (Ctrl-O: the last)",
+    "/trace": "[TURN]: what the last turn did, how long it took and what it cost",
     "/context": "what the model sees, and how much room is left",
     "/compact": "[FOCUS]: summarise what is old now; FOCUS is what must be kept",
     "/profile": "[KEY=VALUE … | clear]: what the agent knows about you in this conversation",
@@ -63,6 +65,8 @@ async def obey(talk: Talk, line: str, columns: int = COLUMNS) -> Told:
     try:
         if name == "/context":
             return Told(picture(await talk.agent.sessions.context(talk.session), columns))
+        if name == "/trace":
+            return Told(await _trace(talk, rest.strip(), columns))
         return await _DOES[name](talk, rest.strip())
     except SessionUnknown:
         return Told(["nothing was said in this conversation yet; say something first"])
@@ -129,7 +133,28 @@ async def _deny(talk: Talk, rest: str) -> Told:
 async def _usage(talk: Talk, rest: str) -> Told:
     standing = await talk.standing() or Standing(key=talk.session)
     spent = f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out"
-    return Told([f"{count(standing.turns, 'turn')}: {spent}, {charge(talk.model, standing.cost)}"])
+    from mainstay.app.chat.budgets import budget_lines, is_guessed  # only for those who ask
+
+    charged = charge(talk.model, standing.cost)
+    config = talk.where.config
+    if standing.cost and bounds_money(config.budgets) and is_guessed(talk.model, config):
+        charged = f"~{charged} (nobody knows this model's price)"
+    line = f"{count(standing.turns, 'turn')}: {spent}, {charged}"
+    return Told([line, *budget_lines(talk.where.data, config, standing)])
+
+
+async def _trace(talk: Talk, rest: str, columns: int) -> list[Line]:
+    from mainstay.app.commands.trace import traces_of  # and all that traces need
+    from mainstay.observe.waterfall import waterfall
+
+    if rest and not _number(rest):
+        return ["say which turn: /trace NUMBER"]
+    try:
+        (found,) = await traces_of(talk.where.place, talk.where.config, talk.session, _number(rest) or None)
+    except InputRefused as error:
+        return [visible(str(error))]
+    lines = [((one.text, one.style or "default"),) for one in waterfall(found, max(columns - 1, 60), visible)]
+    return [*lines]
 
 
 async def _calls(talk: Talk, rest: str) -> Told:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.core.events import ApprovalAsked, Event, Lagged, Relieved, Stuck, Waiting
+from mainstay.core.events import ApprovalAsked, Event, Judged, Lagged, Relieved, Stuck, Waiting, Warned
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 
@@ -24,18 +24,36 @@ def ending(outcome: Outcome) -> str:
             return sentence
 
 
+def traced(outcome: Outcome) -> str:
+    """Under what more can be found out about a turn that failed."""
+    return f"trace {outcome.trace}" if isinstance(outcome, Failed) and outcome.trace else ""
+
+
 def notice(event: Event) -> str | None:
     """What a watcher should know beside what is said and done, or None."""
     match event:
         case Waiting(reason=reason, seconds=seconds):
             return f"waiting{f' {seconds:.0f} s' if seconds >= 1 else ''}: {reason}"
+        case Warned(sentence=sentence):
+            return sentence
         case Stuck(doing=doing, seconds=seconds):
             return f"this turn seems stuck: {doing}, {seconds:.0f} s past its bound; /stop ends it"
         case Relieved(texts=texts) if texts:
             return "long messages do not fit this model's window whole: it sees their beginning and end from here on"
+        case Judged():
+            return verdict(event)
         case Lagged(missed=missed):
             return f"{missed} events came too fast to show"
     return None
+
+
+def verdict(judged: Judged) -> str:
+    """`judged 0.82`; `judged 0.55, not good enough: trying again (2 of 4)`."""
+    failed = "".join(f"; {one.judge} could not judge it: {one.error}" for one in judged.scores if one.error)
+    if judged.passed:
+        return f"judged {judged.score:.2f}{failed}"
+    rest = "no better one came" if judged.last else f"trying again ({judged.attempt + 1} of {judged.tries})"
+    return f"judged {judged.score:.2f}, not good enough: {rest}{failed}"
 
 
 def plain(line: Line) -> str:

@@ -34,7 +34,7 @@ async def gateway(config: Config | None, home: Path, *, fix: bool) -> list[Findi
         return []
     place = Place(home, data_home(home, config), config.workspace)
     people = place.data / PEOPLE
-    used = bool(config.channels or config.people) or people.exists() or config.server != ServerSettings()
+    used = bool(config.channels or config.people) or _anybody(people) or config.server != ServerSettings()
     if not used and not is_owned(place.data):
         return list(_ports(config.server, used=False))
     server, found = await _running(place)
@@ -173,6 +173,25 @@ def _element(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 # --- people, channels, workspaces ----------------------------------------------------------------
+
+
+def _anybody(path: Path) -> bool:
+    """Whether somebody was ever let in. The file is there anyway, for what is derived from the journals."""
+    from mainstay.store.sqlite.database import connect, named
+
+    if not path.exists():
+        return False
+    try:
+        with named(str(path)):
+            db = connect(str(path), busy_s=5.0, read_only=True)
+            try:
+                return any(
+                    db.execute(f"SELECT 1 FROM {one} LIMIT 1").fetchone() for one in ("people", "keys", "pairings")
+                )
+            finally:
+                db.close()
+    except MainstayError:  # which is told of where it is looked at
+        return True
 
 
 def _kept(path: Path, *, fix: bool) -> Iterator[Finding]:

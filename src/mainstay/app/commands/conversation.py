@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.words import dollars, ending, short
+from mainstay.app.chat.words import verdict as verdict_of
 from mainstay.app.commands.out import paint, when
 from mainstay.core.events import (
     ApprovalAnswered,
@@ -16,6 +17,7 @@ from mainstay.core.events import (
     Folded,
     Forked,
     Guarded,
+    Judged,
     MessageAdded,
     Received,
     SessionChanged,
@@ -100,6 +102,8 @@ def _gist(event: Event) -> str:
             return f"{stage}: {action} {', '.join(kinds)} {note}"
         case Spawned(parent=parent, tools=tools):
             return f"by {parent}, with {', '.join(tools)}"
+        case Judged():
+            return verdict_of(event)
         case Steered(inputs=inputs):
             return f"by record {', '.join(map(str, inputs))}"
         case StepCheckpointed(text=text, thinking=thinking):

@@ -12,6 +12,7 @@ from mainstay import __version__
 from mainstay.app.chat.safe import visible
 from mainstay.app.commands import checks, checks_home, checks_machine
 from mainstay.app.commands.checks import Finding
+from mainstay.app.commands.checks_audit import audit
 from mainstay.app.commands.checks_elsewhere import elsewhere
 from mainstay.app.commands.checks_gateway import gateway
 from mainstay.app.commands.checks_knowhow import knowhow
@@ -121,6 +122,14 @@ def _of_home(steps: Steps, home: Path, config: Config | None, *, fix: bool) -> I
         seconds=DATABASE_S,
         late="warn",
         then="it is large, or its disk is slow; `mainstay session list` says what may go",
+    )
+    yield Step(
+        check="Audit",
+        work=lambda: steps.apart(lambda: audit(home)),
+        doing="reading it whole",
+        seconds=DATABASE_S,
+        late="warn",
+        then="it is long, or its disk is slow; `mainstay audit verify` takes its time",
     )
     yield Step(check="Clock", work=lambda: steps.apart_async(lambda: checks_home.clock(home)))
 

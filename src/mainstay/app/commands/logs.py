@@ -15,8 +15,9 @@ import msgspec
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.schema import secrets_in
 from mainstay.core.errors import ConfigError
+from mainstay.core.where import PLACE
 
-BESIDE = ("workspace", "session", "turn", "step", "person", "channel", "request", "status")  # what a record may name
+BESIDE = ("workspace", *PLACE, "person", "channel", "request", "status")  # what a record may name
 
 
 class Lines(logging.Formatter):
@@ -24,6 +25,8 @@ class Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self.formatTime(record)} {record.levelname.lower()} {record.name}: {visible(record.getMessage())}"
+        if place := " ".join(f"{name}={visible(str(value))}" for name in PLACE if (value := vars(record).get(name))):
+            line += f" [{place}]"
         if record.exc_info:
             trace = safe(self.formatException(record.exc_info))
             line += "".join(f"\n    {one}" for one in trace.splitlines())
@@ -43,7 +46,7 @@ class Json(logging.Formatter):
         }
         line |= {name: value for name, value in vars(record).items() if name in BESIDE}
         if record.exc_info:
-            line["trace"] = safe(self.formatException(record.exc_info))
+            line["exception"] = safe(self.formatException(record.exc_info))
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
@@ -76,12 +79,12 @@ def set_up(level: str | None, home: Path, shape: Literal["text", "json"] = "text
 def hide(secrets: Sequence[str]) -> None:
     """From now on these are never written, whoever writes; nor what looks like a secret."""
     from mainstay.guards.redact import Redactor  # only for those who want to see the log
-    from mainstay.guards.terminal import LogFilter
+    from mainstay.guards.terminal import LogFilter, Placing
 
     guard = LogFilter(Redactor(secrets))
     for handler in logging.getLogger().handlers:
         if isinstance(handler, Stderr):
-            handler.filters[:] = [guard]
+            handler.filters[:] = [Placing(), guard]  # in this order: a name may be a secret, too
 
 
 def _secrets(home: Path) -> list[str]:

@@ -19,6 +19,7 @@ from mainstay.app.commands.out import coloured, paint, print_json, print_table, 
 from mainstay.app.commands.talking import OWNER_LOOK_S, OWNER_WAIT_S, owner_of
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.config import Config, load_config
+from mainstay.app.error_listing import redacting
 from mainstay.app.memory import AgentMemory, Answer, Recalling
 from mainstay.app.recollection import Recollection, recollect
 from mainstay.app.world import SystemClock
@@ -284,7 +285,9 @@ async def _opened(store: Store, place: Place) -> Recollection:
         config = load_config(place.home, env=os.environ).config
     except ConfigError:
         config = Config()  # what was said can be found, whatever is wrong with the file
-    return await recollect(store, config, SystemClock(), place.database.parent)
+    made = await recollect(store, config, SystemClock(), place.database.parent)
+    made.library.redact = redacting(store.redact, place.data, place.workspace)
+    return made
 
 
 # --- printing ------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from mainstay.app.owner import Remote
 from mainstay.core.events import ApprovalAsked, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
+from mainstay.core.where import Where
 
 ABORT_S = 5.0
 LINGER_S = 1.0
@@ -123,8 +124,11 @@ def _document(reply: Reply) -> dict[str, object]:
     made: dict[str, object] = {"ok": isinstance(reply.outcome, Answered)}
     if not made["ok"]:
         made["error"] = {"type": name, "message": ending(reply.outcome)}
+    if isinstance(failed := reply.outcome, Failed):
+        where = Where(reply.session, failed.turn, failed.step, failed.trace)
+        made["error"] = {"type": name, "message": failed.sentence, "details": where}
     if isinstance(reply.outcome, Paused):
         made["approval"] = reply.outcome.approval
     usage = msgspec.structs.asdict(reply.usage)
     made |= {"session": reply.session, "turn": reply.turn, "outcome": name, "text": reply.text}
-    return made | {"usage": usage, "cost": reply.cost}
+    return made | {"usage": usage, "cost": reply.cost, "trace": reply.trace}

@@ -1,4 +1,4 @@
-"""`mainstay session list|show|trace|export|replay`: they only read, and work while another process owns the home."""
+"""`mainstay session list|show|records|export|replay`: they only read, and work while another process owns the home."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def _at_rest(place: Place, session: str) -> None:
             raise InputRefused(f"a turn is unfinished ({names}); go on with it in a chat: /context shows the same")
 
 
-def trace(options: argparse.Namespace) -> int:
+def print_records(options: argparse.Namespace) -> int:
     standing, records = run_async(_whole(place_of(options), options.session))
     if options.json:
         print_json({"ok": True, "session": standing, "records": [_record(one) for one in records]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from mainstay.app.commands.homes import Place, change, place_of, reading, run_as
 from mainstay.app.commands.out import print_json
 from mainstay.app.commands.talking import owner_of
 from mainstay.app.commands.tree import UsageError
+from mainstay.app.config import load_config
+from mainstay.app.observing import observed
 from mainstay.app.sessions import children_of, fork
 from mainstay.app.world import SystemClock
 from mainstay.core.envelope import IMPORTED, check_session_name
@@ -188,9 +191,12 @@ async def _delete(place: Place, names: Sequence[str]) -> None:
         for name in names:
             await standing_of(store, name)
         wanted = list(names)
-        for name in wanted:  # which grows by the sub-agents of each
-            wanted += await children_of(store, name)
-            await store.blank(name, SystemClock().now_ms())
+        config = load_config(place.home, env=os.environ, overrides={"workspace": place.workspace}).config
+        async with observed(place.data, config, store) as observing:
+            for name in wanted:  # which grows by the sub-agents of each
+                wanted += await children_of(store, name)
+                await store.blank(name, SystemClock().now_ms())
+                await observing.forget(name)
 
 
 def _sure(names: Sequence[str]) -> bool:

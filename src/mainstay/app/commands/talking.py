@@ -20,6 +20,7 @@ from mainstay.app.commands.checks_owner import works_with_old
 from mainstay.app.commands.homes import Place, home_of, overrides_of, run_async
 from mainstay.app.config import Config, load_config
 from mainstay.app.discover import Found, find_model, no_model_help
+from mainstay.app.error_listing import listed
 from mainstay.app.models import Models
 from mainstay.app.owner import SOCKET, Alone, Remote, serving
 from mainstay.app.schema import ProviderEntry, data_home
@@ -68,7 +69,8 @@ class Setting(msgspec.Struct, frozen=True):
                 taken = error
                 await asyncio.sleep(OWNER_LOOK_S)
                 continue
-            async with agent, serving(Alone(agent, self.config.workspace), self.data):
+            errors = (await agent.opened()).errors
+            async with agent, listed(errors, lambda: config), serving(Alone(agent, self.config.workspace), self.data):
                 yield agent
             return
         raise taken

@@ -10,6 +10,10 @@ import argparse
 from collections.abc import Sequence
 from itertools import pairwise
 
+from mainstay.app.commands.tree_audit import add_audit
+from mainstay.app.commands.tree_budget import add_budgets
+from mainstay.app.commands.tree_errors import add_errors
+from mainstay.app.commands.tree_eval import add_eval
 from mainstay.app.commands.tree_gateway import add_people
 from mainstay.app.commands.tree_knowhow import add_patterns, add_skills, add_triggers
 from mainstay.app.commands.tree_model import add_models
@@ -37,6 +41,10 @@ def build() -> Parser:
     add_patterns(verbs.noun("pattern", "See which ways of doing things are written down, and try them on a request."))
     add_triggers(verbs.noun("trigger", "Have the agent work when nobody types: later, by the clock, by webhook."))
     add_people(verbs)
+    add_eval(verbs)
+    add_budgets(verbs)
+    add_errors(verbs)
+    add_audit(verbs)
     serving = _serving()
     about_mcp = "Offer run, steer, abort and memory search to other MCP hosts; look after the MCP servers used here."
     _add_mcp(verbs.noun("mcp", about_mcp, serving), serving)
@@ -128,7 +136,11 @@ def _add_sessions(verbs: Verbs) -> None:
     show = _named(verbs.verb("show", "Print a conversation.", "session:show"))
     show.add_argument("--context", action="store_true", help="what the model sees of it now, section by section")
     show.set_defaults(model=None)
-    _named(verbs.verb("trace", "Print every record of a conversation's journal.", "session:trace"))
+    trace = _named(verbs.verb("trace", "Draw what a turn did, how long it took and what it cost.", "trace:trace"))
+    which = trace.add_mutually_exclusive_group()
+    which.add_argument("--turn", type=count, metavar="N", help="which turn (default: the last one)")
+    which.add_argument("--all", action="store_true", help="every turn of it")
+    _named(verbs.verb("records", "Print every record of a conversation's journal.", "session:print_records"))
     bring = verbs.verb("import", "Bring a conversation from elsewhere.", "session_write:import_file")
     bring.add_argument("file", metavar="FILE", help='JSON or JSON lines of {"role": …, "content": …}; `-` is stdin')
     bring.add_argument("--session", metavar="S", help="what to call it (default: the file's name)")

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from mainstay import __version__
 
 LATER = (
-    "errors", "audit", "eval", "backup", "restore", "worker",
+    "backup", "restore", "worker",
 )  # fmt: skip
 LEVELS = ("debug", "info", "warning", "error")
 

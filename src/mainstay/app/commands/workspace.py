@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
+from mainstay.app.auditing import noting, workspace_gone
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
 from mainstay.app.commands.foreign import sure
@@ -88,7 +89,10 @@ async def _removed(config: Config, place: Place, name: str) -> dict[str, Any]:
             return done
         try:
             async with own_people(place.data, config) as people:
-                return await put_away(place.data, config, people, name)
+                gone = await put_away(place.data, config, people, name)
+                async with noting(place.data, config) as notes:
+                    await workspace_gone(name, notes)
+                return gone
         except HomeTaken as error:
             taken = error
             await asyncio.sleep(OWNER_LOOK_S)

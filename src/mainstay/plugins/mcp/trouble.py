@@ -8,6 +8,8 @@ from mainstay.core.errors import MainstayError
 class ServerUnavailable(MainstayError):
     """It cannot be started or reached, or it rests because it failed too often."""
 
+    counts = True
+
 
 class ToolChanged(MainstayError):
     """It is not what was approved, or is not there any more. Nothing was called."""

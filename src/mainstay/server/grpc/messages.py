@@ -38,6 +38,7 @@ class Error(msgspec.Struct, frozen=True):
     message: str = ""
     turn: int = 0
     step: int = 0
+    trace: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ class Reply(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     cost: float = 0.0
     errors: tuple[Error, ...] = ()
+    trace: str = ""
 
 
 class Event(msgspec.Struct, frozen=True):

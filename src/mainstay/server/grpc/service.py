@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
@@ -13,6 +11,7 @@ import msgspec
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.protobuf import ContractBroken, decode, encode
+from mainstay.core.where import Where
 from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.visit import Visit
 from mainstay.server.grpc.entry import Entry
@@ -30,9 +29,8 @@ from mainstay.server.grpc.messages import (
 )
 from mainstay.server.grpc.trouble import Told, TurnFailed, Whereabouts, told, told_failure
 from mainstay.server.grpc.weaving import parts_of, weave
-from mainstay.server.problems import Problem, problem_of
-
-log = logging.getLogger("mainstay.server")
+from mainstay.server.problems import Problem
+from mainstay.server.troubles import trouble_for, unforeseen
 
 STOPPING = "the server is being stopped; what was sent is kept, and goes on when it is back"
 
@@ -130,13 +128,14 @@ class AgentService:
 
     async def _answer(self, method: Method, do: _Do, data: bytes, context: Any, *, held: bool) -> bytes | None:
         at = Whereabouts()
+        visit: Visit | None = None
         try:
             principal = self._entry.enter(context)
             request = decode(data, method.request)
             at.session = getattr(request, "session", "")
             with self._entry.stream(principal) if held else nullcontext():
-                call = _Call(await self._gateway.visit(principal), request, at, context)
-                made = await do(call)
+                visit = await self._gateway.visit(principal)
+                made = await do(_Call(visit, request, at, context))
                 return encode(made) if made is not None else None
         except TurnFailed as failed:
             trouble = told_failure(failed.error, at)
@@ -145,7 +144,7 @@ class AgentService:
         except Problem as problem:
             trouble = told(problem, at)
         except MainstayError as error:
-            trouble = told(problem_of(error), at)
+            trouble = told(trouble_for(error, f"gRPC {method.name}", visit), at)
         except Unread:
             trouble = told(Problem(429, "too_slow", "what was told was not read; go on with `after`", 0.0), at)
         except asyncio.CancelledError:
@@ -154,16 +153,10 @@ class AgentService:
             asyncio.current_task().uncancel()  # type: ignore[union-attr]
             trouble = told(Problem(503, "unavailable", STOPPING, 1.0), at)
         except Exception:  # a bug of ours: the log says what, and nobody else does
-            trouble = told(_logged(method), at)
+            trouble = told(unforeseen(f"gRPC {method.name}", Where(at.session, at.turn, at.step, at.trace)), at)
         await self._abandon(context, trouble)
         return None
 
     async def _abandon(self, context: Any, trouble: Told) -> None:
         async with asyncio.timeout(self._unread_s):  # a client that reads nothing does not read this either
             await context.abort(self._grpc.StatusCode[trouble.code], trouble.sentence, trouble.metadata)
-
-
-def _logged(method: Method) -> Problem:
-    id = secrets.token_hex(4)
-    log.exception("%s failed (%s)", method.name, id)
-    return Problem(500, "internal", f"something went wrong here; the log says what ({id})")

@@ -49,6 +49,7 @@ class Whereabouts(msgspec.Struct):
     session: str = ""
     turn: int = 0
     step: int = 0
+    trace: str = ""
 
 
 class TurnFailed(Exception):
@@ -68,18 +69,20 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def told(problem: Problem, at: Whereabouts) -> Told:
+    if (found := problem.where) is not None:
+        at = Whereabouts(at.session, found.turn or at.turn, found.step or at.step, found.trace or at.trace)
     return _told(_CODES.get(problem.status, "INTERNAL"), problem.kind, problem.sentence, at, problem.retry_after_s)
 
 
 def told_failure(error: Error, at: Whereabouts) -> Told:
     name = next(name for name, number in NUMBERS.items() if number == error.code)
-    where = Whereabouts(at.session, error.turn or at.turn, error.step or at.step)
+    where = Whereabouts(at.session, error.turn or at.turn, error.step or at.step, error.trace or at.trace)
     return _told(name, error.type, error.message, where, None)
 
 
 def _told(code: str, kind: str, sentence: str, at: Whereabouts, retry_after_s: float | None) -> Told:
     sentence = sentence if len(sentence) <= SENTENCE_CHARS_MAX else sentence[:SENTENCE_CHARS_MAX] + "…"
-    where = {"session": at.session[:512], "turn": str(at.turn or ""), "step": str(at.step or "")}
+    where = {"session": at.session[:512], "turn": str(at.turn or ""), "step": str(at.step or ""), "trace": at.trace}
     known = {name: value for name, value in where.items() if value}
     details = [_packed("google.rpc.ErrorInfo", ErrorInfo(kind.upper(), DOMAIN, known))]
     metadata: list[tuple[str, str | bytes]] = [("mainstay-error-type", kind)]
@@ -115,7 +118,10 @@ def error_in(event: Event) -> Error | None:
 
 def failure(failed: Failed, event: Event) -> Error:
     """`details` are for the operator: whoever called learns the sentence."""
-    at = failed if failed.step else event
+    return msgspec.structs.replace(_failure(failed, failed if failed.step else event), trace=failed.trace)
+
+
+def _failure(failed: Failed, at: Event) -> Error:
     if failed.sentence.startswith(_MODEL_FAILED):
         return _error("UNAVAILABLE", "model_failed", failed.sentence, at)
     if failed.details in _UNFIT:

@@ -12,12 +12,13 @@ import msgspec
 from mainstay.core import events
 from mainstay.core.errors import InputRefused
 from mainstay.core.messages import AnyPart, Binary, Text, text_of
-from mainstay.core.outcome import Exhausted, Failed, Outcome, Paused
+from mainstay.core.outcome import Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.outcome import Reply as Replied
 from mainstay.core.ports import Standing
 from mainstay.gateway.visit import Visit
 from mainstay.server.grpc.messages import Error, Event, Part, Reply, StreamWeaveRequest, Usage, WeaveRequest
 from mainstay.server.grpc.trouble import ERRORS_MAX, TurnFailed, Whereabouts, error_in, failure
+from mainstay.server.quota import refused
 
 PARTS_MAX = 100
 
@@ -34,16 +35,18 @@ async def weave(
     after = request.after if isinstance(request, StreamWeaveRequest) else None
     parts = parts_of(request.text, request.parts)
     if after is not None and not parts and not request.id:
-        await _resume(visit, request.session, after, _Teller(at, emit))
+        await _resume(visit, request.session, after, _Teller(visit, at, emit))
         return None
     if after is not None and not request.id:
         raise InputRefused("to go on after a sequence, give the id of what was sent, or no text")
     ticket = await visit.accept(request.session, parts, id=request.id)
-    teller = _Teller(at, emit, skip=after or 0)
-    await _until_settled(ticket.reply, _tell_all(cast(_Events, visit.turn(request.session, ticket)), teller))
+    teller = _Teller(visit, at, emit, skip=after or 0)
+    await _until_settled(ticket.reply, cast(_Events, visit.turn(request.session, ticket)), teller)
     reply = teller.finished(await asyncio.shield(ticket.reply))  # others may wait for the same
     if isinstance(reply.outcome, Failed):
         raise TurnFailed(failure(reply.outcome, events.Event(turn=reply.turn, step=at.step)))
+    if (problem := refused(reply.outcome, reply.usage)) is not None:
+        raise problem
     return _reply(reply, request.session, teller.errors)
 
 
@@ -53,7 +56,7 @@ async def _tell_all(turn: _Events, teller: _Teller) -> None:
             await teller.tell(event)
 
 
-async def _until_settled(reply: asyncio.Future[Replied], telling: Awaitable[None]) -> None:
+async def _until_settled(reply: asyncio.Future[Replied], turn: _Events, teller: _Teller) -> None:
     """Ends early if there will be no reply: the store fails, or the agent was closed. Whoever awaits it learns why."""
     loop = asyncio.get_running_loop()
     try:
@@ -61,11 +64,11 @@ async def _until_settled(reply: asyncio.Future[Replied], telling: Awaitable[None
 
             def settled(reply: asyncio.Future[Replied]) -> None:
                 if not reply.cancelled() and reply.exception() is not None:
-                    scope.reschedule(loop.time())
+                    teller.end(lambda: scope.reschedule(loop.time()))
 
             reply.add_done_callback(settled)
             try:
-                await telling
+                await _tell_all(turn, teller)
             finally:
                 reply.remove_done_callback(settled)
     except TimeoutError:
@@ -99,26 +102,46 @@ def _waits(standing: Standing, asked: events.ApprovalAsked) -> bool:
 class _Teller:
     """Tells events as they go over the wire, and remembers what the reply needs of them."""
 
-    def __init__(self, at: Whereabouts, emit: Emit | None, skip: int = 0) -> None:
+    def __init__(self, visit: Visit, at: Whereabouts, emit: Emit | None, skip: int = 0) -> None:
         self.errors: list[Error] = []
+        self._visit = visit
         self._at = at
         self._emit = emit
         self._skip = skip  # durable ones up to this were told before
+        self._emitting = False
+        self._end: Callable[[], None] | None = None
         self._said = ""
         self._outcome: Outcome | None = None
 
     async def tell(self, event: events.Event) -> None:
-        self._at.turn, self._at.step = event.turn or self._at.turn, event.step or self._at.step
+        at = self._at
+        if event.turn and event.turn != at.turn:
+            at.turn, at.step, at.trace = event.turn, 0, await self._visit.trace(at.session, event.turn)
+        at.step = event.step or at.step
         error = error_in(event)
+        if error is not None:
+            error = msgspec.structs.replace(error, trace=at.trace)
         match event:
             case events.MessageAdded(role="assistant", parts=parts):
                 self._said = text_of(parts)
+            case events.Judged(passed=False, last=False):
+                self._said = ""
             case events.TurnEnded(outcome=outcome):
                 self._outcome = outcome
         if error is not None and len(self.errors) < ERRORS_MAX:
             self.errors.append(error)
         if self._emit is not None and not 0 < event.sequence <= self._skip:
+            self._emitting = True
             await self._emit(told(event, error))
+            self._emitting = False
+            if self._end is not None:
+                self._end()
+
+    def end(self, end: Callable[[], None]) -> None:
+        """Once what is being said was said: gRPC loses the status of a call of which a write was broken off."""
+        self._end = end
+        if not self._emitting:
+            end()
 
     def finished(self, reply: Replied) -> Replied:
         """A turn that was waiting when its reply was made may have been let go on, and have ended since."""
@@ -171,6 +194,8 @@ def _reply(reply: Replied, session: str, errors: Sequence[Error]) -> Reply:
     match reply.outcome:
         case Exhausted(bound=detail) | Paused(approval=detail):
             pass
+        case Answered(score=float(score), passed=False):
+            detail = f"judged {score:.2f}, not good enough"
         case _:
             detail = ""
     return Reply(
@@ -182,4 +207,5 @@ def _reply(reply: Replied, session: str, errors: Sequence[Error]) -> Reply:
         usage=Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning),
         cost=reply.cost,
         errors=tuple(errors),
+        trace=reply.trace,
     )

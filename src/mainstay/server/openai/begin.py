@@ -119,7 +119,7 @@ def response_unknown(id: str) -> Refused:
 async def _left_behind(visit: Visit, spot: Spot, head: int) -> int | None:
     """Where the turn of a response ended, if another has begun after it."""
     turn, end = 0, 0
-    async with closing(visit.follow(spot.session, spot.seq - 1)) as events:
+    async with closing(visit.follow(spot.session, spot.seq - 1, upto=head)) as events:
         async for event in events:
             match event:
                 case TurnStarted(inputs=inputs) | Steered(inputs=inputs) if spot.seq in inputs:

@@ -32,10 +32,10 @@ class Hearing:
 
     def __init__(self, visit: Visit, begun: Begun, *, partial: bool) -> None:
         self.begun = begun
+        self.visit = visit
         self.answer = Answer(begun.session, begun.call, partial=partial, late=begun.again)
         self.trouble: MainstayError | None = None
         self.gone = False
-        self._visit = visit
         self._results = dict(begun.results)
         self._ready: Ready[Event] = Ready(self._events())
         self._first = self._begin()
@@ -63,7 +63,7 @@ class Hearing:
         doors.listen(self, KEEP_ALIVE_S / 3)
         try:
             if self.begun.more:
-                await self._visit.steer(self.begun.session, self.begun.more)
+                await self.visit.steer(self.begun.session, self.begun.more)
             await self._pump(say)
         except asyncio.CancelledError:
             if not self._cut_short or task.uncancel():
@@ -115,7 +115,7 @@ class Hearing:
         while True:
             asked: ApprovalAsked | None = None
             ticket.reply.add_done_callback(self._look)
-            async with closing(self._visit.turn(session, ticket)) as events:
+            async with closing(self.visit.turn(session, ticket, drafts=False)) as events:
                 async for event in events:
                     yield event
                     if self.answer.over:
@@ -123,7 +123,7 @@ class Hearing:
                         break
             if asked is None or asked.call_id not in self._results:
                 return
-            ticket = await self._visit.hand_in(session, asked.call_id, self._results.pop(asked.call_id))
+            ticket = await self.visit.hand_in(session, asked.call_id, self._results.pop(asked.call_id))
             self.answer.go_on(asked.call_id)
 
     # --- from outside ----------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Hearing:
         self._cut(AgentClosed(STOPPED))
 
     def keep_alive(self, now: float) -> None:
-        if self._doors is not None and not stays(self._doors, self._visit.principal):
+        if self._doors is not None and not stays(self._doors, self.visit.principal):
             self._cut(NotAllowed("this key is not valid any more"))
         if self._nudge is None or self._saying or now - self._said_at < KEEP_ALIVE_S:
             return
@@ -169,7 +169,7 @@ async def recorded(visit: Visit, spot: Spot) -> Answer:
     answer = Answer(spot.session, spot.call, partial=False)
     head = (await visit.session(spot.session)).head
     turn = 0
-    async with closing(visit.follow(spot.session, spot.seq - 1)) as events:
+    async with closing(visit.follow(spot.session, spot.seq - 1, upto=head, drafts=False)) as events:
         async for event in events:
             if isinstance(event, TurnStarted | Steered) and spot.seq in event.inputs:
                 turn = event.turn

@@ -9,12 +9,16 @@ import msgspec
 
 from mainstay.core.errors import AgentClosed, MainstayError, StoreError
 from mainstay.core.outcome import Failed
+from mainstay.gateway.visit import Visit
 from mainstay.server.bounds import Send
-from mainstay.server.problems import PRIVATE, Problem, problem_of
+from mainstay.server.problems import PRIVATE, Problem, traced
+from mainstay.server.quota import KIND
+from mainstay.server.troubles import failure_of, trouble_for
 
 _KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 TAKEN = "the server stops, or cannot write; this was taken, and goes on when the server does"
 _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+_OWN_CODES = (KIND,)  # which a status alone does not tell
 
 
 class Refused(Problem):
@@ -31,6 +35,7 @@ class Spent(Problem):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.status, problem.kind, problem.sentence, headers=problem.headers)
+        self.where = problem.where
 
 
 def model_unknown(name: str) -> Refused:
@@ -38,17 +43,21 @@ def model_unknown(name: str) -> Refused:
     return Refused(f"the model {name[:80]!r} does not exist", "model", code="model_not_found", status=404)
 
 
-def as_problem(error: Problem | MainstayError) -> Problem:
-    return error if isinstance(error, Problem) else problem_of(error)
-
-
 def error_of(problem: Problem) -> dict[str, Any]:
     """The object that stands under "error"."""
     status = problem.status
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+    made: dict[str, Any] = {"message": problem.sentence, "type": kind, "param": None}
     if isinstance(problem, Refused):
-        return {"message": problem.sentence, "type": kind, "param": problem.param, "code": problem.code}
-    return {"message": problem.sentence, "type": kind, "param": None, "code": _CODES.get(status, problem.kind)}
+        made |= {"param": problem.param, "code": problem.code}
+    else:
+        made["code"] = problem.kind if problem.kind in _OWN_CODES else _CODES.get(status, problem.kind)
+    return made | details_of(problem)
+
+
+def details_of(problem: Problem) -> dict[str, Any]:
+    """Where it happened, which these clients do not ask for, and hand on."""
+    return {"details": problem.where} if problem.where is not None else {}
 
 
 def headers_of(problem: Problem) -> dict[str, str]:
@@ -64,16 +73,16 @@ def headers_of(problem: Problem) -> dict[str, str]:
 async def refuse(problem: Problem, send: Send) -> None:
     body = msgspec.json.encode({"error": error_of(problem)})
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers_of(problem).items()]
-    headers += [*PRIVATE, (b"content-length", b"%d" % len(body))]
+    headers += [*PRIVATE, *traced(problem), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def spent(trouble: MainstayError | None, failed: Failed | None) -> Spent | None:
+def spent(trouble: MainstayError | None, failed: Failed | None, visit: Visit, session: str) -> Spent | None:
     """What went wrong with a prompt that was taken, if anything did."""
-    match trouble:
-        case AgentClosed() | StoreError():
-            return Spent(Problem(503, "unavailable", TAKEN))
-        case MainstayError():
-            return Spent(problem_of(trouble))
-    return Spent(Problem(502, "model_failed", failed.sentence)) if failed is not None else None
+    if trouble is None:
+        return Spent(failure_of(failed, session)) if failed is not None else None
+    problem = trouble_for(trouble, "a turn", visit)
+    if isinstance(trouble, AgentClosed | StoreError):
+        problem.sentence = TAKEN
+    return Spent(problem)

@@ -12,7 +12,7 @@ from mainstay.core.guests import GuestTool
 from mainstay.core.messages import Usage
 from mainstay.server.openai.answer import Answer
 from mainstay.server.openai.ids import item_id
-from mainstay.server.openai.refusals import error_of
+from mainstay.server.openai.refusals import details_of
 from mainstay.server.openai.voices import DONE, encode
 from mainstay.server.problems import Problem
 
@@ -67,9 +67,7 @@ class ResponsesVoice:
 
     def fail(self, problem: Problem, answer: Answer) -> bytes:
         made = self._close(answer, "incomplete") if self._spoke else b""
-        error = {"code": "server_error", "message": error_of(problem)["message"]}
-        response = self._response("failed", self._items(answer, "incomplete"), answer.usage) | {"error": error}
-        return made + self._event("response.failed", {"response": response}) + DONE
+        return made + self._event("response.failed", {"response": self.failed(problem, answer)}) + DONE
 
     def _open(self) -> bytes:
         self._spoke = True
@@ -115,9 +113,10 @@ class ResponsesVoice:
     def unfinished(self) -> dict[str, Any]:
         return self._response("in_progress")
 
-    def failed(self, sentence: str, answer: Answer) -> dict[str, Any]:
+    def failed(self, problem: Problem, answer: Answer) -> dict[str, Any]:
         made = self._response("failed", self._items(answer, "incomplete"), answer.usage)
-        return made | {"error": {"code": "server_error", "message": sentence}}
+        code = "rate_limit_exceeded" if problem.status == 429 else "server_error"  # of all there are, the nearest
+        return made | {"error": {"code": code, "message": problem.sentence, **details_of(problem)}}
 
     @property
     def _place(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,7 +15,7 @@ from starlette.routing import Route
 from mainstay.core.errors import MainstayError, SessionUnknown
 from mainstay.gateway.visit import Visit
 from mainstay.server.bounds import Receive, Scope, Send, check_content_type, read_body
-from mainstay.server.entry import doors_of, enter
+from mainstay.server.entry import VISIT, doors_of, enter
 from mainstay.server.openai.begin import Attempt, begin, response_unknown, who_of
 from mainstay.server.openai.chat_answer import ChatVoice
 from mainstay.server.openai.chat_request import chat_wish
@@ -24,15 +23,15 @@ from mainstay.server.openai.hearing import Hearing, recorded
 from mainstay.server.openai.ids import Spot, response_id, spot_of
 from mainstay.server.openai.memory import Begun, Memory
 from mainstay.server.openai.models import HOUSE, check_model, model_of, models_of
-from mainstay.server.openai.refusals import Refused, as_problem, refuse, spent
+from mainstay.server.openai.refusals import Refused, refuse, spent
 from mainstay.server.openai.responses_answer import Head, ResponsesVoice
 from mainstay.server.openai.responses_request import responses_wish
 from mainstay.server.openai.telling import tell, tell_as_it_comes
 from mainstay.server.openai.voices import Voice
 from mainstay.server.openai.wishes import Wish
 from mainstay.server.problems import Problem
-
-log = logging.getLogger("mainstay.http")
+from mainstay.server.quota import refused
+from mainstay.server.troubles import asked_for, failure_of, trouble_for
 
 KEY_CHARS_MAX = 255
 NOTED = (400, 401, 403, 413, 415)  # what somebody may be trying
@@ -64,13 +63,16 @@ class _Endpoint:
         request = Request(scope, receive, send)
         try:
             await self._do(request, send)
-        except (Problem, MainstayError) as error:
-            problem = as_problem(error)
-            if problem.status in NOTED:
-                doors_of(request).refusals.note(f"{problem.status} {problem.kind}", scope.get("client"), scope["path"])
-            elif problem.status >= 500:
-                log.warning("%s: %s", scope["path"], error)
-            await refuse(problem, send)
+        except Problem as problem:
+            await self._refuse(problem, request, send)
+        except MainstayError as error:
+            await self._refuse(trouble_for(error, asked_for(scope), scope.get(VISIT)), request, send)
+
+    async def _refuse(self, problem: Problem, request: Request, send: Send) -> None:
+        scope = request.scope
+        if problem.status in NOTED:
+            doors_of(request).refusals.note(f"{problem.status} {problem.kind}", scope.get("client"), scope["path"])
+        await refuse(problem, send)
 
 
 class _Desk:
@@ -112,9 +114,12 @@ class _Desk:
         self._remember(visit, wish, hearing)
         if wish.stream or hearing.gone:
             return
-        if (problem := spent(hearing.trouble, hearing.answer.failure)) is not None:
+        answer = hearing.answer
+        problem = spent(hearing.trouble, answer.failure, visit, begun.session) or refused(answer.outcome, answer.usage)
+        if problem is not None:
             raise problem
-        await tell(voice.whole(hearing.answer), send, session=begun.session)
+        trace = await visit.trace(begun.session, begun.ticket.turn)
+        await tell(voice.whole(hearing.answer), send, session=begun.session, trace=trace)
 
     def _remember(self, visit: Visit, wish: Wish, hearing: Hearing) -> None:
         """Where a client that sends its history will go on from: only if it has seen all of the answer."""
@@ -137,7 +142,7 @@ class _Desk:
             raise response_unknown(id) from None
         voice = ResponsesVoice(Head(id=id, model=HOUSE, created=spot.at))
         if answer.failure is not None:
-            await tell(voice.failed(answer.failure.sentence, answer), send)
+            await tell(voice.failed(failure_of(answer.failure, spot.session), answer), send)
         elif answer.over or answer.end():
             await tell(voice.whole(answer), send)
         else:

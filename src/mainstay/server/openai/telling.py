@@ -10,7 +10,8 @@ from mainstay.server.events_stream import ALIVE
 from mainstay.server.openai.hearing import Hearing
 from mainstay.server.openai.refusals import spent
 from mainstay.server.openai.voices import Voice, encode
-from mainstay.server.problems import JSON, PRIVATE
+from mainstay.server.problems import JSON, PRIVATE, traced
+from mainstay.server.quota import refused
 
 Header = tuple[bytes, bytes]
 STREAM: list[Header] = [
@@ -25,9 +26,9 @@ def in_session(name: str) -> list[Header]:
     return [(b"x-session", name.encode())] if name and name.isascii() and name.isprintable() else []
 
 
-async def tell(value: Any, send: Send, *, session: str = "") -> None:
+async def tell(value: Any, send: Send, *, session: str = "", trace: str = "") -> None:
     body = encode(value)
-    headers = [JSON, *PRIVATE, *in_session(session), (b"content-length", b"%d" % len(body))]
+    headers = [JSON, *PRIVATE, *in_session(session), *traced(None, trace), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -44,12 +45,15 @@ async def tell_as_it_comes(hearing: Hearing, voice: Voice, doors: Doors, receive
     async def nudge() -> None:
         await write(ALIVE)
 
-    headers = [*STREAM, *in_session(hearing.begun.session)]
+    visit, begun = hearing.visit, hearing.begun
+    trace = await visit.trace(begun.session, begun.ticket.turn)
+    headers = [*STREAM, *in_session(begun.session), *traced(None, trace)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await write(voice.begin())
     await hearing.run(doors, receive, say, nudge)
     if hearing.gone:
         return
-    problem = spent(hearing.trouble, hearing.answer.failure)
+    answer = hearing.answer
+    problem = spent(hearing.trouble, answer.failure, visit, begun.session) or refused(answer.outcome, answer.usage)
     last = voice.end(hearing.answer) if problem is None else voice.fail(problem, hearing.answer)
     await send({"type": "http.response.body", "body": last})

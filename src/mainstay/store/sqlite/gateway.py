@@ -63,7 +63,7 @@ class SqliteGateway:
     async def open(self) -> None:
         def work() -> None:
             with self._lock:
-                self._inode = _make_private(self.path)
+                self._inode = make_private(self.path)
                 self._connection()
                 self._is_open = True
 
@@ -220,7 +220,7 @@ class SqliteGateway:
         if self._db is None:
             db = connect(self.path, busy_s=self._busy_s, vfs=self._vfs)
             try:
-                _migrate(db, self.path)
+                migrate_gateway(db, self.path)
             except BaseException:
                 db.close()
                 raise
@@ -237,7 +237,7 @@ class SqliteGateway:
             raise StoreCorrupt(f"{self.path} was removed or replaced while it was in use; put it back and start again")
 
 
-def _make_private(path: str) -> int:
+def make_private(path: str) -> int:
     """Its inode. SQLite gives what it puts beside the file the same rights. One that is there is not opened here: to
     close it again would end the locks that SQLite may hold on it."""
     try:
@@ -257,7 +257,7 @@ def _make_private(path: str) -> int:
     return found.st_ino
 
 
-def _migrate(db: apsw.Connection, path: str) -> None:
+def migrate_gateway(db: apsw.Connection, path: str) -> None:
     """Forward only, all in one transaction; a file of a newer release is left alone."""
     steps = migrations()
     with named(path):

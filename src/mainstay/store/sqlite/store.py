@@ -10,6 +10,7 @@ import apsw
 import msgspec
 
 from mainstay.core.errors import SessionUnknown, StoreFailed
+from mainstay.core.following import Glimpse
 from mainstay.core.journal import Record, decode_all
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Once, Standing, Tail
@@ -134,14 +135,7 @@ class SqliteStore:
     async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         def work(db: apsw.Connection) -> list[Record]:
             row = db.execute("SELECT id FROM sessions WHERE key=?", (key,)).fetchone()
-            if row is None:
-                return []
-            low = row[0] << 32
-            rows: Rows = db.execute(  # type: ignore[assignment]
-                "SELECT id, at, body FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-                (low + after, low + (1 << 32), limit),
-            ).fetchall()
-            return _records(rows)
+            return _page(db, row[0] << 32, after, limit) if row is not None else []
 
         return await self._reading(work)
 
@@ -172,6 +166,9 @@ class SqliteStore:
 
         return await self._reading(work)
 
+    async def glance(self, wanted: Sequence[tuple[str, int]], limit: int) -> list[Glimpse | None]:
+        return await self._reading(lambda db: [_glimpse(db, key, after, limit) for key, after in wanted])
+
     async def kept(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
         return await self._reading(lambda db: kept(db, key, ref, offset, limit))
 
@@ -197,6 +194,19 @@ class SqliteStore:
 
     async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._reader.run(work)
+
+
+def _glimpse(db: apsw.Connection, key: str, after: int, limit: int) -> Glimpse | None:
+    row = db.execute(f"SELECT {COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
+    return Glimpse(_standing(row), after, _page(db, row[0] << 32, after, limit)) if row is not None else None
+
+
+def _page(db: apsw.Connection, low: int, after: int, limit: int) -> list[Record]:
+    rows: Rows = db.execute(  # type: ignore[assignment]
+        "SELECT id, at, body FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+        (low + after, low + (1 << 32), limit),
+    ).fetchall()
+    return _records(rows)
 
 
 def _load(db: apsw.Connection, key: str, bytes_max: int) -> Tail | None:
@@ -292,4 +302,5 @@ def _standing(row: Any) -> Standing:
         delivered=settings.delivered,
         guested=settings.guested,
         person=settings.person,
+        calls=settings.calls,
     )

@@ -72,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     delivered: int = 0
     guested: int = 0
     person: str = ""
+    calls: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -94,6 +95,7 @@ def settings_of(standing: Standing) -> str:
         standing.delivered,
         standing.guested,
         standing.person,
+        standing.calls,
     )
     return _encode(settings).decode()
 

@@ -1,0 +1,42 @@
+# Answers are judged before anybody is shown them, and tried again with the reasons if they are not good enough.
+# Prints the verdict on each attempt, then the one answer that stood, and whether it passed.
+
+import asyncio
+import os
+
+from mainstay import Agent, Answered, Judge
+from mainstay.core.events import Judged
+from mainstay.core.judging import Exhibit
+
+
+def brief(exhibit: Exhibit) -> tuple[bool, str]:
+    """A function: true or false, a number from 0 to 1, or one of them with a reason for the model."""
+    words = len(exhibit.answer.split())
+    return words <= 12, f"it has {words} words; twelve are enough"
+
+
+sourced = Judge(  # a model with criteria; without a `model` of its own, the one that answered
+    "sourced",
+    criteria="The answer says where its number comes from. One that only states a number fails.",
+    timeout_s=30,
+    weight=2,
+)
+
+
+async def main() -> None:
+    model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
+    async with Agent(model=model, home="data", judges=[brief, sourced]) as agent:
+        async for event in agent.stream("judged", "How tall is the Eiffel Tower?"):
+            match event:
+                case Judged(score=score, attempt=attempt, tries=tries):
+                    print(f"attempt {attempt} of {tries}: {score:.2f}")
+                    for one in event.scores:
+                        print(f"  {one.judge}: {one.error or one.score}")
+
+        reply = await agent.run("judged", "And the Tour Montparnasse?")
+        print(reply.text)
+        if isinstance(reply.outcome, Answered):
+            print("passed:", reply.outcome.passed)
+
+
+asyncio.run(main())

@@ -1,0 +1,138 @@
+"""The ledger of a home on SQLite: what was spent by the hour, for everyone for whom it is counted.
+
+It is always kept, so that a budget that is configured today knows what was spent before in its month.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import apsw
+import msgspec
+
+from mainstay.core.following import Stretch
+from mainstay.core.ledger import Entry, Put, entries
+from mainstay.store.sqlite.observed import SqliteObserved, followed
+
+KEPT_HOURS = 32 * 24  # the longest month, and a day
+Scope = Literal["turn", "session", "person", "workspace", "home"]
+Row = tuple[Scope, str, int, int, int, int]  # scope, name, hour, nanodollars, tokens, tool calls
+Heard = Callable[[str, Iterable[Row]], None]
+
+_ADD = """
+INSERT INTO ledger (scope, name, hour, nanodollars, tokens, calls, lost) VALUES (?,?,?,?,?,?,?)
+ON CONFLICT (scope, name, hour) DO UPDATE SET nanodollars=nanodollars+excluded.nanodollars,
+    tokens=tokens+excluded.tokens, calls=calls+excluded.calls, lost=lost+excluded.lost"""
+_POSITION = "SELECT position FROM followed WHERE reader='ledger' AND workspace=? AND session=?"
+_OPEN = "SELECT id, hour, person, nanodollars, tokens FROM ledger_open WHERE workspace=? AND session=?"
+_PUT = """
+INSERT OR REPLACE INTO ledger_open (workspace, session, id, person, hour, nanodollars, tokens)
+VALUES (?,?,?,?,?,?,?)"""
+_CLOSE = "DELETE FROM ledger_open WHERE workspace=? AND session=? AND id=?"
+
+
+class Total(msgspec.Struct, frozen=True):
+    """What somebody has spent since some hour, with what is put aside."""
+
+    scope: str
+    name: str
+    nanodollars: int
+    tokens: int
+    calls: int
+    lost: int
+
+
+class SqliteLedger:
+    """The Reader of one workspace. `heard` is told what was added."""
+
+    name = "ledger"
+
+    def __init__(self, books: SqliteObserved, workspace: str, heard: Heard | None = None) -> None:
+        self._books = books
+        self._workspace = workspace
+        self._heard = heard
+        self._pruned = 0  # the hour in which that was done last
+
+    async def positions(self) -> dict[str, int]:
+        return await self._books.positions(self.name, self._workspace)
+
+    async def take(self, stretch: Stretch) -> None:
+        if not stretch.records:
+            return
+        rows = await self._books.write(lambda db: self._take(db, stretch))
+        if self._heard is not None and rows:
+            self._heard(self._workspace, rows)
+
+    def _take(self, db: apsw.Connection, stretch: Stretch) -> list[Row]:
+        """What is known already is not counted twice, whoever offers it."""
+        session, place = stretch.standing.key, (self._workspace, stretch.standing.key)
+        row: Any = db.execute(_POSITION, place).fetchone()
+        known = row[0] if row is not None else 0
+        new = [record for record in stretch.records if record.seq > known]
+        if not new:
+            return []
+        earlier = (*stretch.earlier, *stretch.records[: len(stretch.records) - len(new)])
+        found: Any = db.execute(_OPEN, place)
+        open = {id: Put(*rest) for id, *rest in found}
+        before = dict(open)
+        rows = self._rows(entries(msgspec.structs.replace(stretch, records=new, earlier=earlier), open))
+        db.executemany(_ADD, rows)
+        for id in before.keys() - open.keys():
+            db.execute(_CLOSE, (*place, id))
+        for id, put in open.items():
+            if before.get(id) != put:
+                db.execute(_PUT, (*place, id, put.person, put.hour, put.money, put.tokens))
+        followed(db, self.name, self._workspace, session, new[-1].seq)
+        self._prune(db, new[-1].at // 3_600_000)
+        return [(scope, name, hour, money, tokens, calls) for scope, name, hour, money, tokens, calls, _ in rows]
+
+    def _rows(self, made: Iterable[Entry]) -> list[tuple[Scope, str, int, int, int, int, int]]:
+        """Each counts for the person, the workspace and the home; what is the same to the ledger is joined."""
+        sums: dict[tuple[Scope, str, int], list[int]] = {}
+        for entry in made:
+            for key in self._keys(entry):
+                total = sums.setdefault(key, [0, 0, 0, 0])
+                for place, number in enumerate((entry.money, entry.tokens, entry.calls, entry.lost)):
+                    total[place] += number
+        return [(*key, money, tokens, calls, lost) for key, (money, tokens, calls, lost) in sums.items()]
+
+    def _keys(self, entry: Entry) -> tuple[tuple[Scope, str, int], ...]:
+        hour = entry.hour
+        return ("person", entry.person, hour), ("workspace", self._workspace, hour), ("home", "", hour)
+
+    def _prune(self, db: apsw.Connection, hour: int) -> None:
+        if hour > self._pruned:
+            self._pruned = hour
+            db.execute("DELETE FROM ledger WHERE hour < ?", (hour - KEPT_HOURS,))
+            db.execute("DELETE FROM ledger_open WHERE hour < ?", (hour - KEPT_HOURS,))
+
+
+async def load(books: SqliteObserved) -> list[Row]:
+    """All that is kept. In the order of what is written: what a reader has told of before is in it."""
+    sql = "SELECT scope, name, hour, nanodollars, tokens, calls FROM ledger"
+
+    def work(db: apsw.Connection) -> list[Row]:
+        rows: Any = db.execute(sql).fetchall()
+        return list(rows)
+
+    return await books.write(work)
+
+
+def totals(db: apsw.Connection, since: int) -> list[Total]:
+    """Of everybody, from this hour on."""
+    sql = """SELECT scope, name, sum(nanodollars), sum(tokens), sum(calls), sum(lost) FROM ledger
+        WHERE hour >= ? GROUP BY scope, name ORDER BY scope, name"""
+    rows: Any = db.execute(sql, (since,))
+    return [Total(*row) for row in rows]
+
+
+def put_aside(db: apsw.Connection) -> int:
+    """Nanodollars, for calls whose end was not read yet."""
+    row: Any = db.execute("SELECT coalesce(sum(nanodollars), 0) FROM ledger_open").fetchone()
+    return int(row[0])
+
+
+def is_there(db: apsw.Connection) -> bool:
+    """A file of an earlier release has no ledger before somebody opens it."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name='ledger'").fetchone() is not None

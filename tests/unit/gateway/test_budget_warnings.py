@@ -1,0 +1,32 @@
+"""A budget that is nearly used up, as people hear of it."""
+
+from __future__ import annotations
+
+from mainstay.app.chat.words import notice
+from mainstay.core.events import MessageAdded, TurnEnded, TurnStarted, Warned
+from mainstay.core.messages import Finish, FinishReason, Text
+from mainstay.core.outcome import Answered
+from mainstay.gateway.answers import Telling
+
+SENTENCE = "81 % of the home's budget of $1.00 a day is used ($0.81) until 2026-11-17 00:00 UTC"
+
+
+def said(text: str) -> MessageAdded:
+    return MessageAdded("assistant", (Text(text), Finish(FinishReason.END)), turn=1, step=1)
+
+
+def test_a_warning_stands_below_the_answer_in_a_room() -> None:
+    telling = Telling()
+    for event in (TurnStarted((1,), turn=1), Warned(SENTENCE, turn=1), said("It is 5.")):
+        telling.take(event)
+    assert telling.answer(TurnEnded(Answered(), turn=1)).text == f"It is 5.\n\n_({SENTENCE})_"
+
+
+def test_where_nothing_is_said_nothing_is_said_of_budgets_either() -> None:
+    telling = Telling()
+    telling.take(Warned(SENTENCE, turn=1))
+    assert telling.answer(TurnEnded(Answered(), turn=1)).text == ""
+
+
+def test_a_chat_shows_it_as_it_is() -> None:
+    assert notice(Warned(SENTENCE)) == SENTENCE

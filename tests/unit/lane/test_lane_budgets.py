@@ -1,0 +1,580 @@
+"""Turns within budgets: paid in advance and on disk first, settled once whatever happens, refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from kernel_world import World, virtual
+
+from mainstay.core.errors import ModelSilent, ProviderError, StoreFull, StreamBroken, Unreachable
+from mainstay.core.events import Event, Folded, MessageAdded, Reserved, Settled, ToolFinished, Waiting, Warned
+from mainstay.core.following import Stretch
+from mainstay.core.ledger import Put, entries
+from mainstay.core.limits import Limits
+from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.outcome import Aborted, Answered, Exhausted
+from mainstay.core.ports import Context, Finished, ModelInfo, Options, Standing, TextPiece
+from mainstay.core.reservations import NANO, nanodollars
+from mainstay.core.tools import tool
+from mainstay.lane.children import Children
+from mainstay.memory.summarise import ModelSummariser
+from mainstay.meter.books import Books, Row
+from mainstay.meter.budgets import Budget, Budgets, Kind, Period, Scope
+from mainstay.meter.purses import Purses
+from mainstay.meter.resilient import Resilient
+from mainstay.testing import Call, MemoryStore, Pieces, Raise, Say, ScriptedProvider, Stall, VirtualClock
+from mainstay.testing.virtual import CountingIds
+from mainstay.tools.spawn import spawn_tool
+
+INFO = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0)
+SMALL = Usage(100, 50)  # 200,000 nanodollars
+WIDE = Budget("home", "month", "money", 100 * NANO)
+
+
+@tool(effect="pure")
+async def look(at: int = 0) -> str:
+    return f"seen {at}"
+
+
+class Till:
+    """The books of a world, and its store."""
+
+    def __init__(self, *budgets: Budget, warn_at: float = 0.8) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore()
+        self.budgets = Budgets(budgets or (WIDE,), warn_at)
+        self.open(())
+
+    def open(self, rows: Any) -> None:
+        self.books = Books(self.clock)
+        self.books.load(rows)
+        self.accounts = Purses(self.books, self.budgets, self.store, "w")
+
+    def world(self, script: Any, *tools: Any, **more: Any) -> World:
+        provider = ScriptedProvider(script, info=INFO) if isinstance(script, list) or callable(script) else script
+        limits = more.pop("limits", None)
+        services = {"accounts": self.accounts, **more}
+        return World(provider, tools, store=self.store, clock=self.clock, limits=limits, more=services)
+
+    def spent(self, scope: Scope = "home", name: str = "") -> tuple[int, int, int]:
+        sums = self.books.tally(scope, name).spent(0)
+        return sums.money, sums.tokens, sums.calls
+
+    @property
+    def held(self) -> int:
+        return self.books.tally("home", "").held.money
+
+    async def recounted(self) -> list[Row]:
+        """From the journals alone."""
+        rows: list[Row] = []
+        for key in await self.store.heads():
+            standing = await self.store.get(key)
+            open: dict[str, Put] = {}
+            records = await self.store.read(key, limit=100_000)
+            for one in entries(Stretch(standing or Standing(key=key), records), open):
+                amounts = (one.hour, one.money, one.tokens, one.calls)
+                rows += [("home", "", *amounts), ("workspace", "w", *amounts), ("person", one.person, *amounts)]
+        return rows
+
+    async def check(self) -> None:
+        """The books are what the journals say, for everyone."""
+        sums: dict[tuple[Scope, str], list[int]] = {}
+        for scope, name, _, money, tokens, calls in await self.recounted():
+            total = sums.setdefault((scope, name), [0, 0, 0])
+            total[0] += money
+            total[1] += tokens
+            total[2] += calls
+        assert self.held == 0
+        assert {key: list(self.spent(*key)) for key in sums} == sums
+        assert not self.accounts._sheets
+        assert not self.accounts._roots
+
+
+def kinds(events: list[Event], *wanted: type[Event]) -> list[str]:
+    return [type(one).__name__ for one in events if isinstance(one, wanted)]
+
+
+PERIODS: dict[Scope, tuple[Period, ...]] = {
+    "turn": ("",),
+    "session": ("",),
+    "person": ("hour", "day", "month"),
+    "workspace": ("hour", "day", "month"),
+    "home": ("hour", "day", "month"),
+}
+EVERY = [
+    (scope, period, kind) for scope in PERIODS for period in PERIODS[scope] for kind in ("money", "tokens", "calls")
+]
+
+
+@pytest.mark.parametrize(("scope", "period", "kind"), EVERY, ids=[".".join(filter(None, one)) for one in EVERY])
+def test_sigil032_every_kind_of_budget_ends_what_it_bounds_and_is_named(
+    scope: Scope, period: Period, kind: Kind
+) -> None:
+    limit = {"money": 4_000_000, "tokens": 3000, "calls": 2}[kind]
+
+    @virtual
+    async def check() -> None:
+        till = Till(Budget(scope, period, kind, limit))
+        heavy = Say("on", usage=Usage(700, 500))
+
+        def step(context: Context, options: Options) -> Any:
+            if context.messages[-1].role == "user" and kind == "calls":
+                return [Call("look", {"at": number}) for number in range(3)]
+            return [Call("look", {"at": options.step})] if scope == "turn" and options.step < 20 else heavy
+
+        async with till.world(step, look) as world:
+            outcomes = [(await world.ask("go", sender="ann")).outcome for _ in range(5)]
+            journal = await world.journal()
+            await till.check()
+        if kind == "calls":
+            refused = [one.result.content for one in journal if isinstance(one, ToolFinished) and not one.calls]
+            assert refused
+            assert all("budget of 2 tool calls" in one for one in refused)
+            ran = sum(one.calls for one in journal if isinstance(one, ToolFinished))
+            assert ran == (10 if scope == "turn" else 2)
+            return
+        last = outcomes[-1]
+        assert isinstance(last, Exhausted), outcomes
+        assert last.budget == f"{scope}.{period}.{kind}".replace("..", ".")
+        assert bool(last.frees_at) == bool(period)
+        assert ("frees at 2026-" in last.bound) == bool(period)
+        whose = "ann's" if scope == "person" else f"the {scope}'s"
+        assert last.bound.startswith(f"{whose} budget of ")
+        spent = till.spent()
+        assert scope == "turn" or (spent[0] if kind == "money" else spent[1]) <= limit
+
+    check()
+
+
+@virtual
+async def test_u3_what_a_call_may_cost_is_on_disk_before_it_is_sent_and_bounds_its_answer() -> None:
+    till = Till(Budget("session", "", "tokens", 5000))
+    seen: list[tuple[list[str], int | None]] = []
+
+    def step(context: Context, options: Options) -> Any:
+        bodies = till.store._sessions["s"].bodies
+        seen.append(([body.decode() for _, body in bodies if b'"Reserved"' in body], options.output_tokens))
+        return Say("yes", usage=SMALL)
+
+    async with till.world(step) as world:
+        reply = await world.ask("go")
+        journal = await world.journal()
+        await world.check_replay()
+        await till.check()
+    (bodies, output), *_ = seen
+    reserved = next(one for one in journal if isinstance(one, Reserved))
+    assert len(bodies) == 1
+    assert output == reserved.output == 5000 - reserved.prompt
+    assert reserved.cost == reserved.prompt * 1000 + reserved.output * 2000
+    assert (reserved.id, reserved.turn, reserved.step) == ("1.1", 1, 1)
+    assert reply.cost == 200_000 / NANO
+    assert kinds(journal, Reserved, Settled, MessageAdded) == ["Reserved", "MessageAdded"]
+
+
+@virtual
+async def test_without_accounts_nothing_is_reserved() -> None:
+    async with World(["yes"]) as world:
+        await world.ask("go")
+        assert not kinds(await world.journal(), Reserved, Settled)
+
+
+@virtual
+async def test_a_provider_that_reports_nothing_is_charged_by_an_estimate() -> None:
+    till = Till()
+    async with till.world([Say("x" * 300, usage=Usage())]) as world:
+        await world.ask("go")
+        (added,) = [one for one in await world.journal() if isinstance(one, MessageAdded) and one.role == "assistant"]
+        reserved = next(one for one in await world.journal() if isinstance(one, Reserved))
+        assert added.usage == Usage(reserved.prompt, 90)
+        await world.check_replay()
+        await till.check()
+
+
+@virtual
+async def test_an_answer_that_is_stopped_is_charged_for_what_came_of_it() -> None:
+    till = Till()
+    stall = Stall()
+    async with till.world([Pieces([TextPiece("y" * 100), stall]), "after"]) as world:
+        ticket = await world.send("go")
+        await stall.reached.wait()
+        await world.abort()
+        assert isinstance((await ticket.reply).outcome, Aborted)
+        (added,) = [one for one in await world.journal() if isinstance(one, MessageAdded) and one.role == "assistant"]
+        assert added.usage is not None
+        assert added.usage.completion == 30
+        await world.check_replay()
+        await till.check()
+
+
+@virtual
+async def test_one_that_is_stopped_before_a_word_is_charged_for_its_prompt() -> None:
+    till = Till()
+    stall = Stall()
+    async with till.world([stall]) as world:
+        ticket = await world.send("go")
+        await stall.reached.wait()
+        await world.abort()
+        await ticket.reply
+        settled = [one for one in await world.journal() if isinstance(one, Settled)]
+        assert [one.usage.completion for one in settled if one.usage is not None] == [0]
+        await world.check_replay()
+        await till.check()
+
+
+@pytest.mark.parametrize(
+    ("error", "charged"), [(Unreachable("gone"), False), (ModelSilent("silent"), True)], ids=["failed", "silent"]
+)
+def test_f16_a_call_that_fails_before_its_first_word_is_given_back(error: ProviderError, charged: bool) -> None:
+    @virtual
+    async def check() -> None:
+        till = Till()
+        async with till.world([Raise(error)]) as world:
+            await world.ask("go")
+            settled = [one for one in await world.journal() if isinstance(one, Settled)]
+            assert [one.usage is not None for one in settled] == [charged]
+            assert (till.spent()[0] > 0) == charged
+            await world.check_replay()
+            await till.check()
+
+    check()
+
+
+@virtual
+async def test_an_answer_that_breaks_off_is_charged_and_so_is_its_second_try() -> None:
+    till = Till()
+    broken = Pieces([TextPiece("z" * 50), Raise(StreamBroken("cut"))])
+    async with till.world([broken, Say("whole", usage=SMALL)]) as world:
+        await world.ask("go")
+        journal = await world.journal()
+        assert kinds(journal, Reserved, Settled) == ["Reserved", "Settled", "Reserved"]
+        settled = next(one for one in journal if isinstance(one, Settled))
+        assert settled.usage is not None
+        assert settled.usage.completion == 15
+        assert till.spent()[0] == 200_000 + nanodollars(settled.cost)
+        await world.check_replay()
+        await till.check()
+
+
+@virtual
+async def test_f16_retries_within_a_call_are_reserved_and_charged_once() -> None:
+    till = Till()
+    flaky = ScriptedProvider(
+        [Raise(Unreachable("once")), Raise(Unreachable("twice")), Say("yes", usage=SMALL)], info=INFO
+    )
+    provider = Resilient([flaky], clock=till.clock, ids=CountingIds(), limits=Limits())
+    async with till.world(provider) as world:
+        await world.ask("go")
+        assert kinds(await world.journal(), Reserved, Settled) == ["Reserved"]
+        assert till.spent()[0] == 200_000
+        await till.check()
+
+
+@virtual
+async def test_failing_over_is_reserved_at_the_dearest_and_settled_at_who_answered() -> None:
+    till = Till()
+    cheap = ScriptedProvider([Raise(Unreachable("gone"))] * 20, info=INFO)
+    dear_info = ModelInfo(name="dear", price_prompt=3.0, price_completion=30.0)
+    dear = ScriptedProvider([Say("yes", usage=SMALL)], info=dear_info)
+    provider = Resilient([cheap, dear], clock=till.clock, ids=CountingIds(), limits=Limits())
+    async with till.world(provider) as world:
+        await world.ask("go")
+        reserved = next(one for one in await world.journal() if isinstance(one, Reserved))
+        assert reserved.cost == reserved.prompt * 3000 + reserved.output * 30_000
+        assert till.spent()[0] == 100 * 3000 + 50 * 30_000
+        await till.check()
+
+
+@virtual
+async def test_a_model_whose_price_is_a_guess_is_flagged() -> None:
+    till = Till()
+    guess = msgspec.structs.replace(INFO, guessed=True)
+    async with till.world(ScriptedProvider([Say("yes", usage=SMALL)], info=guess)) as world:
+        await world.ask("go")
+        assert next(one for one in await world.journal() if isinstance(one, Reserved)).guessed
+
+
+# --- crashes -------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_call_whose_process_died_has_cost_all_that_was_put_aside() -> None:
+    till = Till(WIDE, Budget("session", "", "money", NANO))
+    stall = Stall()
+    world = till.world([stall])
+    await world.send("go")
+    await stall.reached.wait()
+    await world.crash()
+    rows = await till.recounted()
+    till.open(rows)
+    full = till.spent()[0]
+    async with till.world([Say("yes", usage=SMALL)]) as after:
+        await after.lanes.resume()
+        await after.lanes.settled()
+        journal = await after.journal()
+        lost = next(one for one in journal if isinstance(one, Settled))
+        reserved = next(one for one in journal if isinstance(one, Reserved))
+        assert lost.lost
+        assert nanodollars(lost.cost) == reserved.cost == full
+        view = await after.lanes.get("s").view()
+        assert nanodollars(view.cost) == full + 200_000
+        assert till.spent()[0] == full + 200_000
+        await after.check_replay()
+        await till.check()
+
+
+@virtual
+async def test_a_session_that_lost_its_budget_in_a_crash_has_lost_it() -> None:
+    till = Till(Budget("session", "", "tokens", 3000))
+    stall = Stall()
+    world = till.world([stall])
+    await world.send("go")
+    await stall.reached.wait()
+    await world.crash()
+    till.open(await till.recounted())
+    async with till.world(["never asked"]) as after:
+        await after.lanes.resume()
+        await after.lanes.settled()
+        reply = await after.ask("and now?")
+        assert isinstance(reply.outcome, Exhausted)
+        assert "is used up (3,000 tokens)" in reply.outcome.bound
+
+
+@virtual
+async def test_f4_a_settlement_that_the_disk_refused_is_lost_in_the_books_too() -> None:
+    till = Till()
+    store = till.store
+
+    def step(context: Context, options: Options) -> Any:
+        store.fail = StoreFull("no space") if not done else None
+        done.append(1)
+        return Say("yes", usage=SMALL)
+
+    done: list[int] = []
+    async with till.world(step) as world:
+        ticket = await world.send("go")
+        with pytest.raises(StoreFull):
+            await asyncio.wait_for(asyncio.shield(ticket.reply), 60)
+        store.fail = None
+        await asyncio.wait_for(world.lanes.settled(), 1000)
+        journal = await world.journal()
+        assert kinds(journal, Reserved, Settled) == ["Reserved", "Settled", "Reserved"]
+        await till.check()
+
+
+# --- sub-agents, folds ---------------------------------------------------------------------------
+
+
+class Late:
+    real: Any
+
+    async def run(self, errand: Any) -> Any:
+        return await self.real.run(errand)
+
+
+def family(till: Till, answer: Any, **more: Any) -> World:
+    late = Late()
+    made = till.world(ScriptedProvider(answer, info=INFO), look, spawn_tool(late), **more)
+    late.real = Children(made.lanes, made.services)
+    return made
+
+
+def errands(context: Context, options: Options) -> Any:
+    last = context.messages[-1]
+    if last.role == "tool":
+        return Say("done", usage=SMALL)
+    if last.text == "go":
+        return [
+            Call("spawn", {"prompt": "dig", "tools": ["look"]}),
+            Call("spawn", {"prompt": "dig more", "tools": ["look"]}),
+        ]
+    return [Call("look")]
+
+
+@virtual
+async def test_a_sub_agent_spends_what_its_parent_has_and_is_counted_once() -> None:
+    till = Till(WIDE, Budget("turn", "", "calls", 50), Budget("session", "", "money", NANO))
+    async with family(till, errands) as world:
+        reply = await world.ask("go", sender="ann")
+        assert reply.outcome == Answered()
+        view = await world.lanes.get("s").view()
+        money, tokens, calls = till.spent("person", "ann")
+        assert nanodollars(view.cost) == money
+        assert view.usage.prompt + view.usage.completion == tokens
+        assert view.calls == calls == 4
+        await till.check()
+
+
+@virtual
+async def test_a_sub_agent_is_refused_by_the_budget_of_the_turn_that_sent_it() -> None:
+    till = Till(Budget("turn", "", "money", 41_000_000))
+    gone: list[str] = []
+
+    def answer(context: Context, options: Options) -> Any:
+        last = context.messages[-1]
+        if last.role == "user" and last.text == "go":
+            return [Call("spawn", {"prompt": "dig", "tools": ["look"]})]
+        gone.append(last.text)
+        return Say("much", usage=Usage(1000, 19_000)) if last.role == "user" else Say("done", usage=SMALL)
+
+    async with family(till, answer, limits=Limits(output_tokens_max=19_500)) as world:
+        reply = await world.ask("go")
+        results = await world.results()
+        assert isinstance(reply.outcome, Exhausted)
+        assert reply.outcome.budget == "turn.money"
+        assert results[0].content.startswith("much")
+        await till.check()
+
+
+@virtual
+async def test_a_turn_that_is_taken_up_again_knows_what_its_sub_agents_have_spent() -> None:
+    till = Till(Budget("turn", "", "tokens", 200_000))
+    stall = Stall()
+
+    def answer(context: Context, options: Options) -> Any:
+        last = context.messages[-1]
+        if last.role == "user" and last.text == "go":
+            return [Call("spawn", {"prompt": "dig", "tools": ["look"]})]
+        return [Call("look")] if last.role == "user" else stall
+
+    world = family(till, answer)
+    await world.send("go")
+    await stall.reached.wait()
+    await world.crash()
+    till.open(await till.recounted())
+    before = till.spent()[1]
+    seen: list[int] = []
+
+    def ending(context: Context, options: Options) -> Any:
+        (sheet,) = till.accounts._sheets.values()
+        seen.append(sheet.turn.spent(0).tokens)
+        return Say("done", usage=SMALL)
+
+    async with family(till, ending) as after:
+        await after.lanes.resume()
+        await after.lanes.settled()
+        assert seen[0] == before
+        await till.check()
+
+
+@virtual
+async def test_folds_are_paid_by_whoever_pays_for_the_conversation() -> None:
+    till = Till()
+    digest = '{"summary": "They talked for a long while about how to go on, and went on.", "facts": []}'
+
+    def answer(context: Context, options: Options) -> Any:
+        return Say(digest, usage=Usage(300, 40)) if options.turn == 0 else Say("word " * 400, usage=Usage(900, 500))
+
+    provider = ScriptedProvider(answer, info=INFO)
+    summariser = ModelSummariser(lambda spec: provider)
+    async with till.world(provider, summariser=summariser) as world:
+        for _ in range(4):
+            await world.ask("go on " * 50, sender="ann")
+        assert await (await world.lanes.get("s").contexts()).compact("") is not None
+        journal = await world.journal()
+        reserved = [one for one in journal if isinstance(one, Reserved) and one.id.startswith("fold:")]
+        folded = next(one for one in journal if isinstance(one, Folded))
+        assert reserved
+        assert folded.usage == Usage(300 * len(reserved), 40 * len(reserved))
+        view = await world.lanes.get("s").view()
+        assert not view.reserved
+        assert nanodollars(view.cost) == till.spent("person", "ann")[0]
+        await till.check()
+
+
+@virtual
+async def test_a_fold_that_fails_settles_what_it_had_spent() -> None:
+    till = Till()
+
+    def answer(context: Context, options: Options) -> Any:
+        return (
+            Say("no summary", usage=Usage(300, 40)) if options.turn == 0 else Say("word " * 400, usage=Usage(900, 500))
+        )
+
+    provider = ScriptedProvider(answer, info=INFO)
+    async with till.world(provider, summariser=ModelSummariser(lambda spec: provider)) as world:
+        for _ in range(4):
+            await world.ask("go on " * 50)
+        await (await world.lanes.get("s").contexts()).compact("")
+        journal = await world.journal()
+        settled = [one for one in journal if isinstance(one, Settled)]
+        assert [one.id for one in settled] == ["fold:1", "fold:2"]
+        assert not (await world.lanes.get("s").view()).reserved
+        await till.check()
+
+
+# --- waiting and warning -------------------------------------------------------------------------
+
+
+@virtual
+async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
+    till = Till(Budget("home", "day", "money", 34_000_000))
+    stall, later = Stall(then=Say("first", usage=SMALL)), Stall(then=Say("third", usage=SMALL))
+    answers = {"a": stall, "b": Say("second", usage=SMALL), "c": later}
+    script = ScriptedProvider(lambda context, options: answers[context.messages[-1].text], info=INFO)
+    async with till.world(script, limits=Limits(model_timeout_s=4000)) as world:
+        first = await world.send("a", "a")
+        await stall.reached.wait()
+        watched = world.watch(None)
+        second, third = await world.send("b", "b"), await world.send("c", "c")
+        waiting = await watched.see(Waiting, 2)
+        assert "the home's budget of $0.034 a day: calls under way" in waiting.reason
+        assert await world.abort("b")
+        assert isinstance((await second.reply).outcome, Aborted)
+        await asyncio.sleep(3000)
+        stall.release()
+        await later.reached.wait()
+        await asyncio.sleep(3000)  # together longer than a model may take, but most of it was no model's time
+        later.release()
+        assert (await first.reply).outcome == (await third.reply).outcome == Answered()
+        await watched.leave()
+        await till.check()
+
+
+@virtual
+async def test_a_budget_that_is_nearly_used_up_is_told_of_once() -> None:
+    till = Till(Budget("workspace", "day", "tokens", 20_000), Budget("session", "", "tokens", 1_000_000))
+    async with till.world(lambda context, options: Say("yes", usage=Usage(3000, 500))) as world:
+        watched = world.watch(None)
+        for _ in range(5):
+            await world.ask("go")
+        assert [one.sentence for one in watched.of(Warned)] == [
+            "87 % of the workspace's budget of 20,000 tokens a day is used (17,500 tokens) until 2026-01-02 00:00 UTC"
+        ]
+        await watched.leave()
+
+
+@virtual
+async def test_u25_a_loop_of_tools_ends_at_the_money_of_its_turn() -> None:
+    till = Till(Budget("turn", "", "money", 50_000_000))
+    asked = 0
+
+    def step(context: Context, options: Options) -> Any:
+        nonlocal asked
+        asked += 1
+        return [Call("look", {"at": asked})]
+
+    provider = ScriptedProvider(step, info=msgspec.structs.replace(INFO, price_prompt=50.0))
+
+    class Reporting:
+        def model(self) -> ModelInfo:
+            return provider.model()
+
+        async def close(self) -> None: ...
+
+        async def stream(self, context: Context, options: Options) -> Any:
+            async for piece in provider.stream(context, options):
+                usage = Usage(200, 100)
+                yield Finished(FinishReason.TOOL_CALLS, usage) if isinstance(piece, Finished) else piece
+
+    limits = Limits(steps_max=10_000, tool_calls_max=10_000, output_tokens_max=500)
+    async with till.world(Reporting(), look, limits=limits) as world:
+        reply = await world.ask("go")
+        assert isinstance(reply.outcome, Exhausted)
+        assert reply.outcome.budget == "turn.money"
+        assert reply.text.startswith("I had to stop: the turn's budget of $0.05 is used up")
+        assert 1 <= asked < 10
+        await world.check_replay()
+        await till.check()

@@ -1,0 +1,552 @@
+"""What an audit says of a journal: who, where, with which model and tools, what was decided, what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import faulty_vfs
+import msgspec
+import pytest
+from faulty_vfs import FaultyVFS, Plan
+
+from mainstay import Agent, Config, tool
+from mainstay.app.auditing import checked
+from mainstay.app.schema_accounts import AuditSettings
+from mainstay.core.addresses import Address, Heard
+from mainstay.core.audit import Entry, Fact, Wanted
+from mainstay.core.errors import StoreFailed, StoreFull
+from mainstay.core.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Blanked,
+    Delivered,
+    Event,
+    Folded,
+    Forked,
+    Guarded,
+    Judged,
+    MessageAdded,
+    Received,
+    Score,
+    SessionChanged,
+    Spawned,
+    Steered,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+from mainstay.core.following import Stretch
+from mainstay.core.journal import Record
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
+from mainstay.core.ports import Standing
+from mainstay.guards.redact import Redactor
+from mainstay.observe.facts import facts_of
+from mainstay.observe.notes import WAITING_MAX, Notes
+from mainstay.store.sqlite.audit import audit_in
+from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.testing import Call, ScriptedProvider
+
+AT = 1_700_000_000_000
+WORDS = "the words that were said"
+CANARY = "canary-secret-value-1234"
+PATIENCE_S = 30.0
+ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def clean(text: str) -> str:
+    return Redactor([CANARY]).whole(text)[0]
+
+
+def facts(*events: Event, earlier: Sequence[Event] = (), person: str = "") -> list[Fact]:
+    """Ten milliseconds lie between two records."""
+    records = [Record(number, AT + 10 * number, event) for number, event in enumerate([*earlier, *events], 1)]
+    standing = Standing(key="s", person=person, head=len(records))
+    stretch = Stretch(standing, records[len(earlier) :], records[: len(earlier)])
+    return facts_of(stretch, "blue", clean)
+
+
+def details(fact: Fact) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(fact.details)
+    return found
+
+
+def turn_of(outcome: Outcome) -> list[Event]:
+    call = ToolCall("call_1", "look", json.dumps({"topic": WORDS}))
+    return [
+        Received((Text(WORDS),), sender="ann"),
+        TurnStarted((1,), model="openai/fake", turn=1),
+        MessageAdded("assistant", (Text(WORDS), call), "openai/fake", Usage(100, 20), 0.25, turn=1, step=1),
+        ToolStarted("call_1", turn=1, step=1),
+        ToolFinished(ToolResult("call_1", "look", WORDS), Usage(7, 3), 0.05, turn=1, step=1),
+        MessageAdded("assistant", (Text(WORDS),), "openai/fake", Usage(200, 30, cached=50), 0.5, turn=1, step=2),
+        TurnEnded(outcome, turn=1),
+    ]
+
+
+# --- what is on record ---------------------------------------------------------------------------
+
+
+def test_sigil_028_a_turn_says_who_asked_where_with_which_model_and_tools_what_it_took_and_cost() -> None:
+    received, called, turn = facts(*turn_of(Answered()))
+    assert (received.kind, received.what, received.person) == ("input", "prompt", "ann")
+    assert details(received) == {"digest": sha(WORDS), "parts": 1}
+    assert (turn.kind, turn.what, turn.person, turn.workspace, turn.session, turn.turn) == (
+        ("turn", "answered", "ann", "blue", "s", 1)
+    )
+    assert details(turn) == {
+        "model": "openai/fake",
+        "steps": 2,
+        "prompt": 307,
+        "completion": 53,
+        "cached": 50,
+        "cost": pytest.approx(0.8),
+        "ms": 50,
+        "tools": {"look": 1},
+    }
+    assert turn.record == 7
+    assert called.kind == "tool"
+
+
+def test_a_tool_call_says_its_arguments_and_result_by_their_digests_and_how_long_it_ran() -> None:
+    (called,) = (one for one in facts(*turn_of(Answered())) if one.kind == "tool")
+    assert (called.what, called.person) == ("look", "ann")
+    assert details(called) == {
+        "call": "call_1",
+        "arguments": sha(json.dumps({"topic": WORDS})),
+        "result": sha(WORDS),
+        "error": False,
+        "ms": 10,
+        "prompt": 7,
+        "completion": 3,
+        "cost": 0.05,
+    }
+
+
+def test_no_words_of_a_conversation_are_on_record() -> None:
+    asked = ApprovalAsked("id1", "call_1", "look", WORDS, why=WORDS, where=WORDS)
+    more: list[Event] = [
+        asked,
+        ApprovalAnswered("id1", "approved", "bob", reason=WORDS, input=WORDS, result=WORDS),
+        Guarded("policy", "denied", call_id="call_1", note=WORDS),
+        Guarded("input", "flagged", ("injection",), note=WORDS),
+        Judged((Score("kind", 0.4, WORDS),), 0.4, passed=False),
+        Folded(1, WORDS, by="openai/fake"),
+        Delivered("k", Address("slack", WORDS), note=WORDS),
+        SessionChanged(title=WORDS, profile={"a": WORDS}),
+        Received(
+            (Text(WORDS), Binary("image/png", b"x")), heard=Heard(Address("slack", WORDS), text=WORDS, name=WORDS)
+        ),
+    ]
+    made = facts(*turn_of(Failed(WORDS, WORDS)), *more)
+    assert len(made) == 3 + len(more)
+    assert WORDS not in msgspec.json.encode(made).decode()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "more"),
+    [
+        (Answered(), "answered", {}),
+        (Answered(0.9, passed=True), "answered", {"score": 0.9, "passed": True}),
+        (Aborted(), "aborted", {}),
+        (Exhausted("25 steps"), "exhausted", {"bound": "25 steps"}),
+        (Failed("It broke.", "BudgetExhausted"), "failed", {"error": "BudgetExhausted"}),
+        (Failed("It broke.", "ValueError: what was said"), "failed", {}),
+    ],
+    ids=["answered", "judged", "aborted", "exhausted", "out of budget", "failed"],
+)
+def test_a_turn_says_how_it_ended(outcome: Outcome, said: str, more: dict[str, Any]) -> None:
+    ended = facts(*turn_of(outcome))[-1]
+    assert ended.what == said
+    found = details(ended)
+    assert {name: found.get(name) for name in ("score", "passed", "bound", "error") if name in found} == more
+
+
+def test_a_turn_that_was_followed_in_pieces_is_told_as_one() -> None:
+    whole = turn_of(Answered())
+    pieces = [fact for cut in range(len(whole)) for fact in facts(whole[cut], earlier=whole[:cut])]
+    assert pieces == facts(*whole)
+
+
+def test_approvals_say_who_answered_what_was_amended_and_which_rule_was_added() -> None:
+    before = turn_of(Answered())[:3]
+    asked = ApprovalAsked("id1", "call_1", "look", "{}", expires=AT + 5, turn=1)
+    answered = ApprovalAnswered("id1", "approved", "bob", input='{"topic":"else"}', always="look(*)", turn=1)
+    ran = ToolFinished(ToolResult("call_1", "look", "found"), turn=1)
+    first, second, third = facts(asked, answered, ran, earlier=before)
+    assert (first.kind, first.what, first.person) == ("approval.asked", "look", "ann")
+    assert details(first) == {"id": "id1", "call": "call_1", "arguments": sha("{}"), "expires": AT + 5, "client": False}
+    assert (second.kind, second.what, second.person) == ("approval.answered", "approved", "bob")
+    amended = {"id": "id1", "call": "call_1", "tool": "look", "amended": sha('{"topic":"else"}'), "always": "look(*)"}
+    assert details(second) == amended
+    assert details(third)["arguments"] == sha('{"topic":"else"}')
+    assert details(third)["amended"] is True
+
+
+def test_verdicts_of_policy_name_the_call_and_the_rule_and_those_of_guards_what_they_saw() -> None:
+    before = turn_of(Answered())[:3]
+    denied = Guarded("policy", "denied", call_id="call_1", note="A rule forbids it: look(secret*).", turn=1)
+    flagged = Guarded("tool", "neutralised", ("injection", "secret"), "call_1", turn=1)
+    first, second = facts(denied, flagged, earlier=before)
+    assert (first.kind, first.what) == ("policy", "denied")
+    found = details(first)
+    assert (found["tool"], found["rule"], found["why"]) == ("look", "look(secret*)", sha(denied.note))
+    assert (second.kind, second.what) == ("guard", "neutralised")
+    assert details(second)["kinds"] == ["injection", "secret"]
+
+
+def test_everything_else_that_matters_is_told() -> None:
+    made = facts(
+        Spawned("parent", "call_9", ("read",), 1, person="kim"),
+        TurnResumed(turn=2),
+        Judged((Score("kind", 0.9), Score("short", error="it timed out")), 0.9, passed=True, attempt=2, last=True),
+        Folded(9, "so", through=3, by="openai/fake", usage=Usage(9, 1), cost=0.1),
+        Delivered("k", Address("slack", "C1"), ("1", "2"), "failed"),
+        SessionChanged(model="openai/other", status="paused", title="t"),
+        Forked("elsewhere", 12),
+        person="kim",
+    )
+    assert [(one.kind, one.what, one.person) for one in made] == [
+        ("spawned", "parent", "kim"),
+        ("turn.resumed", "", "kim"),
+        ("judged", "passed", "kim"),
+        ("folded", "openai/fake", "kim"),
+        ("delivered", "failed", "kim"),
+        ("settings", "title, status, model", "kim"),
+        ("forked", "elsewhere", "kim"),
+    ]
+    assert details(made[2])["judges"] == {"kind": 0.9, "short": "failed"}
+    assert details(made[4]) == {"channel": "slack", "to": sha("slack:C1"), "parts": 2}
+    assert details(made[5]) == {"status": "paused", "model": "openai/other"}
+
+
+def test_what_was_overheard_made_by_ourselves_or_forgotten_is_not_told() -> None:
+    silent = [
+        Received((Text("x"),), kind="overheard"),
+        SessionChanged(instructions="be terse"),
+        SessionChanged(amended="be terser"),
+        Blanked(),
+        Steered((1,)),
+    ]
+    assert facts(*silent) == []
+
+
+def test_f15_a_tool_that_does_not_exist_or_only_looks_like_one_is_on_record_for_what_it_is() -> None:
+    look_alike = "l\u043e\u043ek"  # Cyrillic
+    events = [
+        Received((Text("x"),)),
+        TurnStarted((1,), turn=1),
+        MessageAdded("assistant", (ToolCall("call_1", look_alike, "{}"), ToolCall("call_2", "LOOK", "{}")), turn=1),
+        ToolFinished(ToolResult("call_1", look_alike, "There is no tool", is_error=True), turn=1),
+        ToolFinished(ToolResult("call_2", "LOOK", "There is no tool", is_error=True), turn=1),
+    ]
+    first, second = (one for one in facts(*events) if one.kind == "tool")
+    assert (first.what, details(first)["error"]) == ("l\\u043e\\u043ek", True)
+    assert (second.what, details(second)["error"]) == ("LOOK", True)
+
+
+def test_f40_a_secret_that_is_part_of_a_name_is_not_on_record() -> None:
+    events = [
+        Received((Text("x"),), sender=f"x{CANARY}"),
+        TurnStarted((1,), model=f"m{CANARY}", turn=1),
+        MessageAdded("assistant", (ToolCall("call_1", f"t{CANARY}", "{}"),), f"m{CANARY}", turn=1),
+        ToolFinished(ToolResult("call_1", f"t{CANARY}", "x", origin=f"untrusted:{CANARY}"), turn=1),
+        Guarded("policy", "denied", (CANARY,), "call_1", f"A rule forbids it: {CANARY}.", turn=1),
+        ApprovalAnswered("id", "approved", CANARY, always=CANARY, turn=1),
+        TurnEnded(Exhausted(CANARY), turn=1),
+        SessionChanged(model=CANARY),
+        Forked(CANARY, 1),
+    ]
+    made = facts(*events)
+    assert len(made) == 7
+    assert CANARY not in msgspec.json.encode(made).decode()
+
+
+# --- through an agent ----------------------------------------------------------------------------
+
+
+@tool(effect="idempotent")
+async def look(topic: str) -> str:
+    """Look something up."""
+    return f"about {topic}"
+
+
+def settings(**given: Any) -> Config:
+    return Config(audit=AuditSettings(**given), limits=Limits(store_busy_s=0.2))
+
+
+async def entries(agent: Agent, **wanted: Any) -> list[Entry]:
+    opened = await agent.opened()
+    await opened.settle()
+    assert opened.audit is not None
+    return await opened.audit.entries(Wanted(**wanted))
+
+
+async def test_what_an_agent_does_is_on_record_and_can_be_asked_for_by_whoever_where_and_what(tmp_path: Path) -> None:
+    model = ScriptedProvider([[Call("look", {"topic": "x"}), Call("l\u043e\u043ek", {})], "found", "hello"])
+    async with Agent(model, tools=[look], home=tmp_path, config=settings()) as agent:
+        await agent.run("one", "look it up", sender="ann")
+        await agent.run("two", "hello", sender="bob")
+        await agent.sessions.set_model("two", "openai/other")
+        kinds = [(one.kind, one.what, one.person) for one in await entries(agent, session="one")]
+        assert kinds == [
+            ("input", "prompt", "ann"),
+            ("tool", "look", "ann"),
+            ("tool", "l\\u043e\\u043ek", "ann"),
+            ("turn", "answered", "ann"),
+        ]
+        assert {one.session for one in await entries(agent, person="bob")} == {"two"}
+        assert [one.kind for one in await entries(agent, kind="turn", limit=1)] == ["turn"]
+        assert [one.what for one in await entries(agent, kind="settings")] == ["model"]
+        assert await entries(agent, workspace="other") == []
+        assert await entries(agent, until=1) == []
+        assert [one.seq for one in await entries(agent, limit=2)] == [7, 8]
+    assert list(checked(tmp_path)) == []
+
+
+async def test_what_was_done_in_a_session_is_on_record_before_it_is_forgotten(tmp_path: Path) -> None:
+    async with Agent(ScriptedProvider(["hello"]), home=tmp_path, config=settings()) as agent:
+        await agent.run("one", "something", sender="ann")
+        await agent.sessions.delete("one")
+        assert [one.kind for one in await entries(agent, session="one")] == ["input", "turn", "forgotten"]
+
+
+async def test_an_agent_without_an_audit_keeps_none(tmp_path: Path) -> None:
+    for home, config in ((tmp_path, settings(enabled=False)), (":memory:", settings(fail_closed=True))):
+        async with Agent(ScriptedProvider(["hello"]), home=home, config=config) as agent:
+            assert (await agent.run("one", "something")).text == "hello"
+            opened = await agent.opened()
+            await opened.settle()
+            assert opened.audit is None or await opened.audit.entries(Wanted()) == []
+
+
+async def test_everything_is_caught_up_exactly_once_however_often_the_process_dies_before_the_audit(
+    tmp_path: Path,
+) -> None:
+    """The journal is on disk, the audit is not yet: which is what a kill leaves."""
+    for text in ("a", "b", "c"):
+        async with Agent(ScriptedProvider([text]), home=tmp_path, config=settings(enabled=False)) as agent:
+            await agent.run("one", text, sender="ann")
+        async with Agent(ScriptedProvider([]), home=tmp_path, config=settings()) as agent:
+            await entries(agent)
+    async with Agent(ScriptedProvider([]), home=tmp_path, config=settings()) as agent:
+        assert [one.record for one in await entries(agent, session="one")] == [1, 4, 5, 8, 9, 12]
+    assert list(checked(tmp_path)) == []
+
+
+async def test_a_record_that_was_lost_is_made_again_from_the_journals_and_says_so(tmp_path: Path) -> None:
+    async with Agent(ScriptedProvider(["a", "b"]), home=tmp_path, config=settings()) as agent:
+        await agent.run("one", "first", sender="ann")
+        await agent.run("one", "second", sender="bob")
+        before = [(one.kind, one.what, one.person, one.details) for one in await entries(agent, session="one")]
+    (tmp_path / "gateway.db").unlink()
+    async with Agent(ScriptedProvider([]), home=tmp_path, config=settings()) as agent:
+        after = [(one.kind, one.what, one.person, one.details) for one in await entries(agent, session="one")]
+        (resumed,) = await entries(agent, kind="record.resumed")
+    assert after == before
+    assert resumed.what == "all its entries are gone, of which there were 5"
+    assert [one.fine for one in checked(tmp_path)] == [True]
+
+
+# --- when it cannot be written -------------------------------------------------------------------
+
+
+async def test_fail_closed_no_turn_begins_while_the_audit_cannot_be_written_and_then_they_do_again(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+
+    def model(context: Any, options: Any) -> str:
+        asked.append(context.messages[-1].text)
+        return "hello"
+
+    async with Agent(ScriptedProvider(model), home=tmp_path, config=settings(fail_closed=True)) as agent:
+        assert (await agent.run("one", "first")).text == "hello"
+        db = apsw.Connection(str(tmp_path / "gateway.db"))
+        db.execute("BEGIN IMMEDIATE")  # another program holds it
+        refused = (await agent.run("one", "second")).outcome
+        assert isinstance(refused, Failed)
+        assert refused.sentence.startswith("no turn begins while the audit cannot be written: another program holds")
+        assert refused.details == "AuditUnavailable"
+        db.execute("ROLLBACK")
+        db.close()
+        assert (await agent.run("one", "third")).text == "hello"
+        said = [(one.kind, one.what) for one in await entries(agent, session="one")]
+    assert asked == ["first", "third"]
+    assert said[2:4] == [("input", "prompt"), ("turn", "failed")]
+    assert list(checked(tmp_path)) == []
+
+
+async def test_fail_closed_a_turn_begins_only_when_its_input_is_on_record(tmp_path: Path) -> None:
+    known: list[str] = []
+
+    def model(context: Any, options: Any) -> str:
+        db = apsw.Connection(str(tmp_path / "gateway.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        known.extend(str(kind) for (kind,) in db.execute("SELECT kind FROM audit ORDER BY seq"))
+        db.close()
+        return "hello"
+
+    async with Agent(ScriptedProvider(model), home=tmp_path, config=settings(fail_closed=True)) as agent:
+        await agent.run("one", "first")
+    assert known == ["record.begun", "input"]
+
+
+async def test_fail_open_turns_go_on_and_what_they_did_is_on_record_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Agent(ScriptedProvider(["a", "b"]), home=tmp_path, config=settings()) as agent:
+        assert (await agent.run("one", "first")).text == "a"
+        await entries(agent)
+        db = apsw.Connection(str(tmp_path / "gateway.db"))
+        db.execute("BEGIN IMMEDIATE")
+        assert (await agent.run("one", "second")).text == "b"
+        await (await agent.opened()).settle()
+        assert any("audit is behind" in one.message for one in caplog.records if one.levelname == "ERROR")
+        db.execute("ROLLBACK")
+        db.close()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found := await entries(agent, kind="turn")) < 2:
+                await asyncio.sleep(0.05)
+        assert len(found) == 2
+
+
+async def test_fail_closed_an_audit_whose_end_was_changed_lets_no_turn_begin(tmp_path: Path) -> None:
+    async with Agent(ScriptedProvider(["a"]), home=tmp_path, config=settings()) as agent:
+        await agent.run("one", "first")
+    db = apsw.Connection(str(tmp_path / "gateway.db"))
+    db.execute("DELETE FROM audit WHERE seq=(SELECT max(seq) FROM audit)")
+    db.close()
+    async with Agent(ScriptedProvider(["b"]), home=tmp_path, config=settings(fail_closed=True)) as agent:
+        refused = (await agent.run("one", "second")).outcome
+        assert isinstance(refused, Failed)
+        assert "the audit is not as it was left: entry 3 is gone" in refused.sentence
+
+
+@pytest.mark.parametrize("action", ["full", "ioerr"])
+async def test_a_disk_that_fails_at_any_write_leaves_a_chain_in_which_nothing_is_missing_or_twice(
+    tmp_path: Path, action: str
+) -> None:
+    plan = Plan(action)
+    plan.vfs = FaultyVFS(f"audit-{action}", plan)
+    for at in range(1, 26):
+        home = tmp_path / str(at)
+        home.mkdir()
+        books = SqliteObserved(str(home / "gateway.db"), busy_s=0.2, vfs=f"audit-{action}")
+        await books.open()
+        audit = audit_in(books)
+        plan.count, plan.at = 0, at
+        for number in range(4):
+            fact = Fact(at=AT, kind="turn", what=str(number))
+            while (await audit.positions("w")).get("s", 0) <= number:
+                with suppress(StoreFull, StoreFailed):
+                    await audit.follow("w", "s", number + 1, [fact])
+        plan.at = 0
+        said = [one.what for one in await audit.entries(Wanted(kind="turn"))]
+        await books.close()
+        assert said == ["0", "1", "2", "3"], at
+        assert list(checked(home)) == [], at
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from faulty_vfs import FaultyVFS, Plan
+from mainstay.core.audit import Fact
+from mainstay.store.sqlite.audit import audit_in
+from mainstay.store.sqlite.observed import SqliteObserved
+
+async def main(home, at):
+    plan = Plan(at=at)
+    plan.vfs = FaultyVFS("killed", plan)
+    books = SqliteObserved(str(Path(home) / "gateway.db"), vfs="killed")
+    await books.open()
+    audit = audit_in(books)
+    done = (await audit.positions("w")).get("s", 0)
+    plan.action, plan.count = "kill", 0
+    for number in range(done, 6):
+        await audit.follow("w", "s", number + 1, [Fact(at=1, kind="turn", what=str(number))])
+    plan.action = ""
+    await books.close()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+def test_a_process_that_is_killed_at_any_write_leaves_a_chain_in_which_nothing_is_missing_or_twice(
+    tmp_path: Path,
+) -> None:
+    places = [str(Path(faulty_vfs.__file__).parent), *sys.path]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+    codes = []
+    for at in range(2, 60) if ALL else (3, 8, 5, 11):
+        ran = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(at)], env=env, timeout=PATIENCE_S)
+        codes.append(ran.returncode)
+        assert [str(one) for one in checked(tmp_path) if not one.fine] == []
+    assert -signal.SIGKILL in codes
+    last = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "1000000"], env=env, timeout=PATIENCE_S)
+    assert last.returncode == 0
+    db = apsw.Connection(str(tmp_path / "gateway.db"))
+    assert [what for (what,) in db.execute("SELECT what FROM audit WHERE kind='turn' ORDER BY seq")] == list("012345")
+    assert list(checked(tmp_path)) == []
+
+
+class Down:
+    """A log that cannot be written to while it is `down`."""
+
+    def __init__(self) -> None:
+        self.down = True
+        self.facts: list[Fact] = []
+
+    async def positions(self, workspace: str) -> dict[str, int]:
+        return {}
+
+    async def follow(self, workspace: str, session: str, position: int, facts: Sequence[Fact]) -> None: ...
+
+    async def prune(self, before: int) -> int:
+        return 0
+
+    async def add(self, facts: Sequence[Fact]) -> None:
+        if self.down:
+            raise StoreFull("no space left")
+        self.facts += facts
+
+
+class At:
+    def now_ms(self) -> int:
+        return AT
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+async def test_what_no_journal_tells_is_kept_until_it_can_be_written_and_no_more_than_so_much_of_it() -> None:
+    log = Down()
+    notes = Notes(log, At(), clean)
+    for number in range(WAITING_MAX + 3):
+        await notes.note("key.made", str(number), details={"for": CANARY})
+    assert notes.lost == 3
+    log.down = False
+    await notes.note("key.made", "the last", by="ann")
+    assert len(log.facts) == WAITING_MAX + 1
+    assert (log.facts[0].what, log.facts[-1].what, log.facts[-1].person) == ("3", "the last", "ann")
+    assert CANARY not in msgspec.json.encode(log.facts).decode()

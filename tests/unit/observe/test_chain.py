@@ -1,0 +1,405 @@
+"""One changed byte anywhere in the audit is found, and where: in the rows, in the database's pages, in an export."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import random
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mainstay.app.auditing import checked, exported
+from mainstay.core.audit import FIELDS, NOTHING, PRUNED, RESUMED, Fact, digest_of, linked
+from mainstay.core.errors import AuditUnavailable, StoreCorrupt
+from mainstay.observe.chain import End, Finding, Row, verify
+from mainstay.observe.exported import Exported, Format, written
+from mainstay.store.sqlite.audit import audit_in
+from mainstay.store.sqlite.audit_file import ANCHOR
+from mainstay.store.sqlite.observed import SqliteObserved
+
+ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
+DB = "gateway.db"
+AT = 1_700_000_000_000  # long ago
+
+
+def facts(count: int, *, at: int = AT) -> list[Fact]:
+    """Of all that stands in names: commas, quotes, lines, other scripts, nothing."""
+    names = ("plain", 'a "quoted", name', "two\nlines", "Zürich 東京", "", "tab\tend\r")
+    return [
+        Fact(
+            at=at + number,
+            kind="tool",
+            what=names[number % len(names)],
+            workspace="default",
+            session=f"s{number % 3}",
+            turn=number,
+            record=number + 7,
+            person="ann" if number % 2 else "",
+            details=f'{{"ms":{number},"digest":"{digest_of([number])}"}}',
+        )
+        for number in range(count)
+    ]
+
+
+def written_in(home: Path, *batches: Sequence[Fact], strict: bool = False) -> None:
+    async def write() -> None:
+        books = SqliteObserved(str(home / DB))
+        await books.open()
+        try:
+            audit = audit_in(books)
+            audit.strict = strict
+            for batch in batches:
+                await audit.add(batch)
+        finally:
+            await books.close()
+
+    asyncio.run(write())
+
+
+def found_in(home: Path) -> list[str]:
+    return [str(one) for one in checked(home) if not one.fine]
+
+
+def changed(home: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(home / DB)) as db:
+        for one in statements:
+            db.execute(one)
+        db.commit()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    written_in(tmp_path, facts(5), facts(6))
+    assert found_in(tmp_path) == []
+    return tmp_path
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def every_change(home: Path) -> Iterator[tuple[int, str, object]]:
+    """Of every row and every column every byte, as it could be another."""
+    with closing(sqlite3.connect(home / DB)) as db:
+        rows = db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq").fetchall()
+    for row in rows:
+        for column, value in zip(FIELDS, row, strict=True):
+            if column == "seq":
+                continue
+            if isinstance(value, int):
+                yield row[0], column, value ^ 1
+                continue
+            yield row[0], column, value + "x"
+            for place in range(len(value)):
+                yield row[0], column, value[:place] + ("x" if value[place] != "x" else "y") + value[place + 1 :]
+
+
+def test_any_character_of_any_column_of_any_row_is_missed_and_its_entry_named(home: Path) -> None:
+    changes = list(every_change(home))
+    assert len(changes) > 2_500
+    some = changes if ALL else random.Random(7).sample(changes, 400)
+    with closing(sqlite3.connect(home / DB, isolation_level=None)) as db:
+        for seq, column, value in some:
+            db.execute("BEGIN")
+            db.execute(f"UPDATE audit SET {column}=? WHERE seq=?", (value, seq))
+            rows = [Row("db", one) for one in db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq")]
+            db.execute("ROLLBACK")
+            found = list(verify(rows, lambda: None))
+            what = f"the digest of entry {seq} was changed" if column == "digest" and seq < len(rows) else None
+            assert [one.what for one in found] == [what or f"entry {seq} was changed"], (seq, column)
+
+
+@pytest.mark.parametrize(
+    ("statements", "says"),
+    [
+        (["DELETE FROM audit WHERE seq=4"], ["gateway.db: entry 4 is missing"]),
+        (["DELETE FROM audit WHERE seq IN (4, 5, 6)"], ["gateway.db: entries 4 to 6 are missing"]),
+        (["DELETE FROM audit WHERE seq=1"], ["gateway.db: entry 1 is missing, and no entry says that"]),
+        (["DELETE FROM audit WHERE seq < 5"], ["gateway.db: entries 1 to 4 are missing, and no entry says"]),
+        (["DELETE FROM audit WHERE seq=12"], ["audit-head: entry 12 is missing at the end"]),
+        (["DELETE FROM audit WHERE seq > 9"], ["audit-head: entries 10 to 12 are missing at the end"]),
+        (["DELETE FROM audit"], ["audit-head: entries 1 to 12 are missing at the end"]),
+        (["UPDATE audit SET seq=-seq WHERE seq IN (3,4)", "UPDATE audit SET seq=7+seq WHERE seq<0"], None),
+        (["UPDATE audit SET seq=40 WHERE seq=5"], None),
+        (["INSERT INTO audit SELECT 13, at, kind, workspace, session, turn, record, person, what, details, before, "
+          "digest FROM audit WHERE seq=12"], ["gateway.db: entry 13 was changed"]),
+    ],
+    ids=["one", "some", "the first", "the oldest", "the last", "the newest", "all", "swapped", "moved", "put in"],
+)  # fmt: skip
+def test_rows_that_are_taken_out_put_in_or_moved_are_told_with_their_numbers(
+    home: Path, statements: list[str], says: list[str] | None
+) -> None:
+    changed(home, *statements)
+    found = found_in(home)
+    assert found
+    if says is not None:
+        assert len(found) == len(says)
+        assert all(one.startswith(said) for one, said in zip(found, says, strict=True)), found
+
+
+def test_two_rows_that_changed_places_are_both_named(home: Path) -> None:
+    columns = [name for name in FIELDS if name != "seq"]
+    with closing(sqlite3.connect(home / DB)) as db:
+        rows = {row[0]: row[1:] for row in db.execute(f"SELECT {', '.join(FIELDS)} FROM audit WHERE seq IN (4, 5)")}
+        for seq, other in ((4, 5), (5, 4)):
+            assignments = ", ".join(f"{name}=?" for name in columns)
+            db.execute(f"UPDATE audit SET {assignments} WHERE seq=?", (*rows[other], seq))
+        db.commit()
+    found = " ".join(found_in(home))
+    assert "entry 4 was changed" in found
+    assert "entry 5 was changed" in found
+
+
+def test_a_chain_that_was_forged_to_its_end_does_not_fit_what_was_noted_beside_it(home: Path) -> None:
+    """Whoever can write the rows can work out digests; whoever can write both files is not found out by them."""
+    with closing(sqlite3.connect(home / DB)) as db:
+        rows = db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq").fetchall()
+        before = rows[3][-1]
+        for row in rows[4:]:
+            fields = dict(zip(FIELDS, row, strict=True)) | {"person": "mallory"}
+            made = linked(Fact(**{name: fields[name] for name in Fact.__struct_fields__}), row[0], before)
+            before = made[-1]
+            db.execute(f"REPLACE INTO audit VALUES ({','.join('?' * len(FIELDS))})", made)
+        db.commit()
+    assert found_in(home) == ["audit-head: entry 12 has not the digest that was noted here"]
+
+
+def test_every_byte_of_the_note_beside_it_counts(home: Path) -> None:
+    kept = (home / ANCHOR).read_bytes()
+    for place in range(len(kept) - 1):  # the last is the end of the line, which says nothing
+        (home / ANCHOR).write_bytes(kept[:place] + bytes([kept[place] ^ 1]) + kept[place + 1 :])
+        assert found_in(home), f"byte {place}"
+    (home / ANCHOR).unlink()
+    assert found_in(home) == ["audit-head: it is missing, or says nothing: entries may lack at the end"]
+
+
+def test_rows_that_a_crash_left_newer_than_the_note_are_fine(home: Path) -> None:
+    older = (home / ANCHOR).read_bytes()
+    written_in(home, facts(3))
+    (home / ANCHOR).write_bytes(older)
+    assert found_in(home) == []
+    written_in(home, facts(1))
+    assert found_in(home) == []
+    assert not [one for one in checked(home) if one.fine]
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+def test_a_changed_byte_in_the_pages_of_the_database_is_found_wherever_it_is_part_of_an_entry(home: Path) -> None:
+    """Bytes that are part of no entry (unused space, other tables) are not the audit's; those that are, are found."""
+    path = home / DB
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+        texts = [one for row in db.execute("SELECT details, before, digest FROM audit") for one in row]
+        root = db.execute("SELECT rootpage FROM sqlite_schema WHERE name='audit'").fetchone()[0]
+    whole = path.read_bytes()
+    content = [place + n for text in texts for place in _all(whole, text.encode()) for n in range(len(text))]
+    start = (root - 1) * size
+    header = range(start, start + 8)  # of the b-tree: its kind, how many cells, where they begin
+    assert len(content) > 1_500
+    places = sorted(set(content)) if ALL else random.Random(3).sample(sorted(set(content)), 120)
+    for place in [*places, *header]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x04]) + whole[place + 1 :])
+        found = found_in(home)
+        unused = place in header and place - start in (1, 2, 7)  # where free blocks are, of which there are none
+        assert found or unused, f"byte {place}"
+    path.write_bytes(whole)
+    assert found_in(home) == []
+
+
+def _all(whole: bytes, part: bytes) -> Iterator[int]:
+    place = whole.find(part)
+    while place >= 0:
+        yield place
+        place = whole.find(part, place + 1)
+
+
+def test_a_row_that_is_no_text_any_more_is_named_and_the_others_are_read(home: Path) -> None:
+    path = home / DB
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (digest,) = db.execute("SELECT digest FROM audit WHERE seq=6").fetchone()
+    whole = path.read_bytes()
+    for place in _all(whole, digest.encode()):
+        whole = whole[:place] + b"\xff" + whole[place + 1 :]
+    path.write_bytes(whole)
+    found = found_in(home)
+    assert "gateway.db: entry 6 cannot be read" in found
+    assert not any("entry 9" in one for one in found)
+    with pytest.raises(StoreCorrupt, match="entry 6 of the audit cannot be read"):
+        list(exported(home, "jsonl"))
+
+
+def test_a_file_that_is_no_database_any_more_is_one_finding(home: Path) -> None:
+    (home / DB).write_bytes(b"nothing of the kind" * 100)
+    (found,) = found_in(home)
+    assert "is damaged" in found
+
+
+# --- exports -------------------------------------------------------------------------------------
+
+
+def read_back(content: bytes) -> list[Finding]:
+    kept = Exported(io.BytesIO(content))
+    return list(verify(kept.rows(), kept.end))
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_an_export_is_verified_by_itself_and_any_changed_byte_of_it_is_found_and_located(
+    home: Path, format: Format
+) -> None:
+    lines = list(exported(home, format))
+    content = b"".join(lines)
+    assert read_back(content) == []
+    ends = [sum(map(len, lines[: number + 1])) for number in range(len(lines))]
+    places = range(len(content)) if ALL else random.Random(5).sample(range(len(content)), 700)
+    for place in places:
+        for bit in (0x01, 0x20):  # 0x20: also what differs only in case
+            broken = content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :]
+            found = read_back(broken)
+            assert found, f"byte {place}: {broken[max(0, place - 20) : place + 20]!r}"
+            record = next(number for number, end in enumerate(ends) if place < end)
+            line = b"".join(lines[:record]).count(b"\n") + 1
+            assert f"line {line}" in [one.where for one in found], (place, found)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_an_export_that_was_cut_or_added_to_says_so(home: Path, format: Format) -> None:
+    lines = list(exported(home, format))
+    cases: dict[str, Callable[[], list[bytes]]] = {
+        "this is not the end": lambda: lines[:-1],
+        "missing": lambda: [*lines[:4], *lines[5:]],
+        "something stands after the end": lambda: [*lines, lines[3]],
+        "stands after entry": lambda: [*lines[:5], lines[3], *lines[5:]],
+    }
+    for said, cut in cases.items():
+        assert said in " ".join(map(str, read_back(b"".join(cut()))))
+    halves = b"".join(lines)
+    assert all(read_back(halves[:size]) for size in range(0, len(halves), 97))
+
+
+def test_an_export_of_nothing_is_fine_and_a_file_of_nothing_is_not() -> None:
+    for format in ("jsonl", "csv"):
+        assert read_back(b"".join(written([], format))) == []  # type: ignore[arg-type]
+    assert [one.what for one in read_back(b"")] == ["this is not the end: the last line is missing"]
+
+
+# --- pruning -------------------------------------------------------------------------------------
+
+
+def pruned(home: Path, before: int) -> int:
+    async def prune() -> int:
+        books = SqliteObserved(str(home / DB))
+        await books.open()
+        try:
+            return await audit_in(books).prune(before)
+        finally:
+            await books.close()
+
+    return asyncio.run(prune())
+
+
+def test_what_is_too_old_goes_and_the_rest_can_still_be_verified(tmp_path: Path) -> None:
+    written_in(tmp_path, facts(30, at=AT), facts(10, at=AT + 1_000_000))
+    assert pruned(tmp_path, AT + 1_000) == 0  # the first entry is of today: it keeps what is after it
+    home = tmp_path / "older"
+    home.mkdir()
+    written_in(home, facts(30, at=AT))
+    with closing(sqlite3.connect(home / DB)) as db:  # as if it had begun back then
+        _again(db, {1: AT - 5})
+    written_in(home, facts(10, at=AT + 1_000_000))
+    assert pruned(home, AT + 1_000) == 31
+    assert found_in(home) == []
+    with closing(sqlite3.connect(home / DB)) as db:
+        kinds = [kind for (kind,) in db.execute("SELECT kind FROM audit ORDER BY seq")]
+        first = db.execute("SELECT min(seq) FROM audit").fetchone()
+    assert (first, kinds.count(PRUNED), len(kinds)) == ((32,), 1, 11)
+    assert read_back(b"".join(exported(home, "jsonl"))) == []
+    assert pruned(home, AT + 1_000) == 0
+    changed(home, "DELETE FROM audit WHERE seq=32")
+    assert "no entry says that this was meant to be" in found_in(home)[0]
+
+
+def _again(db: sqlite3.Connection, times: dict[int, int]) -> None:
+    """The same entries at other times, and the note beside them."""
+    before = NOTHING
+    rows = db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq").fetchall()
+    for row in rows:
+        fields = dict(zip(FIELDS, row, strict=True))
+        fields["at"] = times.get(row[0], row[1])
+        made = linked(Fact(**{name: fields[name] for name in Fact.__struct_fields__}), row[0], before)
+        before = made[-1]
+        db.execute(f"REPLACE INTO audit VALUES ({','.join('?' * len(FIELDS))})", made)
+    path = Path(db.execute("PRAGMA database_list").fetchone()[2]).with_name(ANCHOR)
+    path.write_text(f'{{"seq":{rows[-1][0]},"digest":"{before}"}}\n')
+    db.commit()
+
+
+# --- whoever goes on -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM audit WHERE seq > 9", "UPDATE audit SET person='x' WHERE seq=12", "DELETE FROM audit"],
+    ids=["the newest are gone", "the last was changed", "all are gone"],
+)
+def test_an_audit_that_is_not_as_it_was_left_goes_on_with_that_on_record_or_not_at_all(
+    home: Path, statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed(home, statement)
+    with pytest.raises(AuditUnavailable, match="the audit is not as it was left"):
+        written_in(home, facts(1), strict=True)
+    written_in(home, facts(1))
+    assert any(one.levelname == "CRITICAL" for one in caplog.records)
+    assert [one.what for one in checked(home) if one.fine]
+    with closing(sqlite3.connect(home / DB)) as db:
+        assert db.execute("SELECT count(*) FROM audit WHERE kind=?", (RESUMED,)).fetchone() == (1,)
+    written_in(home, facts(1), strict=True)  # that is how it was left now
+    assert found_in(home) == (["gateway.db: entry 12 was changed"] if "UPDATE" in statement else [])
+
+
+def test_rows_that_go_missing_while_it_is_written_to_are_missed(home: Path) -> None:
+    async def write() -> None:
+        books = SqliteObserved(str(home / DB))
+        await books.open()
+        try:
+            await audit_in(books).add(facts(2))
+            changed(home, "DELETE FROM audit WHERE seq=14")
+            await audit_in(books).add(facts(1))
+        finally:
+            await books.close()
+
+    asyncio.run(write())
+    assert ["says that the audit went on although entry 14 is gone" in str(one) for one in checked(home)] == [True]
+
+
+def test_facts_of_many_writers_are_one_chain(tmp_path: Path) -> None:
+    async def write() -> None:
+        books = SqliteObserved(str(tmp_path / DB))
+        await books.open()
+        try:
+            audit = audit_in(books)
+            await asyncio.gather(*(audit.follow("w", f"s{n}", 4, facts(3)) for n in range(100)))
+            assert await audit.positions("w") == {f"s{n}": 4 for n in range(100)}
+        finally:
+            await books.close()
+
+    asyncio.run(write())
+    assert found_in(tmp_path) == []
+    with closing(sqlite3.connect(tmp_path / DB)) as db:
+        assert db.execute("SELECT count(*) FROM audit").fetchone() == (301,)
+
+
+def test_the_end_may_be_known_from_elsewhere_alone() -> None:
+    rows, before = [], NOTHING
+    for seq, fact in enumerate(facts(3), 1):
+        rows.append(linked(fact, seq, before))
+        before = rows[-1][-1]
+    found = list(verify([Row("x", one) for one in rows], lambda: End("there", 3, before)))
+    assert [str(one) for one in found] == ["x: entry 1 is not how an audit begins"]

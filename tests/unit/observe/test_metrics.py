@@ -1,0 +1,154 @@
+"""What is counted of turns, and the text that Prometheus reads it from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+from span_stories import calls, child_turn, everything, finished, records, standing, started, tool_turn
+
+from mainstay.core.events import Spawned, TurnEnded
+from mainstay.core.following import Stretch
+from mainstay.core.outcome import Failed
+from mainstay.observe.counting import CountingReader, Counts
+from mainstay.observe.metrics import OTHER, SERIES_MAX, Counter, Gauge, Histogram, Sample, label, rendered
+from mainstay.observe.spans import Telling
+
+parser: Any = pytest.importorskip("prometheus_client.parser")
+
+
+def values(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Every sample of a scrape, read by the official reader."""
+    found = {}
+    for family in parser.text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        assert family.type in ("counter", "gauge", "histogram"), family.name
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+async def counted(*stretches: Stretch) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    counts = Counts()
+    reader = CountingReader(counts, Telling(), {})
+    for stretch in stretches:
+        await reader.take(stretch)
+    return values(rendered(counts.metrics()))
+
+
+MODEL = (("gen_ai_operation_name", "chat"), ("gen_ai_provider_name", "openai"), ("gen_ai_request_model", "gpt-9"))
+
+
+async def test_turns_calls_tokens_and_money_are_counted_with_how_long_they_took() -> None:
+    found = await counted(Stretch(standing(), tool_turn()))
+    assert found["mainstay_turns_total", (("agent", "main"), ("outcome", "answered"))] == 1
+    assert found["mainstay_turn_duration_seconds_sum", (("agent", "main"), ("outcome", "answered"))] == 1.51
+    assert found["gen_ai_client_operation_duration_seconds_count", MODEL] == 2
+    assert found["gen_ai_client_operation_duration_seconds_sum", MODEL] == pytest.approx(1.2)
+    assert found["gen_ai_client_token_usage_sum", (*MODEL, ("gen_ai_token_type", "input"))] == 230
+    assert found["mainstay_tokens_total", (("kind", "turn"), ("type", "output"))] == 25
+    assert found["mainstay_cost_dollars_total", (("kind", "turn"),)] == pytest.approx(0.003)
+    assert found["mainstay_tool_calls_total", (("result", "ok"), ("tool", "write"))] == 1
+    tool = (("gen_ai_operation_name", "execute_tool"), ("gen_ai_provider_name", ""), ("gen_ai_request_model", ""))
+    assert found["gen_ai_client_operation_duration_seconds_sum", tool] == pytest.approx(0.29)
+
+
+async def test_a_turn_that_comes_in_pieces_is_counted_as_one_that_comes_whole() -> None:
+    told = everything()
+    whole = await counted(Stretch(standing(), told))
+    for cut in range(1, len(told)):
+        parts = Stretch(standing(), told[:cut]), Stretch(standing(), told[cut:], told[:cut])
+        assert await counted(*parts) == whole, cut
+
+
+async def test_everything_that_can_happen_in_a_turn_has_its_counter() -> None:
+    errand = standing("s/call_1_1_2", errand=Spawned("s", "call_1_1_2"))
+    found = await counted(Stretch(standing(), everything()), Stretch(errand, child_turn()))
+    assert found["mainstay_turns_total", (("agent", "sub"), ("outcome", "answered"))] == 1
+    assert found["mainstay_turns_resumed_total", ()] == 1
+    assert found["mainstay_steps_restarted_total", ()] == 1
+    assert found["mainstay_approvals_total", (("verdict", "approved"),)] == 1
+    assert found["mainstay_guard_actions_total", (("action", "flagged"), ("stage", "tool"))] == 1
+    assert found["mainstay_judgements_total", (("result", "failed"),)] == 1
+    assert found["mainstay_folds_total", ()] == 1
+    assert found["mainstay_tokens_total", (("kind", "judge"), ("type", "input"))] == 100
+    assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", "bash"))] == 1
+    tool = (("gen_ai_operation_name", "execute_tool"), ("gen_ai_provider_name", ""), ("gen_ai_request_model", ""))
+    assert found["gen_ai_client_operation_duration_seconds_sum", tool] == pytest.approx(0.05 + 4.09 + 0.79 + 0.05)
+
+
+async def test_what_happened_before_this_process_is_not_counted_again() -> None:
+    assert await CountingReader(Counts(), Telling(), {"old": 7}).positions() == {"old": 7}
+
+
+async def test_names_that_a_model_made_up_do_not_become_labels() -> None:
+    strange = ('rm -rf "/"\n# HELP x', "ünïcode", "x" * 500, "")
+    told = [*started()]
+    named = [(f"call_1_1_{n}", name) for n, name in enumerate(strange)]
+    told += [calls(5, *named), *(finished(9, *one, error=True) for one in named)]
+    found = await counted(Stretch(standing(), records(*told)))
+    assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", OTHER))] == len(strange)
+    assert {label(name) for name in strange} == {OTHER}
+    assert label("mcp.github:search-code") == "mcp.github:search-code"
+
+
+async def test_nobodys_name_is_in_it() -> None:
+    person = standing("web:ann:private-matters", person="ann", workspace="anns")
+    failed = TurnEnded(Failed("ann's secret plan broke"), turn=1)
+    counts = Counts()
+    await CountingReader(counts, Telling(workspace="anns"), {}).take(Stretch(person, records(*started(), (9, failed))))
+    text = rendered(counts.metrics())
+    assert 'outcome="failed"' in text
+    assert "ann" not in text
+
+
+def test_a_metric_has_only_so_many_series_however_many_labels_come() -> None:
+    counter, histogram = Counter("a_total", "A.", ("x",)), Histogram("b_seconds", "B.", (1, 2), ("x",))
+    for n in range(5_000):
+        counter.add(f"v{n}")
+        histogram.observe(0.5, f"v{n}")
+    found = values(rendered((counter, histogram)))
+    assert len([one for one in found if one[0] == "a_total"]) == SERIES_MAX + 1
+    assert found["a_total", (("x", OTHER),)] == 5_000 - SERIES_MAX
+    assert found["b_seconds_count", (("x", OTHER),)] == 5_000 - SERIES_MAX
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1e6), max_size=30), st.text(max_size=30))
+def test_a_histogram_says_how_many_were_at_most_so_large(numbers: list[float], name: str) -> None:
+    edges = (0.1, 1.0, 10.0, 1000.0)
+    histogram = Histogram("h_seconds", "H.", edges, ("name",))
+    for number in numbers:
+        histogram.observe(number, name)
+    found = values(rendered([histogram]))
+    if not numbers:
+        assert found == {}
+        return
+    for edge in edges:
+        below = sum(number <= edge for number in numbers)
+        key = (("le", str(int(edge)) if edge >= 1 else str(edge)), ("name", name))
+        assert found["h_seconds_bucket", key] == below
+    assert found["h_seconds_bucket", (("le", "+Inf"), ("name", name))] == len(numbers)
+    assert found["h_seconds_sum", (("name", name),)] == pytest.approx(sum(numbers))
+
+
+def test_labels_are_written_so_that_any_text_comes_back() -> None:
+    wild = 'a "b" \\ c\nd'
+    found = values(rendered([Gauge("g", "G.", (Sample(1.5, {"x": wild}),))]))
+    assert found == {("g", (("x", wild),)): 1.5}
+
+
+def test_the_names_of_metrics_follow_the_rules_of_prometheus() -> None:
+    for metric in Counts().metrics():
+        assert metric.name.startswith(("mainstay_", "gen_ai_client_"))
+        assert metric.name == metric.name.lower()
+        if isinstance(metric, Counter):
+            assert metric.name.endswith("_total")
+        else:
+            assert metric.name.endswith(("_seconds", "_usage"))

@@ -1,0 +1,97 @@
+"""A turn that a budget refused before any model was asked, as it is told over every wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc_world
+import msgspec
+import pytest
+from http_world import world
+from openai_rig import said, served
+
+from mainstay import Config
+from mainstay.app.schema_accounts import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.core.messages import Usage
+from mainstay.core.outcome import Answered, Exhausted
+from mainstay.server.quota import refused
+from mainstay.testing import Say
+
+DAY = BudgetSettings(workspace=PeriodBudgets(day=BudgetEntry(tokens=10)))
+SESSION = BudgetSettings(session=BudgetEntry(tokens=10))
+
+
+def sentence(told: str) -> bool:
+    return told.startswith("the workspace's budget of 10 tokens a day is too small for a call that can take ")
+
+
+async def test_sigil014_the_native_api_says_429_with_the_budget_and_when_it_frees() -> None:
+    async with world(["never"], config=Config(budgets=DAY)) as here:
+        answer = await here.say("s", "hello")
+        assert answer.status == 429
+        assert answer.error == "insufficient_quota"
+        assert sentence(answer.json["error"]["message"])
+        assert 0 < int(answer.headers["retry-after"]) <= 24 * 3600
+        assert answer.json["error"]["details"]["turn"] == 1
+        async with here.hear("/api/sessions/s/prompt", {"text": "again"}) as events:
+            (ended,) = [one async for one in events if one.event == "TurnEnded"]
+    assert ended.data["outcome"]["budget"] == "workspace.day.tokens"
+    assert ended.data["outcome"]["frees_at"] > 0
+
+
+async def test_one_that_does_not_free_by_itself_names_no_time() -> None:
+    async with world(["never"], config=Config(budgets=SESSION)) as here:
+        answer = await here.say("s", "hello")
+    assert answer.status == 429
+    assert "retry-after" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", {"model": "mainstay", "messages": [said("hi")]}),
+        ("/responses", {"model": "mainstay", "input": "hi"}),
+    ],
+    ids=["chat", "responses"],
+)
+async def test_the_usual_api_says_insufficient_quota_and_not_to_try_at_once(path: str, body: dict[str, Any]) -> None:
+    async with served(["never"], config={"budgets": DAY}) as here:
+        status, told, headers = await here.post(path, body)
+        assert status == 429
+        assert told["error"]["code"] == "insufficient_quota"
+        assert sentence(told["error"]["message"])
+        assert headers["x-should-retry"] == "false"
+        assert int(headers["retry-after"]) > 0
+        lines = await here.lines(path, {**body, "stream": True})
+    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: {")]
+    last = msgspec.json.decode(data[-1])
+    error = last["error"] if "error" in last else last["response"]["error"]
+    assert error["code"] in ("insufficient_quota", "rate_limit_exceeded")  # of responses that fail there are few codes
+    assert sentence(error["message"])
+
+
+async def test_grpc_says_resource_exhausted() -> None:
+    async with grpc_world.served({"main": ["never"]}, budgets=DAY) as here, here.client() as client:
+        error = await grpc_world.trouble(client.weave("s", "hello"))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert sentence(error.details() or "")
+    assert grpc_world.trailing(error)["mainstay-error-type"] == "insufficient_quota"
+    _, retry = grpc_world.details(error)
+    assert retry.retry_delay.seconds > 0
+
+
+async def test_a_turn_that_was_answered_in_part_is_no_refusal() -> None:
+    budgets = BudgetSettings(session=BudgetEntry(tokens=30_000))
+    say = Say("much", usage=Usage(20_000, 9_000))
+    async with world([say, "never"], config=Config(budgets=budgets)) as here:
+        assert (await here.say("s", "hello")).status == 200
+        assert (await here.say("s", "more")).status == 429
+
+
+def test_what_counts_as_refused() -> None:
+    spent = Exhausted("the turn's budget is used up", "turn.money")
+    assert refused(spent, Usage()) is not None
+    assert refused(spent, Usage(1)) is None
+    assert refused(Exhausted("25 steps"), Usage()) is None
+    assert refused(Answered(), Usage()) is None

@@ -1,0 +1,273 @@
+"""A process that dies while answers are judged: the next one judges what is on disk, and asks for nothing again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from judged_world import Heard, World, by_answer, jury, verdicts, words
+from kernel_world import make_store, turns, virtual
+
+from mainstay.app.world import SystemClock
+from mainstay.core.events import Judged, MessageAdded, Reserved, Settled, TurnEnded
+from mainstay.core.judging import Exhibit
+from mainstay.core.messages import text_of
+from mainstay.core.outcome import Answered
+from mainstay.core.ports import Context, Options
+from mainstay.core.withheld import told, withheld
+from mainstay.judge.jury import Jury
+from mainstay.judge.models import ModelJudge, Terms
+from mainstay.lane.curtain import Curtain
+from mainstay.lane.replay import replay
+from mainstay.testing import ScriptedProvider, Stall
+
+MOMENTS = 70  # turns of the loop, after which such a turn is over
+
+
+def answers(context: Context, options: Options) -> str:
+    """One after the other, by how often it was corrected."""
+    return f"answer {sum(message.role == 'system' for message in context.messages) + 1}"
+
+
+async def finish(world: World) -> None:
+    await world.lanes.resume()
+    await world.lanes.settled()
+
+
+async def check(world: World) -> None:
+    """Each answer was judged once, in its order, and the turn has ended as it would have without a crash."""
+    events = await world.journal()
+    said = [text_of(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
+    assert said == ["answer 1", "answer 2", "answer 3"]
+    assert [one[0] for one in verdicts(events)] == [1, 2, 3]
+    assert [one.step for one in events if isinstance(one, Judged)] == [1, 2, 3]
+    ended = [one.outcome for one in events if isinstance(one, TurnEnded)]
+    assert ended == [Answered(0.9)]
+    await world.check_replay()
+
+
+@pytest.mark.parametrize("streaming", ["hold", "draft"])
+def test_a_crash_at_any_moment_changes_nothing_of_what_comes_of_a_judged_turn(
+    streaming: Literal["hold", "draft"],
+) -> None:
+    scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
+    crashed_unjudged = []
+
+    async def life(moment: int) -> None:
+        async def judge(exhibit: Exhibit) -> float:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return scores[exhibit.answer]
+
+        world = World(answers, more=jury(judge, streaming=streaming))
+        async with world:
+            world.watch()  # so that everything is written at once, and not when there is time
+            await world.send("go", id="m1")
+            await turns(moment)
+            await world.crash()
+        kept = await world.journal()
+        before = [text_of(one.parts) for one in kept if isinstance(one, MessageAdded) and one.role == "assistant"]
+        judged = len(verdicts(kept))
+        async with world.after(answers, more=jury(judge, streaming=streaming)) as after:
+            heard = Heard(after)
+            await finish(after)
+            await check(after)
+            again = [options.step for options in after.provider.asked]
+            assert again == list(range(len(before) + 1, 4)), "what is on disk is not asked for again"
+            if len(before) > judged:
+                crashed_unjudged.append(moment)
+            assert streaming == "draft" or "answer 1" not in words(await heard.leave())
+
+    for moment in range(MOMENTS):
+        virtual(life)(moment)
+    assert crashed_unjudged, "some of the moments lie between an answer and its verdict"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_an_answer_that_was_on_disk_and_not_judged_is_judged_by_the_next_process(kind: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        reached = asyncio.Event()
+
+        async def hangs(exhibit: Exhibit) -> float:
+            reached.set()
+            await asyncio.Event().wait()
+            return 0.0
+
+        world = World(["the answer"], store=make_store(kind, tmp_path), clock=SystemClock(), more=jury(hangs))
+        async with world:
+            await world.send("go", id="m1")
+            await reached.wait()
+            await world.lanes.get("s").change()
+            await world.crash()
+        async with world.after([], more=jury(by_answer({"the answer": 0.8}))) as after:
+            assert (await after.kinds())[-1] == "MessageAdded"
+            reply = await after.ask("go", id="m1")
+            assert (reply.text, reply.outcome) == ("the answer", Answered(0.8))
+            assert not after.provider.asked
+            assert (await after.kinds())[-4:] == ["MessageAdded", "TurnResumed", "Judged", "TurnEnded"]
+            await after.check_replay()
+
+    asyncio.run(scene())
+
+
+@virtual
+async def test_an_answer_that_waited_for_judges_stands_if_there_are_none_any_more() -> None:
+    reached = asyncio.Event()
+
+    async def hangs(exhibit: Exhibit) -> float:
+        reached.set()
+        await asyncio.Event().wait()
+        return 0.0
+
+    world = World(["the answer"], more=jury(hangs))
+    async with world:
+        await world.send("go", id="m1")
+        await reached.wait()
+        await world.lanes.get("s").change()
+        await world.crash()
+    async with world.after([]) as after:
+        reply = await after.ask("go", id="m1")
+        assert (reply.text, reply.outcome) == ("the answer", Answered())
+        await after.check_replay()
+
+
+@virtual
+async def test_a_process_that_closes_while_judges_think_leaves_the_judging_to_the_next() -> None:
+    reached = asyncio.Event()
+
+    async def hangs(exhibit: Exhibit) -> float:
+        reached.set()
+        await asyncio.Event().wait()
+        return 0.0
+
+    world = World(["the answer"], more=jury(hangs))
+    async with world:
+        await world.send("go", id="m1")
+        await reached.wait()
+        await world.lanes.close()
+    async with world.after([], more=jury(by_answer({"the answer": 1.0}))) as after:
+        await finish(after)
+        assert [one for one in await after.kinds() if one in ("Judged", "TurnEnded")] == ["Judged", "TurnEnded"]
+        assert not after.provider.asked
+        await after.check_replay()
+
+
+class Purses:
+    """An account that counts what is put aside and not settled."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+
+    async def purse(self, session: Any) -> Purses:
+        return self
+
+    async def reserve(self, wish: Any) -> Reserved:
+        self.open.append(wish.id)
+        return Reserved(wish.id, "m", 10, 10, 10, turn=1)
+
+    def settle(self, reserved: Reserved, usage: Any, cost: float) -> None:
+        self.open.remove(reserved.id)
+
+    def allow_call(self) -> str | None:
+        return None
+
+    def told(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("how", ["abort", "steer", "close"])
+def test_judges_that_are_called_off_close_what_they_had_put_aside(how: str) -> None:
+    @virtual
+    async def scene() -> None:
+        accounts = Purses()
+        stall = Stall()
+        judge = ScriptedProvider([stall, '{"score": 1}'])
+        panel = Jury([ModelJudge("kind", lambda: "", lambda spec: judge, Terms(timeout_s=200))])
+        async with World(["one", "two"], more={"panel": panel, "accounts": accounts}) as world:
+            ticket = await world.send("go")
+            await stall.reached.wait()
+            if how == "abort":
+                await world.abort()
+                await ticket.reply
+            elif how == "steer":
+                await world.steer("otherwise")
+                await ticket.reply
+            else:
+                await world.lanes.close()
+            assert accounts.open == []
+            events = await world.journal()
+            put = [one.id for one in events if isinstance(one, Reserved) and one.id.startswith("judge:")]
+            closed = [one.id for one in events if isinstance(one, Settled) and one.id.startswith("judge:")]
+            closed += [
+                f"judge:{one.turn}.{one.step}:{score.judge}" for one in verdict_events(events) for score in one.scores
+            ]
+            assert sorted(put) == sorted(closed)
+            assert put[0] == "judge:1.1:kind"
+
+    scene()
+
+
+def verdict_events(events: list[Any]) -> list[Judged]:
+    return [one for one in events if isinstance(one, Judged)]
+
+
+@virtual
+async def test_whoever_reads_the_journal_as_it_may_be_told_reads_no_failed_attempt() -> None:
+    scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
+    async with World(answers, more=jury(by_answer(scores))) as world:
+        await world.ask("go")
+        records = await world.records()
+        hidden = withheld(records)
+        assert [text_of(one.event.parts) for one in records if one.seq in hidden] == ["answer 1", "answer 2"]
+        assert "answer 3" in words([one.event for one in told(records)])
+        for cut in range(1, len(records) + 1):  # a page that ends anywhere
+            page = told(records[:cut], records[cut:])
+            assert [one.seq for one in page] == list(range(1, cut + 1))
+            read = words([one.event for one in page])
+            assert "answer 1" not in read
+            assert "answer 2" not in read
+            assert ("answer 3" in read) is ("answer 3" in words([one.event for one in records[:cut]]))
+
+
+@virtual
+async def test_a_curtain_gives_everything_back_in_order_wherever_one_begins_to_listen() -> None:
+    scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
+    async with World(answers, more=jury(by_answer(scores))) as world:
+        await world.ask("go")
+        records = await world.records()
+        events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in records]
+        for begin in range(len(events)):
+            curtain = Curtain()
+            heard = [one for event in events[begin:] for one in curtain.take(event)]
+            assert [one.sequence for one in heard] == [one.sequence for one in events[begin:]]
+            assert "answer 1" not in words(heard)
+            assert "answer 2" not in words(heard)
+            assert not curtain.fall()
+
+
+@virtual
+async def test_a_verdict_that_was_changed_afterwards_is_noticed() -> None:
+    scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
+    async with World(answers, more=jury(by_answer(scores))) as world:
+        await world.ask("go")
+        records = await world.records()
+        assert (await replay(records)).identical
+        changes = [
+            (Judged, {"attempt": 7}),
+            (Judged, {"step": 9}),
+            (Judged, {"passed": True}),
+            (Judged, {"held": False}),
+            (TurnEnded, {"outcome": Answered(1.0)}),
+            (TurnEnded, {"outcome": Answered(0.9, passed=False)}),
+            (MessageAdded, {"provisional": "shown"}),
+        ]
+        for kind, change in changes:
+            place = next(n for n, one in enumerate(records) if isinstance(one.event, kind))
+            event = msgspec.structs.replace(records[place].event, **change)
+            changed = [*records[:place], msgspec.structs.replace(records[place], event=event), *records[place + 1 :]]
+            assert not (await replay(changed)).identical, (kind, change)
