@@ -27,6 +27,7 @@ WINDOW = 128  # calls that may be under way before the provider has said a word 
 WINDOW_STEP = 64  # and so many more with every second
 WINDOW_MAX = 65536
 BACK_S, BACK_MAX_S = 0.25, 5.0  # after a refusal that does not say for how long
+SOUND_S = 0.25  # after it one goes first; if it is not refused within this time, so do the others
 BACK_PART = 0.25  # of the time that everybody was refused already
 PAUSE_MAX_S = 60.0  # whoever asks for more is asked again by one call a minute
 SURPRISES, SURPRISE_ANSWERED = 3, 0.05  # so many at a time; every twentieth answer makes up for one
@@ -68,6 +69,7 @@ class Governor:
         self._closed_until = 0.0  # it asked for so long, whether anybody waits for that or not
         self._cut_at = -1.0
         self._answered = True  # somebody, since the last refusal
+        self._sounding = 0  # the first call after it
         self._surprises = 0.0  # refusals that were not foreseen, less the more is answered
         self._storm = 0  # refusals in a row without an answer in between
         self._storm_at = 0.0
@@ -125,6 +127,8 @@ class Governor:
         seat.sent = next(self._sent)
         seat.sent_at = now
         self._unheard[seat.sent] = seat
+        if not self._answered and not self._sounding:
+            self._sounding = seat.sent
         self._admitted += 1
         self._waited_s += now - seat.asked_at
         if seat.test:
@@ -162,6 +166,9 @@ class Governor:
             return self._paused_until - now
         if self._unheard and (self._storm or now < self._closed_until):  # one alone finds out whether it is over
             return LOOK_S
+        first = self._unheard.get(self._sounding) if not self._answered else None
+        if first is not None and (rest_s := first.sent_at + SOUND_S - now) > 0:  # refusals are quick, answers are not
+            return rest_s
         if len(self._unheard) >= self._window:
             return self._widen(now)
         if (wait_s := self.pace.wait_s(now)) > 0:
@@ -244,7 +251,7 @@ class Governor:
 
     def _slow_down(self, now: float, asked_s: float, *, storm: bool) -> None:
         self._storm = self._storm + 1 if storm else 0
-        self._cut_at, self._answered = now, False
+        self._cut_at, self._answered, self._sounding = now, False, 0
         if not storm:
             self._storm_at = now
         pause_s = max(asked_s, BACK_S, min(BACK_PART * (now - self._storm_at), BACK_MAX_S))

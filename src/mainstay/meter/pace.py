@@ -64,7 +64,7 @@ class Pace:
         self.rate: float | None = None  # calls a second; None: nobody was refused
         self.meter = Meter()
         self._ceiling = 0.0  # where it was refused last
-        self._before = 0.0  # the pace before that; 0: there was none
+        self._before = (0.0, 0.0)  # the pace before that, and where it was on the way to; 0: there was none
         self._credit = 1.0
         self._at = 0.0
         self._grown_at = 0.0
@@ -101,10 +101,11 @@ class Pace:
         did the last time.
         """
         if storm:
-            self._ceiling = self._before
-            self._race(self._ceiling / 2, now)
+            before, self._ceiling = self._before
+            self._race(before / 2, now)
         else:
-            self._before = self.rate or 0.0
+            rate = self.rate or 0.0
+            self._before = (rate, self._ceiling if self._racing else rate)
             self._ceiling = self._bearable(now)
             if self._ceiling:
                 self._racing = False
