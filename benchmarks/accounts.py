@@ -36,9 +36,14 @@ TURNS = 200
 PAIRS = 9
 SAMPLE = 0.1
 ANSWER = "The sum of the two numbers is three, as you would expect of them. " * 4
-PLENTY = BudgetEntry(money=1e6, tokens=10**12, tool_calls=10**9)
-PERIODS = PeriodBudgets(hour=PLENTY, day=PLENTY, month=PLENTY)
-BUDGETS = BudgetSettings(turn=PLENTY, session=PLENTY, person=PERIODS, workspace=PERIODS, home=PERIODS)
+MONEY = BudgetEntry(money=1e6)
+BUDGETS = BudgetSettings(  # every scope has one, every period, and every kind
+    turn=BudgetEntry(money=1e6, tool_calls=10**9),
+    session=BudgetEntry(money=1e6, tokens=10**12, tool_calls=10**9),
+    person=PeriodBudgets(day=MONEY, month=MONEY),
+    workspace=PeriodBudgets(hour=BudgetEntry(tokens=10**12), day=MONEY, month=MONEY),
+    home=PeriodBudgets(month=MONEY),
+)
 
 
 @tool
@@ -79,8 +84,7 @@ async def turns(agent: Agent, name: str) -> float:
         await agent.run(f"{name}-{number % 50}", "What is one and two? Add them, please.")
     opened = await agent.opened()
     await opened.library._follower.caught_up(600)
-    if opened.observing.follower is not None:  # type: ignore[attr-defined]
-        await opened.observing.follower.caught_up(600)  # type: ignore[attr-defined]
+    await opened.observing.follower.caught_up(600)  # type: ignore[attr-defined]
     return (time.process_time() - started) * 1000 / TURNS
 
 
@@ -89,6 +93,8 @@ async def compare(folder: Path, on: Config, off: Config) -> dict[str, float]:
         Agent(ScriptedProvider(answer), tools=[add], home=folder / "on", config=on) as all_on,
         Agent(ScriptedProvider(answer), tools=[add], home=folder / "off", config=off) as bare,
     ):
+        opened = await bare.opened()
+        await opened.observing.follower.close()  # type: ignore[attr-defined]  # nothing is made of its journals
         await turns(all_on, "warm")
         await turns(bare, "warm")
         pairs = []

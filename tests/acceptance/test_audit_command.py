@@ -205,9 +205,7 @@ def test_a_server_that_is_killed_has_everything_on_record_once_when_it_is_back(
     for number in range(2):
         with Served(mainstay).ready() as server:
             for session in ("a", "b"):
-                answer = server.post(
-                    f"/api/sessions/{session}{number}/prompt", json.dumps({"text": "hello"}).encode()
-                )
+                answer = server.post(f"/api/sessions/{session}{number}/prompt", json.dumps({"text": "hello"}).encode())
                 assert answer[0] == 200
             server.end(signal.SIGKILL)  # before anybody followed, most likely
     with Served(mainstay).ready() as server:

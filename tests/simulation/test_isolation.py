@@ -563,6 +563,7 @@ async def test_f41_a_deleted_session_is_in_no_file_and_no_context_any_more(tmp_p
         assert leaks("a", *left) <= {"memory", "tag", "pinned", "name", "answer"}
         await agent.sessions.delete(f"talk {model.marks['name']}")
     kept = {"rules", "file", "memory", "tag", "pinned", "name"}  # a journal keeps its place, and so its name
+    kept |= {"sender"}  # and who did something stays on record, but not what
     assert leaks_on_disk("a", tmp_path) == kept
 
 

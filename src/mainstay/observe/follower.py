@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -130,8 +129,7 @@ class Follower:
         """What is on disk already is still followed, if that is soon done; else it is when the home is next opened."""
         self._closing = True
         if self._task is not None:
-            if self._touched and self._is_begun:
-                await self.caught_up(CLOSE_S)
+            await self.caught_up(CLOSE_S)
             ending = (self._task, *self._joining)
             for task in ending:
                 task.cancel()
@@ -168,26 +166,23 @@ class Follower:
                     return
 
     async def _round(self) -> None:
-        """What was touched, and then what was missed before; whoever touches something meanwhile comes first."""
-        served, self._waiting = self._waiting, []
-        batch: dict[str, None] = {}  # each once: what is followed twice at the same time would be told twice
-        while True:
-            batch |= self._touched
-            self._touched.clear()
+        """What was touched, and some of what was missed before, until there is nothing of either. Whoever waits is
+        served as soon as what was there when they came is done, however much others touch meanwhile."""
+        while self._touched or self._behind or self._waiting:
+            served, self._waiting = self._waiting, []
+            batch, self._touched = self._touched, {}
             while self._behind and len(batch) < ABREAST:
-                batch[self._behind.popitem()[0]] = None
-            if not batch:
-                break
-            some = list(islice(batch, ABREAST))
-            for key in some:
-                del batch[key]
-            async with self._lock:
-                await self._follow_some(some)
-            served += self._waiting
-            self._waiting = []
-            if not served and not self._closing:
-                await asyncio.sleep(REST_S)
-        self._let_go(served)
+                batch[self._behind.popitem()[0]] = None  # each once: what is followed twice at a time is told twice
+            keys = list(batch)
+            for start in range(0, len(keys), ABREAST):
+                async with self._lock:
+                    await self._follow_some(keys[start : start + ABREAST])
+                if not (served or self._waiting or self._closing):
+                    await asyncio.sleep(REST_S)
+            if self._behind:
+                self._waiting += served
+            else:
+                self._let_go(served)
 
     def _let_go(self, waiting: list[asyncio.Future[None]]) -> None:
         for done in waiting:

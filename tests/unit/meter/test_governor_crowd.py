@@ -53,9 +53,17 @@ def test_most_of_the_account_is_used_whatever_it_says(says: Callable[[Account], 
         assert used >= 0.7
 
 
+@pytest.mark.parametrize("seed", range(12 if WHOLE else 3))
+@pytest.mark.parametrize("every_s", [5, 8, 11])
 @pytest.mark.parametrize("says", [truthful, silent], ids=lambda one: one.__name__)
-def test_bursts_in_which_everybody_is_refused_end_no_turn(says: Callable[[Account], Any]) -> None:
-    _, used, _ = run(Account(Bound(RATE, 5 * RATE), says=says, storming=lambda now: now % 8 >= 6))
+def test_bursts_in_which_everybody_is_refused_end_no_turn(
+    says: Callable[[Account], Any], every_s: float, seed: int
+) -> None:
+    def storming(now: float) -> bool:
+        return (now + 0.37 * seed) % every_s >= every_s - 2
+
+    account = Account(Bound(RATE, 5 * RATE), says=says, storming=storming, retry_after=seed % 2 == 0, seed=seed)
+    _, used, _ = run(account)
     assert used >= 0.7
 
 

@@ -317,6 +317,27 @@ async def test_whoever_waits_for_a_reader_that_hangs_is_told_so_in_time() -> Non
         hangs.set()
 
 
+async def test_whoever_waits_is_served_however_busy_everybody_else_is() -> None:
+    """The reader touches other sessions with every one that it is given: there is always something new."""
+    store = MemoryStore()
+
+    class Busy(Noting):
+        more = 0
+
+        async def take(self, stretch: Stretch) -> None:
+            await super().take(stretch)
+            self.more += 1
+            await Writing(store, f"more {self.more}").turn("a")
+            follower.touched(f"more {self.more}")
+
+    reader = Busy()
+    async with followed(store, reader) as follower:
+        await Writing(store, "s").turn("a")
+        follower.touched("s")
+        assert await follower.caught_up(PATIENCE_S)
+        assert reader.seqs("s") == [1, 2, 3, 4]
+
+
 async def test_a_place_beyond_the_end_of_a_journal_is_its_end(store: Store) -> None:
     """A backup of the journal was put back, of before what the reader was told."""
     reader, talk = Noting(), Writing(store, "s")
