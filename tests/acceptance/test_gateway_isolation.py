@@ -184,6 +184,7 @@ def _plain(answer: Answer, name: str) -> str:
         for written in (short, repr(short)[1:-1], quote(short, safe="")):
             for one in (json.dumps(written)[1:-1], written):
                 told = re.sub(rf"(?<![A-Za-z]){re.escape(one)}(?![A-Za-z])", "NAME", told)
+    told = re.sub(r"\b[0-9a-f]{32}\b", "TRACE", told)  # a digest of the name, among others
     return re.sub(r"copy-[0-9]+", "COPY", re.sub(r"\b1[0-9]{12}\b", "NOW", told))  # ms
 
 
@@ -250,9 +251,17 @@ def v1(known: Known) -> Iterator[tuple[str, str, Any]]:
         yield "POST", "/v1/responses", {"model": "mainstay", "input": "hi", "previous_response_id": id}
         yield "POST", "/v1/responses", {"model": "mainstay", "input": "hi", "previous_response_id": id, "stream": True}
     yield "GET", "/v1/models", None
+    yield "GET", "/metrics", None
 
 
-V1_ROUTES = {"/v1/chat/completions", "/v1/responses", "/v1/responses/{id}", "/v1/models", "/v1/models/{model:path}"}
+V1_ROUTES = {
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/responses/{id}",
+    "/v1/models",
+    "/v1/models/{model:path}",
+    "/metrics",
+}
 OPEN = {"/healthz", "/readyz", "/openapi.json"}  # for anybody: nothing of anybody's
 SIGNED = {"/hooks", "/channels"}  # whoever is there has signed what they say
 
@@ -484,6 +493,9 @@ async def test_f41_a_role_is_what_the_key_may_at_most_and_no_more_once_it_is_les
     for method, path, body in (
         ("GET", "/api/triggers", None),
         ("GET", "/api/people", None),
+        ("GET", "/api/audit", None),
+        ("GET", "/api/errors", None),
+        ("GET", "/metrics", None),
         ("POST", "/api/keys", {"person": "max", "workspace": "red", "scopes": ["admin"]}),
         ("POST", "/api/people", {"name": "max2", "roles": {"red": "admin"}}),
     ):

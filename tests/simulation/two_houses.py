@@ -383,6 +383,10 @@ async def fill(house: House) -> Known:
     skill = house.home / "workspaces" / "red" / "skills" / "bees"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: bees\ndescription: Of {RED['skill']}.\n---\nBees.\n")
+    agent = await house.service.workspaces.agent("red")
+    async with asyncio.timeout(30):
+        while not await agent.skills("any"):  # noqa: ASYNC110 - the disk is looked at once a second
+            await asyncio.sleep(0.05)
     name = RED["session"]
     await house.prompt("ann", name, f"The word is {RED['message']}.")
     await house.prompt("ann", name, calling(("dump", {}), ("write", {"path": "kept.txt", "content": RED["file"]})))

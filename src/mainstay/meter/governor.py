@@ -19,7 +19,7 @@ from mainstay.core.ports import Clock, Context, Options
 from mainstay.meter.claims import Claims
 from mainstay.meter.line import Line
 from mainstay.meter.pace import Pace
-from mainstay.meter.seat import LOOK_S, Seat
+from mainstay.meter.seat import LOOK_S, TOLD_FROM_S, Seat
 
 log = logging.getLogger("mainstay.meter")
 
@@ -286,7 +286,7 @@ class Governor:
             elif now >= seat.deadline:
                 self.line.leave(seat)
                 seat.call(_given_up(f"{self.who} had no room for this call within {_span(now - seat.since)}", None))
-            elif seat.notice is not None and seat.told_until < now + LOOK_S and now - seat.since >= LOOK_S * 0.9:
+            elif seat.notice is not None and seat.told_until < now + LOOK_S and now - seat.since >= TOLD_FROM_S:
                 seat.tell(_why(self.who, ahead, paused_s), max(paused_s, (ahead + 1) / a_second), now)
         self.look()
 

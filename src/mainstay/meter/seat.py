@@ -11,6 +11,7 @@ from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.ports import Clock, Context, Options
 
 LOOK_S = 1.0  # what is believed is looked at again so often while somebody waits
+TOLD_FROM_S = 0.9  # whoever waits less is told nothing
 TOLD_MAX_S = 30.0  # then whoever waits is told anew
 LEARNT = 0.1  # of the length of an answer
 ANSWER_TOKENS_MAX = 100_000
@@ -18,6 +19,7 @@ CHARS_A_TOKEN = 4
 
 
 class Governing(Protocol):
+    who: str
     clock: Clock
     typical: float  # tokens of an answer
 
@@ -59,8 +61,10 @@ class Seat:
         """Returns when the call may be sent; mostly at once. Raises RateLimited when that cannot be in time."""
         clock = self._governor.clock
         now = self.asked_at = clock.monotonic()
-        if now < self.not_before:
-            await clock.sleep(self.not_before - now)
+        if (rest_s := self.not_before - now) > 0:
+            if self.notice is not None and rest_s >= TOLD_FROM_S:
+                self.tell(f"{self._governor.who} asks to slow down", rest_s, now)
+            await clock.sleep(rest_s)
             now = clock.monotonic()
         if self._governor.admit(self, now):
             return
