@@ -385,7 +385,7 @@ async def fill(house: House) -> Known:
     (skill / "SKILL.md").write_text(f"---\nname: bees\ndescription: Of {RED['skill']}.\n---\nBees.\n")
     agent = await house.service.workspaces.agent("red")
     async with asyncio.timeout(30):
-        while not await agent.skills("any"):  # noqa: ASYNC110 - the disk is looked at once a second
+        while not await agent.skills("any"):  # the disk is looked at once a second
             await asyncio.sleep(0.05)
     name = RED["session"]
     await house.prompt("ann", name, f"The word is {RED['message']}.")

@@ -37,8 +37,8 @@ Effect = Literal["pure", "idempotent", "reconcile", "unsafe"]
 
 
 class Tool(Protocol):
-    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything. One that is not the owner's
-    own has an `origin` (core/outside); one of no use at times says so: `wanted() -> bool`."""
+    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything. One that is not the
+    owner's own has an `origin` (core/outside); one of no use at times says so: `wanted() -> bool`."""
 
     name: str
     description: str

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -69,11 +70,16 @@ class Setting(msgspec.Struct, frozen=True):
                 taken = error
                 await asyncio.sleep(OWNER_LOOK_S)
                 continue
-            errors = (await agent.opened()).errors
-            async with agent, listed(errors, lambda: config), serving(Alone(agent, self.config.workspace), self.data):
+            listing = listed((await agent.opened()).errors, partial(_given, config))
+            async with agent, listing, serving(Alone(agent, self.config.workspace), self.data):
                 yield agent
             return
         raise taken
+
+
+def _given(config: Config) -> Config:
+    """What is in force here stays so."""
+    return config
 
 
 async def _opened(agent: Agent) -> None:

@@ -6,6 +6,7 @@ Nothing but argparse is loaded for it.
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from typing import Any, NoReturn
 
 from mainstay import __version__
@@ -69,6 +70,7 @@ class Verbs:
         return made
 
 
+@cache
 def shared() -> Parser:
     """What every verb takes, before or after its name: without defaults, or the later would undo the earlier."""
     shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
@@ -80,6 +82,7 @@ def shared() -> Parser:
     return shared
 
 
+@cache
 def json_option() -> Parser:
     shared = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--json", action="store_true", help="print one JSON document")
