@@ -64,6 +64,7 @@ BROAD_EXCEPT = {
     "memory/follow.py": "a tier may be somebody else's; its trouble stays its own, and is tried again",
     "memory/meaning.py": "so may be what makes the vectors",
     "memory/walk.py": "a session that cannot be followed must not keep the others from it",
+    "store/sqlite/observed.py": "a bug in one reader's work is told to that reader; the thread writes for all of them",
     "observe/follower.py": "a reader's trouble is its own, whatever it raises, and is tried again",
     "lane/folding.py": "a summariser may be somebody else's, and a conversation goes on without it",
     "guards/guard.py": "a guard that breaks lets nothing through: whatever happened in it",

@@ -115,6 +115,58 @@ def test_a_changed_or_missing_entry_is_one_line_and_another_exit_code(mainstay: 
     assert "entry 2 was changed" in doctor
 
 
+def test_an_audit_that_went_on_after_it_was_cut_is_wrong_until_that_is_accepted_and_for_good_to_an_export(
+    mainstay: Command,
+) -> None:
+    mainstay("run", "hello", "--session", "one")
+    assert mainstay("audit", "export", "--out", "early.jsonl").returncode == 0
+    with closing(sqlite3.connect(mainstay.home / "gateway.db")) as db:
+        db.execute("DELETE FROM audit WHERE seq=3")
+        db.commit()
+    mainstay("run", "hello", "--session", "two")
+    went_on = "gateway.db: entry 3 says that the audit went on although entry 3 is gone"
+    done = mainstay("audit", "verify")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, f"{went_on}, and nobody said that this is known")
+    done = mainstay("audit", "verify", "--accept", "3")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        f"note: {went_on}; entry 6 says that this is known",
+        "Every entry is as it was written.",
+    ]
+    assert told(shown(mainstay, "--kind", "record"))[1:] == [
+        ("record.resumed", "entry 3 is gone"),
+        ("record.accepted", "3"),
+    ]
+    done = mainstay("audit", "verify", "--against", "early.jsonl")
+    assert done.returncode == 1
+    assert "early.jsonl: entry 3 was another one when this was written, or was changed since" in done.stdout
+    for name in ("gateway.db", "gateway.db-wal", "gateway.db-shm"):
+        (mainstay.home / name).unlink(missing_ok=True)
+    assert "audit-head says that there was an audit in it" in mainstay("doctor", "--offline").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [(("memory", "forget", "one#1"), "records"), (("session", "delete", "one"), "session")],
+    ids=["a record", "a session"],
+)
+def test_what_a_killed_process_left_unfollowed_is_on_record_before_a_command_forgets_it(
+    mainstay: Command, words: tuple[str, ...], what: str
+) -> None:
+    mainstay.env["MAINSTAY__AUDIT__ENABLED"] = "false"  # the journal has it and the audit has not, as after a kill
+    mainstay("run", "hello", "--session", "one")
+    del mainstay.env["MAINSTAY__AUDIT__ENABLED"]
+    with closing(sqlite3.connect(mainstay.home / "gateway.db", isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")  # while it cannot be, nothing is forgotten
+        mainstay.env["MAINSTAY__LIMITS__STORE_BUSY_S"] = "0.2"
+        refused = mainstay(*words, "--yes")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "nothing is deleted while the audit cannot be written" in refused.stderr
+        db.execute("ROLLBACK")
+    assert mainstay(*words, "--yes").returncode == 0
+    assert told(shown(mainstay, "--session", "one")) == [("input", "prompt"), ("turn", "answered"), ("forgotten", what)]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -124,8 +176,10 @@ def test_a_changed_or_missing_entry_is_one_line_and_another_exit_code(mainstay: 
         (("show", "--limit", "0"), "is not a whole number above 0"),
         (("show", "--limit", "1" + "0" * 30), "at most 100000 entries are shown"),
         (("shwo",), "did you mean 'show'?"),
+        (("verify", "a.jsonl", "--accept", "3"), "leave FILE out"),
+        (("verify", "--accept", "3"), "nothing was ever kept in"),
     ],
-    ids=["no file", "nothing", "no time", "no number", "too many", "no verb"],
+    ids=["no file", "nothing", "no time", "no number", "too many", "no verb", "a file and more", "nothing to accept"],
 )
 def test_what_cannot_be_is_one_sentence(mainstay: Command, words: tuple[str, ...], said: str) -> None:
     done = mainstay("audit", *words)

@@ -220,7 +220,10 @@ def test_bad_input_is_one_sentence_and_nothing_is_done(mainstay: Command, argume
     assert sorted(mainstay.folder.rglob("*")) == before
 
 
-def test_ctrl_c_shows_what_was_done_so_far(mainstay: Command, model: ExampleModel) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_whoever_stops_it_is_shown_what_was_done_and_no_home_of_a_case_is_left(
+    mainstay: Command, model: ExampleModel, stop: signal.Signals
+) -> None:
     with_model(mainstay, model)
     model.pause_s = 0.05
     slow = "  - {name: slow, prompt: be slow}\n  - {name: never begun, prompt: x, script: [fine]}\n"
@@ -233,7 +236,7 @@ def test_ctrl_c_shows_what_was_done_so_far(mainstay: Command, model: ExampleMode
         deadline -= 0.05
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(stop)
     out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert [line.split("  ")[0] for line in out.splitlines()[1:4]] == ["case 0", "slow", "never begun"]

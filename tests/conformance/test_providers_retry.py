@@ -207,6 +207,15 @@ async def test_f16_five_failures_open_the_circuit_and_one_probe_closes_it(api: F
         assert error is None
 
 
+async def test_f16_one_call_that_fails_again_and_again_does_not_take_the_model_from_others(api: Format) -> None:
+    async with asking(api, [*[status(500)] * 9, fine(api)]) as ask:
+        _, error = await ask()
+        assert isinstance(error, errors.Overloaded)
+        assert len(ask.times()) == 9
+        _, error = await ask()
+        assert error is None
+
+
 async def test_f16_429_and_529_never_open_the_circuit(api: Format) -> None:
     async with asking(api, [*[status(429)] * 6, *[status(529)] * 6, fine(api)], limits=Limits(retries_max=0)) as ask:
         for _ in range(12):

@@ -347,7 +347,13 @@ class Cord:
         self._cut = True
 
     def append(
-        self, standing: Standing, expected: int, events: Sequence[bytes], once: Once | None = None
+        self,
+        standing: Standing,
+        expected: int,
+        events: Sequence[bytes],
+        once: Once | None = None,
+        *,
+        synced: bool = True,
     ) -> Awaitable[None]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()

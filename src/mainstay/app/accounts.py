@@ -14,20 +14,19 @@ from mainstay.core.errors import HomeUnusable, MainstayError
 from mainstay.core.following import Reader
 from mainstay.core.ports import Clock, Store
 from mainstay.core.reservations import NANO
-from mainstay.meter.budgets import Budget, Budgets, Kind, Period, Scope
+from mainstay.meter.budgets import PERIODS, Budget, Budgets, Kind, Period, Scope
 from mainstay.observe.follower import Follower
 
 log = logging.getLogger("mainstay.meter")
 
 CATCH_UP_S = 600.0  # for what was spent before to be counted
-_PERIODS: tuple[Period, ...] = ("hour", "day", "month")
 _SHARED: tuple[Scope, ...] = ("person", "workspace", "home")
 
 
 def budgets_of(settings: BudgetSettings) -> Budgets:
     found: list[Budget] = [*_bounds("turn", "", settings.turn), *_bounds("session", "", settings.session)]
     for scope in _SHARED:
-        for period in _PERIODS:
+        for period in PERIODS:
             found += _bounds(scope, period, getattr(getattr(settings, scope), period))
     return Budgets(tuple(found), settings.warn_at)
 
@@ -43,8 +42,8 @@ def _bounds(scope: Scope, period: Period, entry: BudgetEntry) -> list[Budget]:
 
 
 class HomeAccounts:
-    """Of one home, which this process owns. Nothing is counted in memory before somebody has a budget; from then on
-    every workspace that is opened has its purses, and what others spend is heard of through the ledger."""
+    """Of one home, which this process owns. Nothing is counted in memory before somebody has a budget. A workspace that
+    has some has purses; what the others spend is heard of through the ledger."""
 
     def __init__(self, home: Path | None, clock: Clock) -> None:
         self._home = home
@@ -66,7 +65,8 @@ class HomeAccounts:
         """None where nothing is bounded. Returns when all that was spent before is known; raises HomeUnusable if that
         cannot be found out."""
         budgets = budgets_of(config.budgets)
-        if not budgets.all and self._books is None:
+        if not budgets.all:
+            await self._leave(config.workspace, store, observed)
             return None
         from mainstay.meter.books import Books
         from mainstay.meter.purses import Purses
@@ -82,6 +82,18 @@ class HomeAccounts:
                 books.load(await self._spent_before(workspace, observed))
             books.live.add(workspace)
         return Purses(books, budgets, store, workspace)
+
+    async def _leave(self, workspace: str, store: Store, observed: Any) -> None:
+        """It has no budgets any more: what it has booked itself until now is followed first, and not heard of again."""
+        if self._books is None or workspace not in self._books.live:
+            return
+        async with self._opening:
+            try:
+                if observed is not None:
+                    await self._catch_up(workspace, store, observed)
+            except MainstayError as error:
+                log.error("what was spent lately in the workspace %s may be counted twice: %s", workspace, error)
+            self._books.live.discard(workspace)
 
     def used(self, settings: BudgetSettings) -> dict[str, float]:
         """By budget, as it is configured: the share of it that is used, by whoever has used most of theirs."""

@@ -15,12 +15,12 @@ from mainstay.app.places import GATEWAY
 from mainstay.app.schema import Config
 from mainstay.app.trust import known_secrets
 from mainstay.app.world import SystemClock
-from mainstay.core.audit import AuditReading, Notary
-from mainstay.core.errors import AuditUnavailable, MainstayError, StoreCorrupt, StoreError
+from mainstay.core.audit import ACCEPTED, RESUMED, AuditReading, Fact, Notary
+from mainstay.core.errors import AuditUnavailable, InputRefused, MainstayError, StoreCorrupt, StoreError
 from mainstay.core.following import Reader
 from mainstay.core.ports import Clock
 from mainstay.guards.redact import Redactor
-from mainstay.observe.chain import End, Finding, Row, verify
+from mainstay.observe.chain import KIND, Against, End, Finding, Row, verify
 from mainstay.observe.exported import Format, written
 from mainstay.observe.follower import Follower
 
@@ -49,7 +49,7 @@ def notary_of(config: Config, books: Any, clock: Clock, clean: Callable[[str], s
     from mainstay.observe.notes import Notes
     from mainstay.store.sqlite.audit import audit_in
 
-    return Notes(audit_in(books), clock, clean)
+    return Notes(audit_in(books), clock, clean, strict=config.audit.fail_closed)
 
 
 def audit_of(books: Any) -> AuditReading | None:
@@ -71,29 +71,34 @@ class Noted(msgspec.Struct, frozen=True):
     def of(cls, books: Any, config: Config) -> Noted:
         return cls(books, notary_of(config, books, SystemClock(), cleaning(config)))
 
+    async def close(self) -> None:
+        """Before the books."""
+        if self.notary is not None:
+            await self.notary.close()
+
 
 @asynccontextmanager
 async def noting(data: Path, config: Config) -> AsyncIterator[Noted]:
     """For whoever owns a home and has no agent."""
     books = await open_books(data, config.limits.store_busy_s)
+    noted = Noted.of(books, config)
     try:
-        yield Noted.of(books, config)
+        yield noted
     finally:
-        if books is not None:
-            await books.close()
+        await noted.close()
+        await books.close()
 
 
 async def open_books(home: Path, busy_s: float = 5.0) -> Any:
-    """The home's database, for those who follow the journals. None if it cannot be had: then nothing is derived from
-    them, which have everything, until it can."""
+    """The home's database, for those who follow the journals: a `SqliteObserved`. If it cannot be had now, nothing is
+    derived from them, which have everything, until it can."""
     from mainstay.store.sqlite.observed import SqliteObserved  # its engine is loaded only by those who keep something
 
     books = SqliteObserved(str(home / GATEWAY), busy_s=busy_s)
     try:
-        await books.open()
+        await books.open(later=True)
     except MainstayError as error:
-        log.error("audit, errors, budgets and traces are not kept: %s", error)
-        return None
+        log.error("audit, errors and what was spent are not kept until it is well again: %s", error)
     return books
 
 
@@ -118,7 +123,7 @@ def gate_of(config: Config, follower: Follower | None) -> Callable[[str], Awaita
 
     async def gate(session: str) -> None:
         if follower is None:
-            raise AuditUnavailable("no turn begins: the audit cannot be written, because the home's database is broken")
+            raise AuditUnavailable("no turn begins: the audit cannot be written")
         if follower.trouble(AUDIT):
             await follower.retry()
         done = await follower.caught_up(GATE_S)
@@ -133,17 +138,55 @@ def gate_of(config: Config, follower: Follower | None) -> Callable[[str], Awaita
 # --- as it is read -------------------------------------------------------------------------------
 
 
-def checked(data: Path) -> Iterator[Finding]:
-    """What is wrong with the audit of a home; it may be written to meanwhile."""
+def checked(data: Path, against: Against | None = None) -> Iterator[Finding]:
+    """What is wrong with the audit of a home; it may be written to meanwhile. `against`: compared with an export."""
     from mainstay.store.sqlite.audit_file import ANCHOR, AuditFile
 
     path = data / GATEWAY
+    if not path.exists():
+        yield from _gone(data / ANCHOR, against)
+        return
     try:
         with AuditFile(path) as file:
-            yield from verify(_rows(file), lambda: _end(file, ANCHOR))
+            rows = _rows(file)
+            yield from verify(against.seen(rows) if against is not None else rows, lambda: _end(file, ANCHOR))
+            noted = file.anchor is not None and file.anchor.seq > 0  # then it was said already
+            if not noted and file.is_followed() and next(file.rows(), None) is None:
+                yield Finding(GATEWAY, "all entries are gone: journals were followed, and nothing of it is here")
             yield from (Finding(GATEWAY, said) for said in file.damage())
     except StoreError as error:
         yield Finding(GATEWAY, str(error))
+    if against is not None:
+        yield from against.findings()
+
+
+def _gone(anchor: Path, against: Against | None) -> Iterator[Finding]:
+    if anchor.exists():
+        yield Finding(GATEWAY, f"it is missing, and {anchor.name} says that there was an audit in it")
+    if against is not None:
+        yield from against.findings()
+
+
+async def accept(data: Path, seq: int) -> None:
+    """Put on record that the owner knows of the entry of this number, which says that the audit went on although it was
+    not as it was left. Beside whoever owns the home. Raises InputRefused if it is none of those."""
+    from mainstay.store.sqlite.audit import audit_in
+    from mainstay.store.sqlite.audit_file import AuditFile
+    from mainstay.store.sqlite.observed import SqliteObserved
+
+    with AuditFile(data / GATEWAY) as file:
+        found = next((one for one in file.rows() if not isinstance(one, int) and one[0] == seq), None)
+    if found is None or found[KIND] != RESUMED:
+        raise InputRefused(f"entry {seq} is none that says that the audit went on ({RESUMED})")
+    details = msgspec.json.encode({"seq": seq, "digest": found[-1]}).decode()
+    books = SqliteObserved(str(data / GATEWAY))
+    await books.open()
+    try:
+        audit = audit_in(books)
+        audit.strict = True  # what is wrong with the end is not this command's to go on from
+        await audit.add([Fact(at=SystemClock().now_ms(), kind=ACCEPTED, what=str(seq), details=details)])
+    finally:
+        await books.close()
 
 
 def _rows(file: Any) -> Iterator[Row]:

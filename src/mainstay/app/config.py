@@ -42,6 +42,7 @@ _MAY_BE_ZERO = frozenset(
     }
 )  # fmt: skip
 _COUNT_MAX = 2**53
+_MONEY_MIN = 1e-9  # dollars are counted by the billionth
 _SECONDS_MAX = 1_000_000_000  # what threads and event loops can wait for
 
 
@@ -231,6 +232,8 @@ def set_value(home: Path, name: str, value: Any, *, env: Mapping[str, str] | Non
         if isinstance(value, str) and "${" not in value:
             value = from_text(value, kind, f"config set: '{dotted(keys)}'")
         with leaving_unchanged():
+            if isinstance(value, float) and not math.isfinite(value):  # it could not be told from itself afterwards
+                raise ConfigError(f"'{dotted(keys)}' must be a finite number")
             new = config_file.edited(text, document, keys, value)
         save(home, new, config_file.with_value(document.data, keys, value), env=env)
 
@@ -283,6 +286,8 @@ def _wrong(path: tuple[str | int, ...], value: Any) -> str | None:
             return _wrong_limit(str(path[-1]), value)
         case int() | float() if path[-1] in ("high", "low") and not 0.1 <= value <= 1:
             return "must be a share from 0.1 to 1"
+        case float() if path[0] == "budgets" and path[-1] == "money" and value < _MONEY_MIN:
+            return "must be more than 0"
         case str():
             return _wrong_text(path, value)
     return None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import msgspec
 
+from mainstay.app.config_words import describe, is_plain, noun, options, shown
 from mainstay.core.errors import ConfigError
 from mainstay.edges.yaml import YamlRefused, load, plain
 
@@ -21,8 +22,6 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _FREE_NAME = re.compile(r"[\w@](?:[\w ./@+()-]*[\w)])?")  # nothing that means more than itself in a rule
 ANY_NAME = {"named": "anyhow"}  # of a mapping's values: their names are somebody else's ids
-_SHOWN_MAX = 12
-_WORD = re.compile(rf"[A-Za-z_]{{1,{_SHOWN_MAX}}}")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -54,15 +53,6 @@ class Shape(msgspec.Struct, frozen=True):
     scalar: bool = False
 
 
-def options(kind: Any) -> list[Any]:
-    """The members of a union, without annotations."""
-    if get_origin(kind) is Annotated:
-        return options(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return [one for member in get_args(kind) for one in options(member)]
-    return [kind]
-
-
 def shape_of(kind: Any) -> Shape:
     struct = items = values = None
     text = nullable = scalar = False
@@ -78,57 +68,6 @@ def shape_of(kind: Any) -> Shape:
             text = text or option is str or get_origin(option) is Literal
             scalar = True
     return Shape(struct, items, values, text, nullable, scalar)
-
-
-def describe(kind: Any) -> str:
-    """What is expected, for a person."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        least = next((one.ge for one in arguments[1:] if getattr(one, "ge", None) is not None), None)
-        return describe(arguments[0]) + (f" of at least {least}" if least is not None else "")
-    if origin in (Union, UnionType):
-        return " or ".join(map(describe, arguments))
-    if origin is Literal:
-        return " or ".join(f"'{one}'" for one in arguments)
-    if origin is tuple:
-        return "a list"
-    words = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
-    return words.get(kind, "a mapping")
-
-
-def _is_plain(kind: Any) -> bool:
-    """Takes numbers and fixed words only: no secret belongs there."""
-    return all(get_origin(one) is Literal or one in (int, float, bool, NoneType) for one in options(kind))
-
-
-def _shown(value: Any) -> str:
-    """What was given, where it is short and plain: whoever put a key in the wrong place does not find it in a log."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float() if len(str(value)) <= _SHOWN_MAX:
-            return str(value)
-        case str() if _WORD.fullmatch(value):
-            return f"'{value}'"
-    return _noun(value)
-
-
-def _noun(value: Any) -> str:
-    """What was given, without showing it: it may be a secret."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true or false"
-        case int():
-            return "a whole number"
-        case float():
-            return "a number"
-        case str():
-            return "text"
-        case list():
-            return "a list"
-    return "a mapping"
 
 
 def dotted(path: Sequence[str | int]) -> str:
@@ -200,10 +139,10 @@ class Checker:
     def _check_scalar(self, value: Any, kind: Any, path: Keys, source: Source) -> Any:
         where = f"{source.where(path)}: '{dotted(path)}'"
         self.lacks.pop(path, None)
-        tell = _shown if _is_plain(kind) else _noun
+        tell = shown if is_plain(kind) else noun
         if isinstance(value, str) and source.env is not None:
             if "${" in value:
-                tell = _noun  # what a variable holds is not ours to print
+                tell = noun  # what a variable holds is not ours to print
             value = self._filled(value, kind, path, where, source.env)
         try:
             msgspec.convert(value, kind)

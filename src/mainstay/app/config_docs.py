@@ -8,8 +8,9 @@ from typing import Any, get_args
 import msgspec
 
 from mainstay.app.config import PREFIX, UNAVAILABLE, Config
-from mainstay.app.config_check import describe, shape_of
+from mainstay.app.config_check import shape_of
 from mainstay.app.config_file import written
+from mainstay.app.config_words import describe
 
 LIMITS = {
     "steps_max": "Model calls in a turn.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from mainstay.core.following import Reader
 from mainstay.guards.redact import Redactor
 from mainstay.observe.error_log import ErrorLog
 from mainstay.observe.errors import ErrorReader
-
-Redact = Callable[[str, Sequence[int]], Awaitable[None]]
 
 
 def errors_in(books: Any) -> ErrorList | None:
@@ -65,18 +63,6 @@ async def errors_at(data: Path) -> AsyncIterator[ErrorList | None]:
         yield errors_in(books)
     finally:
         await books.close()
-
-
-def redacting(redact: Redact, data: Path, workspace: str) -> Redact:
-    """`redact`, and what came of these records is not in the list either."""
-
-    async def both(session: str, seqs: Sequence[int]) -> None:
-        await redact(session, seqs)
-        async with errors_at(data) as errors:
-            if errors is not None:
-                await errors.forget(workspace, session, seqs)
-
-    return both
 
 
 class _Cleaning:

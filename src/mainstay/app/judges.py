@@ -110,6 +110,9 @@ def _arguments(entry: JudgeEntry, home: Path | None) -> dict[str, Any]:
 
 def _made(given: Judge | Scorer | judging.Judge, models: Choosing | None, home: Path | None) -> judging.Judge:
     if hasattr(given, "score"):
+        own = Judge(getattr(given, "name", ""), weight=getattr(given, "weight", 1.0))
+        if said := _wrong(own) or _incomplete(given):
+            raise ConfigError(said)
         return cast(judging.Judge, given)
     if not isinstance(given, Judge):
         if not callable(given):
@@ -124,6 +127,12 @@ def _made(given: Judge | Scorer | judging.Judge, models: Choosing | None, home: 
     if not given.criteria.strip():
         raise ConfigError(f"the judge {given.name!r} has neither criteria nor a function")
     return _model_judge(given, models, home)
+
+
+def _incomplete(given: Any) -> str:
+    if not callable(given.score) or not hasattr(given, "weight"):
+        return f"the judge {given.name!r} needs a `weight`, and a `score` that can be called"
+    return ""
 
 
 def _own_name(function: Any) -> str:

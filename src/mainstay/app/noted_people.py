@@ -10,7 +10,8 @@ from mainstay.core.people import GatewayStore, Identity, Key, Pairing, Person
 
 
 class NotedPeople:
-    """`notary` is asked for at every change; None: nobody keeps a record."""
+    """`notary` is asked for at every change; None: nobody keeps a record. One that has to keep it refuses what
+    could not be put there, but for what takes somebody's rights away: that is never put off."""
 
     def __init__(self, store: GatewayStore, notary: Callable[[], Notary | None]) -> None:
         self._store = store
@@ -19,6 +20,10 @@ class NotedPeople:
     async def _note(self, kind: str, what: str, workspace: str = "", details: dict[str, Any] | None = None) -> None:
         if (notary := self._notary()) is not None:
             await notary.note(kind, what, workspace=workspace, details=details)
+
+    async def _ready(self) -> None:
+        if (notary := self._notary()) is not None:
+            await notary.ready()
 
     async def open(self) -> None:
         await self._store.open()
@@ -32,6 +37,7 @@ class NotedPeople:
         return await self._store.people()
 
     async def put_person(self, person: Person) -> None:
+        await self._ready()
         await self._store.put_person(person)
         await self._note("person.changed", person.name, details={"roles": person.roles})
 
@@ -45,6 +51,7 @@ class NotedPeople:
         return await self._store.identities()
 
     async def put_identity(self, identity: Identity) -> None:
+        await self._ready()
         await self._store.put_identity(identity)
         await self._note("person.paired", identity.person, details={"channel": identity.channel, "user": identity.user})
 
@@ -61,6 +68,7 @@ class NotedPeople:
         await self._store.put_pairing(pairing)
 
     async def pair(self, digest: str, identity: Identity, person: Person, now: int) -> bool:
+        await self._ready()
         done = await self._store.pair(digest, identity, person, now)
         if done:
             account = {"channel": identity.channel, "user": identity.user, "roles": person.roles}
@@ -76,6 +84,7 @@ class NotedPeople:
         return await self._store.keys()
 
     async def put_key(self, key: Key) -> None:
+        await self._ready()
         await self._store.put_key(key)
         given = {"person": key.person, "scopes": list(key.scopes), "expires": key.expires}
         await self._note("key.made", key.id, key.workspace, given)

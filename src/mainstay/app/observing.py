@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -18,11 +20,24 @@ from mainstay.app.world import SystemClock
 from mainstay.core.accounts import Accounts
 from mainstay.core.audit import AuditReading
 from mainstay.core.error_list import ErrorList
+from mainstay.core.errors import AuditUnavailable, MainstayError
 from mainstay.core.following import Reader
 from mainstay.core.ports import Clock, Store
 from mainstay.observe.follower import Follower
 
-FORGET_S = 2.0  # that what is being followed is waited for
+SETTLE_S = 10.0  # that what is being followed is waited for, before somebody forgets it
+FORGET_S = 2.0  # and after that
+TEND_S = 3_600.0  # between two looks for what is too old
+KEEPS = {AUDIT: "the audit", "ledger": "the ledger of what was spent"}  # readers to whom a deleted session is a loss
+
+log = logging.getLogger("mainstay.observe")
+
+
+@runtime_checkable
+class Tended(Protocol):
+    """A reader with something to do now and then, whether or not anything happens."""
+
+    async def tend(self) -> None: ...
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -66,6 +81,7 @@ class Observing:
         self.follower = Follower(sight.store, readers, workspace=sight.workspace) if readers else None
         self.notary = notary_of(sight.config, sight.books, sight.clock, sight.clean)
         self.closing: list[Callable[[], Awaitable[None]]] = []  # what is its own, after the follower
+        self._tending: asyncio.Task[None] | None = None
         self._owns = owns
 
     @property
@@ -94,9 +110,19 @@ class Observing:
         return await sight.accounts.join(sight.config, sight.store, sight.books) if sight.accounts is not None else None
 
     async def settle(self) -> None:
-        """What was done is followed, if that is soon done: before somebody forgets it."""
-        if self.follower is not None:
-            await self.follower.caught_up(FORGET_S)
+        """What was done is followed, before somebody forgets it. Raises AuditUnavailable if what has to be kept of it
+        is not on disk: then nothing may be forgotten."""
+        kept = [reader.name for reader in self.readers if reader.name in KEEPS]
+        if self.follower is None or not kept:
+            return
+        if any(self.follower.trouble(name) for name in kept):
+            await self.follower.retry()
+        done = await self.follower.caught_up(SETTLE_S)
+        for name in kept:
+            if trouble := self.follower.trouble(name):
+                raise AuditUnavailable(f"nothing is deleted while {KEEPS[name]} cannot be written: {trouble}")
+        if not done:
+            raise AuditUnavailable(f"nothing is deleted before {KEEPS[kept[0]]} is up to date; try again in a while")
 
     async def forget(self, session: str, seqs: Sequence[int] | None = None) -> None:
         """What was made of what a session said, after its journal has forgotten it."""
@@ -107,16 +133,35 @@ class Observing:
         if (errors := self.errors) is not None:
             if self.follower is not None:  # what it had read before that may be on its way
                 await self.follower.caught_up(FORGET_S)
-            await errors.forget(self.sight.workspace, session, seqs)
+            try:
+                await errors.forget(self.sight.workspace, session, seqs)
+            except MainstayError as error:
+                said = "%r was forgotten, but the list of errors may still have some of it; see `mainstay errors`: %s"
+                log.error(said, session, error)
 
     def start(self) -> None:
         if self.follower is not None:
             self.follower.start()
+        if any(reader.name == AUDIT for reader in self.readers):
+            self._tending = asyncio.get_running_loop().create_task(self._tend(), name="mainstay-retention")
+
+    async def _tend(self) -> None:
+        """Also an agent that nobody talks to keeps nothing for longer than it should."""
+        while True:
+            await self.sight.clock.sleep(TEND_S)
+            for reader in self.readers:
+                if isinstance(reader, Tended):
+                    await reader.tend()
 
     async def close(self) -> None:
         """Before the store."""
+        if self._tending is not None:
+            self._tending.cancel()
+            await asyncio.gather(self._tending, return_exceptions=True)
         if self.follower is not None:
             await self.follower.close()
+        if self.notary is not None:
+            await self.notary.close()
         for close in self.closing:
             await close()
         if self._owns:

@@ -51,7 +51,7 @@ class Beside(msgspec.Struct, frozen=True):
     rooms: Rooms | None = None
     telemetry: Any = None  # a `telemetry.Telemetry`, which all workspaces share
     accounts: Any = None  # what may be spent in the home: an `accounts.HomeAccounts`
-    books: Any = None  # the home's database: a `store.sqlite.observed.SqliteObserved`; None if it cannot be used
+    books: Any = None  # the home's database: a `store.sqlite.observed.SqliteObserved`
     governors: Any = None  # a `governor.Governors`, which all workspaces share
     main: bool = False  # the workspace is the server's own: its admins look after the whole home
 
@@ -110,7 +110,7 @@ class Opened(Protocol):
         ...
 
     async def settle(self) -> None:
-        """What was done is on record, if that can be soon: before somebody forgets it."""
+        """What was done is on record, before somebody forgets it. Raises AuditUnavailable if it is not."""
         ...
 
     async def drop(self, session: str) -> None:

@@ -121,8 +121,8 @@ class Open:
         await self.observing.settle()
 
     async def drop(self, session: str) -> None:
-        await self.remembering.drop(session)
         await self.observing.forget(session)
+        await self.remembering.drop(session)
         await self.end(session)
         if self._given.builtins is not None:
             await self._given.builtins.files.labels.disown(session)

@@ -122,10 +122,10 @@ class Service:
         """The home, those who may come in, and the socket for commands. Raises HomeTaken."""
         self.workspaces.own()
         async with AsyncExitStack() as stack:
-            if (books := await open_books(self.workspaces.home, self.config.limits.store_busy_s)) is not None:
-                self.books = books
-                self.noted = Noted.of(books, self.config)
-                stack.push_async_callback(books.close)  # after the workspaces, which write into it to the last
+            self.books = books = await open_books(self.workspaces.home, self.config.limits.store_busy_s)
+            self.noted = Noted.of(books, self.config)
+            stack.push_async_callback(books.close)  # after the workspaces, which write into it to the last
+            stack.push_async_callback(self.noted.close)
             await stack.enter_async_context(listed(errors_in(self.books), lambda: self.config))
             stack.push_async_callback(self.telemetry.close)
             stack.push_async_callback(self.workspaces.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import msgspec
 from mainstay.app.opened import Opening
 from mainstay.context.compile import Shown
 from mainstay.core.envelope import check_session_name
-from mainstay.core.errors import InputRefused, SessionUnknown
+from mainstay.core.errors import InputRefused, MainstayError, SessionUnknown
 from mainstay.core.events import Event, Forked, SessionChanged, TurnEnded
 from mainstay.core.journal import Record, encode
 from mainstay.core.ports import Standing, Store
 from mainstay.core.session import Session
 from mainstay.lane.curtain import Curtain
+
+log = logging.getLogger("mainstay")
 
 _PAGE = 1000
 MOST = 1 << 32  # records of a session, and sessions of a workspace
@@ -107,11 +110,11 @@ class Sessions:
         curtain = Curtain()
         while page := await self.records(key, after=after):
             for record in page:
-                if record.event.turn == number:
-                    for event in curtain.take(msgspec.structs.replace(record.event, session=key, sequence=record.seq)):
+                for event in curtain.take(msgspec.structs.replace(record.event, session=key, sequence=record.seq)):
+                    if event.turn == number:
                         yield event
-                    if isinstance(record.event, TurnEnded):
-                        return
+                if isinstance(record.event, TurnEnded) and record.event.turn == number:
+                    return
             after = page[-1].seq
 
     async def archive(self, key: str) -> None:
@@ -131,17 +134,24 @@ class Sessions:
 
     async def delete(self, key: str) -> None:
         """Forget what was said, by its sub-agents too. The running turn is aborted first; the sequence of the journal
+        stays. Raises AuditUnavailable if what was done is not on record and cannot be put there now: then all of it
         stays."""
         await self.get(key)
         opened = await self._opened()
-        for child in await children_of(opened.services.store, key):
-            await self.delete(child)
-        await opened.lanes.get(key).end(SessionUnknown(f"session {key!r} was deleted"))
-        opened.lanes.forget(key)
+        await opened.settle()  # before anything is ended
+        keys = [key]
+        for one in keys:  # which grows by the sub-agents of each
+            await opened.lanes.get(one).end(SessionUnknown(f"session {one!r} was deleted"))
+            opened.lanes.forget(one)
+            keys += await children_of(opened.services.store, one)
         await opened.settle()
-        await opened.services.store.blank(key, opened.services.clock.now_ms())
-        opened.services.approvals.note(key, None)
-        await opened.drop(key)
+        for one in reversed(keys):
+            await opened.services.store.blank(one, opened.services.clock.now_ms())
+            opened.services.approvals.note(one, None)
+            try:
+                await opened.drop(one)
+            except MainstayError as error:
+                log.error("session %r is deleted, but not all that came of it is gone yet: %s", one, error)
 
     async def fork(self, key: str, target: str, *, upto: int | None = None) -> Standing:
         """A new session with a copy of the past, whole or up to a record."""

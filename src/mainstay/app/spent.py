@@ -9,7 +9,7 @@ import msgspec
 from mainstay.app.accounts import budgets_of
 from mainstay.app.places import GATEWAY
 from mainstay.app.schema import Config
-from mainstay.meter.budgets import Budget, Period, Scope, begins, ends
+from mainstay.meter.budgets import PERIODS, Budget, Scope, begins, ends
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -47,9 +47,6 @@ class Report(msgspec.Struct, frozen=True):
     def lost(self) -> int:
         """This month."""
         return sum(one.lost for one in self.spent if one.scope == "home" and one.period == "month")
-
-
-PERIODS: tuple[Period, ...] = ("hour", "day", "month")
 
 
 def report(home: Path, configs: list[Config], now: int) -> Report:

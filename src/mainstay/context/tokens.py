@@ -6,6 +6,7 @@ something has to be counted at all, which a conversation far from its bounds nev
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mainstay.core.ports import ModelInfo, Tokenizer
+from mainstay.core.spending import cautious
 
 SLICE = 4096  # characters encoded at once: one endless word would cost its length squared
 _FOREIGN = 1.1  # models whose vocabulary is not published, until they report what they count
@@ -32,17 +34,31 @@ _FAMILIES: tuple[tuple[str, str, float], ...] = (
 )
 
 
-class WheelTokenizer:
-    """Exact for the vocabularies inside the splintr wheel."""
+IMAGE_TOKENS = 4096  # of models that nobody knows, but never more than an eighth of what they read
+IMAGE_TOKENS_MAX = 36_835
+_IMAGES: tuple[tuple[str, int], ...] = (  # of a large one, as providers say that they count
+    (r"claude", 1600),
+    (r"gpt-4o-mini", IMAGE_TOKENS_MAX),
+    (r"gpt-(?:4\.1|5[^-]*)-nano", 3779),
+    (r"gpt-(?:4\.1|5[^-]*)-mini|o4-mini", 2642),
+    (r"gpt-|\bo[1-9]\b", 1445),
+    (r"gemini", 2580),
+)
 
-    def __init__(self, encoding: str, scale: float = 1.0) -> None:
-        self.name = encoding
+
+class WheelTokenizer:
+    """Exact for the vocabularies inside the splintr wheel. `image` is what an image is taken for."""
+
+    def __init__(self, encoding: str, scale: float = 1.0, image: int = IMAGE_TOKENS) -> None:
+        self.name = encoding if image <= IMAGE_TOKENS else f"{encoding}/{image}"  # who differs much counts anew
         self.scale = scale
+        self.image = image
+        self._vocabulary = encoding
         self._encoding: Any = None
 
     def count(self, text: str) -> int:
         if self._encoding is None:
-            self._encoding = _encoding(self.name)
+            self._encoding = _encoding(self._vocabulary)
         encode = self._encoding.encode_ordinary
         try:
             if len(text) <= SLICE:
@@ -57,6 +73,9 @@ class ByteTokenizer:
 
     name = "bytes"
     scale = 1.0
+
+    def __init__(self, image: int = IMAGE_TOKENS) -> None:
+        self.image = image
 
     def count(self, text: str) -> int:
         return -(-len(text.encode(errors="replace")) * 3 // 10)
@@ -77,19 +96,21 @@ def slices(text: str) -> list[str]:
 
 def tokenizer_for(model: ModelInfo) -> Tokenizer:
     name = model.name.lower()
+    unknown = min(IMAGE_TOKENS, model.window // 8)
+    image = next((tokens for pattern, tokens in _IMAGES if re.search(pattern, name)), unknown)
     for pattern, encoding, scale in _FAMILIES:
         if re.search(pattern, name):
-            return _wheel(encoding, scale)
-    return _wheel("o200k_base", _FOREIGN)
+            return _wheel(encoding, scale, image)
+    return _wheel("o200k_base", _FOREIGN, image)
 
 
 @cache
-def _wheel(encoding: str, scale: float) -> Tokenizer:
+def _wheel(encoding: str, scale: float, image: int) -> Tokenizer:
     try:
         import splintr  # noqa: F401  # 8 ms, and only when something has to be counted
     except ImportError:
-        return ByteTokenizer()
-    return WheelTokenizer(encoding, scale)
+        return ByteTokenizer(image)
+    return WheelTokenizer(encoding, scale, image)
 
 
 @cache
@@ -114,6 +135,15 @@ class Scale(msgspec.Struct):
 
 
 FACTOR_MAX = 4.0
+
+
+def counted(text: str, scale: Scale | ModelInfo) -> int:
+    """By the model's count, rather more than less: without its vocabulary, as if it were numbers."""
+    tokenizer = scale.tokenizer if isinstance(scale, Scale) else tokenizer_for(scale)
+    if isinstance(tokenizer, ByteTokenizer):
+        return cautious(text)
+    factor = scale.factor if isinstance(scale, Scale) else tokenizer.scale
+    return math.ceil(tokenizer.count(text) * factor)
 
 
 class Scales:

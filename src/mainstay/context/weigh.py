@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from mainstay.context.tokens import IMAGE_TOKENS, IMAGE_TOKENS_MAX
 from mainstay.core.messages import AnyPart, Binary, Finish, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Tokenizer, Tool
 
@@ -18,7 +19,6 @@ MESSAGE_TOKENS = 4
 PART_TOKENS = 8  # ids and names around a call or a result
 TOOL_TOKENS = 8
 REQUEST_TOKENS = 16
-IMAGE_TOKENS = 1600
 
 
 def bound(message: Message) -> int:
@@ -34,7 +34,7 @@ def bound(message: Message) -> int:
         elif kind is not Finish:
             total += PART_TOKENS + _bytes(_texts(part))
             if kind is Binary:
-                total += IMAGE_TOKENS
+                total += IMAGE_TOKENS_MAX
     return total
 
 
@@ -54,7 +54,8 @@ def weigh_part(part: AnyPart, tokenizer: Tokenizer) -> int:
         case ToolCall() | ToolResult():
             return PART_TOKENS + sum(tokenizer.count(text) for text in _texts(part))
         case Binary(mime=mime):
-            return IMAGE_TOKENS if mime.startswith("image/") else PART_TOKENS + len(part.path)
+            image: int = getattr(tokenizer, "image", IMAGE_TOKENS)  # of somebody's own it is not known
+            return image if mime.startswith("image/") else PART_TOKENS + len(part.path)
     return 0
 
 

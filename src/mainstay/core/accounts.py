@@ -40,6 +40,10 @@ class Purse(Protocol):
         """What it came to; nothing, if nothing was answered."""
         ...
 
+    def spend(self, usage: Usage, cost: float) -> None:
+        """Something that nobody had put aside, and a record tells of."""
+        ...
+
     def allow_call(self) -> str | None:
         """Counts a tool call that is about to run; or a sentence that says which budget has no more."""
         ...

@@ -13,6 +13,7 @@ NOTHING = "0" * 64  # what stands before the first entry
 BEGUN = "record.begun"  # the first entry of a home: a number by chance, so that no two homes have the same chain
 PRUNED = "record.pruned"  # older entries were removed, as it is configured
 RESUMED = "record.resumed"  # it went on although what it found was not what it had left
+ACCEPTED = "record.accepted"  # the owner knows of an entry that says so
 acting: ContextVar[str] = ContextVar("acting", default="")  # who asks for what is done now; empty: the owner
 
 
@@ -108,6 +109,14 @@ class AuditReading(Protocol):
 
 class Notary(Protocol):
     """Puts on record what no journal tells."""
+
+    async def ready(self) -> None:
+        """Before something is done: raises AuditUnavailable if it has to be on record and could not be."""
+        ...
+
+    async def close(self) -> None:
+        """What waits for the disk is written, if it can be."""
+        ...
 
     async def note(
         self,

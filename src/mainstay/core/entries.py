@@ -5,18 +5,22 @@ The index is made of this, and what it finds is read back the same way, so the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from mainstay.core.events import Event, MessageAdded, Received, ToolFinished
 from mainstay.core.journal import FORGOTTEN, Record
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.recall import Entry, worst
+from mainstay.core.withheld import withheld
 
 
-def entries_of(session: str, records: Iterable[Record]) -> list[Entry]:
+def entries_of(session: str, records: Sequence[Record]) -> list[Entry]:
     """What people, models and tools said, in order. Notes of the runtime and what is empty are left out, and so is
-    what was only recalled: it would be found in the place of what it repeats."""
-    found = (entry_of(session, record) for record in records if not _only_recalls(record.event))
+    what was only recalled: it would be found in the place of what it repeats. Attempts at an answer that do not stand,
+    or of which the records do not say, are nothing that was said."""
+    hidden = withheld(records, drafts=True)
+    said = (one for one in records if one.seq not in hidden and not _only_recalls(one.event))
+    found = (entry_of(session, record) for record in said)
     return [entry for entry in found if entry is not None]
 
 

@@ -298,7 +298,7 @@ class Partial(Event, frozen=True, omit_defaults=True, tag=True):
 
 class TextDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     text: str
-    provisional: bool = False  # of what may be an answer, and has not been judged
+    provisional: Literal["", "shown"] = ""  # as of a message: a draft, of what may be an answer and is not judged yet
 
 
 class ThinkingDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):

@@ -10,7 +10,7 @@ import msgspec
 from mainstay.core.accounts import Purse
 from mainstay.core.events import Judged, Score
 from mainstay.core.messages import Message
-from mainstay.core.ports import Scribe
+from mainstay.core.ports import ModelInfo, Scribe
 
 THRESHOLD = 0.7
 CORRECTIONS = 3
@@ -45,6 +45,7 @@ class Spending(msgspec.Struct, frozen=True):
     purse: Purse | None = None
     scribe: Scribe | None = None
     notice: Callable[[str, float], None] | None = None
+    count: Callable[[str, ModelInfo], int] | None = None  # the tokens of a text; None: nobody can say
 
 
 class Panel(Protocol):

@@ -4,6 +4,7 @@ so whoever counts again from the journals comes to the same."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
@@ -26,6 +27,10 @@ from mainstay.core.messages import Usage
 from mainstay.core.reservations import closed_by, nanodollars
 
 HOUR_MS = 3_600_000
+KEPT_HOURS = 64 * 24  # the youngest in which something was spent: two months, one of which a clock may have been ahead
+Scope = Literal["turn", "session", "person", "workspace", "home"]
+SCOPES: tuple[Scope, ...] = ("turn", "session", "person", "workspace", "home")  # from the narrowest on
+Row = tuple[Scope, str, int, int, int, int]  # scope, name, hour, nanodollars, tokens, tool calls
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

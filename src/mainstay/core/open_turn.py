@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Judged, Received
+from mainstay.core.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Event,
+    Forked,
+    Judged,
+    MessageAdded,
+    Received,
+    Steered,
+    TurnEnded,
+)
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage
-from mainstay.core.recall import NOTE, UNTRUSTED
+from mainstay.core.recall import NOTE, RUNTIME, UNTRUSTED
+from mainstay.core.withheld import decides
 
 SKILL_HEAD = "# Skill: "  # how a skill that is shown begins; what stands before its first blank line is ours
 SKILL_NOTE = f"{NOTE}:skill:"
 SKILL_TOOLS = ("skill", "call_tool")
 HEAD_CHARS_MAX = 8_000
 LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
+
+
+_DECIDING = (MessageAdded, Judged, Steered, TurnEnded, Forked)
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -27,11 +41,14 @@ class OpenTurn:
     """A turn between its start and its end."""
 
     __slots__ = (
+        "_answer",
+        "_corrected",
         "answered",
         "answers",
         "asked",
         "calls",
         "cost",
+        "failed",
         "followed",
         "inputs",
         "judged",
@@ -71,6 +88,9 @@ class OpenTurn:
         self.answers: dict[str, ApprovalAnswered] = {}  # by the approval
         self.judged: Judged | None = None  # its last answer that was
         self.provisional = ""  # of its last message
+        self.failed: set[int] = set()  # its answers that did not stand, and what the model was told about them
+        self._answer: tuple[int, MessageAdded] | None = None  # its last message, if that may be its answer
+        self._corrected = 0  # the step of the last that did not stand
         self.followed: list[str] = []  # skills that it was shown, by what stood before their bodies
 
     def follow(self, message: Message) -> None:
@@ -85,6 +105,25 @@ class OpenTurn:
                     continue
             if shown.startswith(SKILL_HEAD):
                 self.followed.append(shown[:HEAD_CHARS_MAX].partition("\n\n")[0])
+
+    def hear(self, seq: int, event: Event) -> None:
+        """Of all that happens in it: which of its answers do not stand. What people were shown stays, as they know it,
+        unless judges have said no; what was held goes, as nobody does."""
+        if not isinstance(event, _DECIDING):
+            return
+        if self._answer is not None:
+            at, answer = self._answer
+            if decides(answer, event) is False and (answer.provisional == "held" or isinstance(event, Judged)):
+                self.failed.add(at)
+                self._corrected = answer.step
+            self._answer = None
+        if not isinstance(event, MessageAdded):
+            return
+        if event.role == "assistant":
+            calls = any(isinstance(part, ToolCall) for part in event.parts)
+            self._answer = None if calls else (seq, event)
+        elif event.role == "system" and event.step == self._corrected and _is_ours(event):
+            self.failed.add(seq)
 
     @property
     def pending(self) -> ApprovalAsked | None:
@@ -103,3 +142,7 @@ class OpenTurn:
         left = {call.id: ToolResult(call.id, call.name, LEFT_BEHIND, is_error=True) for call in self.open_calls}
         results = {**self.results, **left}
         return tuple(results[call.id] for call in self.step_calls)
+
+
+def _is_ours(said: MessageAdded) -> bool:
+    return bool(said.parts) and said.parts[0].origin == RUNTIME

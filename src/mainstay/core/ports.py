@@ -135,6 +135,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: int = 0
     notice: Callable[[str, float], None] | None = None
     weigh: Callable[[], int] | None = None  # tokens of the context, as we count them
+    sent: Callable[[], None] | None = None  # told each time it goes out, by those who may hold it back before (meter)
     heard: Callable[[Allowance], None] | None = None  # told what is left, once the provider has taken the request
 
 
@@ -304,9 +305,16 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
     def append(
-        self, standing: Standing, expected: int, events: Sequence[bytes], once: Once | None = None
+        self,
+        standing: Standing,
+        expected: int,
+        events: Sequence[bytes],
+        once: Once | None = None,
+        *,
+        synced: bool = True,
     ) -> Awaitable[None]:
-        """Add events after `expected`; raises StaleWriter, DuplicateInput or another StoreError."""
+        """Add events after `expected`; raises StaleWriter, DuplicateInput or another StoreError. What is not `synced`
+        outlives the process, and the power with the next append that is."""
         ...
 
     async def load(self, key: str, bytes_max: int) -> Tail | None:

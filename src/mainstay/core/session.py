@@ -103,9 +103,7 @@ class Session:
         return session
 
     def _trust(self, standing: Standing) -> None:
-        self.head = standing.head
-        self.fold = standing.fold
-        self.status = standing.status
+        self.head, self.fold, self.status = standing.head, standing.fold, standing.status
         self.turns, self.message_count = standing.turns, standing.messages
         self.usage = Usage(standing.prompt_tokens, standing.completion_tokens)
         self.cost, self.calls = standing.cost, standing.calls
@@ -182,12 +180,13 @@ class Session:
         return self.folded.summary if self.folded is not None else ""
 
     def apply(self, seq: int, at: int, event: Event) -> None:
-        self.head = seq
-        self.updated = at
+        self.head, self.updated = seq, at
         self.created = self.created or at
         if self.reserved:
             for id in closed_by(event, self.reserved):
                 del self.reserved[id]
+        if self.open is not None:
+            self.open.hear(seq, event)
         _APPLY[type(event)](self, seq, at, event)
 
     # --- one for each kind of event --------------------------------------------------------------
@@ -227,7 +226,9 @@ class Session:
             self.open.partial = isinstance(event, StepCheckpointed)
             self.open.restarts += isinstance(event, StepRestarted)
 
-    def _turn_ended(self, seq: int, at: int, event: TurnEnded) -> None:
+    def _turn_ended(self, seq: int, at: int, event: TurnEnded | Forked) -> None:
+        if self.open is not None and (failed := self.open.failed):  # what is seen of it from now on is what stood
+            self.messages, self.weighed = [one for one in self.messages if one.id not in failed], UNWEIGHED
         self.open = None
 
     def _relieved(self, seq: int, at: int, event: Relieved) -> None:
@@ -245,18 +246,16 @@ class Session:
         self.messages = [summary_message(seq, at, event.summary, event.origin), *kept]
         if event.usage is not None:
             self._spent(event.usage, event.cost)
-        self.partial = False
-        self.fold = seq
-        self.folded = event
-        self.relieved = True
-        self.weighed = UNWEIGHED
+        self.fold, self.folded, self.weighed = seq, event, UNWEIGHED
+        self.partial, self.relieved = False, True
 
     def _forked(self, seq: int, at: int, event: Forked) -> None:
         """A turn that was under way stays behind; calls that have no result yet get one here, as every call does."""
         self.parent = event.parent
         if (turn := self.open) is not None and turn.open_calls:
             self._append(Message(seq, "tool", turn.left_behind(), at=at, turn=turn.turn))
-        self.open = None
+        self._turn_ended(seq, at, event)
+        self.reserved = {}  # who pays for what is under way is the parent
         self.waiting.clear()
 
     def _add_inputs(self, inputs: tuple[int, ...], turn: int) -> None:

@@ -22,7 +22,7 @@ from mainstay.core.ports import Standing
 from mainstay.core.recall import Hit
 from mainstay.core.triggers import Run, Status, Trigger
 from mainstay.core.where import Where
-from mainstay.core.withheld import told, withheld
+from mainstay.core.withheld import told, verdicts
 from mainstay.gateway.office import Office
 from mainstay.lane.curtain import Curtain, behind
 from mainstay.lane.pausing import Pending
@@ -202,13 +202,21 @@ class Visit:
         return found
 
     async def records(self, session: str, after: int = 0, limit: int = _PAGE) -> Sequence[Record]:
-        """Its journal, a page at a time."""
+        """Its journal, a page at a time. It ends before an answer that judges still think about, so that whoever goes
+        on from there reads it when it has passed."""
         await self.session(session)
         key = self.key(session)
         page = await self._office.sessions.records(key, after=after, limit=min(limit, _PAGE))
         if self._sees_all:
             return page
-        later = await self._office.sessions.records(key, after=page[-1].seq, limit=_PAGE) if withheld(page) else ()
+        later: list[Record] = []
+        while (waiting := verdicts([*page, *later]).waiting) is not None and waiting <= page[-1].seq:
+            last = later[-1].seq if later else page[-1].seq
+            more = await self._office.sessions.records(key, after=last, limit=_PAGE)
+            if not more:
+                page = [one for one in page if one.seq < waiting]
+                break
+            later += more
         return [msgspec.structs.replace(one, event=self._told(one.event)) for one in told(page, later)]
 
     async def delete(self, session: str) -> None:

@@ -15,6 +15,7 @@ from mainstay.judge.models import TIMEOUT_S
 from mainstay.judge.verdict import NoVerdict, read_result
 
 ERROR_CHARS_MAX = 300
+EXITED = "the function called exit({})"
 
 
 class FunctionJudge:
@@ -63,11 +64,21 @@ async def _awaited(work: Callable[[], Any]) -> Any:
     try:
         return await work()
     except SystemExit as error:  # it would end more than the judge
-        raise RuntimeError(f"the function called exit({error.code})") from None
+        raise RuntimeError(EXITED.format(error.code)) from None
+
+
+def _staying(work: Callable[[], Any]) -> Any:
+    """Threads are made for tools, and speak of those."""
+    try:
+        return work()
+    except SystemExit as error:
+        raise RuntimeError(EXITED.format(error.code)) from None
+    except StopIteration:
+        raise RuntimeError("the function raised StopIteration") from None
 
 
 async def _threaded(work: Callable[[], Any]) -> Any:
-    result = await in_thread(work)
+    result = await in_thread(partial(_staying, work))
     return await _awaited(lambda: result) if inspect.isawaitable(result) else result
 
 

@@ -14,6 +14,7 @@ from mainstay.core.ports import Scribe
 from mainstay.core.reservations import judge_id
 from mainstay.judge.combine import Rule
 from mainstay.judge.material import fenced, shorten
+from mainstay.judge.verdict import checked, written
 
 GRACE_S = 2.0  # for judges to stop in, once they were told to
 ERROR_CHARS_MAX = 300
@@ -80,12 +81,16 @@ def _reason(score: Score) -> str:
 
 
 async def _ask(judge: Judge, exhibit: Exhibit, spending: Spending) -> Score:
-    loop = asyncio.get_running_loop()
+    """A judge may be somebody else's: one that breaks, or gives back what is no score, has failed and passes
+    nothing."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     began = loop.time()
     try:
-        score = await judge.score(exhibit, spending)
-    except Exception as error:  # a judge may be somebody else's: one that breaks has failed, and passes nothing
-        said = f"it raised {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+        score = checked(await judge.score(exhibit, spending), judge.name, judge.weight)
+    except BaseException as error:  # it may raise anything; only what is meant for all of us goes on
+        if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+            raise
+        said = written(f"it raised {type(error).__name__}: {error}")[:ERROR_CHARS_MAX]
         score = Score(judge.name, error=said, weight=judge.weight)
     return msgspec.structs.replace(score, seconds=round(loop.time() - began, 3))
 

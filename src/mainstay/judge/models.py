@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import aclosing
@@ -16,15 +15,14 @@ from mainstay.core.judging import Exhibit, Spending
 from mainstay.core.messages import FinishReason, Message, Text, Usage
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, Provider, TextPiece
 from mainstay.core.reservations import judge_id
-from mainstay.core.spending import PaidCall, priced
-from mainstay.judge.material import shown
+from mainstay.core.spending import FRAME_TOKENS, PaidCall, Patience, cautious, priced
+from mainstay.judge.material import shown, texts_of
 from mainstay.judge.verdict import SAID_CHARS_MAX, NoVerdict, read_verdict
 
 OUTPUT_TOKENS = 2_048  # for the verdict, and for models that think first
 OUTPUT_TOKENS_MIN = 64  # with less nobody can say why
 WINDOW_SHARE = 0.5  # of the judging model's, for what it is shown
-BYTES_PER_TOKEN = 2  # rather more tokens than fewer, whatever the language
-FRAME_TOKENS = 64  # of a prompt, that a provider may add of its own
+BYTES_PER_TOKEN = 2  # of what it is shown: rather more tokens than fewer, whatever the language
 TIMEOUT_S = 60.0
 
 
@@ -56,16 +54,20 @@ class ModelJudge:
         score, reason, error = None, "", ""
         call: PaidCall | None = None
         timeout_s = self._terms.timeout_s
-        scope = asyncio.timeout(timeout_s)
+        patience = Patience(timeout_s, spending.notice)
+        count = spending.count or cautious
         try:
-            async with scope:
+            async with patience.scope:
                 provider = self._choose(self._terms.model or exhibit.model)
-                context, wish = self._request(provider, exhibit, spending)
-                call = PaidCall(wish, provider.model(), spending.purse, spending.scribe)
-                said = await _listen(provider, context, call, spending)
-            score, reason = read_verdict(said, exhibit.answer)
+                info, context = self._request(provider, exhibit)
+                prompt = count(context.system + context.messages[0].text, info) + FRAME_TOKENS
+                id = judge_id(exhibit.turn, exhibit.step, self.name)
+                wish = Wish(id, info, prompt, self._output(info, prompt), patience.notice)
+                call = PaidCall(wish, provider, spending.purse, spending.scribe, count=count, patience=patience)
+                said = await _listen(provider, context, call)
+            score, reason = read_verdict(said, *texts_of(exhibit))
         except TimeoutError:
-            if not scope.expired():
+            if not patience.scope.expired():
                 raise
             error = f"it gave no verdict within {timeout_s:g} s"
         except (MainstayError, NoVerdict) as trouble:
@@ -73,15 +75,10 @@ class ModelJudge:
         usage, cost = (call.usage, call.cost) if call is not None else (None, 0.0)
         return Score(self.name, score, reason, error, self.weight, usage, cost)
 
-    def _request(self, provider: Provider, exhibit: Exhibit, spending: Spending) -> tuple[Context, Wish]:
-        """Raises NoVerdict if it could cost more than it may."""
+    def _request(self, provider: Provider, exhibit: Exhibit) -> tuple[ModelInfo, Context]:
         info = priced(provider)
-        system = self._instruct()
         asked = shown(exhibit, secrets.token_hex(8), int(info.window * WINDOW_SHARE) * BYTES_PER_TOKEN)
-        prompt = len((system + asked).encode(errors="replace")) // BYTES_PER_TOKEN + FRAME_TOKENS
-        id = judge_id(exhibit.turn, exhibit.step, self.name)
-        wish = Wish(id, info, prompt, self._output(info, prompt), spending.notice)
-        return Context(system, [Message(1, "user", (Text(asked),))]), wish
+        return info, Context(self._instruct(), [Message(1, "user", (Text(asked),))])
 
     def _output(self, info: ModelInfo, prompt: int) -> int:
         """So many tokens that one verdict stays within its money; raises NoVerdict if that is none to speak of."""
@@ -97,11 +94,11 @@ class ModelJudge:
         return wanted
 
 
-async def _listen(provider: Provider, context: Context, call: PaidCall, spending: Spending) -> str:
+async def _listen(provider: Provider, context: Context, call: PaidCall) -> str:
     said: list[str] = []
     length = 0
     async with call:
-        options = Options(tool_choice="none", output_tokens=call.output, notice=spending.notice)
+        options = call.granted(Options(tool_choice="none"))
         async with aclosing(provider.stream(context, options)) as stream:  # type: ignore[type-var]
             async for piece in stream:
                 call.hear(piece)

@@ -67,21 +67,26 @@ class Children:
         ticket = await lane.accept(
             Envelope(parts=(prompt,), thread=lane.key, sender=f"agent:{errand.session}", id=ONCE)
         )
+        reply: Reply | None = None
         try:
             reply = await asyncio.shield(ticket.reply)
         except asyncio.CancelledError:
-            if not self._lanes.closed:  # the parent's turn was stopped; if the agent closes, both go on later
-                await lane.abort()
-            raise
+            if self._lanes.closed:  # both go on later
+                raise
+            await lane.abort()  # the parent's turn was stopped, or has no more time; what was spent is still told
+        await (await lane.contexts()).folding.close()  # nobody will need it
         return _report(reply, await lane.view())
 
 
-def _report(reply: Reply, child: Session) -> Report:
-    match reply.outcome:
+def _report(reply: Reply | None, child: Session) -> Report:
+    """With all that it has spent, however it ended."""
+    outcome = reply.outcome if reply is not None else Aborted()
+    said = reply.text if reply is not None else ""
+    match outcome:
         case Answered():
-            text, ok = reply.text, True
+            text, ok = said, True
         case Exhausted(bound=bound):
-            text, ok = f"{reply.text}\n[The sub-agent reached its limit: {bound}.]", True
+            text, ok = f"{said}\n[The sub-agent reached its limit: {bound}.]", True
         case Failed(sentence=sentence):
             text, ok = f"The sub-agent failed: {sentence}", False
         case Aborted():
@@ -91,8 +96,8 @@ def _report(reply: Reply, child: Session) -> Report:
     return Report(
         text=text or "The sub-agent said nothing.",
         ok=ok,
-        usage=reply.usage,
-        cost=reply.cost,
+        usage=child.usage,
+        cost=child.cost,
         calls=child.calls,
         untrusted=child.untrusted,
         private=child.private,

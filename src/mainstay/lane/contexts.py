@@ -14,7 +14,7 @@ from mainstay.context.compile import Shown, Surroundings, compile_context, cut_t
 from mainstay.context.relief import Case, Fold, fold, squeeze, stub
 from mainstay.context.rules import Budget, budget, window_of
 from mainstay.context.show import show
-from mainstay.context.tokens import Scale
+from mainstay.context.tokens import Scale, counted
 from mainstay.context.weigh import bound, tools_bound, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
@@ -22,6 +22,7 @@ from mainstay.core.messages import AnyPart, Text
 from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
 from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
+from mainstay.core.spending import FRAME_TOKENS, FRAME_TOKENS_TOOLS
 from mainstay.lane.folding import Folding, Task
 from mainstay.lane.scribe import Pen
 from mainstay.lane.services import Services
@@ -36,6 +37,7 @@ PROFILE_SHARE = 4  # of the budget: more than that a profile never takes
 INLINE_SHARE = 4  # tools whose schemas take more than a quarter of the budget become a catalogue
 SHRINK = 0.75  # of a request that was too long: the next one, where the provider does not say what it takes
 LEAST_TOKENS = 256
+TELLING_TOKENS = 4096  # of less, most may be what the provider adds
 BRIEF_RESULT_BYTES = 4096  # of a tool's result, for a small model: more would take it minutes to read
 _NO_TOOLS = re.compile(r"n[o'](?:t|) (?:currently )?support\b[^.]*\btools?\b|\btools?\b[^.]*\b(?:not |un)support", re.I)
 ERRAND = (
@@ -48,18 +50,9 @@ class LaneContexts:
     """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
 
     __slots__ = (
-        "_around",
-        "_control",
-        "_known",
-        "_model",
-        "_pen",
-        "_scale",
-        "_sent",
-        "_services",
-        "_uncut",
-        "folding",
-        "tools",
-    )
+        "_around", "_control", "_known", "_model", "_pen", "_scale", "_sent", "_services", "_telling", "_uncut",
+        "folding", "tools",
+    )  # fmt: skip
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -67,6 +60,7 @@ class LaneContexts:
         self._known: tuple[tuple[ModelInfo, float, int | None], Budget] | None = None
         self._uncut = "", ""  # the profile as it was given, and as it is shown
         self._sent = 0  # what the last request weighed, where that was counted
+        self._telling = False  # what the provider reports of it says something about its tokens
         self._control: Control | None = None
         accounts = services.accounts
         self.folding = Folding(services.summariser, services.clock, facts=services.facts, accounts=accounts)
@@ -178,9 +172,10 @@ class LaneContexts:
 
     async def compile(self, scribe: Scribe) -> Context:
         session = self._pen.session
-        if self._sent and session.reported:
-            self._scale.learn(self._sent, session.reported)
-        session.reported = self._sent = 0
+        if self._telling and session.reported:
+            frame = FRAME_TOKENS_TOOLS if self._around.tools else FRAME_TOKENS
+            self._scale.learn(self._sent, session.reported - frame)
+        session.reported, self._sent, self._telling = 0, 0, False
         if self._around.bound + self._bound(session) > self._budget().high:
             await self._fit(scribe)
         return self._context(session)
@@ -216,6 +211,7 @@ class LaneContexts:
 
     async def _fit(self, scribe: Scribe) -> None:
         """Count, and relieve as far as need be."""
+        self._telling = True
         case = self._case()
         if self._weight(case) <= case.budget.high:
             return
@@ -287,7 +283,15 @@ class LaneContexts:
         )
 
     def prompt_tokens(self) -> int:
-        return round((self._sent or self._weight(self._case())) * self._scale.factor)
+        sent = self._sent or self._weight(self._case())
+        self._telling = self._telling or sent >= TELLING_TOKENS
+        return round(sent * self._scale.factor)
+
+    def count(self, text: str) -> int:
+        return counted(text, self._scale)
+
+    def unreported(self) -> None:
+        self._telling = False
 
     def tighten(self, error: ContextTooLong) -> bool:
         """It was too long by the provider's own count: from now on this model is believed to take less."""
@@ -318,6 +322,8 @@ class LaneContexts:
         if not hasattr(self, "_pen"):  # the turn ended before it had a context: it was given up, or there is no model
             return
         session, rules = self._pen.session, self._services.rules
+        if session.errand is not None:  # nobody asks it anything any more
+            return
         if rules.active_window is not None:
             outside = len(session.messages) - rules.active_window
             if outside >= rules.batch_size and self.folding.rested:

@@ -30,17 +30,21 @@ class Curtain:
                 return (discreet(event),)
             self._behind[event.session] = [event]
             return ()
-        stands = decides(event)
+        if event.sequence != waiting[-1].sequence + 1:  # what was missed may be what was said of it
+            return [*self.fall(event.session), *self.take(event)]
+        stands = decides(waiting[0], event)
         if stands is None and len(waiting) < BEHIND_MAX:
             waiting.append(discreet(event))
             return ()
         answer, *others = self._behind.pop(event.session)
         return [answer if stands else wordless(answer), *others, *self.take(event)]
 
-    def fall(self) -> Sequence[Event]:
-        """There is no more to come: answers that nobody has judged are not told."""
-        behind, self._behind = self._behind, {}
-        return [one for answer, *others in behind.values() for one in (wordless(answer), *others)]
+    def fall(self, session: str | None = None) -> Sequence[Event]:
+        """Nobody will learn whether answers stand that wait here, or that wait of one session: they come without their
+        words."""
+        sessions = list(self._behind) if session is None else [session]
+        behind = [self._behind.pop(one) for one in sessions if one in self._behind]
+        return [one for answer, *others in behind for one in (wordless(answer), *others)]
 
     def _waits(self, event: Event) -> bool:
         draft = self._drafts and isinstance(event, MessageAdded) and event.provisional == "shown"
@@ -48,14 +52,13 @@ class Curtain:
 
 
 async def behind(curtain: Curtain, events: AsyncIterable[Event], upto: int = 0) -> AsyncGenerator[Event, None]:
-    """All of these, as they may be heard; or those `upto` a sequence, as they may be heard by now."""
+    """All of these, as they may be heard; or those `upto` a sequence, and only before an answer that is not decided:
+    whoever goes on from there hears all of it."""
     try:
         async for event in events:
             for heard in curtain.take(event):
                 yield heard
             if 0 < upto <= event.sequence:
-                for heard in curtain.fall():
-                    yield heard
                 return
     finally:
         if isinstance(events, AsyncGenerator):

@@ -15,6 +15,7 @@ import msgspec
 from mainstay.context.outline import outline
 from mainstay.context.relief import Fold
 from mainstay.context.rules import Budget, Rules
+from mainstay.context.tokens import counted
 from mainstay.context.weigh import weigh
 from mainstay.core.accounts import Accounts
 from mainstay.core.errors import MainstayError
@@ -22,6 +23,7 @@ from mainstay.core.events import Event, Folded
 from mainstay.core.messages import Message, Usage
 from mainstay.core.ports import Clock, Digest, Passage, Summariser, Tokenizer
 from mainstay.core.recall import Fact, Summary, worst
+from mainstay.core.reservations import FOLD, lost
 from mainstay.core.session import Session
 from mainstay.core.spending import PaidPassage, Paying
 from mainstay.lane.scribe import Pen
@@ -107,7 +109,8 @@ class Folding:
     async def _summarise(self, summariser: Summariser, pen: Pen, task: Task, renewed: Sequence[Event]) -> bool:
         """Paid for by whoever pays for the conversation, where that is bounded."""
         purse = await self._accounts.purse(pen.session) if self._accounts is not None else None
-        paying = Paying(purse, pen) if purse is not None else None
+        paying = Paying(purse, pen, counted) if purse is not None else None
+        pen.note(*lost(one for one in pen.session.reserved.values() if one.id.startswith(FOLD)))  # by one that died
         told = False
         try:
             made = await self._summarised(summariser, pen.session, task, paying)
@@ -154,7 +157,7 @@ class Folding:
         folded = _folded(session, task, text)
         usage, cost = sum((one.usage for one in digests), Usage()), sum(one.cost for one in digests)
         if paying is not None:
-            known, cost = paying.total()
+            known, cost = paying.total(usage, cost)
             usage = known or Usage()
         return msgspec.structs.replace(
             folded,

@@ -227,7 +227,7 @@ class Lane:
         if not envelope.id:
             return await self._keep(event, None, review)
         async with self._door:  # one at a time, so that the second under an id finds the first
-            known = await self._known(envelope) if (await self._ready()).session.head else None
+            known = await self._known(envelope, review) if (await self._ready()).session.head else None
             return known or await self._keep(event, Once(envelope.id, envelope.digest), review)
 
     async def _keep(self, event: Received, once: Once | None, review: Review | None) -> Ticket:
@@ -264,7 +264,7 @@ class Lane:
         model = session.model or self._services.choose("").model().name
         return self._contexts.begin(session, TurnStarted(inputs, turn=session.turns + 1, model=model), prompt)
 
-    async def _known(self, envelope: Envelope) -> Ticket | None:
+    async def _known(self, envelope: Envelope, review: Review | None) -> Ticket | None:
         """The ticket of an input that was accepted before under this id."""
         seen = await self._services.store.seen(self.key, envelope.id)
         if seen is None:
@@ -274,7 +274,7 @@ class Lane:
             raise InputRefused(f"the id {envelope.id!r} was already used for a different message")
         if (ticket := self._tickets.get(seq)) is not None:
             return ticket
-        ticket = self._ticket(seq, None)  # before looking: its turn may end meanwhile
+        ticket = self._ticket(seq, review)  # before looking: its turn may end meanwhile
         if self._pen is not None and (turn := self._pen.session.open) is not None and seq in turn.inputs:
             ticket.turn = turn.turn
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:

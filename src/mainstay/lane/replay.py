@@ -156,6 +156,11 @@ class TapeContexts:
     def prompt_tokens(self) -> int:
         return 0
 
+    def count(self, text: str) -> int:
+        return 0
+
+    def unreported(self) -> None: ...
+
     def tighten(self, error: ContextTooLong) -> bool:
         return False
 

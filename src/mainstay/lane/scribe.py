@@ -19,7 +19,7 @@ from typing import cast
 import msgspec
 
 from mainstay.core.errors import StaleWriter, StoreError
-from mainstay.core.events import Event, StepCheckpointed
+from mainstay.core.events import Event, Reserved, StepCheckpointed
 from mainstay.core.journal import encode, mended
 from mainstay.core.ports import Clock, Once, Store
 from mainstay.core.session import Session
@@ -69,8 +69,10 @@ class Pen:
     # --- writing ---------------------------------------------------------------------------------
 
     async def record(self, *events: Event) -> None:
+        """A reservation must outlive the process that made it, and a call should not wait for the disk because of it:
+        a power cut may forget those of the last moment."""
         self._apply(events)
-        await self._written(self._send())
+        await self._written(self._send(synced=not all(isinstance(one, Reserved) for one in events)))
 
     async def record_once(self, once: Once, *events: Event) -> None:
         """An input with an id of its own, first in an append of its own: refused alone if it came before."""
@@ -119,7 +121,7 @@ class Pen:
         if self._noted and self.broken is None:
             self._send()
 
-    def _send(self, once: Once | None = None) -> asyncio.Future[None]:
+    def _send(self, once: Once | None = None, *, synced: bool = True) -> asyncio.Future[None]:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,7 +130,7 @@ class Pen:
         expected, self._sent = self._sent, self.session.head
         sending = cast(
             "asyncio.Future[None]",
-            self._store.append(self.session.standing(), expected, bodies, once),
+            self._store.append(self.session.standing(), expected, bodies, once, synced=synced),
         )
         head = self._sent
         if sending.done():  # a store that does it at once: what comes of it is known before anyone goes on

@@ -17,7 +17,7 @@ from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import Embedder, Memory, Tiers
-from mainstay.memory.legs import KNOWN_MAX, Leg, facts_of, summaries_of
+from mainstay.memory.legs import KNOWN_MAX, Leg, facts_of, read_decided, summaries_of
 from mainstay.memory.meaning import Meaning
 from mainstay.memory.walk import Walk, trouble_with
 from mainstay.memory.workflows import workflows_in
@@ -172,13 +172,15 @@ class Follower:
         if key not in self._ended:  # not seen by this process
             places.append(await self._turns.at(key))
         after, ended = min(places, default=0), self._ended.get(key, 0)
-        while records := await self._store.read(key, after, PAGE):
+        whole = False
+        while not whole:
+            records, whole = await read_decided(self._store, key, after, PAGE)
+            if not records:
+                break
             for leg in legs:
                 await self._give(leg, key, records)
             ended = max(ended, self._glance(key, records))
             after = records[-1].seq
-            if len(records) < PAGE:
-                break
         if len(self._ended) > KNOWN_MAX:  # all of it can be found out again
             self._ended.clear()
             self._idle.clear()

@@ -8,8 +8,9 @@ from typing import Any
 
 from mainstay.core.events import Folded
 from mainstay.core.journal import Record
-from mainstay.core.ports import Clock
+from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import Fact, Summary
+from mainstay.core.withheld import decided
 
 log = logging.getLogger("mainstay.memory")
 
@@ -17,8 +18,22 @@ KNOWN_MAX = 2_000  # sessions whose positions are held in memory
 LAG_MAX = 256  # records that held nothing for a tier before it is told so
 RETRY_S = 1.0
 RETRY_MAX_S = 300.0
+UNDECIDED_MAX = 4_096  # records after an answer among which a verdict on it is looked for
 
 Made = Callable[[str, Sequence[Record]], Sequence[Any]]
+
+
+async def read_decided(store: Store, key: str, after: int, size: int) -> tuple[Sequence[Record], bool]:
+    """The next records, and whether there are no more yet. They end before an answer that judges still think about:
+    what is to be found depends on whether it stands, and that may be said in a later page."""
+    while True:
+        records = await store.read(key, after, size)
+        known, whole = decided(records), len(records) < size
+        if known or whole:
+            return known, whole
+        if size >= UNDECIDED_MAX:  # then it is not found; all that follows is
+            return records, whole
+        size *= 4
 
 
 class Leg:

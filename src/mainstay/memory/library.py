@@ -31,6 +31,8 @@ from mainstay.core.recall import (
     message_id,
     split_id,
 )
+from mainstay.core.withheld import is_provisional, withheld
+from mainstay.memory.legs import read_decided
 from mainstay.memory.pages import (
     PAGE_CHARS,
     WORKFLOW,
@@ -315,6 +317,10 @@ class Library:
         records = await self._store.read(session, after=seq - 1, limit=1) if seq > 0 else []
         if not records or records[0].seq != seq:
             return None
+        if is_provisional(records[0].event):  # it is there if it stands
+            since, _ = await read_decided(self._store, session, seq - 1, NEAR)
+            if not since or seq in withheld(since, drafts=True):
+                return None
         return entry_of(session, records[0])
 
     async def _result(self, session: str, ref: str, offset: int, limit: int) -> Page | None:

@@ -13,7 +13,7 @@ from mainstay.core.journal import Record
 from mainstay.core.ports import Clock, Store
 from mainstay.core.recall import Embedder, VectorTier
 from mainstay.memory.embed import pieces
-from mainstay.memory.legs import Leg
+from mainstay.memory.legs import Leg, read_decided
 from mainstay.memory.walk import Walk, trouble_with
 
 log = logging.getLogger("mainstay.memory")
@@ -137,7 +137,7 @@ class Meaning:
 
     async def _embed_session(self, key: str) -> None:
         while True:
-            records = await self._store.read(key, await self.leg.at(key), PAGE)
+            records, whole = await read_decided(self._store, key, await self.leg.at(key), PAGE)
             if not records:
                 return
             texts = texts_of(key, records)
@@ -148,7 +148,7 @@ class Meaning:
                 )
             else:
                 await self.leg.take(key, records)
-            if len(records) < PAGE:
+            if whole:
                 return
 
     async def _embedded(self, texts: Sequence[str]) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import aclosing
@@ -12,7 +11,7 @@ import msgspec
 from mainstay.core.errors import ConfigError, ContextTooLong, StreamBroken, SummaryUnusable
 from mainstay.core.messages import FinishReason, Message, Text, Usage
 from mainstay.core.ports import Context, Digest, Finished, ModelInfo, Options, Passage, Provider, TextPiece
-from mainstay.core.spending import PaidCall, PaidPassage, priced
+from mainstay.core.spending import PaidCall, PaidPassage, Patience
 from mainstay.memory.digests import read_answer
 from mainstay.memory.passages import join as join
 from mainstay.memory.passages import render, shorten, size
@@ -25,13 +24,13 @@ BYTES_PER_TOKEN = 3
 ANSWER_CHARS_MAX = 200_000
 _FOCUS_CHARS_MAX = 1000
 _LEAST_BYTES = 400
-_FRAME_TOKENS = 64  # that a provider may add of its own
 
 
 class ModelSummariser:
     """The Summariser port. `model` is the one that is configured for this; empty: each session's own.
 
-    `timeout_s` bounds the whole of it, `attempts` how often a model is asked whose answer cannot be used.
+    `timeout_s` bounds the whole of it, but for what it waits for room or a budget; `attempts` how often a model is
+    asked whose answer cannot be used.
     """
 
     def __init__(
@@ -59,13 +58,14 @@ class ModelSummariser:
             provider = self._choose(self._model or model)
         except ConfigError as error:
             raise SummaryUnusable(f"there is no model to write a summary: {error}") from error
+        patience = Patience(self._timeout_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._ask(provider, passage)
+            async with patience.scope:
+                return await self._ask(provider, passage, patience)
         except TimeoutError:
             raise SummaryUnusable(f"no summary came within {self._timeout_s:g} s") from None
 
-    async def _ask(self, provider: Provider, passage: Passage) -> Digest:
+    async def _ask(self, provider: Provider, passage: Passage, patience: Patience) -> Digest:
         info = _no_larger(provider.model(), self._window)
         room = int(info.window * SHARE) * BYTES_PER_TOKEN
         usage, cost = Usage(), 0.0
@@ -74,7 +74,7 @@ class ModelSummariser:
             system, asked = self._request(passage, room, trouble)
             context = Context(system, [Message(1, "user", (Text(asked),))])
             try:
-                said, finished, spent = await _paid(provider, context, _options(info, passage), passage)
+                said, finished, spent = await _paid(provider, context, _options(info, passage), passage, patience)
             except ContextTooLong as error:
                 if not left:
                     raise
@@ -143,21 +143,20 @@ def _no_larger(info: ModelInfo, window: int | None) -> ModelInfo:
 
 def _options(info: ModelInfo, passage: Passage) -> Options:
     """Room for the summary, the facts, and for models that think first."""
-    wanted = max(4096, passage.tokens * 3 + 3000)
-    return Options(tool_choice="none", output_tokens=min(wanted, info.output, max(info.window // 3, 256)))
+    output = min(max(4096, passage.tokens * 3 + 3000), info.output, max(info.window // 3, 256))
+    return Options(tool_choice="none", output_tokens=output)
 
 
 async def _paid(
-    provider: Provider, context: Context, options: Options, passage: Passage
+    provider: Provider, context: Context, options: Options, passage: Passage, patience: Patience
 ) -> tuple[str, Finished, Usage]:
+    options = msgspec.structs.replace(options, notice=patience.notice)
     if not isinstance(passage, PaidPassage):
         said, finished = await _listen(provider, context, options)
         return said, finished, finished.usage
-    asked = sum(size(message.text) for message in context.messages) + size(context.system)
-    prompt = asked // BYTES_PER_TOKEN + _FRAME_TOKENS
-    async with passage.paying.call(provider.model(), priced(provider), prompt, options.output_tokens) as call:
-        granted = msgspec.structs.replace(options, output_tokens=call.output)
-        said, finished = await _listen(provider, context, granted, call)
+    asked = "\n".join([context.system, *(message.text for message in context.messages)])
+    async with passage.paying.call(provider, asked, options.output_tokens, patience) as call:
+        said, finished = await _listen(provider, context, call.granted(options), call)
     return said, finished, call.usage or Usage()
 
 

@@ -7,13 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.core.ledger import HOUR_MS
+from mainstay.core.ledger import Scope as Scope
 from mainstay.core.reservations import NANO
 
-Scope = Literal["turn", "session", "person", "workspace", "home"]
 Period = Literal["", "hour", "day", "month"]
 Kind = Literal["money", "tokens", "calls"]
 
-HOUR_MS = 3_600_000
+PERIODS: tuple[Period, ...] = ("hour", "day", "month")
 _EACH = {"": "", "hour": " an hour", "day": " a day", "month": " a month"}
 _OWNER = "the owner"
 
@@ -117,7 +118,7 @@ def when(ms: int) -> str:
 
 def refusal(budget: Budget, name: str, spent: int, now: int, wanted: int = 0) -> str:
     """Why something is not done, and when it would be. `wanted` is the least that it takes."""
-    said = named(budget, name)
+    said, left = named(budget, name), budget.limit - spent
     if wanted > budget.limit:
         return f"{said} is too small for a call that can take {amount(budget.kind, wanted)}"
     freed = ends(budget.period, now)
@@ -125,6 +126,9 @@ def refusal(budget: Budget, name: str, spent: int, now: int, wanted: int = 0) ->
         after = f"it frees at {when(freed)}"
     else:
         after = "the next turn has its own" if budget.scope == "turn" else "another session has its own"
+    if wanted and left > 0:
+        found, needed = amount(budget.kind, left), amount(budget.kind, wanted)
+        return f"{said} has {found} left, too little for a call that can take {needed}; {after}"
     return f"{said} is used up ({amount(budget.kind, spent)}); {after}"
 
 

@@ -24,6 +24,8 @@ MARGIN = 0.02  # of a limit, at most another call's worth
 USED = 0.05  # of a limit, before what is said about its reset is exact enough
 TESTS = 5  # answered in a row, and the claims are not believed for a while
 TEST_S, TEST_MIN_S, TEST_MAX_S = 1.0, 0.25, 60.0
+WHOLE = 0.95  # of a limit: nothing of it was used
+OUTWEIGHED = 3  # refusals of a call that is larger than a limit, whatever was left of it, while others were answered
 DEEP = 0.25  # a test proves something only if less than this part of the call is claimed to be left
 DOUBT_S, DOUBT_MAX_S = 60.0, 3600.0
 
@@ -39,13 +41,14 @@ class Sent(Protocol):
 class Bucket:
     """One bound: `level` is left of `limit`, and comes back at `rate` a second."""
 
-    __slots__ = ("_at", "_mended", "kind", "level", "limit", "rate")
+    __slots__ = ("_at", "_mended", "beyond", "kind", "level", "limit", "rate")
 
     def __init__(self, left: Left, now: float) -> None:
         self.kind = left.kind
         self.level = left.left
         self.limit = max(left.limit, left.left, 1.0)
         self.rate = 0.0
+        self.beyond = math.inf  # a call of so much was refused when all of it was there
         self._at = now
         self._mended = 0.0  # by all reports together
         self._learn(left)
@@ -59,7 +62,9 @@ class Bucket:
 
     def wait_s(self, weight: float, now: float) -> float:
         """How long until there is enough of it, and a little more: calls do not arrive in the order in which they were
-        sent. Of more than there can ever be, until it is whole."""
+        sent. Of more than there can ever be, until it is whole; where that was of no use, not at all."""
+        if weight >= self.beyond:
+            return 0.0
         short = min(weight + min(weight, MARGIN * self.limit), self.limit) - self.at(now)
         return short / self.rate if short > 1e-9 else 0.0
 
@@ -68,9 +73,17 @@ class Bucket:
         self.level = self.at(now) - weight
         return self.level - self._mended
 
+    def give_back(self, weight: float) -> None:
+        """It was not taken after all; nor did it count for any who were sent since."""
+        self.level += weight
+        self._mended += weight
+
     def mend(self, left: Left, mark: float, now: float) -> None:
         """`mark` is that of the call that this was said of. One report says little, because of the order; many do."""
-        self.limit = max(left.limit, left.left, 1.0) if left.limit else max(self.limit, left.left)
+        limit = max(left.limit, left.left, 1.0) if left.limit else max(self.limit, left.left)
+        if limit > self.limit:
+            self.beyond = math.inf
+        self.limit = limit
         self._learn(left)
         difference = GAIN * (left.left - (mark + self._mended))
         self.level = min(self.limit, self.at(now) + difference)
@@ -119,7 +132,11 @@ class Claims:
         return max((bucket.wait_s(weigh(bucket.kind), now) for bucket in self._buckets.values()), default=0.0)
 
     def take(self, weigh: Weigh, now: float) -> dict[str, float]:
-        return {name: bucket.take(weigh(bucket.kind), now) for name, bucket in self._buckets.items()}
+        marks = {}
+        for name, bucket in self._buckets.items():
+            if (weight := weigh(bucket.kind)) < bucket.beyond:  # else it goes only to be told so
+                marks[name] = bucket.take(weight, now)
+        return marks
 
     def hear(self, lefts: Iterable[Left], call: Sent, others: Iterable[Sent], now: float) -> None:
         """What was said of a call; `others` are those of which nothing was said yet, as they were sent."""
@@ -133,6 +150,30 @@ class Claims:
                 self._test_at = max(self._test_at, now + self._test_s)
             elif (mark := call.marks.get(left.name)) is not None:
                 bucket.mend(left, mark, now)
+
+    def outweighed(self, lefts: Iterable[Left], call: Sent, tries: int) -> Left | None:
+        """What a call that was refused is larger than, so that waiting is of no use to it. It was so many times when
+        others were answered."""
+        for left in lefts:
+            if left.kind not in ("tokens", "input") or not left.limit:
+                continue
+            weight, bucket = call.weigh(left.kind), self._buckets.get(left.name)
+            known = bucket is not None and weight >= bucket.beyond
+            if weight > left.limit and (known or left.left >= WHOLE * left.limit or tries >= OUTWEIGHED):
+                return left
+        return None
+
+    def give_back(self, call: Sent) -> None:
+        """It was refused, and so large that it would be missed for long."""
+        for name in call.marks:
+            bucket = self._buckets[name]
+            if (weight := call.weigh(bucket.kind)) > bucket.limit:
+                bucket.give_back(weight)
+
+    def remember(self, left: Left, call: Sent) -> None:
+        """Nobody waits for this again with a call of that size."""
+        bucket = self._buckets[left.name]
+        bucket.beyond = min(bucket.beyond, call.weigh(left.kind))
 
     # --- are they true? --------------------------------------------------------------------------
 

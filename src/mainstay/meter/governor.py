@@ -14,7 +14,7 @@ from itertools import count
 import msgspec
 
 from mainstay.core.allowance import Allowance
-from mainstay.core.errors import ProviderError, RateLimited
+from mainstay.core.errors import ContextTooLong, ProviderError, RateLimited
 from mainstay.core.ports import Clock, Context, Options
 from mainstay.meter.claims import Claims
 from mainstay.meter.line import Line
@@ -29,6 +29,9 @@ WINDOW_MAX = 65536
 BACK_S, BACK_MAX_S = 0.25, 5.0  # after a refusal that does not say for how long
 SOUND_S = 0.25  # after it one goes first; if it is not refused within this time, so do the others
 BACK_PART = 0.25  # of the time that everybody was refused already
+PROBE_S, PROBE_MAX_S = 2.0, 60.0  # in a storm one goes alone; if it says nothing, the next after 2, 4, 8 s
+STUBBORN = 4  # refusals of one call: from there on it lets others go ahead, and waits by itself if they are answered
+STUBBORN_S, STUBBORN_MAX_S = 2.0, 60.0
 PAUSE_MAX_S = 60.0  # whoever asks for more is asked again by one call a minute
 SURPRISES, SURPRISE_ANSWERED = 3, 0.05  # so many at a time; every twentieth answer makes up for one
 ACCOUNTS_MAX = 1000
@@ -73,6 +76,9 @@ class Governor:
         self._surprises = 0.0  # refusals that were not foreseen, less the more is answered
         self._storm = 0  # refusals in a row without an answer in between
         self._storm_at = 0.0
+        self._probes = 0  # sent in the storm since the last refusal
+        self._probe_at = 0.0
+        self._heard = 0  # of all calls
         self._timer: asyncio.TimerHandle | None = None
         self._telling: asyncio.TimerHandle | None = None
         self._admitted = self._refused = 0
@@ -99,6 +105,11 @@ class Governor:
         )
 
     # --- coming and going ------------------------------------------------------------------------
+
+    def tokens_max(self) -> int | None:
+        """That the account may use at once, answers with them; None if its provider never said so."""
+        limits = [one.limit for one in self.claims.buckets.values() if one.kind in ("tokens", "output")]
+        return int(min(limits)) if limits else None
 
     def admit(self, seat: Seat, now: float) -> bool:
         """At once, if nobody waits and nothing is in the way."""
@@ -129,6 +140,9 @@ class Governor:
         self._unheard[seat.sent] = seat
         if not self._answered and not self._sounding:
             self._sounding = seat.sent
+        if self._storm or now < self._closed_until:
+            self._probes += 1
+            self._probe_at = now
         self._admitted += 1
         self._waited_s += now - seat.asked_at
         if seat.test:
@@ -164,8 +178,8 @@ class Governor:
         seat.test = False
         if now < self._paused_until:
             return self._paused_until - now
-        if self._unheard and (self._storm or now < self._closed_until):  # one alone finds out whether it is over
-            return LOOK_S
+        if (self._storm or now < self._closed_until) and (wait_s := self._probing_s(now)) > 0:
+            return wait_s
         first = self._unheard.get(self._sounding) if not self._answered else None
         if first is not None and (rest_s := first.sent_at + SOUND_S - now) > 0:  # refusals are quick, answers are not
             return rest_s
@@ -178,6 +192,12 @@ class Governor:
             seat.test = now - seat.since >= LOOK_S and self.claims.may_test(seat.weigh, now)
             return 0.0 if seat.test else max(min(wait_s, self.claims.until_test_s(now) or wait_s), 0.001)
         return 0.0
+
+    def _probing_s(self, now: float) -> float:
+        """One alone finds out whether it is over; but not for ever, for it may hang."""
+        if not self._probes or not self._unheard or next(reversed(self._unheard.values())).sent_at <= self._cut_at:
+            return 0.0
+        return self._probe_at + min(PROBE_S * 2.0 ** (self._probes - 1), PROBE_MAX_S) - now
 
     def _widen(self, now: float) -> float:
         """A provider that takes its time is not one that is full."""
@@ -193,13 +213,14 @@ class Governor:
         if self._unheard.pop(seat.sent, None) is None:
             return
         now = self.clock.monotonic()
+        self._heard += 1
         if allowance.lefts:
             self.claims.hear(allowance.lefts, seat, self._unheard.values(), now)
         self.pace.answered(now)
         self._surprises = max(0.0, self._surprises - SURPRISE_ANSWERED)
         if seat.sent_at > self._cut_at:
             self._answered = True
-            self._storm = 0
+            self._storm = self._probes = 0
             self._paused_until = self._closed_until = 0.0
         if self._window < WINDOW_MAX:
             self._window += 1
@@ -210,12 +231,18 @@ class Governor:
             self.look()
 
     def refused(self, seat: Seat, error: ProviderError) -> bool:
-        """It has not: 429, or 529. False if it makes no sense to come back."""
+        """It has not: 429, or 529. False if it makes no sense to come back. Raises ContextTooLong if it never will."""
         self._unheard.pop(seat.sent, None)
         self._refused += 1
+        seat.refusals += not seat.test  # that one was to be expected
         now = self.clock.monotonic()
+        others, seat.heard_by_then = self._heard > seat.heard_by_then, self._heard  # were answered since the last time
         said = error.allowance
         if said is not None and said.lefts:
+            self.claims.give_back(seat)
+            tries = seat.refusals if others else 0
+            if isinstance(error, RateLimited) and (refusal := self._outweighed(seat, said, tries, now)) is not None:
+                raise refusal from error
             self.claims.hear(said.lefts, seat, self._unheard.values(), now)
         # without a word of its own, the time until all of it is there again is not when there is enough for one call
         asked_s = said.asked_s if said is not None and said.lefts else error.retry_after_s
@@ -224,14 +251,34 @@ class Governor:
         if seat.test:
             self.claims.was_refused(now)
             expected = True
-        if expected and asked_s <= BACK_MAX_S and not self._storms(seat):
-            seat.not_before = now + asked_s  # it alone: what is left for others is known
+        stubborn = seat.refusals >= STUBBORN
+        if stubborn and others:  # they are answered meanwhile: it is this call, and says nothing about the pace
+            tries = min(seat.refusals - STUBBORN, 16)
+            seat.not_before = now + min(max(asked_s, STUBBORN_S * 2.0**tries), STUBBORN_MAX_S)
+        elif expected and asked_s <= BACK_MAX_S and not self._storms(seat):
+            seat.not_before = max(seat.not_before, now + asked_s)  # it alone: what is left for others is known
         elif seat.sent_at <= self._cut_at:  # others who went out with it have been refused before
             self._pause(now, asked_s)
         else:
             self._slow_down(now, asked_s, storm=self._storms(seat))
+        if stubborn and self.line:  # another one finds out how it is before this one comes back
+            seat.not_before = max(seat.not_before, self._paused_until + SOUND_S)
         self.look()
-        return self._hopeless(seat, now) is None
+        return self._hopeless(seat, now) is None and seat.not_before < seat.deadline
+
+    def _outweighed(self, seat: Seat, said: Allowance, tries: int, now: float) -> ContextTooLong | None:
+        """It is larger than what the account has when it has all of it."""
+        left = self.claims.outweighed(said.lefts, seat, tries) if self.claims.believed(now) else None
+        if left is None:
+            return None
+        self.claims.hear(said.lefts, seat, self._unheard.values(), now)
+        self.claims.remember(left, seat)
+        self.look()
+        limit, weight = round(left.limit), round(seat.weigh(left.kind))
+        return ContextTooLong(
+            f"{self.who} takes at most {limit} tokens at once from this account, and this call has about {weight}",
+            window=limit,
+        )
 
     def _storms(self, seat: Seat) -> bool:
         """Of those who were sent since the last refusal nobody was answered, and nobody before this one may yet be."""
@@ -251,7 +298,7 @@ class Governor:
 
     def _slow_down(self, now: float, asked_s: float, *, storm: bool) -> None:
         self._storm = self._storm + 1 if storm else 0
-        self._cut_at, self._answered, self._sounding = now, False, 0
+        self._cut_at, self._answered, self._sounding, self._probes = now, False, 0, 0
         if not storm:
             self._storm_at = now
         pause_s = max(asked_s, BACK_S, min(BACK_PART * (now - self._storm_at), BACK_MAX_S))

@@ -17,12 +17,6 @@ def per_token(dollars_per_million: float) -> int:
     return round(dollars_per_million * 1_000_000)
 
 
-def most(model: ModelInfo, prompt: int, output: int) -> int:
-    """What so many tokens can cost at the most: as if all of the prompt were what of it is dearest."""
-    each_prompt, each_output = rates(model, prompt)
-    return -(-(prompt * each_prompt + output * each_output) // PICO)
-
-
 def dearest(models: Sequence[ModelInfo]) -> ModelInfo:
     """The first, at the highest prices of all that may answer in its place."""
     first, *others = models

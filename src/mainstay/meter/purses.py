@@ -15,16 +15,19 @@ import msgspec
 from mainstay.core.accounts import Wish
 from mainstay.core.envelope import named_in
 from mainstay.core.events import Reserved
+from mainstay.core.ledger import SCOPES, Scope
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Store
 from mainstay.core.reservations import nanodollars
 from mainstay.core.session import Session
-from mainstay.meter.books import Ask, Books, Bound, Grant, Sums, Tally, exhausted, in_the_way
-from mainstay.meter.budgets import Budgets, Scope, hour_of, warning
+from mainstay.meter.books import Books, exhausted, in_the_way
+from mainstay.meter.budgets import Budgets, begins, hour_of, warning
+from mainstay.meter.tallies import Ask, Bound, Grant, Sums, Tally
 
 log = logging.getLogger("mainstay.meter")
 
-OUTPUT_DEFAULT = 16_384  # tokens of an answer, at the most, where nobody says otherwise
+OUTPUT_DEFAULT = 8_192  # tokens of an answer, at the most, where nobody says otherwise
+OUTPUT_THINKING = 16_384  # and of one that is thought about
 RECENT_MAX = 1024  # sessions of which it is known what was settled last
 DEPTH_MAX = 16  # of sub-agents, should a journal say something odd
 
@@ -38,6 +41,15 @@ class Sheet(msgspec.Struct):
     purses: int = 0
 
 
+class Payers(msgspec.Struct, frozen=True):
+    """Some of those who pay, from the narrowest on, and what bounds them: what calls of models take, and how many calls
+    of tools there are."""
+
+    tallies: tuple[Tally, ...]
+    paid: tuple[Bound, ...]
+    called: tuple[Bound, ...]
+
+
 class Purses:
     """The accounts of one workspace."""
 
@@ -46,6 +58,8 @@ class Purses:
         self.budgets = budgets
         self._store = store
         self._shared = (books.tally("workspace", workspace), books.tally("home", ""))
+        self._payers: dict[str, Payers] = {}  # by person, who like a tally stays
+        self._of = {scope: budgets.of(scope) for scope in SCOPES}
         self._sheets: dict[str, Sheet] = {}  # by the session that is nobody's sub-agent
         self._roots: dict[str, str] = {}  # of sessions that have a purse now
         self._recent: dict[str, dict[str, Sums]] = {}  # by session: settled in its last turn
@@ -93,7 +107,7 @@ class Purses:
     def _made(self, scope: Scope, sums: Sums) -> Tally:
         tally = Tally(scope)
         tally.add(hour_of(self.books.now_ms()), sums.money, sums.tokens, sums.calls)
-        for budget in self.budgets.of(scope):
+        for budget in self._of[scope]:
             if sums.of(budget.kind) >= self.budgets.warn_at * budget.limit:
                 tally.warned[budget] = 0  # in an earlier turn
         return tally
@@ -107,7 +121,7 @@ class Purses:
         if key != purse.root or not sheet.purses:
             self._roots.pop(key, None)
         if purse.settled:
-            self._recent[key] = purse.settled
+            self._recent[key] = self._recent.pop(key, {}) | purse.settled  # a fold may end after the turn
             if len(self._recent) > RECENT_MAX:
                 del self._recent[next(iter(self._recent))]
 
@@ -152,18 +166,26 @@ class Purses:
 
     # --- who pays --------------------------------------------------------------------------------
 
-    def payers(self, sheet: Sheet, person: str) -> tuple[Tally, ...]:
-        return (sheet.turn, sheet.session, self.books.tally("person", person), *self._shared)
+    def payers(self, sheet: Sheet, person: str) -> Payers:
+        shared = self._payers.get(person)
+        if shared is None:
+            shared = self._payers[person] = self._bounded((self.books.tally("person", person), *self._shared))
+        own = self._bounded((sheet.turn, sheet.session))
+        return Payers(own.tallies + shared.tallies, own.paid + shared.paid, own.called + shared.called)
 
-    def bounds(self, payers: Iterable[Tally]) -> tuple[Bound, ...]:
-        return tuple(Bound(budget, tally) for tally in payers for budget in self.budgets.of(tally.scope))
+    def _bounded(self, tallies: tuple[Tally, ...]) -> Payers:
+        paid: list[Bound] = []
+        called: list[Bound] = []
+        for tally in tallies:
+            for budget in self._of[tally.scope]:
+                (called if budget.kind == "calls" else paid).append(Bound(budget, tally, self.budgets.warn_at))
+        return Payers(tallies, tuple(paid), tuple(called))
 
 
 class TurnPurse:
     """Of one turn, or of a fold beside the turns. See `core.accounts.Purse`."""
 
-    __slots__ = ("_bounds", "_called", "_granted", "_news", "_payers", "_person", "_purses", "root", "session",
-                 "settled", "sheet")  # fmt: skip
+    __slots__ = ("_granted", "_news", "_payers", "_person", "_purses", "root", "session", "settled", "sheet")
 
     def __init__(self, purses: Purses, session: Session, root: str, sheet: Sheet) -> None:
         self.session = session
@@ -174,19 +196,17 @@ class TurnPurse:
         self._granted: dict[str, Grant] = {}
         self._news: list[str] = []
         self._person: str | None = None
-        self._payers: tuple[Tally, ...] = ()
-        self._bounds: tuple[Bound, ...] = ()
-        self._called: tuple[Bound, ...] = ()  # of those, on tool calls
+        self._payers = Payers((), (), ())
 
     async def reserve(self, wish: Wish) -> Reserved:
-        self._look_who_pays()
+        payers = self._who_pays()
         books, model = self._purses.books, wish.model
-        output = wish.output or min(model.output, OUTPUT_DEFAULT)
-        ask = Ask(model, wish.prompt, output, self._payers, self._bounds)
+        output = wish.output or min(model.output, OUTPUT_THINKING if model.thinking else OUTPUT_DEFAULT)
+        ask = Ask(model, wish.prompt, output, payers.tallies, payers.paid)
         granted = books.grant(ask)
-        if isinstance(granted, Tally):
+        if isinstance(granted, Bound):
             if wish.notice is not None:
-                wish.notice(f"waiting for {in_the_way(ask, granted)}", 0.0)
+                wish.notice(f"waiting for {in_the_way(granted)}", 0.0)
             granted = await books.wait(ask, granted)
         assert wish.id not in self._granted, "a call is paid for once"
         self._granted[wish.id] = granted
@@ -199,19 +219,23 @@ class TurnPurse:
         self._purses.books.settle(granted, money, tokens)
         self.settled[reserved.id] = Sums(money, tokens)
         if money or tokens:
-            self._warn(self._bounds)
+            self._warn(self._payers.paid)
+
+    def spend(self, usage: Usage, cost: float) -> None:
+        payers = self._who_pays()
+        self._purses.books.spend(payers.tallies, nanodollars(cost), usage.prompt + usage.completion)
+        self._warn(payers.paid)
 
     def allow_call(self) -> str | None:
-        self._look_who_pays()
-        books = self._purses.books
-        if self._called:
+        payers, books = self._who_pays(), self._purses.books
+        if payers.called:
             now = books.now_ms()
-            for bound in self._called:
+            for bound in payers.called:
                 if books.left(bound, now) <= 0:
                     return str(exhausted(bound, now))
-        books.spend(self._payers, calls=1)
-        if self._called:
-            self._warn(self._called)
+        books.spend(payers.tallies, calls=1)
+        if payers.called:
+            self._warn(payers.called)
         return None
 
     def told(self) -> tuple[str, ...]:
@@ -225,7 +249,7 @@ class TurnPurse:
         self._granted.clear()
         self._purses.close(self)
 
-    def _look_who_pays(self) -> None:
+    def _who_pays(self) -> Payers:
         """Whoever spoke last in the turn; beside the turns, who began the session."""
         session = self.session
         alone = session.open is None and session.errand is None
@@ -233,23 +257,22 @@ class TurnPurse:
         if person != self._person:
             self._person = person
             self._payers = self._purses.payers(self.sheet, person)
-            self._bounds = self._purses.bounds(self._payers)
-            self._called = tuple(one for one in self._bounds if one.budget.kind == "calls")
-            self._bounds = tuple(one for one in self._bounds if one.budget.kind != "calls")
+        return self._payers
 
     def _warn(self, bounds: Iterable[Bound]) -> None:
         """Once for each budget and period."""
-        books, share = self._purses.books, self._purses.budgets.warn_at
-        now = books.now_ms()
         for bound in bounds:
-            budget, tally = bound.budget, bound.tally
-            since = books.since(budget.period, now)
-            spent = tally.spent(since).of(budget.kind)
-            if spent >= share * budget.limit and tally.warned.get(budget) != since:
-                tally.warned[budget] = since
-                sentence = warning(budget, tally.name, spent, now)
-                log.warning("session %s: %s", self.session.key, sentence)
-                self._news.append(sentence)
+            if bound.used() >= bound.near:
+                self._warn_of(bound)
+
+    def _warn_of(self, bound: Bound) -> None:
+        budget, tally, now = bound.budget, bound.tally, self._purses.books.now_ms()
+        since = begins(budget.period, now)
+        if tally.warned.get(budget) != since:
+            tally.warned[budget] = since
+            sentence = warning(budget, tally.name, bound.used(), now)
+            log.warning("session %s: %s", self.session.key, sentence)
+            self._news.append(sentence)
 
 
 def _sums(session: Session) -> Sums:

@@ -9,6 +9,7 @@ whoever asked decides.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from msgspec import structs
@@ -30,6 +31,12 @@ from mainstay.meter.breaker import Breaker
 from mainstay.meter.governor import Governor
 from mainstay.meter.prices import dearest
 from mainstay.meter.seat import Seat
+
+OUTPUT_PART = 4  # of what an account may use, at most one answer takes a quarter
+OUTPUT_LEAST = 1024
+PROBE_LOOK_S = 0.5  # whoever waits for another call looks so often
+
+log = logging.getLogger("mainstay.meter")
 
 
 class Resilient:
@@ -56,8 +63,13 @@ class Resilient:
         return self._providers[0].model()
 
     def dearest(self) -> ModelInfo:
-        """At the highest prices of all that may answer."""
-        return dearest([provider.model() for provider in self._providers])
+        """At the highest prices of all that may answer. Providers count the longest answer against what the account
+        may use, so where that is known, no call asks for more than a part of it unless somebody says so."""
+        made = dearest([provider.model() for provider in self._providers])
+        governor = self._governors[0]
+        limit = governor.tokens_max() if governor is not None else None
+        share = max(limit // OUTPUT_PART, OUTPUT_LEAST) if limit is not None else made.output
+        return made if made.output <= share else structs.replace(made, output=share)
 
     def resting(self) -> list[tuple[str, float]]:
         """Each model of them, and for how many seconds it is left alone."""
@@ -74,21 +86,22 @@ class Resilient:
         earlier = ""
         for place, provider in enumerate(self._providers):
             breaker = self._breakers[place]
-            seat = self._seat(place, context, options)
+            asked = _within(provider, options)
+            seat = self._seat(place, context, asked)
             if waiting is not None:
                 waiting.attempt = 0
             while True:
                 answer = _Attempt(provider, breaker, seat)
                 try:
-                    piece = await answer.begin(context, options)
+                    piece = await answer.begin(context, asked)
                     if piece is not None:
-                        yield piece
+                        yield piece if place == 0 else _signed(piece, provider)
                         async for piece in answer.rest():
                             yield piece if place == 0 else _signed(piece, provider)
                     answer.succeeded(piece)
                     return
                 except ProviderError as error:
-                    answer.failed(error)
+                    answer.failed(error, again=waiting is not None and waiting.attempt > 0)
                     if answer.spoken or isinstance(error, RequestRefused):
                         raise
                     if seat is not None and _has_no_room(error):
@@ -100,6 +113,8 @@ class Resilient:
                         break
                     if waiting is None:
                         waiting = _Waiting(self._clock, self._ids, self._limits, options)
+                    if isinstance(error, CircuitOpen) and await waiting.for_probe(error, breaker):
+                        continue
                     if not await waiting.before_retry(error, breaker.closed_for_s()):
                         earlier, said = earlier + f"; before that, {error}", earlier
                         if place < last:
@@ -116,6 +131,13 @@ class Resilient:
             return None
         last = place == len(self._providers) - 1
         return governor.seat(context, options, self._limits.queue_wait_max_s if last else self._limits.retry_wait_max_s)
+
+
+def _within(provider: Provider, options: Options) -> Options:
+    """Nobody is asked for more than it can say: a model that stands in may have less than the one that was meant."""
+    most = provider.model().output
+    wanted = options.output_tokens
+    return options if wanted is None or wanted <= most else structs.replace(options, output_tokens=most)
 
 
 def _signed(piece: Piece, provider: Provider) -> Piece:
@@ -149,26 +171,33 @@ class _Attempt:
     async def begin(self, context: Context, options: Options) -> Piece | None:
         """The first piece, or None for a stream that said nothing and did not complain."""
         seat = self._seat
-        if seat is not None and self._breaker.closed_for_s() == 0:  # else there is nothing to stand in line for
+        breaker = self._breaker
+        shut = breaker.closed_for_s() > 0 or breaker.probed_for_s() > 0  # there is nothing to stand in line for
+        if seat is not None and not shut:
             await seat.enter()
             options = structs.replace(options, heard=seat.heard)
-        self._admitted = self._breaker.admit()
+        self._admitted = breaker.admit()
         if not self._admitted:
-            closed_s = self._breaker.closed_for_s()
-            raise CircuitOpen(
-                f"{self._provider.model().name} failed too often and is left alone for {closed_s:.0f} s",
-                retry_after_s=closed_s or None,
-            )
+            raise self._left_alone()
+        if options.sent is not None:
+            options.sent()
         self._stream = self._provider.stream(context, options)
         try:
             first = await self._stream.__anext__()
         except StopAsyncIteration:
             return None
         self.spoken = True
-        self._breaker.spoke()
+        breaker.spoke()
         if seat is not None:
             seat.heard(NOTHING)  # of those who do not say what is left
         return first
+
+    def _left_alone(self) -> CircuitOpen:
+        name, closed_s = self._provider.model().name, self._breaker.closed_for_s()
+        if closed_s > 0:
+            sentence = f"{name} failed too often and is left alone for {max(closed_s, 1):.0f} s"
+            return CircuitOpen(sentence, retry_after_s=closed_s)
+        return CircuitOpen(f"{name} failed too often, and another call finds out whether it works again")
 
     def rest(self) -> AsyncIterator[Piece]:
         assert self._stream is not None, "begin comes first"
@@ -180,11 +209,11 @@ class _Attempt:
         if self._seat is not None and isinstance(last, Finished):
             self._seat.learn(last.usage.completion)
 
-    def failed(self, error: ProviderError) -> None:
+    def failed(self, error: ProviderError, *, again: bool) -> None:
         if self._admitted:
             self._admitted = False
             if error.counts:
-                self._breaker.failed()
+                self._breaker.failed(again=again)
             else:
                 self._breaker.left()
 
@@ -212,6 +241,18 @@ class _Waiting:
         self._waited_s = 0.0
         self.attempt = 0
 
+    async def for_probe(self, error: ProviderError, breaker: Breaker) -> bool:
+        """Waits for what becomes of the call that finds out; False if there is none, or when patience is at an end."""
+        if breaker.probed_for_s() == 0 or self._waited_s >= self._limits.retry_wait_max_s:
+            return False
+        if self._options.notice is not None:
+            self._options.notice(str(error), breaker.probed_for_s())
+        while (rest_s := breaker.probed_for_s()) > 0:
+            seconds = min(rest_s, PROBE_LOOK_S)
+            self._waited_s += seconds
+            await self._clock.sleep(seconds)
+        return True
+
     async def before_retry(self, error: ProviderError, closed_for_s: float) -> bool:
         """Waits as long as it takes and says so; False when patience is at an end."""
         if not error.retry and not (isinstance(error, CircuitOpen) and self.attempt):
@@ -226,6 +267,7 @@ class _Waiting:
         )
         if seconds is None:
             return False
+        log.warning("%s; asking again in %.0f s", error, seconds)
         if self._options.notice is not None:
             self._options.notice(f"{error}; asking again in {seconds:.0f} s", seconds)
         self._waited_s += seconds

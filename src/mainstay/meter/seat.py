@@ -34,8 +34,9 @@ class Seat:
     """One call's place: in the line, then under way. `enter` before it is sent, `leave` in any case."""
 
     __slots__ = (
-        "_context", "_future", "_governor", "_options", "_prompt", "asked_at", "begins", "deadline", "in_line", "marks",
-        "not_before", "notice", "number", "sent", "sent_at", "since", "test", "told_until",
+        "_context", "_future", "_governor", "_options", "_prompt", "asked_at", "begins", "deadline", "heard_by_then",
+        "in_line", "marks", "not_before", "notice", "number", "refusals", "sent", "sent_at", "since", "test",
+        "told_until",
     )  # fmt: skip
 
     def __init__(self, governor: Governing, number: int, context: Context, options: Options, patience_s: float) -> None:
@@ -55,6 +56,8 @@ class Seat:
         self.sent = 0
         self.sent_at = 0.0
         self.not_before = 0.0  # what the provider asked of this call alone
+        self.refusals = 0
+        self.heard_by_then = 0  # so many calls had been answered when it was refused last
         self.marks: dict[str, float] = {}
 
     async def enter(self) -> None:
@@ -80,6 +83,7 @@ class Seat:
         self._governor.heard(self, allowance)
 
     def refused(self, error: ProviderError) -> bool:
+        """False if it makes no sense to come back. Raises ContextTooLong if it is this call that is too large."""
         return self._governor.refused(self, error)
 
     def learn(self, tokens: int) -> None:

@@ -25,6 +25,7 @@ from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Standing
+from mainstay.observe.called import UNKNOWN, was_there
 from mainstay.observe.metrics import DURATIONS_S, TOKENS, Counter, Histogram, Metric, label
 from mainstay.observe.spans import Telling, provider_name
 
@@ -81,12 +82,12 @@ class CountingReader:
 
     def __init__(self, counts: Counts, telling: Telling, heads: Mapping[str, int]) -> None:
         """`heads`: where sessions stood before anything was done in this process."""
-        self._heads = heads
+        self._places = dict(heads)
         self._counts = counts
         self._telling = telling
 
     async def positions(self) -> dict[str, int]:
-        return dict(self._heads)
+        return dict(self._places)
 
     async def take(self, stretch: Stretch) -> None:
         turn = _Turn(self._counts, self._telling, stretch.standing)
@@ -95,6 +96,7 @@ class CountingReader:
         for record in stretch.records:
             turn.count(record)
             turn.follow(record)
+        self._places[stretch.standing.key] = stretch.records[-1].seq
 
 
 class _Turn:
@@ -130,7 +132,8 @@ class _Turn:
                 counts.usage.observe(usage.completion, *operation, "output")
                 counts.spent("turn", usage, cost)
             case ToolFinished(result=result):
-                counts.tools.add(label(result.name), "error" if result.is_error else "ok")
+                name = label(result.name) if was_there(result, result.call_id in self._started) else UNKNOWN
+                counts.tools.add(name, "error" if result.is_error else "ok")
                 since = self._started.get(result.call_id, self._edge) or at
                 counts.operation_s.observe(max(at - since, 0) / 1000, "execute_tool", "", "")
             case TurnEnded(outcome=outcome):

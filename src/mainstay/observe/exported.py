@@ -1,7 +1,8 @@
 """An audit in a file: one line for each entry, and one at the end that says how far it goes.
 
 Two formats, both written in one way only, so that a file of which any byte is otherwise is not the one that was
-written: JSON Lines, with the details of an entry as an object, and CSV, with all of an entry's fields as text.
+written: JSON Lines, with the details of an entry as an object, and CSV, with all of an entry's fields as text,
+behind an apostrophe where a spreadsheet would take it for something else.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Format = Literal["jsonl", "csv"]
 LINE_BYTES_MAX = 1_000_000
 NUMBERS = frozenset(("seq", "at", "turn", "record"))
 END = "end"
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "'")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -92,8 +94,18 @@ def _json_end(count: int, seq: int, digest: str) -> bytes:
 
 def _csv(values: Iterable[Any]) -> bytes:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(values)  # a name may hold anything
+    cells = (_cell(one) if isinstance(one, str) else one for one in values)
+    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(cells)  # a name may hold anything
     return out.getvalue().encode(errors="surrogatepass")
+
+
+def _cell(text: str) -> str:
+    """A spreadsheet would take some names for something to work out; behind an apostrophe they are text."""
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def _text(cell: str) -> str:
+    return cell.removeprefix("'")
 
 
 def _csv_end(count: int, seq: int, digest: str) -> bytes:
@@ -164,7 +176,7 @@ class Exported:
             if named["kind"] == END and not named["at"]:
                 last = _Last(int(named["what"]), named["digest"], int(named["seq"]))
                 return self._ends(where, line, _csv_end(last.entries, last.seq, last.digest), last)
-            values = tuple(int(text) if name in NUMBERS else text for name, text in named.items())
+            values = tuple(int(text) if name in NUMBERS else _text(text) for name, text in named.items())
             return _same(where, line, _csv(values), values)
         except (ValueError, csv.Error, UnicodeError):
             return Row(where, trouble="this is not an entry")

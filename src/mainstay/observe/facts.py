@@ -38,6 +38,7 @@ from mainstay.core.journal import Record
 from mainstay.core.messages import Binary, Text, ToolCall, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Paused
 from mainstay.core.ports import Standing
+from mainstay.observe.called import UNKNOWN, near, was_there
 
 NAME_CHARS_MAX = 200
 NAMES_MAX = 50  # of tools in one entry
@@ -59,7 +60,7 @@ def facts_of(stretch: Stretch, workspace: str, clean: Callable[[str], str]) -> l
 class _Turn:
     """What is known of the turn that runs."""
 
-    __slots__ = ("asked", "at", "calls", "cost", "model", "person", "ran", "steps", "tools", "usage")
+    __slots__ = ("asked", "at", "calls", "cost", "model", "person", "ran", "started", "steps", "tools", "usage")
 
     def __init__(self, at: int = 0, model: str = "", person: str = "") -> None:
         self.at = at
@@ -70,6 +71,7 @@ class _Turn:
         self.steps = 0
         self.tools: dict[str, int] = {}
         self.calls: dict[str, tuple[ToolCall, int]] = {}  # and since when
+        self.started: set[str] = set()
         self.asked: dict[str, ApprovalAsked] = {}
         self.ran: dict[str, str] = {}  # by call: the arguments that somebody put in the place of the model's
 
@@ -126,12 +128,17 @@ class _Telling:
                 turn.calls[part.id] = part, record.at
 
     def _started(self, record: Record, event: ToolStarted) -> None:
+        self._turn.started.add(event.call_id)
         if event.call_id in self._turn.calls:
             self._turn.calls[event.call_id] = self._turn.calls[event.call_id][0], record.at
 
     def _finished(self, record: Record, event: ToolFinished) -> None:
-        self._turn.tools[event.result.name] = self._turn.tools.get(event.result.name, 0) + 1
+        name = event.result.name if self._was_there(event) else UNKNOWN
+        self._turn.tools[name] = self._turn.tools.get(name, 0) + 1
         self._turn.spend(event.usage, event.cost)
+
+    def _was_there(self, event: ToolFinished) -> bool:
+        return was_there(event.result, event.result.call_id in self._turn.started)
 
     def _asks(self, record: Record, event: ApprovalAsked) -> None:
         self._turn.asked[event.id] = event
@@ -148,8 +155,14 @@ class _Telling:
     # --- what is told ----------------------------------------------------------------------------
 
     def _note(
-        self, record: Record, kind: str, what: str = "", details: Mapping[str, Any] | None = None, person: str = ""
+        self,
+        record: Record,
+        kind: str,
+        what: str = "",
+        details: Mapping[str, Any] | None = None,
+        person: str | None = None,
     ) -> None:
+        """By whoever the turn is for, unless it was another; empty: the owner."""
         self.facts.append(
             Fact(
                 at=record.at,
@@ -159,18 +172,18 @@ class _Telling:
                 session=self._standing.key,
                 turn=record.event.turn,
                 record=record.seq,
-                person=self._name(person or self._turn.person),
+                person=self._name(self._turn.person if person is None else person),
                 details=_encode(details).decode() if details else "{}",
             )
         )
 
     def _name(self, text: str) -> str:
-        """A secret may be part of any name that somebody chose."""
-        return self._clean(text[:NAME_CHARS_MAX]) if text else ""
+        """A secret may be part of any name that somebody chose; one that was cut in two would not be recognised."""
+        return self._clean(text)[:NAME_CHARS_MAX] if text else ""
 
     def _tool(self, name: str) -> str:
         """Look-alike letters are shown for what they are."""
-        return self._name(name[:NAME_CHARS_MAX].encode("ascii", "backslashreplace").decode())
+        return self._name(name).encode("ascii", "backslashreplace").decode()[:NAME_CHARS_MAX]
 
     def _tools(self, names: Sequence[str]) -> list[str]:
         return [self._tool(name) for name in names[:NAMES_MAX]]
@@ -198,7 +211,12 @@ class _Telling:
             details["origin"] = self._name(result.origin)
         if event.usage is not None:
             details |= _spent(event.usage, event.cost)
-        self._note(record, "tool", self._tool(call.name if call is not None else result.name), details)
+        name = call.name if call is not None else result.name
+        if not self._was_there(event):  # what it was called is in the journal; this tells whether it was this or that
+            details["name"], name = sha256(name), UNKNOWN
+            if like := near(result):
+                details["like"] = self._tool(like)
+        self._note(record, "tool", self._tool(name), details)
 
     def _answered(self, record: Record, event: ApprovalAnswered) -> None:
         details: dict[str, Any] = {"id": event.id}

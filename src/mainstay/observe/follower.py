@@ -78,7 +78,7 @@ class Follower:
         self._waiting: list[asyncio.Future[None]] = []
         self._lock = asyncio.Lock()  # held while some sessions are followed
         self._timers: set[asyncio.TimerHandle] = set()
-        self._delays: dict[tuple[str, str], float] = {}  # by reader and session: one that breaks on this one alone
+        self._stuck: dict[tuple[str, str], tuple[float, str]] = {}  # by reader and session: one that it breaks on
         self._task: asyncio.Task[None] | None = None
         self._joining: set[asyncio.Task[None]] = set()
         self._is_begun = False  # what was missed is known
@@ -97,7 +97,8 @@ class Follower:
 
     def trouble(self, reader: str) -> str:
         """Why this reader is behind; empty if it takes what it is given."""
-        return next((leg.trouble for leg in self._legs if leg.reader.name == reader), "")
+        found = next((leg.trouble for leg in self._legs if leg.reader.name == reader), "")
+        return found or next((said for (name, _), (_, said) in self._stuck.items() if name == reader), "")
 
     @property
     def troubles(self) -> dict[str, str]:
@@ -354,16 +355,15 @@ class Follower:
         error = await trouble_with(leg.reader.take(stretch))
         if error is None:
             leg.works()
-            self._delays.pop((leg.reader.name, key), None)
+            self._stuck.pop((leg.reader.name, key), None)
             return True
-        if isinstance(
-            error, MainstayError
-        ):  # it can take nothing, from whichever session; then it is asked where it is
+        if isinstance(error, MainstayError):  # it can take nothing, whosever; then it is asked where it is
             if leg.begun:
                 self._later(leg.fails(error), lambda: self._rejoin(leg))
             return False
         name = (leg.reader.name, key)
-        delay = self._delays[name] = min(self._delays.get(name, RETRY_S / 2) * 2, RETRY_MAX_S)
+        delay = min(self._stuck.get(name, (RETRY_S / 2, ""))[0] * 2, RETRY_MAX_S)
+        self._stuck[name] = delay, f"session {key!r} cannot be taken ({type(error).__name__})"
         log.error("%s cannot take session %r and tries again: %s", leg.reader.name, key, error, exc_info=error)
         self._later(delay, lambda: self.touched(key))
         return False

@@ -84,18 +84,24 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """How traces are told. `content`: with what was said. Every text that is not ours goes through `clean`."""
+    """How traces are told. `content`: with what was said; `notes`: with what is said of errors, which may quote that or
+    what a provider answered. Every text that is not ours goes through `clean`."""
 
     workspace: str = ""
     models: Mapping[str, Model] = {}  # by the names under which journals know them
     clean: Callable[[str], str] = lambda text: text
     content: bool = False
+    notes: bool = False
 
     def model(self, name: str) -> Model:
         if (known := self.models.get(name)) is not None:
             return known
         provider, slash, rest = name.partition("/")
         return Model(provider, rest) if slash else Model("unknown", name)
+
+    def note(self, text: str) -> str:
+        """What is said of an error, where that may be told."""
+        return self.text(text, NOTE_CHARS_MAX) if text and (self.content or self.notes) else ""
 
     def text(self, text: str, most: int = CONTENT_CHARS_MAX) -> str:
         """Cleaned first: what was cut in two would not be recognised."""

@@ -90,7 +90,7 @@ class TraceReader:
         self, journals: Journals, sending: Sending, telling: Telling, sample: float, heads: Mapping[str, int]
     ) -> None:
         """`heads`: where sessions stood before anything was done in this process."""
-        self._heads = heads
+        self._places = dict(heads)  # in memory: what was not sent when the process ends is not sent
         self._journals = journals
         self._sending = sending
         self._telling = telling
@@ -98,11 +98,17 @@ class TraceReader:
 
     async def positions(self) -> dict[str, int]:
         """From now on: what a collector was sent before is not sent again."""
-        return dict(self._heads)
+        return dict(self._places)
 
     async def take(self, stretch: Stretch) -> None:
-        if stretch.standing.errand is not None:  # it is told of with the turn that sent it
-            return
+        if stretch.standing.errand is None:  # else it is told of with the turn that sent it
+            await self._tell(stretch)
+        self._places[stretch.standing.key] = stretch.records[-1].seq
+
+    async def _tell(self, stretch: Stretch) -> None:
+        """If this fails half-way, the rest of it is told when it is offered again."""
+        key = stretch.standing.key
+        told = self._places.get(key, 0)
         running = any(isinstance(record.event, TurnStarted) for record in stretch.earlier)
         for record in stretch.records:
             match record.event:
@@ -110,11 +116,15 @@ class TraceReader:
                     running = True
                 case TurnEnded(outcome=outcome, turn=turn):
                     running = False
-                    if isinstance(outcome, Failed) or self._wants(stretch.standing, turn):
+                    if record.seq > told and (isinstance(outcome, Failed) or self._wants(stretch.standing, turn)):
                         await self._hand_over(stretch, record.seq)
-                case Folded(version=version) if not running and self._wants(stretch.standing, -version):
+                    self._places[key] = max(record.seq, told)
+                case Folded(version=version) if (
+                    not running and record.seq > told and self._wants(stretch.standing, -version)
+                ):
                     if (trace := fold_trace(stretch.standing, record, self._telling)) is not None:
                         self._sending.put(encode_spans(trace))
+                    self._places[key] = record.seq
 
     def _wants(self, standing: Standing, turn: int) -> bool:
         return is_sampled(trace_id(standing.key, standing.created, turn), self._sample)

@@ -40,9 +40,9 @@ from mainstay.core.messages import Finish, Text, ToolCall, Usage
 from mainstay.core.outcome import Outcome
 from mainstay.core.recall import RUNTIME
 from mainstay.core.tracing import span_id
+from mainstay.observe.called import UNKNOWN, was_there
 from mainstay.observe.content import said_in, said_out
 from mainstay.observe.spans import (
-    NOTE_CHARS_MAX,
     Attributes,
     Lineage,
     Mark,
@@ -56,7 +56,8 @@ from mainstay.observe.spans import (
 )
 
 FROM_MEMORY = frozenset(("memory_search", "memory_get", "memory_summary", "memory_recall", "memory_semantic"))
-NAME_CHARS_MAX = 100  # of a tool's, which a model may have made up
+OURS = FROM_MEMORY | {"spawn"}  # names that nobody need make up
+NAME_CHARS_MAX = 100  # of a tool's
 
 
 _WITHIN = MessageAdded | ToolStarted | ToolFinished | TurnResumed | TurnEnded | StepRestarted
@@ -201,11 +202,13 @@ class _Builder:
         if self._telling.content:
             found["gen_ai.tool.call.result"] = self._telling.text(result.content)
         error = "" if not result.is_error else "denied" if call.denied else "tool_error"
-        self._executed(call, replace(self._span("", (start, at), found), error=error))
+        there = was_there(result, call.start is not None) or call.part.name in OURS
+        self._executed(call, replace(self._span("", (start, at), found), error=error), there)
         self._spend(event.usage, event.cost)
 
-    def _executed(self, call: _Call, span: Span) -> None:
-        name, part = self._telling.text(call.part.name, NAME_CHARS_MAX), call.part
+    def _executed(self, call: _Call, span: Span, there: bool = True) -> None:
+        part = call.part
+        name = self._telling.text(part.name, NAME_CHARS_MAX) if there else UNKNOWN
         attributes: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
@@ -328,7 +331,7 @@ class _Builder:
         span.attributes["gen_ai.conversation.id"] = self._lineage.session
         if span.error:
             span.attributes["error.type"] = span.error
-        self._spans.append(replace(span, id=id, note=span.note and self._telling.text(span.note, NOTE_CHARS_MAX)))
+        self._spans.append(replace(span, id=id, note=self._telling.note(span.note)))
         return id
 
     def spans(self, now: int | None) -> list[Span]:
@@ -382,7 +385,7 @@ class _Builder:
             attributes=attributes,
             marks=tuple(self._marks),
             error=error,
-            note=telling.text(note, NOTE_CHARS_MAX),
+            note=telling.note(note),
             open=not self._ended,
         )
 

@@ -61,6 +61,7 @@ class PluginHost:
         self._tasks: set[asyncio.Task[Any]] = set()  # instances that are being put down, and looks at the home
         self._failures: deque[float] = deque(maxlen=pace.failures_max)
         self._row = 0  # failures since it last answered
+        self._served = 0  # calls that were given to the newest instance
         self._rests_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._used = 0.0  # when it was last called
@@ -92,6 +93,7 @@ class PluginHost:
         try:
             instance = await self._ready(timeout_s, deadline)
             instance.calls += 1
+            self._served += 1
             try:
                 return self._read(request, await self._ask(instance, request, timeout_s, deadline))
             except ContractBroken as error:  # nothing of it goes on to the model
@@ -132,12 +134,13 @@ class PluginHost:
         if left > 0:
             often = f"{len(self._failures)} times within {self._pace.window_s:g} s"
             sentence = f"failed {often} and rests for another {left:.0f} s"
-            raise PluginResting(self._told(sentence) + self._last_words())
+            raise PluginResting(self._told(sentence) + self._last_words(alone=not self._served))
 
     async def _start(self) -> Instance:
         if self._row:
             back_off = self._pace.back_off_s
             await asyncio.sleep(back_off[min(self._row, len(back_off)) - 1])
+        self._served = 0
         try:
             instance = await process.start(self.plugin, self._sandbox, self._state, self.log)
         except PluginNotUp as error:
@@ -184,7 +187,8 @@ class PluginHost:
             self._count_failure("it closed its connection")
             self._condemn(instance, "it closed its connection")
             return self._told("closed its connection in the midst of the call")
-        return self._told(f"ended with code {instance.died.result()} in the midst of the call") + self._last_words()
+        words = self._last_words(alone=self._served == 1)
+        return self._told(f"ended with code {instance.died.result()} in the midst of the call") + words
 
     def _read(self, request: ExecuteRequest, data: bytes) -> str:
         """The content, if this is a result at all; raises ContractBroken."""
@@ -282,8 +286,10 @@ class PluginHost:
     def _told(self, sentence: str) -> str:
         return f"The plugin {self.plugin.name} {sentence}."
 
-    def _last_words(self) -> str:
-        return f" Its last words: {self.log.last_words}" if self.log.last_words else ""
+    def _last_words(self, *, alone: bool = True) -> str:
+        """Whoever shares it with others hears only how it ended: what it said may be about a call of theirs."""
+        words = self.log.last_words if alone else self.log.ended
+        return f" Its last words: {words}" if words else ""
 
 
 def _is_cancelled() -> bool:

@@ -48,10 +48,14 @@ class PluginLog:
         self._error = ""  # the last line that names one
 
     @property
+    def ended(self) -> str:
+        """Why the sandbox put an end to it, if it did."""
+        return next((line for line in self._words if line.startswith(ENDED)), "")
+
+    @property
     def last_words(self) -> str:
         """The end of what it said, on one line."""
-        ends = [line for line in self._words if line.startswith(ENDED)]  # others may have gone on talking
-        said = " | ".join(ends[:1] or self._words)
+        said = self.ended or " | ".join(self._words)  # others may have gone on talking
         return said if len(said) <= WORDS_CHARS_MAX else "…" + said[-WORDS_CHARS_MAX:]
 
     @property

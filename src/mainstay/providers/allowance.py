@@ -125,12 +125,14 @@ def retry_after_s(headers: Mapping[str, str], *, now_s: float) -> float | None:
 def _asked_s(headers: Mapping[str, str], now_s: float | None) -> float | None:
     wait_ms = _number(headers.get("retry-after-ms"))
     if wait_ms is not None:
-        return wait_ms / 1000
+        return min(wait_ms / 1000, RESET_MAX_S)
     value = headers.get("retry-after")
     if not value:
         return None
     wait_s = _number(value)
-    return wait_s if wait_s is not None else until_s(value, headers, now_s)
+    if wait_s is None:
+        wait_s = until_s(value, headers, now_s)
+    return min(wait_s, RESET_MAX_S) if wait_s is not None else None
 
 
 def _number(value: str | None) -> float | None:

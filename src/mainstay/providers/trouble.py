@@ -23,6 +23,7 @@ from mainstay.providers.allowance import read
 from mainstay.providers.allowance import retry_after_s as retry_after_s
 
 MESSAGE_CHARS_MAX = 500
+WINDOW_MIN = 512  # tokens; what says less means something else
 _TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens"
     r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit"
@@ -37,6 +38,8 @@ _WINDOW = tuple(
         r"limit(?: of| is)? ([\d,]{3,9})\b",
     )
 )
+_TOO_LARGE = re.compile(r"\brequest (?:is )?too large\b", re.IGNORECASE)  # for what an account has in a minute
+_ASKED_FOR = re.compile(r"\blimit:? ?([\d,]{1,12})\b.{0,80}?\brequested:? ?([\d,]{1,12})\b", re.IGNORECASE)
 _BAD_KEY = re.compile(r"\bapi key (?:not valid|expired|not found)", re.IGNORECASE)  # Google's, with a 400
 _RETRY_IN = re.compile(r"retry in (\d{1,6}(?:\.\d+)?) ?s\b", re.IGNORECASE)  # and where its Retry-After is
 _PASSWORD = re.compile(r"//[^/@\s]*@")
@@ -129,6 +132,9 @@ def _judge(who: str, status: int, report: Report, details: str, wait_s: float | 
         return Unauthorised(f"{who} refused the API key; check that it is set and may use this model", details=details)
     if status == 402 or report.kind == "insufficient_quota":
         return Unauthorised(f"{who} says that this account has no credit left", details=details)
+    if status in (413, 429) and (too_large := _too_large(report)) is not None:
+        sentence = f"this is more at once than {who} takes from this account{said}"
+        return ContextTooLong(sentence, details=details, window=too_large or None)
     if status == 429:
         if wait_s is None and (found := _RETRY_IN.search(report.message)) is not None:
             wait_s = float(found[1])
@@ -146,12 +152,22 @@ def _judge(who: str, status: int, report: Report, details: str, wait_s: float | 
     return RequestRefused(f"{who} refused the request{said}", details=details)
 
 
+def _too_large(report: Report) -> int | None:
+    """A request of more tokens than the account has when it has all of them: to wait is of no use. The limit, 0 where
+    it is not said; None if it is not that."""
+    found = _ASKED_FOR.search(report.message)
+    limit, asked = (int(one.replace(",", "") or 0) for one in found.groups()) if found is not None else (0, 0)
+    if asked > limit > 0 or _TOO_LARGE.search(report.message):
+        return limit if limit >= WINDOW_MIN else 0
+    return None
+
+
 def _window_in(message: str) -> int | None:
     """How many tokens it takes, where it says so."""
     for pattern in _WINDOW:
         if (found := pattern.search(message)) is not None:
             size = int(found[1].replace(",", ""))
-            return size if size >= 512 else None
+            return size if size >= WINDOW_MIN else None
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from mainstay.core.errors import AgentClosed
 from mainstay.core.events import DURABLE, Event
 from mainstay.core.outcome import Reply
 from mainstay.core.people import Role, Scope
@@ -31,6 +32,7 @@ from mainstay.server.quota import refused
 from mainstay.server.shown import ReplyShown, SessionShown, shown_events, shown_reply, shown_session
 
 PAGE_MAX = 1_000
+KEPT = "what you said is kept, and is answered later"
 
 
 # --- what is asked and answered ------------------------------------------------------------------
@@ -147,10 +149,11 @@ async def _answered(call: Call, reply: asyncio.Future[Reply]) -> Reply:
     finally:
         closing.cancel()
     if not reply.done():
-        raise Problem(
-            503, "stopping", "the server is being stopped; what you said is kept, and is answered later", BUSY_S
-        )
-    return reply.result()
+        raise Problem(503, "stopping", f"the server is being stopped; {KEPT}", BUSY_S)
+    try:
+        return reply.result()
+    except AgentClosed:  # it is opened anew, with other settings
+        raise Problem(503, "stopping", f"the turn was put aside; {KEPT}", BUSY_S) from None
 
 
 def _id(call: Call, body: Said) -> str:

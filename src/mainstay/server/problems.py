@@ -10,6 +10,7 @@ import msgspec
 from mainstay.core.errors import (
     AgentClosed,
     ApprovalUnknown,
+    AuditUnavailable,
     ContextOverflow,
     InputRefused,
     LaneFull,
@@ -109,7 +110,7 @@ def _mapped(error: MainstayError) -> Problem:
             return Problem(429, "busy", sentence, BUSY_S)
         case TooMany():
             return Problem(429, "too_many_streams", sentence, error.retry_after_s)
-        case AgentClosed() | StoreError():
+        case AgentClosed() | StoreError() | AuditUnavailable():
             return Problem(503, "unavailable", "the server cannot take this now; try again", BUSY_S)
         case ProviderError():
             return Problem(502, "model_failed", sentence)

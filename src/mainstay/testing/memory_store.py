@@ -42,7 +42,13 @@ class MemoryStore:
     async def close(self) -> None: ...
 
     def append(
-        self, standing: Standing, expected: int, events: Sequence[bytes], once: Once | None = None
+        self,
+        standing: Standing,
+        expected: int,
+        events: Sequence[bytes],
+        once: Once | None = None,
+        *,
+        synced: bool = True,
     ) -> Awaitable[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Literal
 
@@ -19,6 +20,7 @@ from mainstay.core.ports import (
     Finished,
     ModelInfo,
     Options,
+    Piece,
     Scribe,
     TextPiece,
     ThinkingPiece,
@@ -185,8 +187,11 @@ class Asking:
         self.emit(Waiting(sentence, seconds, session=self.session, turn=self.turn))
 
 
-async def ask(asking: Asking, context: Context, options: Options) -> Answer:
-    """Raises ProviderError if nothing was said, Interrupted if something was."""
+async def ask(
+    asking: Asking, context: Context, options: Options, hear: Callable[[Piece], bool] | None = None
+) -> Answer:
+    """`hear` is told all that comes, and may say that it is enough. Raises ProviderError if nothing was said,
+    Interrupted if something was."""
     draft = Draft(options.turn, options.step, asking.provisional)
     control = asking.control
     timeout_s = asking.limits.model_timeout_s
@@ -194,7 +199,7 @@ async def ask(asking: Asking, context: Context, options: Options) -> Answer:
     try:
         async with asyncio.timeout(timeout_s) as scope:
             control.begin_generation(scope)
-            finished, redacted = await _listen(asking, context, options, draft)
+            finished, redacted = await _listen(asking, context, options, draft, hear)
     except TimeoutError:
         return _interrupted(control, draft, timeout_s)
     except ProviderError as error:
@@ -218,7 +223,9 @@ def _interrupted(control: Control, draft: Draft, timeout_s: float) -> Answer:
     raise Interrupted(error, draft)
 
 
-async def _listen(asking: Asking, context: Context, options: Options, draft: Draft) -> tuple[Finished, tuple[str, ...]]:
+async def _listen(
+    asking: Asking, context: Context, options: Options, draft: Draft, hear: Callable[[Piece], bool] | None
+) -> tuple[Finished, tuple[str, ...]]:
     saving = _Checkpoints(asking, draft)
     voice = _Voice(asking, draft, options)
     try:
@@ -233,8 +240,13 @@ async def _listen(asking: Asking, context: Context, options: Options, draft: Dra
                         asking.control.expect_calls()
                         voice.call(piece)
                     case Finished():
+                        if hear is not None:
+                            hear(piece)
                         voice.end()
                         return piece, voice.kinds
+                if hear is not None and hear(piece):  # as if the provider had kept to what it was told
+                    voice.end()
+                    return Finished(FinishReason.LENGTH), voice.kinds
                 saving.arm()
     finally:
         saving.stop()
@@ -320,9 +332,9 @@ class _Voice:
         if self._draft.provisional == "held":
             self._held.append(text)
         else:
-            self._emit(text, provisional=self._draft.provisional == "shown")
+            self._emit(text, self._draft.provisional)
 
-    def _emit(self, text: str, *, provisional: bool = False) -> None:
+    def _emit(self, text: str, provisional: Literal["", "shown"] = "") -> None:
         emit, options = self._asking.emit, self._options
         if emit.wanted:
             emit(TextDelta(text, provisional, session=self._asking.session, turn=options.turn, step=options.step))

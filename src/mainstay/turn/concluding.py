@@ -10,6 +10,7 @@ import asyncio
 
 import msgspec
 
+from mainstay.context.tokens import counted
 from mainstay.core.events import Judged, MessageAdded, Score
 from mainstay.core.judging import Exhibit, Panel, Spending
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, text_of
@@ -24,17 +25,36 @@ FILTERED = "The model's answer was withheld by its provider's content filter; as
 _CUT = (FinishReason.ABORTED, FinishReason.STEERED)
 
 
-async def conclude(asking: Asking, session: Session, means: Means, spent: str | None = None) -> Outcome | None:
-    """None: the model is to be asked again; it was told what is wrong, or somebody has said something meanwhile.
+class Ending:
+    """How a turn may end, each time that the model has said something and calls no tool."""
 
-    What was said because a bound was reached is not judged: there is nothing left to try again with.
-    """
+    def __init__(self, asking: Asking, session: Session, means: Means) -> None:
+        self._asking, self._session, self._means = asking, session, means
+        self._complaints = 0
+
+    async def come(self, spent: str | None) -> Outcome | None:
+        """None: the model is to be asked again; it was told what is wrong, or somebody has said something meanwhile.
+
+        What was said because a bound was reached is not judged: there is nothing left to try again with.
+        """
+        turn, means = self._session.open, self._means
+        assert turn is not None
+        parts = self._session.messages[-1].parts
+        if was_withheld(parts):
+            return Failed(FILTERED, turn=turn.turn, step=turn.step)
+        complaint = means.review(text_of(parts)) if means.review is not None else None
+        if complaint is None:
+            return Exhausted(spent) if spent is not None else await _conclude(self._asking, self._session, means)
+        self._complaints += 1
+        if self._complaints >= means.limits.output_attempts_max:
+            return Failed(f"no answer of the wanted shape came: {complaint}", turn=turn.turn, step=turn.step)
+        self._asking.scribe.note(_notice(turn, complaint), soon=True)
+        return None
+
+
+async def _conclude(asking: Asking, session: Session, means: Means) -> Outcome | None:
     turn, panel, control = session.open, means.panel, asking.control
     assert turn is not None
-    if spent is not None:
-        return Exhausted(spent)
-    if was_withheld(session.messages[-1].parts):
-        return Failed(FILTERED, turn=turn.turn, step=turn.step)
     if panel is None:
         return Answered()
     if control.aborted:
@@ -90,7 +110,7 @@ async def _verdict(asking: Asking, session: Session, means: Means, panel: Panel)
     """None: somebody stopped the turn or steered it, which ends the thinking of judges at once."""
     turn, control = session.open, asking.control
     assert turn is not None
-    spending = Spending(means.purse, asking.scribe, asking.notice)
+    spending = Spending(means.purse, asking.scribe, asking.notice, counted)
     timeout_s = means.limits.model_timeout_s
     control.busy("waiting for the judges", timeout_s)
     try:

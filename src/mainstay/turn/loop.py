@@ -19,7 +19,7 @@ from mainstay.core.recall import RUNTIME, origin_of
 from mainstay.core.session import Session
 from mainstay.turn.act import Acting, act
 from mainstay.turn.ask import Answer, Asking, Interrupted
-from mainstay.turn.concluding import FILTERED, conclude, provisional_of, waits_for_verdict, was_withheld
+from mainstay.turn.concluding import Ending, provisional_of, waits_for_verdict
 from mainstay.turn.control import Control
 from mainstay.turn.judging import Setting
 from mainstay.turn.means import Means, is_tainted
@@ -31,7 +31,8 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
     assert turn is not None, "a turn is started by its lane"
     acting = Acting(Setting(session, turn, means, emit), control, scribe)
     asking = Asking(session, means, control, scribe, emit)
-    complaints = too_long = 0
+    ending = Ending(asking, session, means)
+    too_long = 0
     while True:
         if turn.open_calls and (paused := await act(acting, turn)) is not None:
             return paused
@@ -39,8 +40,8 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             return Aborted()
         if control.steers:
             scribe.note(Steered(control.take_steers(), turn=turn.turn, step=turn.step), soon=True)
-        if waits_for_verdict(session):  # its process died while judges thought about it
-            if (outcome := await conclude(asking, session, means)) is not None:
+        if waits_for_verdict(session):  # its process died before anybody knew what comes of it
+            if (outcome := await ending.come(_was_spent(turn, means.limits))) is not None:
                 return outcome
             continue
         spent = _spent(turn, means.limits)
@@ -82,17 +83,8 @@ async def run_turn(session: Session, means: Means, control: Control, scribe: Scr
             return Aborted()
         if answer.calls or control.steers:
             continue
-        if was_withheld(answer.parts):
-            return Failed(FILTERED, turn=turn.turn, step=turn.step)
-        complaint = means.review(text_of(answer.parts)) if means.review is not None else None
-        if complaint is None:
-            if (outcome := await conclude(asking, session, means, spent)) is not None:
-                return outcome
-            continue
-        complaints += 1
-        if complaints >= means.limits.output_attempts_max:
-            return Failed(f"no answer of the wanted shape came: {complaint}", turn=turn.turn, step=turn.step)
-        scribe.note(_notice(turn, complaint), soon=True)
+        if (outcome := await ending.come(spent)) is not None:
+            return outcome
 
 
 def _options(means: Means, asking: Asking, turn: OpenTurn, *, final: bool) -> Options:
@@ -141,13 +133,21 @@ _LAST_WORD = (
 )
 
 
-def _spent(turn: OpenTurn, limits: Limits) -> str | None:
-    """The bound that this turn has reached, in words."""
-    if turn.step >= limits.steps_max:
+def _spent(turn: OpenTurn, limits: Limits, steps: int | None = None) -> str | None:
+    """The bound that this turn has reached, in words; or had, when it had made so many steps."""
+    if (turn.step if steps is None else steps) >= limits.steps_max:
         return f"{limits.steps_max} steps"
     if turn.calls >= limits.tool_calls_max:
         return f"{limits.tool_calls_max} tool calls"
     return None
+
+
+def _was_spent(turn: OpenTurn, limits: Limits) -> str | None:
+    """The bound that it had reached when its last message was asked for; what was to be judged was not asked for
+    then."""
+    if turn.provisional:
+        return None
+    return _spent(turn, limits, steps=turn.step - 1)
 
 
 def _refusal(turn: OpenTurn, error: BudgetExhausted) -> MessageAdded:

@@ -32,6 +32,14 @@ class Contexts(Protocol):
         """What the last one weighs, as we count, rather more than less."""
         ...
 
+    def count(self, text: str) -> int:
+        """Tokens of what the model has said, rather more than less."""
+        ...
+
+    def unreported(self) -> None:
+        """What is told of the last one is our own count: nothing is to be learnt from it."""
+        ...
+
     def tighten(self, error: ContextTooLong) -> bool:
         """The provider found the last one too long: the next will be shorter. False if it would not be."""
         ...

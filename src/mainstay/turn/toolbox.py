@@ -249,7 +249,6 @@ class Toolbox:
                     return refuse(call, ABANDONED)
                 task.cancel()
                 await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
-                running.failed = True
                 return refuse(call, _timed_out(tool, timeout_s))
         except asyncio.CancelledError:  # the agent is closing: the turn will be taken up again
             context.cancel()

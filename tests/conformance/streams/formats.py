@@ -46,7 +46,7 @@ class Format(ABC):
     overloaded: dict[str, Any]
     too_long: dict[str, Any]
     ends: dict[str, str]
-    usage = Usage(50, 7, 30)
+    usage = Usage(50, 7, 30, written=5)
     signature = ""  # of the thoughts that `thinking` makes
     overload_counts = False  # for the breaker, where it cannot say that it is only busy
     forbids_calls = True

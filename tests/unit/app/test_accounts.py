@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainstay import Agent, Config
@@ -23,11 +24,11 @@ from mainstay.core.errors import HomeUnusable
 from mainstay.core.events import MessageAdded, Received, TurnStarted
 from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
+from mainstay.core.ledger import HOUR_MS, KEPT_HOURS
 from mainstay.core.messages import Finish, FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import ModelInfo, Standing
 from mainstay.core.reservations import NANO
-from mainstay.meter.budgets import HOUR_MS
 from mainstay.store.sqlite.ledger import SqliteLedger, load
 from mainstay.store.sqlite.observed import SqliteObserved
 from mainstay.testing import MemoryStore, Say, ScriptedProvider
@@ -115,24 +116,105 @@ async def test_what_is_offered_twice_is_counted_once(tmp_path: Path) -> None:
         await books.close()
 
 
-async def test_hours_of_earlier_months_leave_the_ledger(tmp_path: Path) -> None:
+async def test_the_oldest_hours_leave_the_ledger(tmp_path: Path) -> None:
+    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    await books.open()
+    try:
+        ledger = SqliteLedger(books, "w")
+        first = 1_790_000_000_000
+        said = spending(1, "ann").records[-1].event
+        records = [Record(seq, first + seq * HOUR_MS, said) for seq in range(1, KEPT_HOURS + 101)]
+        await ledger.take(Stretch(Standing(key="s"), records))
+        hours = {row[2] for row in await load(books)}
+        assert len(hours) == KEPT_HOURS
+        assert max(hours) == records[-1].at // HOUR_MS
+    finally:
+        await books.close()
+
+
+async def test_a_clock_that_was_ahead_takes_nothing_from_the_ledger(tmp_path: Path) -> None:
     books = SqliteObserved(str(tmp_path / "gateway.db"))
     await books.open()
     try:
         ledger = SqliteLedger(books, "w")
         now = 1_790_000_000_000
-        await ledger.take(spending(5, "ann", at=now - 40 * 24 * HOUR_MS))
-        await ledger.take(spending(3, "ann", at=now, first=4))
-        assert {row[3] for row in await load(books)} == {3}
+        await ledger.take(spending(5, "ann", at=now))
+        await ledger.take(spending(3, "ann", at=now + 400 * 24 * HOUR_MS, first=4))
+        await ledger.take(spending(2, "ann", at=now, first=7))
+        assert sum(row[3] for row in await load(books) if row[0] == "home") == 10
     finally:
         await books.close()
+
+
+async def test_a_workspace_that_is_put_back_is_not_counted_again_but_another_of_its_name_is(tmp_path: Path) -> None:
+    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    await books.open()
+
+    def old(nanodollars: int, first: int = 1) -> Stretch:
+        return msgspec.structs.replace(spending(nanodollars, "ann", first=first), standing=Standing(key="s", created=7))
+
+    async def spent() -> int:
+        return sum(row[3] for row in await load(books) if row[0] == "home")
+
+    try:
+        await SqliteLedger(books, "w").take(old(5))
+        await books.forget_workspace("w")
+        another = SqliteLedger(books, "w")
+        assert await another.positions() == {}  # so it is followed from its beginning
+        made = Standing(key="s", created=8)
+        await another.take(msgspec.structs.replace(spending(2, "bob"), standing=made))
+        assert await spent() == 7
+        await books.forget_workspace("w")
+        back = SqliteLedger(books, "w")
+        await back.take(old(5))
+        assert await spent() == 7
+        await back.take(old(1, first=4))
+        assert await spent() == 8
+        assert await back.positions() == {"s": 6}
+    finally:
+        await books.close()
+
+
+async def test_a_workspace_without_budgets_puts_nothing_aside_whoever_else_has_some(tmp_path: Path) -> None:
+    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    await books.open()
+    accounts, store = HomeAccounts(tmp_path, SystemClock()), MemoryStore()
+    bounded, free = Config(workspace="one", budgets=BudgetSettings(home=month(1.0))), Config(workspace="two")
+    try:
+        purses: Any = await accounts.join(bounded, store, books)
+        assert await accounts.join(free, MemoryStore(), books) is None
+        assert await accounts.join(Config(workspace="one"), store, books) is None  # a reload took them away
+        await accounts.reader(books, "one").take(spending(5, "ann"))
+        await accounts.reader(books, "two").take(spending(7, "ann"))
+        assert purses.books.tally("home", "").spent(0).money == 12  # what it spends now is heard of
+        assert purses.books.tally("person", "ann").spent(0).money == 12
+    finally:
+        await books.close()
+
+
+async def test_what_a_workspace_had_booked_itself_is_not_heard_of_when_its_budgets_are_gone(tmp_path: Path) -> None:
+    async with agent(tmp_path / "a") as alone:  # a store with a journal that nobody has followed yet
+        await alone.run("s", "go")
+        store = (await alone.opened()).services.store
+        books = SqliteObserved(str(tmp_path / "gateway.db"))
+        await books.open()
+        try:
+            accounts = HomeAccounts(tmp_path, SystemClock())
+            empty, bounded = MemoryStore(), Config(budgets=BudgetSettings(home=month(1.0)))
+            purses: Any = await accounts.join(bounded, empty, books)
+            purses.books.spend((purses.books.tally("home", ""),), 300_000_000, 200_000)
+            assert await accounts.join(Config(), store, books) is None
+            assert purses.books.tally("home", "").spent(0).money == 300_000_000
+            assert [row[3] for row in await load(books) if row[0] == "home"] == [300_000_000]
+        finally:
+            await books.close()
 
 
 async def test_budgets_without_a_ledger_are_refused(tmp_path: Path) -> None:
     (tmp_path / "gateway.db").mkdir()
     async with agent(tmp_path) as free:
         assert (await free.run("s", "go")).outcome == Answered()
-    with pytest.raises(HomeUnusable, match=r"budgets need the home's database, gateway\.db"):
+    with pytest.raises(HomeUnusable, match=r"what was spent before cannot be counted: .*gateway\.db is not a file"):
         await agent(tmp_path, home=month(1.0)).opened()
 
 

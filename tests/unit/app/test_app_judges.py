@@ -327,7 +327,7 @@ def judged(score: float, *, passed: bool = False, last: bool = False, attempt: i
         (judged(0.55, attempt=4, last=True), "judged 0.55, not good enough: no better one came"),
         (
             judged(0.0, last=True, error="it hung"),
-            "judged 0.00, not good enough: no better one came; kind could not judge it: it hung",
+            "judged 0.00, not good enough: it is not tried again; judge kind failed: it hung",
         ),
     ],
     ids=["passed", "again", "once more", "last", "failed"],
@@ -353,3 +353,32 @@ async def test_a_panel_of_functions_costs_an_agent_nothing_that_is_not_judged() 
         assert not any(isinstance(one, TextDelta) and one.provisional for one in events)
         assert (await agent.opened()).services.panel is None
     assert isinstance(make_panel(JudgeSettings(), None, None, [is_short]), Jury)
+
+
+class Own:
+    """A judge as the port has it."""
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__.update(given)
+
+    async def score(self, exhibit: Any, spending: Any) -> Score:
+        return Score("own", 1.0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"weight": 1.0},
+        {"name": "\x1b[31mred", "weight": 1.0},
+        {"name": 7, "weight": 1.0},
+        {"name": "own"},
+        {"name": "own", "weight": float("nan")},
+        {"name": "own", "weight": 0},
+        {"name": "own", "weight": 1.0, "score": "high"},
+    ],
+    ids=["no name", "colours", "a number", "no weight", "nan", "weightless", "no function"],
+)
+def test_a_judge_of_ones_own_that_could_not_be_told_of_is_refused_at_once(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="judge"):
+        make_panel(JudgeSettings(), None, None, [Own(**given)])
+    assert make_panel(JudgeSettings(), None, None, [Own(name="own", weight=2)]) is not None

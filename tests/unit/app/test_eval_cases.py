@@ -90,6 +90,8 @@ CASE = "cases:\n  - name: a\n    prompt: x\n"
         (CASE + "    passes: 2\n", "line 4: 'cases.0.passes' is more than 'repeat', which is 1"),
         (CASE + "    weight: .inf\n", "line 4: 'cases.0.weight' must be a finite number"),
         (CASE + "    folder: nowhere\n", "line 4: 'cases.0.folder' is no folder beside this file"),
+        (CASE + "    folder: ../..\n", "line 4: 'cases.0.folder' is no folder beside this file"),
+        (CASE + "    folder: /tmp\n", "line 4: 'cases.0.folder' is no folder beside this file"),
         (
             CASE + "    script: [{say: x, call: y}]\n",
             "line 4: 'cases.0.script.0' needs one of 'say', 'call' and 'error'",
@@ -109,7 +111,7 @@ CASE = "cases:\n  - name: a\n    prompt: x\n"
             "line 4: 'cases.0.tools' means nothing to a session that was recorded",
         ),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 def test_a_mistake_has_its_line_and_a_sentence(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "cases.yaml"

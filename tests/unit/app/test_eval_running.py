@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,12 @@ from mainstay.app.agent import Agent
 from mainstay.app.evaluating.results import Result, Run
 from mainstay.app.evaluating.running import Bench, Task, run_tasks
 from mainstay.app.evaluating.schema import Case, Checks, StepEntry
-from mainstay.app.evaluating.throwaway import Original, settled
+from mainstay.app.evaluating.throwaway import Original, settled, throwaway
 from mainstay.app.schema import Config, LaneSettings, PolicySettings, ToolSettings
 from mainstay.app.schema_accounts import JudgeEntry, JudgeSettings, TelemetrySettings
 from mainstay.app.sessions import read_all
 from mainstay.app.world import SystemClock, SystemIds
-from mainstay.core.errors import Overloaded
+from mainstay.core.errors import Overloaded, Unauthorised
 from mainstay.core.events import Judged, Score, TurnEnded
 from mainstay.core.journal import Record
 from mainstay.core.judging import Exhibit, Spending
@@ -101,6 +103,40 @@ async def test_a_case_runs_in_a_home_that_is_gone_afterwards(tmp_path: Path, tem
     assert list(temporary.iterdir()) == []
 
 
+async def test_a_home_that_is_called_off_while_it_is_copied_is_gone_all_the_same(
+    tmp_path: Path, temporary: Path
+) -> None:
+    secrets = tmp_path / "home" / "secrets"
+    secrets.mkdir(parents=True)
+    (secrets / "key").write_text("swordfish")
+    copying, go = threading.Event(), threading.Event()
+    original = await Original.of(tmp_path / "home", Config())
+
+    def slow(source: str, target: str, **more: Any) -> Any:
+        copying.set()
+        assert go.wait(30)
+        return copy(source, target, **more)
+
+    async def furnish() -> None:
+        async with throwaway(original):
+            raise AssertionError("it was called off before")
+
+    copy = shutil.copy2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "copy2", slow)
+        doing = asyncio.create_task(furnish())
+        await asyncio.to_thread(copying.wait, 30)
+        doing.cancel()
+        await asyncio.sleep(0)
+        doing.cancel()
+        await asyncio.sleep(0)
+        assert not doing.done(), "it waits for what is still copied"
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+    assert list(temporary.iterdir()) == []
+
+
 async def test_a_case_may_have_other_instructions_and_fewer_tools(tmp_path: Path) -> None:
     provider = ScriptedProvider(["one", "two", "three"])
     config = Config(instructions="Be kind.", tools=ToolSettings(builtin=("readonly",)))
@@ -128,6 +164,17 @@ async def test_a_case_works_on_a_copy_of_a_folder(tmp_path: Path) -> None:
     done = await run(await bench(tmp_path), task("writes", *script, folder=folder, checks=Checks(called=("write",))))
     assert done.results[0].result == "passed", done.results[0].reasons
     assert (folder / "notes.txt").read_text() == "old"
+
+
+async def test_a_folder_that_homes_are_made_in_is_copied_without_them(
+    tmp_path: Path, temporary: Path
+) -> None:
+    (tmp_path / "kept.txt").write_text("here")
+    other = temporary / "mainstay-eval-another"
+    other.mkdir()
+    async with throwaway(await Original.of(tmp_path / "home", Config()), tmp_path) as (_, work):
+        found = sorted(one.name for one in work.rglob("*"))
+    assert found == ["kept.txt", "tmp"]
 
 
 async def test_roots_of_the_configuration_are_only_read_and_what_is_hidden_in_them_stays_so(tmp_path: Path) -> None:
@@ -184,6 +231,17 @@ async def test_a_turn_that_fails_ends_the_case_and_says_what_was_not_done(tmp_pa
     each = (Checks(outcome="failed"), None)
     expected = task("is to fail", StepEntry(error="the sea is rough"), "Again.", prompts=("a", "b"), each=each)
     assert (await run(await bench(tmp_path), expected)).results[0].result == "passed"
+
+
+async def test_a_model_that_cannot_be_had_is_an_error_and_no_failure_of_the_case(tmp_path: Path) -> None:
+    def away(context: Context, options: Options) -> Any:
+        return Raise(Unauthorised("the key is not valid"))
+
+    provider = ScriptedProvider(away)
+    expected = task("is to fail", checks=Checks(outcome="failed"))
+    done = await run(await bench(tmp_path, provider=provider), task("asks"), expected)
+    assert [one.result for one in done.results] == ["error", "passed"]
+    assert done.results[0].reasons == ("The model could not answer: the key is not valid",)
 
 
 async def test_one_case_that_breaks_or_hangs_leaves_the_others_alone(tmp_path: Path) -> None:

@@ -665,7 +665,9 @@ class Dying:
     def dead(self) -> bool:
         return bool(self.at) and len(self.appends) >= self.at
 
-    def append(self, standing: Standing, expected: int, events: Sequence[bytes], once: Any = None) -> Awaitable[None]:
+    def append(
+        self, standing: Standing, expected: int, events: Sequence[bytes], once: Any = None, *, synced: bool = True
+    ) -> Awaitable[None]:
         if self.dead:
             return self._lost()
         self.appends.append(tuple(json.loads(event)["type"] for event in events))

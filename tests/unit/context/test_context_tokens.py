@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.context.tokens import FACTOR_MAX, ByteTokenizer, Scale, Scales, slices, tokenizer_for
-from mainstay.context.weigh import bound, describe, tools_bound, weigh, weigh_tools
+from mainstay.context.weigh import MESSAGE_TOKENS, bound, describe, tools_bound, weigh, weigh_tools
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import ModelInfo
+from mainstay.core.spending import cautious
 from mainstay.core.tools import FunctionTool
 
 EXACT = tokenizer_for(ModelInfo(name="gpt-4.1-mini"))
@@ -119,3 +121,28 @@ def test_every_model_has_one_scale_for_all_lanes() -> None:
     scales = Scales()
     assert scales.of(ModelInfo(name="a")) is scales.of(ModelInfo(name="a"))
     assert scales.of(ModelInfo(name="a")) is not scales.of(ModelInfo(name="b"))
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        (ModelInfo(name="openai/gpt-4o-mini"), 36_835),
+        (ModelInfo(name="openai/gpt-4o"), 1445),
+        (ModelInfo(name="anthropic/claude-sonnet-4-5"), 1600),
+        (ModelInfo(name="nobody/knows", window=128_000), 4096),
+        (ModelInfo(name="nobody/knows", window=8192), 1024),
+    ],
+    ids=["4o-mini", "4o", "claude", "unknown", "small"],
+)
+def test_an_image_weighs_what_the_family_of_the_model_takes_it_for(model: ModelInfo, tokens: int) -> None:
+    image = Message(1, "user", (Binary("image/png", path="a.png"),))
+    assert bound(image) >= weigh(image, tokenizer_for(model)) == MESSAGE_TOKENS + tokens
+
+
+def test_numbers_and_encoded_bytes_are_never_counted_too_low_without_a_vocabulary() -> None:
+    figures = [f"{number * 7919 % 10_007 / 10_007:.4f}" for number in range(1600)]
+    numbers = "\n".join(",".join(figures[start : start + 8]) for start in range(0, 1600, 8))
+    encoded = base64.b64encode(bytes((n * n * 31 + n * 17) % 251 for n in range(9000))).decode()
+    exact = tokenizer_for(ModelInfo(name="gpt-4o"))
+    for text in (numbers, encoded, encoded.encode().hex()):
+        assert cautious(text) >= exact.count(text)

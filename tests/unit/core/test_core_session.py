@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any, Literal
 
 import pytest
 
@@ -10,6 +11,7 @@ from mainstay.core.events import (
     Event,
     Folded,
     Forked,
+    Judged,
     MessageAdded,
     Received,
     SessionChanged,
@@ -21,8 +23,8 @@ from mainstay.core.events import (
 )
 from mainstay.core.journal import Record
 from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage, join_inputs
-from mainstay.core.outcome import Answered
-from mainstay.core.ports import Tail
+from mainstay.core.outcome import Aborted, Answered
+from mainstay.core.ports import UNWEIGHED, Tail
 from mainstay.core.session import Session
 
 
@@ -126,6 +128,71 @@ def test_a_window_cut_anywhere_begins_with_something_whole(start: int) -> None:
         texts = [message.text for message in view.messages]
         assert texts == [message.text for message in whole.messages][-len(texts) :]
     assert (view.turns, view.message_count, view.head) == (whole.turns, whole.message_count, whole.head)
+
+
+def judged_turn(number: int, at: int, provisional: Literal["held", "shown"]) -> list[Event]:
+    """Two attempts; the second stands."""
+
+    def answer(text: str, step: int) -> MessageAdded:
+        return MessageAdded("assistant", (Text(text),), provisional=provisional, turn=number, step=step)
+
+    return [
+        Received((Text(f"ask {number}"),)),
+        TurnStarted((at,), turn=number),
+        answer("bad", 1),
+        Judged((), 0.1, passed=False, tries=4, turn=number, step=1),
+        MessageAdded("system", (Text("better", origin="runtime"),), turn=number, step=1),
+        answer(f"good {number}", 2),
+        Judged((), 0.9, passed=True, attempt=2, last=True, tries=4, turn=number, step=2),
+        TurnEnded(Answered(0.9), turn=number),
+    ]
+
+
+@pytest.mark.parametrize("provisional", ["held", "shown"])
+def test_attempts_that_did_not_stand_leave_with_the_turn_from_wherever_the_journal_is_read(
+    provisional: Literal["held", "shown"],
+) -> None:
+    events = [event for number in range(3) for event in judged_turn(number + 1, 8 * number + 1, provisional)]
+    assert [one.text for one in told(*events[:7]).messages] == ["ask 1", "bad", "better", "good 1"], "while it lasts"
+    whole = told(*events)
+    texts = [one.text for one in whole.messages]
+    assert texts == ["ask 1", "good 1", "ask 2", "good 2", "ask 3", "good 3"]
+    assert whole.message_count == 12
+    for start in range(17):
+        kept = [record for record in records(*events) if record.seq > start]
+        view = Session.of(Tail(whole.standing(), kept, complete=False))
+        assert [one.text for one in view.messages] == texts[-len(view.messages) :]
+        assert len(view.messages) >= 2
+
+
+def test_what_was_counted_of_a_window_is_counted_again_when_something_left_it() -> None:
+    events = judged_turn(1, 1, "held")
+    session = told(*events[:-1])
+    session.weighed = (4, 100, "by words")
+    session.apply(8, 8000, events[-1])
+    assert session.weighed == UNWEIGHED
+
+
+@pytest.mark.parametrize(
+    ("provisional", "outcome", "kept"),
+    [
+        ("held", Aborted(), ["ask"]),
+        ("shown", Aborted(), ["ask", "unjudged"]),
+        ("held", Answered(), ["ask", "unjudged"]),
+        ("", Aborted(), ["ask", "unjudged"]),
+    ],
+    ids=["held", "a draft", "no judges any more", "never judged"],
+)
+def test_an_answer_that_was_never_judged_stays_if_somebody_was_shown_it(
+    provisional: Any, outcome: Any, kept: list[str]
+) -> None:
+    session = told(
+        Received((Text("ask"),)),
+        TurnStarted((1,), turn=1),
+        MessageAdded("assistant", (Text("unjudged"),), provisional=provisional, turn=1, step=1),
+        TurnEnded(outcome, turn=1),
+    )
+    assert [one.text for one in session.messages] == kept
 
 
 def test_a_window_keeps_an_input_that_waited_before_the_cut() -> None:

@@ -54,10 +54,16 @@ class Mortal:
         return getattr(self.kept, name)
 
     def append(
-        self, standing: Standing, expected: int, events: Sequence[bytes], once: Once | None = None
+        self,
+        standing: Standing,
+        expected: int,
+        events: Sequence[bytes],
+        once: Once | None = None,
+        *,
+        synced: bool = True,
     ) -> Awaitable[None]:
         if not self.dead:
-            return self.kept.append(standing, expected, events, once)
+            return self.kept.append(standing, expected, events, once, synced=synced)
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         lost.set_exception(StoreFailed("this process is dead"))
         return lost

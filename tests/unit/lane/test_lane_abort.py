@@ -193,7 +193,7 @@ async def test_prompts_that_wait_still_run_after_an_abort() -> None:
 @virtual
 async def test_abort_returns_only_when_the_end_is_on_disk() -> None:
     class Slow(MemoryStore):
-        def append(self, *order: Any) -> Any:
+        def append(self, *order: Any, synced: bool = True) -> Any:
             return asyncio.ensure_future(self._slowly(*order))
 
         async def _slowly(self, *order: Any) -> None:
@@ -211,7 +211,7 @@ async def test_abort_returns_only_when_the_end_is_on_disk() -> None:
 @virtual
 async def test_abort_while_the_start_of_a_call_is_being_written_does_not_run_it() -> None:
     class Slow(MemoryStore):
-        def append(self, standing: Any, expected: int, events: Any, once: Any = None) -> Any:
+        def append(self, standing: Any, expected: int, events: Any, once: Any = None, *, synced: bool = True) -> Any:
             if not any(b'"ToolStarted"' in event for event in events):
                 return super().append(standing, expected, events, once)
             writing.set()

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from kernel_world import World, virtual
 
+from mainstay.context.tokens import counted
 from mainstay.core.errors import ModelSilent, ProviderError, StoreFull, StreamBroken, Unreachable
 from mainstay.core.events import Event, Folded, MessageAdded, Reserved, Settled, ToolFinished, Waiting, Warned
 from mainstay.core.following import Stretch
-from mainstay.core.ledger import Put, entries
+from mainstay.core.ledger import Put, Row, entries
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted
@@ -21,7 +22,7 @@ from mainstay.core.reservations import NANO, nanodollars
 from mainstay.core.tools import tool
 from mainstay.lane.children import Children
 from mainstay.memory.summarise import ModelSummariser
-from mainstay.meter.books import Books, Row
+from mainstay.meter.books import Books
 from mainstay.meter.budgets import Budget, Budgets, Kind, Period, Scope
 from mainstay.meter.purses import Purses
 from mainstay.meter.resilient import Resilient
@@ -184,11 +185,12 @@ async def test_without_accounts_nothing_is_reserved() -> None:
 @virtual
 async def test_a_provider_that_reports_nothing_is_charged_by_an_estimate() -> None:
     till = Till()
-    async with till.world([Say("x" * 300, usage=Usage())]) as world:
+    said = "one word after the other, " * 12
+    async with till.world([Say(said, usage=Usage())]) as world:
         await world.ask("go")
         (added,) = [one for one in await world.journal() if isinstance(one, MessageAdded) and one.role == "assistant"]
         reserved = next(one for one in await world.journal() if isinstance(one, Reserved))
-        assert added.usage == Usage(reserved.prompt, 90)
+        assert added.usage == Usage(reserved.prompt, counted(said, INFO))
         await world.check_replay()
         await till.check()
 
@@ -204,7 +206,7 @@ async def test_an_answer_that_is_stopped_is_charged_for_what_came_of_it() -> Non
         assert isinstance((await ticket.reply).outcome, Aborted)
         (added,) = [one for one in await world.journal() if isinstance(one, MessageAdded) and one.role == "assistant"]
         assert added.usage is not None
-        assert added.usage.completion == 30
+        assert added.usage.completion == counted("y" * 100, INFO)
         await world.check_replay()
         await till.check()
 
@@ -252,7 +254,7 @@ async def test_an_answer_that_breaks_off_is_charged_and_so_is_its_second_try() -
         assert kinds(journal, Reserved, Settled) == ["Reserved", "Settled", "Reserved"]
         settled = next(one for one in journal if isinstance(one, Settled))
         assert settled.usage is not None
-        assert settled.usage.completion == 15
+        assert settled.usage.completion == counted("z" * 50, INFO)
         assert till.spent()[0] == 200_000 + nanodollars(settled.cost)
         await world.check_replay()
         await till.check()
@@ -510,7 +512,7 @@ async def test_a_fold_that_fails_settles_what_it_had_spent() -> None:
 
 @virtual
 async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
-    till = Till(Budget("home", "day", "money", 34_000_000))
+    till = Till(Budget("home", "day", "money", 17_600_000))
     stall, later = Stall(then=Say("first", usage=SMALL)), Stall(then=Say("third", usage=SMALL))
     answers = {"a": stall, "b": Say("second", usage=SMALL), "c": later}
     script = ScriptedProvider(lambda context, options: answers[context.messages[-1].text], info=INFO)
@@ -520,7 +522,7 @@ async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
         watched = world.watch(None)
         second, third = await world.send("b", "b"), await world.send("c", "c")
         waiting = await watched.see(Waiting, 2)
-        assert "the home's budget of $0.034 a day: calls under way" in waiting.reason
+        assert "the home's budget of $0.0176 a day: calls under way" in waiting.reason
         assert await world.abort("b")
         assert isinstance((await second.reply).outcome, Aborted)
         await asyncio.sleep(3000)
@@ -574,7 +576,7 @@ async def test_u25_a_loop_of_tools_ends_at_the_money_of_its_turn() -> None:
         reply = await world.ask("go")
         assert isinstance(reply.outcome, Exhausted)
         assert reply.outcome.budget == "turn.money"
-        assert reply.text.startswith("I had to stop: the turn's budget of $0.05 is used up")
+        assert reply.text.startswith("I had to stop: the turn's budget of $0.05 has $0.0")
         assert 1 <= asked < 10
         await world.check_replay()
         await till.check()

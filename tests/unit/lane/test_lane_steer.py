@@ -136,7 +136,7 @@ class Holding(MemoryStore):
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    def append(self, standing: Any, expected: int, events: Any, once: Any = None) -> Any:
+    def append(self, standing: Any, expected: int, events: Any, once: Any = None, *, synced: bool = True) -> Any:
         ends = any(b'"TurnEnded"' in event for event in events)
         if (ends or self.reached.is_set()) and not self.go.is_set():
             self.reached.set()

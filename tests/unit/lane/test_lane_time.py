@@ -92,7 +92,7 @@ class Sticky(MemoryStore):
         self.stuck = False
         self.go = asyncio.Event()
 
-    def append(self, *order: Any) -> Any:
+    def append(self, *order: Any, synced: bool = True) -> Any:
         return asyncio.ensure_future(self._held(*order)) if self.stuck else super().append(*order)
 
     async def _held(self, *order: Any) -> None:

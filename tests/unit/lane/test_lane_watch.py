@@ -139,7 +139,7 @@ async def test_watchers_hear_of_what_is_durable_only_once_it_is() -> None:
             super().__init__()
             self._disk = asyncio.Lock()
 
-        def append(self, *order: Any) -> Any:
+        def append(self, *order: Any, synced: bool = True) -> Any:
             return asyncio.ensure_future(self._slowly(*order))
 
         async def _slowly(self, *order: Any) -> None:

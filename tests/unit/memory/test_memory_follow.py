@@ -18,6 +18,7 @@ from mainstay.core.errors import EmbedderMissing, StoreCorrupt, StoreFailed, Unr
 from mainstay.core.events import (
     Event,
     Folded,
+    Judged,
     MessageAdded,
     Received,
     SessionChanged,
@@ -587,3 +588,56 @@ def _timed(follower: Follower, keys: list[str]) -> float:
     for key in keys:
         follower.touched(key)
     return (time.perf_counter() - before) / len(keys)
+
+
+def attempt(text: str, step: int, provisional: Any = "held") -> MessageAdded:
+    return MessageAdded("assistant", (Text(text),), provisional=provisional, turn=1, step=step)
+
+
+def said_of(step: int, *, passed: bool) -> Judged:
+    return Judged((), float(passed), passed, attempt=step, turn=1, step=step)
+
+
+@pytest.mark.parametrize("provisional", ["held", "shown"])
+async def test_an_attempt_at_an_answer_is_found_once_it_stands_and_never_if_it_does_not(provisional: str) -> None:
+    embedder = Topics()
+    async with world() as here:
+        here.follow(embedder)
+        await here.say("a", heard("ask"), TurnStarted((1,), turn=1), attempt("ferry one", 1, provisional))
+        assert await here.found("ferry") == [], "judges think about it"
+        assert await here.found("ask") == [("a", 1)]
+        await here.say("a", said_of(1, passed=False), attempt("ferry two", 2, provisional))
+        assert await here.found("ferry") == []
+        await here.say("a", said_of(2, passed=True))
+        assert await here.found("ferry") == [("a", 5)]
+        await here.say("a", TurnEnded(Answered(1.0), turn=1))
+        assert await here.found("ferry") == [("a", 5)]
+        assert "ferry one" not in embedder.texts
+        assert embedder.texts.count("ferry two") == 1
+
+
+@pytest.mark.parametrize("between", [0, 1, 126, 127, 128, 129, 600])
+async def test_a_verdict_in_another_page_of_the_journal_counts_the_same(between: int) -> None:
+    async with world() as here:
+        writing = Writing(here.store.store, "a")
+        await writing.add(heard("ask"), TurnStarted((1,), turn=1), attempt("ferry one", 1))
+        await writing.add(*(heard(f"soup {n}") for n in range(between)))
+        await writing.add(said_of(1, passed=False), attempt("ferry two", 2))
+        await writing.add(*(heard(f"tax {n}") for n in range(between)))
+        await writing.add(said_of(2, passed=True), TurnEnded(Answered(1.0), turn=1))
+        here.follow()
+        assert await here.found("ferry") == [("a", between + 5)]
+        assert await here.tiers.messages.count() == 2 * between + 2
+
+
+async def test_an_answer_of_which_nothing_is_said_for_too_long_is_left_out_and_the_rest_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(legs, "UNDECIDED_MAX", 256)
+    async with world() as here:
+        writing = Writing(here.store.store, "a")
+        await writing.add(heard("ask"), TurnStarted((1,), turn=1), attempt("ferry", 1))
+        await writing.add(*(heard(f"soup {n}") for n in range(600)))
+        here.follow()
+        assert await here.found("ferry") == []
+        assert await here.tiers.messages.count() == 601

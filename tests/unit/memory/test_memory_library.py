@@ -11,7 +11,8 @@ import pytest
 from library_world import DAY, World
 
 from mainstay.core.errors import InputRefused, MemoryUnknown
-from mainstay.core.events import TurnStarted
+from mainstay.core.events import Judged, MessageAdded, TurnStarted
+from mainstay.core.messages import Text
 from mainstay.core.recall import Fact, Summary
 from mainstay.memory.library import CATCH_UP_S, PINNED_BYTES_MAX
 from mainstay.testing.virtual import BEGINNING_MS
@@ -163,6 +164,25 @@ async def test_an_id_that_nothing_has_is_one_sentence(world: World, id: str) -> 
         assert len(str(unknown.value)) < 250
     with pytest.raises(MemoryUnknown):
         await world.library.result("s", id)
+
+
+async def test_an_attempt_at_an_answer_is_read_by_its_id_only_if_it_stands(world: World) -> None:
+    def attempt(step: int) -> MessageAdded:
+        return MessageAdded("assistant", (Text(f"try {step}"),), provisional="held", turn=1, step=step)
+
+    async def unread(id: str) -> None:
+        with pytest.raises(MemoryUnknown):
+            await world.library.get(id)
+
+    await world.say("a", "go")
+    await world.add("a", TurnStarted((1,), turn=1), attempt(1))
+    await unread("a#3")
+    await world.add("a", Judged((), 0.1, passed=False, turn=1, step=1), attempt(2))
+    await unread("a#3")
+    await unread("a#5")
+    await world.add("a", Judged((), 0.9, passed=True, turn=1, step=2))
+    await unread("a#3")
+    assert (await world.library.get("a#5")).text == "try 2"
 
 
 async def test_a_record_that_is_no_message_has_nothing_to_read(world: World) -> None:

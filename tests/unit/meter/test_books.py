@@ -13,12 +13,13 @@ from mainstay.core.errors import BudgetExhausted
 from mainstay.core.events import Event, MessageAdded, Reserved, Settled, TurnStarted
 from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
-from mainstay.core.ledger import Put, entries
+from mainstay.core.ledger import HOUR_MS, KEPT_HOURS, Put, Row, Scope, entries
 from mainstay.core.messages import Finish, FinishReason, Usage
 from mainstay.core.ports import ModelInfo, Standing
 from mainstay.core.reservations import NANO, lost, step_id
-from mainstay.meter.books import LEAST_OUTPUT, Ask, Books, Bound, Grant, Row, Tally
-from mainstay.meter.budgets import HOUR_MS, Budget, Period, Scope, begins, hour_of
+from mainstay.meter.books import Books, in_the_way
+from mainstay.meter.budgets import Budget, Period, begins, hour_of
+from mainstay.meter.tallies import LEAST_OUTPUT, Ask, Bound, Grant, Sums, Tally
 from mainstay.testing.virtual import BEGINNING_MS, virtual_run
 
 MODEL = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0)  # 1,000 and 2,000 nanodollars a token
@@ -88,7 +89,10 @@ def test_a_refusal_names_the_budget_that_stays_empty_longest() -> None:
         tally.add(hour_of(BEGINNING_MS), 9_980_000_000, 5)
     with pytest.raises(BudgetExhausted) as caught:
         granted(books, [bound(home, 9_980_000_000, "hour"), bound(ann, 9_981_000_000, "day")])
-    assert str(caught.value) == ("ann's budget of $9.98 a day is used up ($9.98); it frees at 2026-01-02 00:00 UTC")
+    assert str(caught.value) == (
+        "ann's budget of $9.98 a day has $0.001 left, too little for a call that can take $0.00304; "
+        "it frees at 2026-01-02 00:00 UTC"
+    )
     assert caught.value.budget == "person.day.money"
     assert caught.value.frees_at == BEGINNING_MS + 24 * HOUR_MS
 
@@ -115,7 +119,7 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
         async def one(number: int, output: int) -> None:
             ask = Ask(MODEL, 1000, output, [tally], limits)
             found = books.grant(ask)
-            assert isinstance(found, Tally)
+            assert isinstance(found, Bound)
             got = await books.wait(ask, found)
             order.append(number)
             await asyncio.sleep(1)
@@ -126,7 +130,7 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
                 group.create_task(one(number, output))
                 await asyncio.sleep(0)
             late = Ask(MODEL, 10, 10, [tally], limits)
-            assert books.grant(late) is tally  # however little it wants
+            assert books.grant(late) is limits[0]  # however little it wants
             books.settle(first, 100, 1)
         assert tally.held.money == 0
         return order
@@ -142,11 +146,11 @@ def test_whoever_waits_for_nothing_is_told_so() -> None:
         first = granted(books, limits, output=4500)
         ask = Ask(MODEL, 1000, 4000, [tally], limits)
         queue = books.grant(ask)
-        assert isinstance(queue, Tally)
+        assert isinstance(queue, Bound)
         waiting = asyncio.ensure_future(books.wait(ask, queue))
         await asyncio.sleep(0)
         books.settle(first, 9_900_000, 5000)
-        with pytest.raises(BudgetExhausted, match="is used up"):
+        with pytest.raises(BudgetExhausted, match="too little for a call"):
             await waiting
 
     virtual_run(story())
@@ -163,7 +167,7 @@ def test_one_that_is_cancelled_holds_nothing_and_keeps_nobody_back(when: str) ->
         for _ in range(2):
             ask = Ask(MODEL, 1000, 4500, [tally], limits)
             queue = books.grant(ask)
-            assert isinstance(queue, Tally)
+            assert isinstance(queue, Bound)
             tasks.append(asyncio.ensure_future(books.wait(ask, queue)))
             await asyncio.sleep(0)
         if when == "while it waits":
@@ -225,10 +229,196 @@ def test_hours_of_long_ago_are_forgotten() -> None:
     for _ in range(3000):
         books.spend((tally, session), 1, 1)
         clock.ms += HOUR_MS
-    assert len(tally._hours) <= 32 * 24 + 1
-    assert len(session._hours) <= 32 * 24 + 1
+    assert len(tally._hours) <= KEPT_HOURS
+    assert len(session._hours) == 1
     assert session.spent(0).money == 3000
     assert tally.spent(begins("month", clock.ms)).money == (clock.ms // HOUR_MS - begins("month", clock.ms))
+
+
+def test_a_person_with_many_calls_waiting_does_not_keep_the_home_from_others() -> None:
+    """What stands in a person's line stands in the home's when its turn comes there, not before."""
+
+    async def story() -> list[str]:
+        clock = SetClock()
+        books = Books(clock)
+        ann, bob, home = books.tally("person", "ann"), books.tally("person", "bob"), books.tally("home", "")
+        limits = {ann: [bound(ann, 12_000, kind="tokens"), bound(home, 25_000, kind="tokens")]}
+        limits[bob] = limits[ann][1:]
+        order: list[str] = []
+
+        async def call(name: str, prompt: int, person: Tally) -> None:
+            ask = Ask(MODEL, prompt, 1024, (person, home), limits[person])
+            found = books.grant(ask)
+            got = await books.wait(ask, found) if isinstance(found, Bound) else found
+            order.append(name)
+            await asyncio.sleep(1)
+            books.settle(got, 0, 0)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(call(f"ann {number}", 9000, ann))
+            await asyncio.sleep(0.5)
+            group.create_task(call("bob", 20_000, bob))  # there is not enough of the home for both
+            await asyncio.sleep(0)
+            group.create_task(call("ann 5", 9000, ann))
+        assert [ann.waiting, bob.waiting, home.waiting] == [[], [], []]
+        assert home.held == Sums()
+        return order
+
+    assert virtual_run(story()) == ["ann 0", "bob", "ann 1", "ann 2", "ann 3", "ann 4", "ann 5"]
+
+
+def test_who_has_to_go_back_to_a_narrower_line_has_its_place_there_and_nobody_waits_behind_it() -> None:
+    async def story() -> list[str]:
+        books = Books(SetClock())
+        ann, bob, home = books.tally("person", "ann"), books.tally("person", "bob"), books.tally("home", "")
+        own, shared = bound(ann, 12_000, kind="tokens"), bound(home, 25_000, kind="tokens")
+        order: list[str] = []
+
+        async def call(name: str, prompt: int, person: Tally, bounds: list[Bound]) -> None:
+            ask = Ask(MODEL, prompt, 1024, (person, home), bounds)
+            found = books.grant(ask)
+            got = await books.wait(ask, found) if isinstance(found, Bound) else found
+            order.append(name)
+            await asyncio.sleep(1)
+            books.settle(got, 0, 0)
+
+        full = granted(books, [shared], prompt=20_000, output=1024)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(call("first", 9000, ann, [own, shared]))  # stands in the home's line
+            await asyncio.sleep(0)
+            group.create_task(call("elsewhere", 9000, ann, [own]))  # not bounded by the home's budget: it may go
+            await asyncio.sleep(0)
+            for name in ("second", "third"):
+                group.create_task(call(name, 9000, ann, [own, shared]))
+                await asyncio.sleep(0)
+            group.create_task(call("bob", 9000, bob, [shared]))
+            await asyncio.sleep(0)
+            books.settle(full, 0, 0)
+        assert [ann.waiting, home.waiting] == [[], []]
+        return order
+
+    assert virtual_run(story()) == ["elsewhere", "bob", "first", "second", "third"]
+
+
+def test_who_is_cancelled_leaves_the_line() -> None:
+    async def story() -> None:
+        books = Books(SetClock())
+        home = books.tally("home", "")
+        limits = [bound(home, 20_000, kind="tokens")]
+        granted(books, limits, prompt=10, output=19_000)
+        asks = [Ask(MODEL, 10, 16_000, (home,), limits) for _ in range(100)]
+        tasks = []
+        for ask in asks:
+            found = books.grant(ask)
+            assert isinstance(found, Bound)
+            tasks.append(asyncio.ensure_future(books.wait(ask, found)))
+            await asyncio.sleep(0)
+        for task in tasks[1:]:
+            task.cancel()
+        await asyncio.gather(*tasks[1:], return_exceptions=True)
+        assert home.waiting == asks[:1]
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert home.waiting == []
+
+    virtual_run(story())
+
+
+def test_what_is_in_the_way_is_named_also_to_those_who_only_stand_behind_another() -> None:
+    async def story() -> None:
+        books = Books(SetClock())
+        tally = books.tally("workspace", "w")
+        limits = [bound(tally, 10**9, "hour", "tokens"), bound(tally, 40_000_000)]
+        granted(books, limits, prompt=10, output=16_000)
+        ask = Ask(MODEL, 3000, 4000, (tally,), limits)
+        found = books.grant(ask)
+        assert found is limits[1]
+        assert in_the_way(limits[1]) == (
+            "the workspace's budget of $0.04 a day: calls under way have all of it that is left"
+        )
+        waiting = asyncio.ensure_future(books.wait(ask, limits[1]))
+        await asyncio.sleep(0)
+        assert books.grant(Ask(MODEL, 1, 1, (tally,), limits)) is limits[1]
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    virtual_run(story())
+
+
+def test_a_call_that_can_never_fit_is_not_told_when_to_come_again() -> None:
+    books = Books(SetClock())
+    tally = books.tally("home", "")
+    with pytest.raises(BudgetExhausted, match="too small for a call that can take 2,024 tokens") as caught:
+        granted(books, [bound(tally, 1000, "hour", "tokens"), bound(tally, 1)])
+    assert caught.value.frees_at == 0
+    tally.add(hour_of(BEGINNING_MS), 0, 9000)
+    with pytest.raises(BudgetExhausted) as caught:
+        granted(books, [bound(tally, 10_000, "hour", "tokens")])
+    assert str(caught.value) == (
+        "the home's budget of 10,000 tokens an hour has 1,000 tokens left, too little for a call that can take "
+        "2,024 tokens; it frees at 2026-01-01 01:00 UTC"
+    )
+    assert caught.value.frees_at == BEGINNING_MS + HOUR_MS
+
+
+def test_a_clock_that_was_ahead_takes_nothing_from_the_books() -> None:
+    clock = SetClock()
+    books = Books(clock)
+    tally = books.tally("home", "")
+    month = bound(tally, 10**9, "month")
+    for _ in range(700):
+        books.spend((tally,), 1000, 1)
+        clock.ms += HOUR_MS
+    clock.ms += 90 * 24 * HOUR_MS
+    for _ in range(200):
+        books.spend((tally,), 1, 1)
+        clock.ms += HOUR_MS
+    clock.ms = BEGINNING_MS + 700 * HOUR_MS
+    assert books.left(month, clock.ms) == 10**9 - 700_000 - 200
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_whoever_waits_in_any_line_goes_on_in_the_end(part: int) -> None:
+    """Calls of several people in several workspaces, some of which are cancelled; nobody is forgotten."""
+
+    async def story(chance: random.Random) -> None:
+        books = Books(SetClock())
+        home = books.tally("home", "")
+        people = [books.tally("person", name) for name in "abc"]
+        places = [books.tally("workspace", name) for name in "vw"]
+        limits = {one: bound(one, chance.randrange(3000, 20_000), kind="tokens") for one in (home, *people, *places)}
+        ended = 0
+
+        async def call() -> None:
+            nonlocal ended
+            payers = (chance.choice(people), chance.choice(places), home)
+            bounds = [limits[one] for one in payers if chance.random() < 0.8]
+            ask = Ask(MODEL, chance.randrange(1, 1500), chance.randrange(1, 6000), payers, bounds)
+            found = books.grant(ask)
+            got = await books.wait(ask, found) if isinstance(found, Bound) else found
+            try:
+                await asyncio.sleep(chance.randrange(1, 5))
+            finally:
+                books.settle(got, 0, 0)
+            ended += 1
+
+        tasks = []
+        for _ in range(60):
+            tasks.append(asyncio.ensure_future(call()))
+            await asyncio.sleep(chance.choice((0, 0, 1)))
+        cancelled = chance.sample(tasks, 10)
+        for task in cancelled:
+            task.cancel()
+            await asyncio.sleep(chance.choice((0, 0, 1)))
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(one) for one in found} <= {type(None), asyncio.CancelledError}
+        assert all(found[tasks.index(task)] is None or task in cancelled for task in tasks)
+        assert ended >= 50
+        assert [tally.waiting for tally in limits] == [[]] * len(limits)
+
+    for seed in (1702, *range(part, SCHEDULES // 5, 4)):  # in the first, two waited for each other once
+        virtual_run(story(random.Random(seed)))
 
 
 # --- any schedule --------------------------------------------------------------------------------
@@ -270,7 +460,7 @@ class World:
             found = self.books.grant(ask)
         except BudgetExhausted:
             return
-        if isinstance(found, Tally):
+        if isinstance(found, Bound):
             return
         for one in bounds:
             left = self.books.left(one, self.clock.ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.limits import Limits
-from mainstay.meter.breaker import Breaker
+from mainstay.meter.breaker import PROBE_S, Breaker
 
 
 class Clock:
@@ -20,9 +20,9 @@ class Clock:
         raise AssertionError("a breaker does not sleep")
 
 
-def opened() -> tuple[Breaker, Clock]:
+def opened(*, patient: bool = False) -> tuple[Breaker, Clock]:
     clock = Clock()
-    breaker = Breaker(clock, Limits())
+    breaker = Breaker(clock, Limits(), patient=patient)
     for _ in range(5):
         assert breaker.admit()
         breaker.failed()
@@ -62,6 +62,31 @@ def test_half_open_lets_one_through_and_its_end_decides() -> None:
     breaker.spoke()
     assert breaker.admit()
     assert breaker.admit()
+
+
+def test_a_probe_that_says_nothing_for_a_while_lets_another_try() -> None:
+    breaker, clock = opened()
+    clock.at += 30
+    assert breaker.admit()
+    assert breaker.probed_for_s() == PROBE_S
+    clock.at += PROBE_S
+    assert breaker.probed_for_s() == 0
+    assert breaker.admit()
+    assert not breaker.admit(), "one at a time"
+    breaker.failed()
+    assert breaker.closed_for_s() == 30
+
+
+def test_where_to_take_long_is_a_good_sign_it_lets_everybody_by_and_a_failure_counts_at_once() -> None:
+    breaker, clock = opened(patient=True)
+    clock.at += 30
+    assert breaker.admit()
+    assert not breaker.admit()
+    clock.at += PROBE_S
+    assert breaker.admit()
+    assert breaker.admit()
+    assert breaker.failed()
+    assert not breaker.admit()
 
 
 def test_a_probe_that_leaves_lets_the_next_try() -> None:

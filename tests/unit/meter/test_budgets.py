@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.core.ledger import HOUR_MS
 from mainstay.meter.budgets import (
-    HOUR_MS,
     Budget,
     Budgets,
     Period,

@@ -67,6 +67,12 @@ def test_bursts_in_which_everybody_is_refused_end_no_turn(
     assert used >= 0.7
 
 
+def test_a_provider_that_lies_and_has_bursts_as_well_is_found_out_in_the_end() -> None:
+    account = Account(Bound(60, 300), says=always_empty, storming=lambda now: now % 5 >= 3)
+    _, _, times = run(account, agents=400)
+    assert times <= 15, "every test of what it says has to fall between two bursts"
+
+
 def test_where_tokens_are_scarce_large_and_small_calls_share_them() -> None:
     def weight(chance: random.Random) -> int:
         return chance.choice([300, 500, 4000])
@@ -102,7 +108,7 @@ def test_no_turn_fails_and_nothing_gets_stuck_under_any_conditions(
         think_s=think_s,
         seed=seed,
     )
-    _, used, _ = run(account, agents=max(96, round(bucket_s * RATE)))
+    _, used, _ = run(account, agents=max(4 * RATE, round(bucket_s * RATE)))
     assert used >= 0.5
 
 

@@ -15,7 +15,7 @@ from mainstay.core.events import Guarded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import ToolContext
-from mainstay.meter.breaker import Breakers
+from mainstay.meter.breaker import PROBE_S, Breakers
 from mainstay.plugins.plugin import PluginGone, PluginSays
 from mainstay.testing import Call, ScriptedProvider, VirtualClock, virtual_run
 from mainstay.turn.control import Control
@@ -153,13 +153,30 @@ def test_what_was_asked_of_it_being_wrong_does_not(error: BaseException) -> None
     virtual_run(main())
 
 
-def test_calls_that_time_out_count() -> None:
+def test_what_one_asks_for_taking_too_long_takes_the_tool_from_nobody() -> None:
     async def main() -> None:
         shop = Workshop()
+        await shop.fail(RuntimeError("broken"), 4)
         shop.does = lambda: asyncio.sleep(60)
-        for _ in range(5):
+        for _ in range(20):
             assert "Timed out" in (await shop.call()).content
-        assert "left alone" in (await shop.call()).content
+        shop.does = lambda: "fine"
+        assert (await shop.call(session="another")).content == "fine"
+
+    virtual_run(main())
+
+
+def test_a_call_that_tries_it_and_runs_for_long_keeps_it_from_nobody() -> None:
+    async def main() -> None:
+        shop = Workshop()
+        await shop.fail(RuntimeError("broken"), 5)
+        await asyncio.sleep(30)
+        shop.toolbox._by_name["drill"].timeout_s = 600
+        shop.does = lambda: asyncio.sleep(500, "done")
+        trying = asyncio.ensure_future(shop.call())
+        await asyncio.sleep(PROBE_S)
+        others = [asyncio.ensure_future(shop.call(session=f"s{n}")) for n in range(3)]
+        assert [(await one).content for one in (trying, *others)] == ["done"] * 4
 
     virtual_run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import io
 import os
 import random
@@ -13,14 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.app.auditing import checked, exported
-from mainstay.core.audit import FIELDS, NOTHING, PRUNED, RESUMED, Fact, digest_of, linked
-from mainstay.core.errors import AuditUnavailable, StoreCorrupt
-from mainstay.observe.chain import End, Finding, Row, verify
+from mainstay.app.auditing import accept, checked, exported
+from mainstay.core.audit import BEGUN, FIELDS, NOTHING, PRUNED, RESUMED, Fact, Wanted, digest_of, linked
+from mainstay.core.errors import AuditUnavailable, InputRefused, StoreCorrupt
+from mainstay.observe.audit import Audit
+from mainstay.observe.chain import Against, End, Finding, Row, verify
 from mainstay.observe.exported import Exported, Format, written
 from mainstay.store.sqlite.audit import audit_in
 from mainstay.store.sqlite.audit_file import ANCHOR
 from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.testing.virtual import VirtualClock
 
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 DB = "gateway.db"
@@ -127,8 +130,13 @@ def test_any_character_of_any_column_of_any_row_is_missed_and_its_entry_named(ho
         (["UPDATE audit SET seq=40 WHERE seq=5"], None),
         (["INSERT INTO audit SELECT 13, at, kind, workspace, session, turn, record, person, what, details, before, "
           "digest FROM audit WHERE seq=12"], ["gateway.db: entry 13 was changed"]),
+        (["INSERT INTO audit SELECT -5, at, kind, workspace, session, turn, record, 'mallory', what, details, before, "
+          "digest FROM audit WHERE seq=2"], ["gateway.db: entry -5 was put in: numbers begin with 1"]),
+        (["INSERT INTO audit SELECT 0, at, kind, workspace, session, turn, record, person, what, details, before, "
+          "digest FROM audit WHERE seq=2"], ["gateway.db: entry 0 was put in"]),
     ],
-    ids=["one", "some", "the first", "the oldest", "the last", "the newest", "all", "swapped", "moved", "put in"],
+    ids=["one", "some", "the first", "the oldest", "the last", "the newest", "all", "swapped", "moved", "put in",
+         "put in before", "numbered nought"],
 )  # fmt: skip
 def test_rows_that_are_taken_out_put_in_or_moved_are_told_with_their_numbers(
     home: Path, statements: list[str], says: list[str] | None
@@ -326,6 +334,82 @@ def test_what_is_too_old_goes_and_the_rest_can_still_be_verified(tmp_path: Path)
     assert "no entry says that this was meant to be" in found_in(home)[0]
 
 
+def test_what_is_too_old_goes_also_where_nothing_happens(tmp_path: Path) -> None:
+    async def idle() -> None:
+        books = SqliteObserved(str(tmp_path / DB))
+        await books.open()
+        try:
+            clock = VirtualClock(start_ms=AT + 400 * 86_400_000)
+            reader = Audit(audit_in(books), clock, "default", str, 365)
+            await reader.tend()
+            assert [one.seq for one in await audit_in(books).entries(Wanted())] == [12, 13]
+            await reader.tend()
+        finally:
+            await books.close()
+
+    written_in(tmp_path, facts(11))
+    with closing(sqlite3.connect(tmp_path / DB)) as db:
+        _again(db, {1: AT - 5})
+    asyncio.run(idle())
+    assert found_in(tmp_path) == []
+
+
+def test_an_audit_into_which_entries_were_put_is_left_as_it_is(home: Path) -> None:
+    put = (
+        "INSERT INTO audit SELECT -5, 1, kind, workspace, session, turn, record, person, what, details, before, digest"
+    )
+    changed(home, f"{put} FROM audit WHERE seq=2")
+    with pytest.raises(AuditUnavailable, match="into which entries were put"):
+        pruned(home, AT * 2)
+    assert len(found_in(home)) == 1
+
+
+def test_the_first_thing_done_to_an_audit_may_be_to_look_for_what_is_too_old(home: Path) -> None:
+    changed(home, "DELETE FROM audit")
+
+    async def look() -> None:
+        books = SqliteObserved(str(home / DB))
+        await books.open()
+        try:
+            await audit_in(books).prune(1)
+            await audit_in(books).add(facts(1))
+        finally:
+            await books.close()
+
+    asyncio.run(look())
+    with closing(sqlite3.connect(home / DB)) as db:
+        assert db.execute("SELECT count(*) FROM audit WHERE kind=?", (RESUMED,)).fetchone() == (1,)
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\tx", "'quoted", "''", "it's"])
+def test_a_name_that_a_spreadsheet_would_work_out_is_text_in_it_and_comes_back(name: str) -> None:
+    begun = linked(Fact(at=AT, kind=BEGUN), 1, NOTHING)
+    row = linked(Fact(at=AT, kind="tool", what=name), 2, begun[-1])
+    content = b"".join(written((begun, row), "csv"))
+    assert read_back(content) == []
+    (cell,) = [one[FIELDS.index("what")] for one in csv.reader(io.StringIO(content.decode())) if one[0] == "2"][:1]
+    assert cell == (name if name == "it's" else f"'{name}")
+
+
+def test_a_bug_in_what_one_writes_is_told_to_that_one_and_the_others_go_on(tmp_path: Path) -> None:
+    def breaks(db: object) -> None:
+        raise AttributeError("a bug")
+
+    async def write() -> None:
+        books = SqliteObserved(str(tmp_path / DB))
+        await books.open()
+        try:
+            tried = (audit_in(books).add(facts(1)), books.write(breaks), audit_in(books).add(facts(1)))
+            done = await asyncio.wait_for(asyncio.gather(*tried, return_exceptions=True), 30)
+            assert [type(one) for one in done] == [type(None), AttributeError, type(None)]
+            await asyncio.wait_for(audit_in(books).add(facts(1)), 30)
+        finally:
+            await books.close()
+
+    asyncio.run(write())
+    assert found_in(tmp_path) == []
+
+
 def _again(db: sqlite3.Connection, times: dict[int, int]) -> None:
     """The same entries at other times, and the note beside them."""
     before = NOTHING
@@ -357,11 +441,106 @@ def test_an_audit_that_is_not_as_it_was_left_goes_on_with_that_on_record_or_not_
         written_in(home, facts(1), strict=True)
     written_in(home, facts(1))
     assert any(one.levelname == "CRITICAL" for one in caplog.records)
-    assert [one.what for one in checked(home) if one.fine]
     with closing(sqlite3.connect(home / DB)) as db:
-        assert db.execute("SELECT count(*) FROM audit WHERE kind=?", (RESUMED,)).fetchone() == (1,)
+        ((seq,),) = db.execute("SELECT seq FROM audit WHERE kind=?", (RESUMED,)).fetchall()
     written_in(home, facts(1), strict=True)  # that is how it was left now
-    assert found_in(home) == (["gateway.db: entry 12 was changed"] if "UPDATE" in statement else [])
+    *others, went_on = found_in(home)
+    assert went_on.startswith(f"gateway.db: entry {seq} says that the audit went on although")
+    assert others == (["gateway.db: entry 12 was changed"] if "UPDATE" in statement else [])
+
+
+def test_that_the_audit_went_on_is_wrong_until_the_owner_says_that_they_know_which_is_on_record(home: Path) -> None:
+    changed(home, "DELETE FROM audit WHERE seq > 9")
+    written_in(home, facts(1))
+    for other in (1, 9, 11, 99):
+        with pytest.raises(InputRefused, match=f"entry {other} is none that says that the audit went on"):
+            asyncio.run(accept(home, other))
+    assert len(found_in(home)) == 1
+    asyncio.run(accept(home, 10))
+    assert found_in(home) == []
+    (note,) = [one.what for one in checked(home) if one.fine]
+    assert note.endswith("although entries 10 to 12 are gone; entry 12 says that this is known")
+    changed(home, "DELETE FROM audit WHERE seq > 11")  # and if that goes, it is missed like any other
+    with pytest.raises(AuditUnavailable):
+        asyncio.run(accept(home, 10))
+    assert len(found_in(home)) == 2
+
+
+def test_an_audit_of_which_nothing_is_left_is_not_a_new_one(tmp_path: Path) -> None:
+    assert found_in(tmp_path) == []  # nobody ever kept one
+    followed_in(tmp_path)
+    (tmp_path / ANCHOR).unlink()
+    changed(tmp_path, "DELETE FROM audit")
+    gone = "gateway.db: all entries are gone: journals were followed, and nothing of it is here"
+    assert found_in(tmp_path) == [gone]
+    followed_in(tmp_path)
+    assert "although all its entries are gone, and nobody" in found_in(tmp_path)[0]
+    for name in (DB, f"{DB}-wal", f"{DB}-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    assert found_in(tmp_path) == [f"gateway.db: it is missing, and {ANCHOR} says that there was an audit in it"]
+
+
+def followed_in(home: Path) -> None:
+    async def write() -> None:
+        books = SqliteObserved(str(home / DB))
+        await books.open()
+        try:
+            await audit_in(books).follow("default", "s", 3, facts(2))
+        finally:
+            await books.close()
+
+    asyncio.run(write())
+
+
+# --- against an earlier export -------------------------------------------------------------------
+
+
+def compared(home: Path, export: bytes) -> list[str]:
+    return [
+        str(one) for one in checked(home, Against("old.jsonl", Exported(io.BytesIO(export)).rows())) if not one.fine
+    ]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_an_earlier_export_tells_a_rollback_and_a_forged_chain_from_the_true_one(home: Path, format: Format) -> None:
+    early = (home / DB).read_bytes(), (home / ANCHOR).read_bytes()
+    assert compared(home, b"".join(exported(home, format))) == []
+    written_in(home, facts(4))
+    export = b"".join(exported(home, format))
+    written_in(home, facts(3))
+    assert compared(home, export) == []  # what came since is none of its business
+
+    whole = (home / DB).read_bytes(), (home / ANCHOR).read_bytes()
+    (home / DB).write_bytes(early[0])
+    (home / ANCHOR).write_bytes(early[1])
+    assert found_in(home) == []  # by itself it is sound
+    assert compared(home, export) == [
+        "old.jsonl: entries 13 to 16 are missing: when this was written, the audit went further"
+    ]
+
+    (home / DB).write_bytes(whole[0])
+    (home / ANCHOR).write_bytes(whole[1])
+    with closing(sqlite3.connect(home / DB)) as db:
+        db.execute("UPDATE audit SET person='mallory' WHERE seq=6")
+        _again(db, {})
+    assert found_in(home) == []
+    assert compared(home, export) == ["old.jsonl: entry 6 was another one when this was written, or was changed since"]
+
+
+def test_an_export_that_is_older_than_everything_that_is_kept_says_what_it_can(tmp_path: Path) -> None:
+    written_in(tmp_path, facts(10), facts(10, at=AT * 2))
+    changed(tmp_path, "UPDATE audit SET at=1 WHERE seq=1")  # it began long ago
+    with closing(sqlite3.connect(tmp_path / DB)) as db:
+        _again(db, {})
+    whole = b"".join(exported(tmp_path, "jsonl"))
+    assert pruned(tmp_path, AT * 2) == 11
+    assert compared(tmp_path, whole) == []
+    lines = whole.splitlines(keepends=True)
+    assert compared(tmp_path, b"".join(lines[:11])) == []  # the digest of the last that went is there
+    assert compared(tmp_path, b"".join(lines[:5])) == [
+        "old.jsonl: nothing of it can be compared: all that it has was removed since"
+    ]
+    assert compared(tmp_path, b"".join(written((), "jsonl"))) == []
 
 
 def test_rows_that_go_missing_while_it_is_written_to_are_missed(home: Path) -> None:

@@ -274,10 +274,12 @@ async def test_a_bug_with_one_session_leaves_the_others_followed(
         assert await follower.caught_up(PATIENCE_S)
         assert reader.seqs("even") == [1, 2, 3, 4]
         assert not reader.seqs("odd")
+        assert "session 'odd' cannot be taken" in follower.trouble(reader.name)
         reader.picky = ""
         follower.touched("odd")
         await follower.caught_up(PATIENCE_S)
         assert reader.seqs("odd") == [1, 2, 3, 4]
+        assert not follower.trouble(reader.name)
 
 
 async def test_a_journal_that_cannot_be_read_yet_is_looked_at_again(

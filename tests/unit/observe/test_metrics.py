@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from span_stories import calls, child_turn, everything, finished, records, standing, started, tool_turn
 
-from mainstay.core.events import Spawned, TurnEnded
+from mainstay.core.events import Spawned, ToolFinished, TurnEnded
 from mainstay.core.following import Stretch
+from mainstay.core.messages import ToolResult
 from mainstay.core.outcome import Failed
 from mainstay.observe.counting import CountingReader, Counts
 from mainstay.observe.metrics import OTHER, SERIES_MAX, Counter, Gauge, Histogram, Sample, label, rendered
@@ -96,6 +97,28 @@ async def test_names_that_a_model_made_up_do_not_become_labels() -> None:
     assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", OTHER))] == len(strange)
     assert {label(name) for name in strange} == {OTHER}
     assert label("mcp.github:search-code") == "mcp.github:search-code"
+
+
+async def test_a_tool_that_is_not_there_counts_as_unknown_whatever_it_was_called() -> None:
+    one = ("call_1_1_0", "ann@example.com")
+    none = ToolFinished(ToolResult(*one, "There is no tool 'ann@example.com'. Available: none.", is_error=True), turn=1)
+    found = await counted(Stretch(standing(), records(*started(), calls(5, one), (9, none))))
+    assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", "unknown"))] == 1
+    assert "ann@" not in str(found)
+
+
+async def test_what_was_counted_is_not_counted_again_when_the_reader_is_asked_where_it_is() -> None:
+    reader = CountingReader(Counts(), Telling(), {"old": 7})
+    told = tool_turn()
+    await reader.take(Stretch(standing(), told))
+    assert await reader.positions() == {"old": 7, "s": len(told)}
+
+
+def test_a_number_that_is_none_is_said_to_be_none() -> None:
+    samples = tuple(Sample(float(one), {"x": one}) for one in ("nan", "inf", "-inf"))
+    found = values(rendered([Gauge("a", "A.", samples)]))
+    assert str(found["a", (("x", "nan"),)]) == "nan"
+    assert (found["a", (("x", "inf"),)], found["a", (("x", "-inf"),)]) == (float("inf"), float("-inf"))
 
 
 async def test_nobodys_name_is_in_it() -> None:

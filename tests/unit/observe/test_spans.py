@@ -26,23 +26,27 @@ from span_stories import (
     tool_turn,
 )
 
+from mainstay.core.errors import StoreBusy
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
     Folded,
+    Judged,
     MessageAdded,
     Reserved,
+    Score,
     Spawned,
     StepCheckpointed,
     StepRestarted,
+    ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnResumed,
 )
 from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
-from mainstay.core.messages import Finish, FinishReason, Text, Usage
-from mainstay.core.outcome import Aborted, Exhausted, Failed
+from mainstay.core.messages import Finish, FinishReason, Text, ToolResult, Usage
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
 from mainstay.core.recall import RUNTIME
 from mainstay.core.tracing import trace_id
 from mainstay.observe.otlp import encode_spans
@@ -161,7 +165,7 @@ def test_waiting_for_an_approval_is_a_span_and_a_denied_call_says_so() -> None:
 
 def test_an_answer_that_broke_off_and_the_one_asked_for_instead_are_two_spans_with_two_ids() -> None:
     told = records(*started(), (50, StepRestarted("cut", turn=1, step=1)), answer(90, step=1), ended(90))
-    spans = spans_of(told)
+    spans = spans_of(told, Telling(notes=True))
     first, second = spans[1:]
     assert (first.error, first.note, times(first)) == ("stream_broken", "cut", (0, 50))
     assert (second.error, times(second)) == ("", (50, 90))
@@ -282,6 +286,36 @@ async def test_a_sub_agents_own_records_make_no_trace_of_their_own() -> None:
     assert len(kept.sent) == 1
 
 
+class Failing(Books):
+    """Journals that cannot be read for as long as `busy` says so."""
+
+    def __init__(self, **kept: list[Record]) -> None:
+        super().__init__(**kept)
+        self.busy = 0
+
+    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+        if self.busy:
+            self.busy -= 1
+            raise StoreBusy("another program holds it")
+        return await super().read(key, after, limit)
+
+
+async def test_a_trace_that_could_not_be_made_is_made_again_and_those_before_it_are_not() -> None:
+    first = records(*started(), answer(10), ended(20))
+    crashed = [*started(turn=2), (5, TurnResumed(turn=2)), (9, TurnEnded(Answered(), turn=2))]
+    told = [*first, *records(*crashed, after=len(first))]
+    kept, books = Kept(), Failing(s=told)
+    reader = TraceReader(books, kept, Telling(), 1.0, {})
+    books.busy = 1
+    with pytest.raises(StoreBusy):
+        await reader.take(Stretch(standing(), told))
+    assert len(kept.sent) == 1
+    assert await reader.positions() == {"s": len(first)}
+    await reader.take(Stretch(standing(), told))  # whatever is offered again
+    assert len(kept.sent) == 2
+    assert await reader.positions() == {"s": len(told)}
+
+
 # --- sampling ------------------------------------------------------------------------------------
 
 
@@ -311,15 +345,20 @@ def telling_secrets() -> list[Record]:
     told: list[Told] = [*started(), calls(10, one), finished(20, *one)]
     broken = (30, StepRestarted(f"refused: {SECRET}", turn=1, step=2))
     failed = (50, TurnEnded(Failed(f"It broke: {SECRET}", SECRET), turn=1))
-    return records(*told, broken, answer(40, text=f"the key is {SECRET}"), failed)
+    judged = (45, Judged((Score("true", error="a judge's words"),), 0.0, False, turn=1, step=2))
+    return records(*told, broken, answer(40, text=f"the key is {SECRET}"), judged, failed)
 
 
 def test_f40_nothing_that_was_said_is_in_a_trace_unless_it_was_asked_for() -> None:
     spans = spans_of(telling_secrets(), Telling(clean=lambda text: text.replace(SECRET, "[redacted]")))
     body = b"".join(encode_spans(Trace(id=TRACE, session="s", turn=1, spans=tuple(spans))))
     assert SECRET.encode() not in body
-    for word in (b"the key is", b"2 + 3", b'"a": 2'):
+    for word in (b"the key is", b"2 + 3", b'"a": 2', b"It broke", b"refused", b"a judge's words"):
         assert word not in body
+    assert {span.error for span in spans} == {"", "turn_failed", "stream_broken", "judge_failed"}
+    for telling in (Telling(content=True), Telling(notes=True)):
+        notes = [span.note for span in spans_of(telling_secrets(), telling) if span.error]
+        assert notes == [f"It broke: {SECRET}", f"refused: {SECRET}", "a judge's words"]
 
 
 def test_f40_what_was_said_is_in_it_without_secrets_where_it_was_asked_for() -> None:
@@ -337,6 +376,19 @@ def test_a_text_is_cut_after_it_was_cleaned_so_that_half_a_secret_is_never_left(
     shown = telling.text("x" * (16 * 1024 - 12) + SECRET + "y" * 100)
     assert len(shown) <= 16 * 1024
     assert SECRET[:8] not in shown
+
+
+@pytest.mark.parametrize(
+    "said", ["There is no tool 'x'. Available: look.", "Not run: the turn ended before this call.", "Skipped: x"]
+)
+def test_a_name_that_a_model_made_up_is_in_no_trace(said: str) -> None:
+    one = ("call_1_1_0", "ann_lee_555_1234")
+    over = (20, ToolFinished(ToolResult(*one, said, is_error=True), turn=1, step=1))
+    spans = spans_of(records(*started(), calls(10, one), over, ended(30)))
+    assert named(spans, "execute_tool unknown").attributes["gen_ai.tool.name"] == "unknown"
+    assert "ann_lee" not in str(spans)
+    ran = (15, ToolStarted(one[0], turn=1, step=1))
+    assert "execute_tool ann_lee_555_1234" in str(spans_of(records(*started(), calls(10, one), ran, over, ended(30))))
 
 
 # --- the published conventions -------------------------------------------------------------------

@@ -28,7 +28,7 @@ class Books:
 
 
 async def traced(told: list[Record], now: int | None = None) -> Trace:
-    made = await trace_of(Books(), standing(), told, Telling(workspace="w"), now)
+    made = await trace_of(Books(), standing(), told, Telling(workspace="w", notes=True), now)
     assert made is not None
     return made
 

@@ -235,6 +235,18 @@ async def test_one_that_ends_in_a_call_is_started_again_for_the_next(sandbox: Sa
     await host.close()
 
 
+async def test_what_it_said_last_is_told_only_to_whose_call_alone_it_can_be_about(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    host = lab.host("exits_in_a_call", tmp_path, sandbox)
+    assert "Its last words: I am leaving \\x1b[31mnow" in (await lab.call(host)).content
+    assert (await lab.call(host, "quick")).content == "quick"
+    told = (await lab.call(host)).content  # the same process has had a call of somebody else's
+    assert "ended with code 3 in the midst of the call" in told
+    assert "last words" not in told
+    await host.close()
+
+
 async def test_an_idle_one_is_stopped_and_comes_back(sandbox: Sandbox, tmp_path: Path) -> None:
     host = lab.host("waits", tmp_path, sandbox, lab.Given(pace=Pace(idle_s=0.3)))
     first = await ask(host, "0.6")  # a call longer than that is not idleness

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mainstay.core import errors
+from mainstay.providers.allowance import RESET_MAX_S
 from mainstay.providers.trouble import Report, from_report, from_status, read_report, retry_after_s
 
 
@@ -97,3 +98,44 @@ def test_an_unknown_model_is_answered_with_a_hint() -> None:
 def test_spent_credit_is_not_waited_for() -> None:
     error = from_status("p", 429, {}, b'{"error":{"code":"insufficient_quota"}}', now_s=0)
     assert isinstance(error, errors.Unauthorised)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "window"),
+    [
+        (429, "Request too large for gpt-4 on tokens per min (TPM): Limit 30000, Requested 41000.", 30_000),
+        (413, "Request too large for model `x` (TPM): Limit 6000, Requested 7,500, please reduce your size", 6000),
+        (429, "Rate limit reached on tokens (TPM): Limit: 30,000, Used: 10, Requested: 41,000.", 30_000),
+        (429, "Request too large.", None),
+        (429, "Request too large: Limit 10, Requested 41", None),
+    ],
+)
+def test_more_at_once_than_an_account_has_is_made_shorter_and_not_waited_for(
+    status: int, message: str, window: int | None
+) -> None:
+    body = b'{"error":{"message":"%s","code":"rate_limit_exceeded"}}' % message.encode()
+    error = from_status("p", status, {"retry-after": "7"}, body, now_s=0)
+    assert isinstance(error, errors.ContextTooLong)
+    assert error.window == window
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Rate limit reached for gpt-4 on tokens per min (TPM): Limit 30000, Used 29900, Requested 1000. Try in 1.8s.",
+        "Rate limit reached on requests per min (RPM): Limit 3, Used 3, Requested 1.",
+        "This request would exceed your organization's rate limit of 30,000 input tokens per minute.",
+        "slow down",
+    ],
+)
+def test_what_there_will_be_room_for_is_waited_for(message: str) -> None:
+    error = from_status("p", 429, {}, b'{"error":{"message":"%s"}}' % message.encode(), now_s=0)
+    assert isinstance(error, errors.RateLimited)
+
+
+@pytest.mark.parametrize("name", ["retry-after", "retry-after-ms"])
+def test_nobody_asks_for_longer_than_a_month(name: str) -> None:
+    error = from_status("p", 429, {name: "1e300"}, b"", now_s=0)
+    assert error.retry_after_s == RESET_MAX_S
+    assert error.allowance is not None
+    assert error.allowance.asked_s == RESET_MAX_S

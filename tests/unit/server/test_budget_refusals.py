@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -9,45 +10,51 @@ import grpc_world
 import msgspec
 import pytest
 from http_world import world
-from openai_rig import said, served
+from openai_rig import HOLDS_S, said, served
 
 from mainstay import Config
 from mainstay.app.schema_accounts import BudgetEntry, BudgetSettings, PeriodBudgets
-from mainstay.core.messages import Usage
+from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
+from mainstay.core.ports import Finished, TextPiece
+from mainstay.server.openai import telling
 from mainstay.server.quota import refused
-from mainstay.testing import Say
+from mainstay.testing import Pieces, Say, Stall
 
-DAY = BudgetSettings(workspace=PeriodBudgets(day=BudgetEntry(tokens=10)))
+DAY = BudgetSettings(workspace=PeriodBudgets(day=BudgetEntry(tokens=30_000)))
 SESSION = BudgetSettings(session=BudgetEntry(tokens=10))
+SMALL = BudgetSettings(workspace=PeriodBudgets(day=BudgetEntry(tokens=10)))
+MUCH = Say("much", usage=Usage(20_000, 9_900))  # of a day's budget: what is left is too little for anything
 
 
 def sentence(told: str) -> bool:
-    return told.startswith("the workspace's budget of 10 tokens a day is too small for a call that can take ")
+    return told.startswith("the workspace's budget of 30,000 tokens a day ")
 
 
 async def test_sigil014_the_native_api_says_429_with_the_budget_and_when_it_frees() -> None:
-    async with world(["never"], config=Config(budgets=DAY)) as here:
+    async with world([MUCH, "never"], config=Config(budgets=DAY)) as here:
+        assert (await here.say("s", "hello")).status == 200
         answer = await here.say("s", "hello")
         assert answer.status == 429
         assert answer.error == "insufficient_quota"
         assert sentence(answer.json["error"]["message"])
         assert 0 < int(answer.headers["retry-after"]) <= 24 * 3600
-        assert answer.json["error"]["details"]["turn"] == 1
+        assert answer.json["error"]["details"]["turn"] == 2
         async with here.hear("/api/sessions/s/prompt", {"text": "again"}) as events:
             (ended,) = [one async for one in events if one.event == "TurnEnded"]
     assert ended.data["outcome"]["budget"] == "workspace.day.tokens"
     assert ended.data["outcome"]["frees_at"] > 0
 
 
-async def test_one_that_does_not_free_by_itself_names_no_time() -> None:
-    async with world(["never"], config=Config(budgets=SESSION)) as here:
+@pytest.mark.parametrize("budgets", [SESSION, SMALL], ids=["session", "never fits"])
+async def test_one_that_does_not_free_by_itself_names_no_time(budgets: BudgetSettings) -> None:
+    async with world(["never"], config=Config(budgets=budgets)) as here:
         answer = await here.say("s", "hello")
     assert answer.status == 429
     assert "retry-after" not in answer.headers
 
 
-@pytest.mark.parametrize(
+PATHS = pytest.mark.parametrize(
     ("path", "body"),
     [
         ("/chat/completions", {"model": "mainstay", "messages": [said("hi")]}),
@@ -55,24 +62,60 @@ async def test_one_that_does_not_free_by_itself_names_no_time() -> None:
     ],
     ids=["chat", "responses"],
 )
-async def test_the_usual_api_says_insufficient_quota_and_not_to_try_at_once(path: str, body: dict[str, Any]) -> None:
-    async with served(["never"], config={"budgets": DAY}) as here:
-        status, told, headers = await here.post(path, body)
-        assert status == 429
-        assert told["error"]["code"] == "insufficient_quota"
-        assert sentence(told["error"]["message"])
-        assert headers["x-should-retry"] == "false"
-        assert int(headers["retry-after"]) > 0
+
+
+@PATHS
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_the_usual_api_says_insufficient_quota_and_not_to_try_at_once(
+    path: str, body: dict[str, Any], stream: bool
+) -> None:
+    async with served([MUCH, "never"], config={"budgets": DAY}) as here:
+        assert (await here.post(path, body))[0] == 200
+        status, told, headers = await here.post(path, {**body, "stream": stream}, headers={"X-Session": "mine"})
+    assert status == 429
+    assert told["error"]["code"] == "insufficient_quota"
+    assert sentence(told["error"]["message"])
+    assert headers["x-should-retry"] == "false"
+    assert int(headers["retry-after"]) > 0
+    details = told["error"]["details"]
+    assert (details["session"], details["turn"]) == ("mine", 1)
+    assert details["trace"] == headers["x-trace-id"]
+    assert len(details["trace"]) == 32
+
+
+@PATHS
+async def test_a_stream_that_has_begun_ends_with_the_refusal(
+    path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that waits longer than anybody can be left without an answer is refused within the stream."""
+    monkeypatch.setattr(telling, "BEGINS_S", 0.0)
+    async with served([MUCH, "never"], config={"budgets": DAY}) as here:
+        assert (await here.post(path, body))[0] == 200
         lines = await here.lines(path, {**body, "stream": True})
     data = [line.removeprefix("data: ") for line in lines if line.startswith("data: {")]
     last = msgspec.json.decode(data[-1])
     error = last["error"] if "error" in last else last["response"]["error"]
     assert error["code"] in ("insufficient_quota", "rate_limit_exceeded")  # of responses that fail there are few codes
     assert sentence(error["message"])
+    assert error["details"]["turn"] == 1
+
+
+async def test_a_stream_begins_before_a_slow_model_has_said_anything() -> None:
+    stall = Stall()
+    async with served([Pieces([stall, TextPiece("late"), Finished(FinishReason.END, Usage(1, 1))])]) as here:
+        body = {"model": "mainstay", "messages": [said("hi")], "stream": True}
+        assert here.http is not None
+        async with asyncio.timeout(HOLDS_S), here.http.post(f"{here.url}/chat/completions", json=body) as got:
+            assert got.status == 200
+            first = await got.content.readline()
+            assert b'"role":"assistant"' in first
+            stall.release()
+            assert b"late" in await got.content.read()
 
 
 async def test_grpc_says_resource_exhausted() -> None:
-    async with grpc_world.served({"main": ["never"]}, budgets=DAY) as here, here.client() as client:
+    async with grpc_world.served({"main": [MUCH, "never"]}, budgets=DAY) as here, here.client() as client:
+        await client.weave("s", "hello")
         error = await grpc_world.trouble(client.weave("s", "hello"))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert sentence(error.details() or "")

@@ -85,13 +85,45 @@ async def test_the_journal_over_http_is_whole_for_admins_and_discreet_for_member
         assert b"a secret" in (await here.ask("GET", path, key=ann, headers=plain)).body
 
 
+async def test_whoever_pages_while_judges_think_gets_the_answer_with_the_next_page() -> None:
+    gate = asyncio.Event()
+    judged_rules.GATE[:] = [gate]
+    plain = {"Accept": "application/json"}
+    async with http_world.world([spoken("the answer")], config=Config(judges=judges())) as here:
+        bob = await here.key("bob")
+        asked = asyncio.create_task(here.say("s", "go", key=bob, wait=True))
+        await http_world.until(lambda: not judged_rules.GATE)
+        for limit in (1, 2, 3, 100):
+            page = (await here.ask("GET", f"{EVENTS}?limit={limit}", key=bob, headers=plain)).json
+            read = [one["sequence"] for one in page["events"]]
+            assert read == [1, 2][:limit], "it ends before what is not decided"
+            assert page["next"] in (None, read[-1])
+        assert (await here.ask("GET", f"{EVENTS}?after=2", key=bob, headers=plain)).json["events"] == []
+        gate.set()
+        await asked
+        rest = (await here.ask("GET", f"{EVENTS}?after=2", key=bob, headers=plain)).json["events"]
+        assert [one["sequence"] for one in rest] == [3, 4, 5]
+        assert "the answer" in json.dumps(rest[0])
+
+
+async def test_a_failed_attempt_is_found_by_no_search() -> None:
+    async with http_world.world(attempts(), config=Config(judges=judges())) as here:
+        bob = await here.key("bob")
+        await here.say("s", "go", key=bob, wait=True)
+        async with asyncio.timeout(http_world.HOLDS_S):
+            while b"the answer" not in (found := await here.ask("GET", "/api/memory/search?q=answer", key=bob)).body:
+                await asyncio.sleep(0.01)
+        assert b"secret" not in found.body
+        assert b"secret" not in (await here.ask("GET", "/api/memory/search?q=secret", key=bob)).body
+
+
 async def test_events_of_a_draft_say_that_it_is_one() -> None:
     async with http_world.world(attempts(), config=Config(judges=judges("draft"))) as here:
         async with here.hear(PROMPT, {"text": "go"}) as events:
             heard = [one async for one in events]
         deltas = [one.data for one in heard if one.event == "TextDelta"]
         assert [one["text"] for one in deltas] == ["a ", "secret", "the ", "answer"]
-        assert all(one["provisional"] for one in deltas)
+        assert {one["provisional"] for one in deltas} == {"shown"}
         said = [one.data for one in heard if one.event == "MessageAdded" and one.data["role"] == "assistant"]
         assert [one["provisional"] for one in said] == ["shown", "shown"]
 
@@ -121,6 +153,31 @@ async def test_an_openai_client_that_does_not_stream_gets_the_answer_alone(strea
         status, told, _ = await world.post("/chat/completions", body())
         assert status == 200
         assert told["choices"][0]["message"]["content"] == "the answer"
+
+
+@pytest.mark.parametrize("passes", [True, False], ids=["passed", "failed"])
+async def test_an_openai_client_can_tell_what_was_judged_and_whether_that_was_enough(passes: bool) -> None:
+    """Beside all that its clients know: they hand on what they do not."""
+    script = [spoken("the answer") if passes else spoken("a secret") for _ in range(8)]
+    async with openai_rig.served(script, config={"judges": judges(corrections=1)}) as world:
+        _, told, _ = await world.post("/chat/completions", body())
+        verdict = {"score": 1.0 if passes else 0.0, "passed": passes}
+        assert told["mainstay"] == verdict
+        lines = await world.lines("/chat/completions", body(stream=True))
+        chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+        assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+        assert [one["mainstay"] for one in chunks if "mainstay" in one] == [chunks[-1]["mainstay"]] == [verdict]
+        _, response, _ = await world.post("/responses", {"model": "mainstay", "input": "go"})
+        assert (response["status"], response["mainstay"]) == ("completed", verdict)
+        seen = await world.client(await world.key("ann")).chat.completions.create(**body())
+        assert seen.model_extra is not None
+        assert seen.model_extra["mainstay"]["passed"] is passes
+
+
+async def test_what_nobody_judged_says_nothing_of_it() -> None:
+    async with openai_rig.served(["fine"]) as world:
+        _, told, _ = await world.post("/chat/completions", body())
+        assert "mainstay" not in told
 
 
 @STREAMING

@@ -8,21 +8,36 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from judged_world import Heard, World, by_answer, jury, verdicts, words
+from judged_world import Heard, World, by_answer, envelope, jury, verdicts, words
 from kernel_world import make_store, turns, virtual
 
 from mainstay.app.world import SystemClock
-from mainstay.core.events import Judged, MessageAdded, Reserved, Settled, TurnEnded
+from mainstay.core.events import (
+    Forked,
+    Judged,
+    Lagged,
+    MessageAdded,
+    Received,
+    Reserved,
+    Settled,
+    TurnEnded,
+    TurnStarted,
+)
+from mainstay.core.journal import Record
 from mainstay.core.judging import Exhibit
-from mainstay.core.messages import text_of
-from mainstay.core.outcome import Answered
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Text, text_of
+from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import Context, Options
-from mainstay.core.withheld import told, withheld
+from mainstay.core.session import Session
+from mainstay.core.tools import tool
+from mainstay.core.withheld import decided, told, withheld
 from mainstay.judge.jury import Jury
 from mainstay.judge.models import ModelJudge, Terms
 from mainstay.lane.curtain import Curtain
 from mainstay.lane.replay import replay
-from mainstay.testing import ScriptedProvider, Stall
+from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall
+from mainstay.testing.store_suite import Writing
 
 MOMENTS = 70  # turns of the loop, after which such a turn is over
 
@@ -171,6 +186,8 @@ class Purses:
     def settle(self, reserved: Reserved, usage: Any, cost: float) -> None:
         self.open.remove(reserved.id)
 
+    def spend(self, usage: Any, cost: float) -> None: ...
+
     def allow_call(self) -> str | None:
         return None
 
@@ -248,6 +265,113 @@ async def test_a_curtain_gives_everything_back_in_order_wherever_one_begins_to_l
             assert "answer 1" not in words(heard)
             assert "answer 2" not in words(heard)
             assert not curtain.fall()
+
+
+@virtual
+async def test_whatever_a_watcher_missed_it_is_not_shown_an_attempt_that_failed() -> None:
+    scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
+    async with World(answers, more=jury(by_answer(scores))) as world:
+        await world.ask("go")
+        events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in await world.records()]
+        for begin in range(len(events)):
+            for end in range(begin, len(events)):
+                for told in ([Lagged(end - begin)], [Lagged(end - begin, session="s")], []):
+                    curtain = Curtain()
+                    left = [*events[:begin], *told, *events[end:]]
+                    heard = [one for event in left for one in curtain.take(event)]
+                    assert "answer 1" not in words(heard), (begin, end)
+                    assert "answer 2" not in words(heard), (begin, end)
+                    assert len(heard) == len(left)
+                    assert not curtain.fall()
+
+
+@virtual
+async def test_whoever_missed_only_what_is_on_no_disk_is_told_the_answer_that_passed() -> None:
+    async with World(["good"], more=jury(by_answer({"good": 0.9}))) as world:
+        await world.ask("go")
+        events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in await world.records()]
+        curtain = Curtain()
+        heard = []
+        for event in events:
+            heard += [*curtain.take(event), *curtain.take(Lagged(1, session="s")), *curtain.take(Lagged(1))]
+        assert "good" in words(heard)
+
+
+@virtual
+async def test_a_copy_that_is_made_while_judges_think_has_nothing_of_the_answer() -> None:
+    records = [
+        Record(1, 1, Received((Text("go"),))),
+        Record(2, 2, TurnStarted((1,), turn=1)),
+        Record(3, 3, MessageAdded("assistant", (Text("secret"),), provisional="held", turn=1, step=1)),
+        Record(4, 4, Forked("s", 3)),
+    ]
+    assert withheld(records) == {3}
+    assert decided(records) == records, "nothing more will be said of it"
+    session = Session("copy")
+    for one in records:
+        session.apply(one.seq, one.at, one.event)
+    assert [one.text for one in session.messages] == ["go"]
+
+
+# --- a bound, and a shape ------------------------------------------------------------------------
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize("limits", [Limits(steps_max=1), Limits(tool_calls_max=1)], ids=["steps", "calls"])
+@pytest.mark.parametrize("judging", [True, False], ids=["judged", "not judged"])
+def test_a_last_word_that_was_on_disk_when_its_process_died_ends_the_turn_as_exhausted(
+    limits: Limits, *, judging: bool
+) -> None:
+    more = jury(by_answer({})) if judging else None
+
+    @virtual
+    async def scene() -> None:
+        async with World([Call("look", {}), "last word"], [look], limits=limits, more=more) as world:
+            reply = await world.ask("go", id="m1")
+            assert isinstance(reply.outcome, Exhausted)
+            records = await world.records()
+        store = MemoryStore()
+        writing = Writing(store, "s")
+        await writing.add(*(one.event for one in records[:-1]))  # all but the end of the turn
+        async with World([], [look], limits=limits, store=store, more=more) as after:
+            await finish(after)
+            events = await after.journal()
+            assert [one.outcome for one in events if isinstance(one, TurnEnded)] == [reply.outcome]
+            assert not verdicts(events)
+            await after.check_replay()
+
+    scene()
+
+
+@virtual
+async def test_an_answer_of_the_wrong_shape_that_was_on_disk_is_not_judged_but_asked_for_again() -> None:
+    reached = asyncio.Event()
+
+    async def hangs(exhibit: Exhibit) -> float:
+        reached.set()
+        await asyncio.Event().wait()
+        return 0.0
+
+    world = World(["no number"], more=jury(hangs))
+    async with world:
+        await world.send("go", id="m1")
+        await reached.wait()
+        await world.lanes.get("s").change()
+        await world.crash()
+
+    def review(text: str) -> str | None:
+        return None if text.isdigit() else "this is no number"
+
+    async with world.after(["7"], more=jury(by_answer({"7": 0.9, "no number": 1.0}))) as after:
+        ticket = await after.lanes.get("s").accept(envelope("go", "s", id="m1"), review)
+        reply = await ticket.reply
+        assert (reply.text, reply.outcome) == ("7", Answered(0.9))
+        assert [one[0] for one in verdicts(await after.journal())] == [1]
 
 
 @virtual

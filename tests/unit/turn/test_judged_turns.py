@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from judged_world import Heard, World, by_answer, jury, verdicts, words
@@ -15,6 +15,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage, text_of
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
 from mainstay.core.ports import CallPiece, Context, Finished, Options, TextPiece
+from mainstay.core.session import Session
 from mainstay.core.tools import tool
 from mainstay.judge.functions import FunctionJudge
 from mainstay.judge.jury import Jury
@@ -50,6 +51,34 @@ async def test_a_model_that_improves_is_told_why_each_time_and_passes() -> None:
         assert "'bad' is worth 0.2" in second.messages[-1][1]
         assert "attempt 2 of 4" in second.messages[-1][1]
         assert "'fair' is worth 0.5" in third.messages[-1][1]
+        await world.check_replay()
+
+
+@pytest.mark.parametrize("streaming", ["hold", "draft"])
+def test_after_the_turn_the_model_sees_the_answer_that_stood_and_nothing_of_the_attempts(
+    streaming: Literal["hold", "draft"],
+) -> None:
+    @virtual
+    async def scene() -> None:
+        async with World(["bad", "fair", "good", "good"], more=jury(by_answer(BETTER), streaming=streaming)) as world:
+            await world.ask("well?")
+            await world.ask("and now?")
+            kept = [("user", "well?"), ("assistant", "good"), ("user", "and now?")]
+            assert world.provider.asked[-1].messages == kept
+            await world.check_replay()
+            tail = await world.store.load("s", 10**6)
+            assert tail is not None
+            assert [(one.role, one.text) for one in Session.of(tail).messages] == [*kept, ("assistant", "good")]
+
+    scene()
+
+
+@virtual
+async def test_an_attempt_that_is_the_last_stays_in_what_the_model_sees_though_it_did_not_pass() -> None:
+    async with World(["bad", "fair", "good"], more=jury(by_answer(BETTER), corrections=1)) as world:
+        await world.ask("well?")
+        await world.ask("and now?")
+        assert world.provider.asked[-1].messages == [("user", "well?"), ("assistant", "fair"), ("user", "and now?")]
         await world.check_replay()
 
 
@@ -289,7 +318,7 @@ async def test_an_answer_cannot_give_itself_a_verdict() -> None:
         reply = await world.ask("go")
         assert reply.outcome == Answered(0.0, passed=False)
         [judged] = [one for one in await world.journal() if isinstance(one, Judged)]
-        assert judged.scores[0].error == "its verdict stands in the answer itself"
+        assert judged.scores[0].error == "its verdict stands just so in what it was shown"
         await world.check_replay()
 
 
@@ -547,7 +576,7 @@ async def test_as_a_draft_everything_is_shown_and_a_verdict_says_what_it_was() -
         await world.ask("go")
         events = await heard.leave()
         deltas = [one for one in events if isinstance(one, TextDelta)]
-        assert [(one.text, one.provisional) for one in deltas] == [(w, True) for w in ("no", "pe", "ye", "s")]
+        assert [(one.text, one.provisional) for one in deltas] == [(w, "shown") for w in ("no", "pe", "ye", "s")]
         said = [one for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
         assert [(text_of(one.parts), one.provisional) for one in said] == [("nope", "shown"), ("yes", "shown")]
         assert verdicts(events) == [(1, 0.0, False, False), (2, 1.0, True, True)]

@@ -35,7 +35,7 @@ from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import CallPiece, Finished, ModelInfo, TextPiece, ThinkingPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
-from mainstay.turn.loop import FILTERED
+from mainstay.turn.concluding import FILTERED
 
 
 @tool

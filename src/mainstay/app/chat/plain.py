@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import Stream, visible
-from mainstay.app.chat.words import ending, notice, traced
+from mainstay.app.chat.words import notice, stopped, traced
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -57,7 +57,7 @@ class Printer:
             case TurnEnded(outcome=outcome):
                 self._forget()
                 if not isinstance(outcome, Answered):
-                    self._line(visible(ending(outcome)))
+                    self._line(visible(stopped(outcome)))
                     if trace := traced(outcome):
                         self._line(f"({trace})")
             case _:

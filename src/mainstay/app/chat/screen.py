@@ -12,7 +12,7 @@ from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import Calls, held_back, result_lines
 from mainstay.app.chat.flow import Block, Flow
 from mainstay.app.chat.safe import Stream, safe, visible
-from mainstay.app.chat.words import MARK, Line, ending, lasted, notice, traced, usage_line, verdict
+from mainstay.app.chat.words import MARK, Line, lasted, notice, stopped, traced, usage_line, verdict
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -169,7 +169,7 @@ class Screen:
             self._put("usage", _line(spent, "dim"))
         else:
             style = "red" if isinstance(outcome, Failed) else "yellow"
-            self._put("usage", Text.assemble((visible(ending(outcome)), style), (f" · {spent}", "dim")))
+            self._put("usage", Text.assemble((visible(stopped(outcome)), style), (f" · {spent}", "dim")))
             if said := traced(outcome):
                 self._put("usage", _line(said, "dim"))
         self._begin_step()

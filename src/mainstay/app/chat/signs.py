@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import locale
+import os
 import sys
 
 from mainstay.app.chat.words import MARK
@@ -54,7 +55,10 @@ ALL_SIGNS = Signs(all=True)
 
 
 def signs_of_terminal() -> Signs:
-    """By what Python would write: whoever has a locale without Unicode sees its signs as question marks."""
+    """By what Python would write: whoever has a locale without Unicode sees its signs as question marks. In the
+    plainest locale it writes more than a person who asked for that one wants to see."""
+    if os.environ.get("LC_ALL") in ("C", "POSIX") and sys.stdout.isatty():
+        return Signs(all=False)
     encoding = getattr(sys.stdout, "encoding", None) or locale.getpreferredencoding(False)
     try:
         SPINNER.encode(encoding)

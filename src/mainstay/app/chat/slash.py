@@ -139,7 +139,9 @@ async def _usage(talk: Talk, rest: str) -> Told:
     config = talk.where.config
     if standing.cost and bounds_money(config.budgets) and is_guessed(talk.model, config):
         charged = f"~{charged} (nobody knows this model's price)"
-    line = f"{count(standing.turns, 'turn')}: {spent}, {charged}"
+    line = f"{count(standing.turns, 'turn')}: {spent}"
+    if standing.prompt_tokens or standing.completion_tokens:  # where nothing was asked, nobody looked for a price
+        line += f", {charged}"
     return Told([line, *budget_lines(talk.where.data, config, standing)])
 
 

@@ -24,6 +24,13 @@ def ending(outcome: Outcome) -> str:
             return sentence
 
 
+def stopped(outcome: Outcome) -> str:
+    """The same, below what was said in the turn: of a budget that refused it, that has all of it but the name."""
+    if isinstance(outcome, Exhausted) and outcome.budget:
+        return f"stopped at its limit: {outcome.budget}"
+    return ending(outcome)
+
+
 def traced(outcome: Outcome) -> str:
     """Under what more can be found out about a turn that failed."""
     return f"trace {outcome.trace}" if isinstance(outcome, Failed) and outcome.trace else ""
@@ -49,10 +56,12 @@ def notice(event: Event) -> str | None:
 
 def verdict(judged: Judged) -> str:
     """`judged 0.82`; `judged 0.55, not good enough: trying again (2 of 4)`."""
-    failed = "".join(f"; {one.judge} could not judge it: {one.error}" for one in judged.scores if one.error)
+    failed = "".join(f"; judge {one.judge} failed: {one.error}" for one in judged.scores if one.error)
     if judged.passed:
         return f"judged {judged.score:.2f}{failed}"
-    rest = "no better one came" if judged.last else f"trying again ({judged.attempt + 1} of {judged.tries})"
+    rest = f"trying again ({judged.attempt + 1} of {judged.tries})"
+    if judged.last:
+        rest = "no better one came" if judged.attempt > 1 else "it is not tried again"
     return f"judged {judged.score:.2f}, not good enough: {rest}{failed}"
 
 

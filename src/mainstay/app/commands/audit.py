@@ -1,5 +1,5 @@
-"""`mainstay audit show|verify|export`: who did what, in a home and all its workspaces. They only read, and work while
-another process owns the home."""
+"""`mainstay audit show|verify|export`: who did what, in a home and all its workspaces. They only read, but for
+`verify --accept`, and work while another process owns the home."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from typing import BinaryIO
 
 import msgspec
 
-from mainstay.app.auditing import checked, exported
+from mainstay.app.auditing import accept, checked, exported
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.words import count
-from mainstay.app.commands.homes import home_of, kept_in
+from mainstay.app.commands.homes import home_of, kept_in, run_async
 from mainstay.app.commands.out import paint, print_json, print_table
+from mainstay.app.commands.tree import UsageError
 from mainstay.app.places import GATEWAY
 from mainstay.app.schema import check_workspace
 from mainstay.core.audit import Entry, Wanted
 from mainstay.core.errors import InputRefused
 from mainstay.memory.times import moment
-from mainstay.observe.chain import Finding
+from mainstay.observe.chain import Against, Finding
 from mainstay.observe.chain import verify as verified
 from mainstay.observe.exported import Exported
 
@@ -48,11 +49,30 @@ def show(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """1 if anything is wrong."""
     if options.file is not None:
+        if options.against is not None or options.accept is not None:
+            raise UsageError("--against and --accept are about the home's own audit; leave FILE out")
         with _opened(options.file) as file:
             kept = Exported(file)
             return _told(options, verified(kept.rows(), kept.end))
     data = kept_in(home_of(options))
-    return _told(options, checked(data) if (data / GATEWAY).exists() else ())
+    if options.accept is not None:
+        if not (data / GATEWAY).exists():
+            raise InputRefused(f"nothing was ever kept in {data}")
+        run_async(accept(data, options.accept))
+    if options.against is None:
+        return _told(options, checked(data))
+    with _opened(options.against) as file:
+        return _told(options, _compared(data, file, Path(options.against).name))
+
+
+def _compared(data: Path, file: BinaryIO, name: str) -> Iterator[Finding]:
+    """With an earlier export, which is looked at by itself first."""
+    kept = Exported(file)
+    for one in verified(kept.rows(), kept.end, past=True):
+        if not one.fine:
+            yield Finding(f"{name}, {one.where}", one.what)
+    file.seek(0)
+    yield from checked(data, Against(name, Exported(file).rows()))
 
 
 def export(options: argparse.Namespace) -> int:

@@ -11,13 +11,14 @@ import msgspec
 from mainstay.app.accounts import budgets_of
 from mainstay.app.commands.homes import home_of
 from mainstay.app.commands.out import paint, print_json, print_table
+from mainstay.app.commands.tree import UsageError
 from mainstay.app.config import Loaded, load_config
 from mainstay.app.schema import Config, data_home
-from mainstay.app.spent import PERIODS, Left, Report, Spent, report, scope_name
+from mainstay.app.spent import Left, Report, Spent, report, scope_name
 from mainstay.app.workspace_folders import names
 from mainstay.app.world import SystemClock
 from mainstay.core.reservations import NANO
-from mainstay.meter.budgets import Kind, amount, dollars, when
+from mainstay.meter.budgets import PERIODS, Kind, amount, dollars, when
 
 NOBODY = "Nothing was spent this month."
 
@@ -32,12 +33,18 @@ def show(options: argparse.Namespace) -> int:
         print_json({"ok": True, **_document(found, configs)})
         return 0
     if found.spent:
-        print_table(["WHO", "THIS HOUR", "TODAY", "THIS MONTH", "TOKENS", "TOOL CALLS"], _rows(found.spent), "bcdef")
+        print_table(
+            ["WHO", "THIS HOUR", "TODAY", "THIS MONTH", "TOKENS", "TOOL CALLS"],
+            _rows(found.spent),
+            "bcdef",
+            narrow=True,
+        )
     else:
         print(NOBODY)
     if found.budgets:
         print()
-        print_table(["BUDGET", "WHO", "USED", "OF", "", "FREES"], [_line(one) for one in found.budgets], "cde")
+        lines = [_line(one) for one in found.budgets]
+        print_table(["BUDGET", "WHO", "USED", "OF", "", "FREES"], lines, "cde", narrow=True)
     for config in configs[:1]:
         for one in budgets_of(config.budgets).of("turn", "session"):
             print(f"each {one.scope}: at most {amount(one.kind, one.limit)}")
@@ -52,6 +59,9 @@ def show(options: argparse.Namespace) -> int:
 
 def _configs(options: argparse.Namespace, loaded: Loaded, there: list[str]) -> list[Config]:
     main = loaded.config.workspace
+    known = dict.fromkeys((main, *there, *loaded.config.workspaces))
+    if options.workspace and options.workspace not in known:
+        raise UsageError(f"there is no workspace {options.workspace[:80]!r}; there are {', '.join(known)}")
     wanted = [options.workspace] if options.workspace else [main, *(one for one in there if one != main)]
     return [loaded.of(name) for name in wanted]
 

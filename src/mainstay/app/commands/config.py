@@ -30,7 +30,12 @@ def check(options: argparse.Namespace) -> int:
 
     loaded = config.load_config(home_of(options), env=os.environ)
     found = loaded.config
-    warnings = [*looked_over(found), *left_out(found, data_home(loaded.path.parent, found))]
+    data = data_home(loaded.path.parent, found)
+    warnings = [*looked_over(found), *left_out(found, data)]
+    if found.judges.panel or found.workspaces:
+        from mainstay.app.config_judges import check_functions  # only for those who may have some
+
+        check_functions(found, data)
     exists = loaded.path.exists()
     if options.json:
         print_json({"ok": True, "path": str(loaded.path), "exists": exists, "warnings": warnings})

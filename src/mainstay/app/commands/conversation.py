@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import safe, visible
-from mainstay.app.chat.words import dollars, ending, short
+from mainstay.app.chat.words import dollars, ending, short, stopped
 from mainstay.app.chat.words import verdict as verdict_of
 from mainstay.app.commands.out import paint, when
 from mainstay.core.events import (
@@ -46,8 +46,22 @@ def conversation(records: Sequence[Record]) -> Iterator[str]:
         session.apply(record.seq, record.at, record.event)
         for message in session.messages[-(session.message_count - before) or len(session.messages) :]:
             yield from _message(message)
-        if isinstance(record.event, TurnEnded) and not isinstance(record.event.outcome, Answered):
-            yield from ("", paint(f"— {visible(ending(record.event.outcome))}", "yellow"))
+        match record.event:
+            case TurnEnded(outcome=outcome) if not isinstance(outcome, Answered):
+                yield from ("", paint(f"— {visible(stopped(outcome))}", "yellow"))
+            case Judged():
+                yield from _verdict(record.event)
+
+
+def _verdict(judged: Judged) -> Iterator[str]:
+    """What was made of the answer above it, and by whom."""
+    colour = "dim" if judged.passed else "yellow"
+    yield from ("", paint(f"— {visible(verdict_of(judged))}", colour))
+    for one in judged.scores:
+        if one.score is not None:
+            yield paint(
+                f"  {visible(one.judge)} {one.score:.2f}: {visible(one.reason) or 'no reason was given'}", "dim"
+            )
 
 
 def _message(message: Message) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +181,13 @@ async def _done(
         money=options.money,
         jobs=options.jobs,
     )
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # as if somebody interrupted it: homes of cases are cleared
     try:
         return await run_tasks(bench, name, tasks, progress)
     finally:
+        loop.remove_signal_handler(signal.SIGTERM)
         progress.clear()
         if models is not None:
             await models.close()

@@ -191,7 +191,7 @@ def quoted(name: str) -> str:
 def tell_owner(here: Here) -> None:
     """Whoever owns the home has read all this when it started."""
     if owner_of(here.place) is not None:
-        tell("the process that owns this home now takes it up when it is started again")
+        tell("the process that owns this home takes it up when it is started again; `mainstay serve` also on SIGHUP")
 
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
+import msgspec
+
 from mainstay.app.chat.safe import safe, visible
 from mainstay.app.chat.words import count
 from mainstay.app.commands.homes import Place, place_of, run_async, writing
@@ -19,7 +21,6 @@ from mainstay.app.commands.out import coloured, paint, print_json, print_table, 
 from mainstay.app.commands.talking import OWNER_LOOK_S, OWNER_WAIT_S, owner_of
 from mainstay.app.commands.tree import UsageError
 from mainstay.app.config import Config, load_config
-from mainstay.app.error_listing import redacting
 from mainstay.app.memory import AgentMemory, Answer, Recalling
 from mainstay.app.recollection import Recollection, recollect
 from mainstay.app.world import SystemClock
@@ -286,8 +287,21 @@ async def _opened(store: Store, place: Place) -> Recollection:
     except ConfigError:
         config = Config()  # what was said can be found, whatever is wrong with the file
     made = await recollect(store, config, SystemClock(), place.database.parent)
-    made.library.redact = redacting(store.redact, place.data, place.workspace)
+    made.library.redact = _redacting(store, msgspec.structs.replace(config, workspace=place.workspace), place)
     return made
+
+
+def _redacting(store: Store, config: Config, place: Place) -> Callable[[str, Sequence[int]], Awaitable[None]]:
+    """What was done is on record before the journal forgets it, and what came of it is in no list after that."""
+
+    async def redact(session: str, seqs: Sequence[int]) -> None:
+        from mainstay.app.observing import observed  # and all that follows journals
+
+        async with observed(place.data, config, store) as observing:
+            await store.redact(session, seqs)
+            await observing.forget(session, seqs)
+
+    return redact
 
 
 # --- printing ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 import msgspec
@@ -46,14 +47,28 @@ def paint(text: str, *styles: str) -> str:
     return f"\x1b[{';'.join(_STYLES[one] for one in styles)}m{text}\x1b[0m"
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:
-    """Columns as wide as they need to be; those named in `right` (letters, from a) are flush right."""
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "", *, narrow: bool = False) -> None:
+    """Columns as wide as they need to be; those named in `right` (letters, from a) are flush right. With `narrow`, on a
+    terminal that has no room for them they stand below one another."""
     cells = [[visible(cell) for cell in row] for row in rows]
     widths = [max(_width(one) for one in column) for column in zip(head, *cells, strict=True)]
+    if narrow and sys.stdout.isatty() and sum(widths) + 2 * len(widths) - 2 > get_terminal_size().columns:
+        _print_stacked(head, cells)
+        return
     lines = [_line(row, widths, right) for row in [list(head), *cells]]
     print(paint(lines[0], "dim"))
     for line in lines[1:]:
         print(line)
+
+
+def _print_stacked(head: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Each row as a paragraph: its first cell, and the others below it with their names."""
+    width = max(map(_width, head[1:]))
+    for number, (first, *rest) in enumerate(cells):
+        print(("\n" if number else "") + paint(first, "bold"))
+        for name, cell in zip(head[1:], rest, strict=True):
+            if cell:
+                print(f"  {paint(f'{name.lower():{width}}', 'dim')}  {cell}")
 
 
 def _line(row: Sequence[str], widths: Sequence[int], right: str) -> str:

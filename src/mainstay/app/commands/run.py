@@ -127,6 +127,8 @@ def _document(reply: Reply) -> dict[str, object]:
     if isinstance(failed := reply.outcome, Failed):
         where = Where(reply.session, failed.turn, failed.step, failed.trace)
         made["error"] = {"type": name, "message": failed.sentence, "details": where}
+    if isinstance(judged := reply.outcome, Answered) and judged.score is not None:
+        made |= {"score": judged.score, "passed": judged.passed}
     if isinstance(reply.outcome, Paused):
         made["approval"] = reply.outcome.approval
     usage = msgspec.structs.asdict(reply.usage)

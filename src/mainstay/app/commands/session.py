@@ -20,6 +20,7 @@ from mainstay.app.config import load_config
 from mainstay.app.schema import secrets_in
 from mainstay.context.compile import Shown
 from mainstay.core.errors import InputRefused
+from mainstay.core.events import Judged
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message
@@ -81,7 +82,8 @@ def show(options: argparse.Namespace) -> int:
     standing, records = run_async(_whole(place_of(options), options.session))
     if options.json:
         messages = [_message(standing.key, one) for one in history(records)]
-        print_json({"ok": True, "session": standing, "messages": messages})
+        verdicts = [one.event for one in records if isinstance(one.event, Judged)]
+        print_json({"ok": True, "session": standing, "messages": messages, "verdicts": verdicts})
         return 0
     facts = [_status(standing), count(standing.turns, "turn"), count(standing.messages, "message")]
     facts.append(f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out")

@@ -8,6 +8,8 @@ import os
 import time
 from shutil import get_terminal_size
 
+from msgspec.structs import replace
+
 from mainstay import __version__
 from mainstay.app.chat.safe import visible
 from mainstay.app.chat.signs import signs_of_terminal
@@ -31,7 +33,7 @@ TURNS_MAX = 1_000  # of `--all`, the newest
 def trace(options: argparse.Namespace) -> int:
     config = _config(options)
     wanted = 0 if options.all else options.turn
-    found = run_async(traces_of(place_of(options), config, options.session, wanted))
+    found = run_async(traces_of(place_of(options), config, options.session, wanted, notes=not options.json))
     if options.json:
         print_json({"ok": True, **as_json(resource(config.telemetry.service), __version__, found)})
         return 0
@@ -50,10 +52,13 @@ def _config(options: argparse.Namespace) -> Config:
         return Config()
 
 
-async def traces_of(place: Place, config: Config, session: str, wanted: int | None) -> list[Trace]:
-    """Of this turn; of the last one, if that is None, and of all if it is 0. Raises InputRefused."""
+async def traces_of(
+    place: Place, config: Config, session: str, wanted: int | None, *, notes: bool = True
+) -> list[Trace]:
+    """Of this turn; of the last one, if that is None, and of all if it is 0. `notes`: with what is said of errors, also
+    where no contents are told: they stay on this screen. Raises InputRefused."""
     redactor = Redactor(known_secrets(config, os.environ))
-    telling = telling_of(config, lambda text: redactor.whole(text)[0])
+    telling = replace(telling_of(config, lambda text: redactor.whole(text)[0]), notes=notes)
     now = time.time_ns() // 1_000_000
     async with reading(place) as store:
         standing, records = await records_of(store, session)

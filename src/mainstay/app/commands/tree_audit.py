@@ -17,6 +17,9 @@ def add_audit(verbs: Verbs) -> None:
     show.add_argument("--limit", type=count, metavar="N", default=100, help="the newest so many (default: 100)")
     verify = noun.verb("verify", "Check every entry: what was changed or is missing, and where.", "audit:verify")
     verify.add_argument("file", nargs="?", metavar="FILE", help="one that `audit export` wrote (default: the home's)")
+    verify.add_argument("--against", metavar="FILE", help="compare the home's with an earlier export of it, too")
+    told = "put on record that you know of this entry, which says that the audit was not as it was left"
+    verify.add_argument("--accept", type=count, metavar="N", help=told)
     export = noun.verb("export", "Write all of it into a file that can be verified.", "audit:export", json=False)
     export.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="jsonl, csv (default: jsonl)")
     export.add_argument("--out", metavar="FILE", help="where to; it must not be there yet (default: stdout)")

@@ -157,7 +157,11 @@ class _Reading:
                         self._refuse((*path, number), "may hold only calls: a list is calls of one answer")
 
     def _check_folder(self, given: str | None, base: Path, path: Keys) -> None:
-        if given is not None and not (base / given).is_dir():
+        if given is None:
+            return
+        base = base.resolve()
+        found = (base / given).resolve()
+        if not found.is_dir() or not found.is_relative_to(base):
             self._refuse(path, "is no folder beside this file")
 
     def _where(self, path: Keys) -> str:

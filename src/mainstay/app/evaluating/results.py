@@ -110,6 +110,10 @@ def unjudged_try(seen: Seen, why: str) -> Try:
     return msgspec.structs.replace(_seen_try(seen, "skipped"), reasons=(why,))
 
 
+def unanswered_try(seen: Seen, sentence: str) -> Try:
+    return msgspec.structs.replace(_seen_try(seen, "error"), score=0.0, reasons=(sentence,))
+
+
 def _seen_try(seen: Seen, verdict: Verdict) -> Try:
     return Try(
         result=verdict,

@@ -13,7 +13,16 @@ import msgspec
 
 from mainstay.app.agent import Agent
 from mainstay.app.evaluating.checking import Found, look
-from mainstay.app.evaluating.results import Result, Run, Try, broken_try, judged_try, summed, unjudged_try
+from mainstay.app.evaluating.results import (
+    Result,
+    Run,
+    Try,
+    broken_try,
+    judged_try,
+    summed,
+    unanswered_try,
+    unjudged_try,
+)
 from mainstay.app.evaluating.schema import Case, Checks, Script
 from mainstay.app.evaluating.scripts import scripted
 from mainstay.app.evaluating.seen import Seen, together, turns_of
@@ -27,6 +36,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered, Failed, Paused, Reply
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Provider
 from mainstay.lane.replay import replay
+from mainstay.turn.loop import MODEL_FAILED
 
 SESSION = "eval"
 DENIED = "Nobody is there to approve it."
@@ -162,6 +172,8 @@ class _Doing:
         self.models |= set(seen.models)
         if len(turns) < len(task.prompts) and task.how == "ask" and self._out_of_money():
             return unjudged_try(seen, NO_MONEY)
+        if (outage := _outage(task, seen)) is not None:
+            return unanswered_try(seen, outage)
         for number, (one, checks) in enumerate(zip(turns, task.each, strict=False), start=1):
             told = await look(checks, one) if checks is not None else []
             found += [Found(f"turn {number} {each.check}", each.wrong) for each in told]
@@ -234,6 +246,14 @@ class _Doing:
 def _whole(checks: Checks) -> Checks:
     """A case that does not say how it ends is to be answered."""
     return checks if checks.outcome is not None else msgspec.structs.replace(checks, outcome="answered")
+
+
+def _outage(task: Task, seen: Seen) -> str | None:
+    """A model that cannot be had says nothing of the agent. What a script does wrong is the case's own."""
+    if task.how != "ask" or task.script is not None or task.case.checks.outcome == "failed":
+        return None
+    failed = seen.outcome
+    return failed.sentence if isinstance(failed, Failed) and failed.sentence.startswith(MODEL_FAILED) else None
 
 
 async def _cost(agent: Agent, key: str) -> float:

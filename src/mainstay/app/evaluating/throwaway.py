@@ -6,6 +6,7 @@ nothing that an agent under test does is kept.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -33,6 +34,7 @@ OF_WORKSPACE = ("AGENTS.md", GRANTS, PINS)
 KNOWHOW = ("skills", "patterns")
 COPIED_BYTES_MAX = 256 * 1024 * 1024
 COPIED_FILES_MAX = 20_000
+PREFIX = "mainstay-eval-"
 NOTHING = ("",)  # a glob that no tool's name fits
 
 
@@ -63,13 +65,32 @@ def _entries(folder: Path) -> list[str]:
 @asynccontextmanager
 async def throwaway(original: Original, folder: Path | None = None) -> AsyncIterator[tuple[Path, Path]]:
     """A home and a folder to work in, which is a copy of `folder`; both are gone afterwards."""
-    top = Path(await in_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="mainstay-eval-"))))
+    top = _folder()
     home, work = top / "home", top / "work"
     try:
-        await in_thread(lambda: _furnish(original, home, work, folder))
+        await _to_its_end(lambda: _furnish(original, home, work, folder))
         yield home, work
     finally:
-        await in_thread(lambda: remove_tree(top))
+        await _to_its_end(lambda: remove_tree(top))
+
+
+def _folder() -> Path:
+    """Nobody else's: secrets are copied, too. At once, so that nothing is made which nobody knows of."""
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
+
+
+async def _to_its_end(work: Callable[[], Any]) -> None:
+    """In a thread. Whoever is called off meanwhile goes when it is done: what still copies cannot be cleared away."""
+    doing, called_off = in_thread(work), False
+    while not doing.done():
+        try:
+            await asyncio.wait((doing,))
+        except asyncio.CancelledError:
+            called_off = True
+    if called_off:
+        doing.exception()  # of no interest any more
+        raise asyncio.CancelledError
+    doing.result()
 
 
 def _furnish(original: Original, home: Path, work: Path, folder: Path | None) -> None:
@@ -102,7 +123,9 @@ class _Copying:
             raise ConfigError(f"{source} cannot be copied for a case: {error}") from None
 
     def _ignored(self, folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if os.path.join(folder, name) in self._left_out}
+        """And homes like the one that is being made, should they lie in what is copied into it."""
+        ours = PREFIX if os.path.realpath(folder) == os.path.realpath(tempfile.gettempdir()) else "/"  # no name has one
+        return {name for name in names if name.startswith(ours) or os.path.join(folder, name) in self._left_out}
 
     def _copy(self, source: str, target: str) -> str:
         if not os.path.isfile(source) and not os.path.islink(source):

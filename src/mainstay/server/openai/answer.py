@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from mainstay.core.events import (
     TurnEnded,
 )
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Usage, text_of
-from mainstay.core.outcome import Aborted, Exhausted, Failed, Outcome
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
 from mainstay.server.openai.ids import shown_call
 from mainstay.server.openai.wishes import CallSaid, Said
 
@@ -45,6 +45,8 @@ class Answer:
     def __init__(self, session: str, call: str = "", *, partial: bool = True, late: bool = False) -> None:
         self._session = session
         self.usage = Usage()
+        self.turn = 0  # which it is, once it has begun
+        self.spoke = False  # a model has, that is: what a refusal says is not its word
         self.asked: ApprovalAsked | None = None
         self.outcome: Outcome | None = None
         self._call = call
@@ -92,6 +94,13 @@ class Answer:
         return self.outcome if isinstance(self.outcome, Failed) else None
 
     @property
+    def verdict(self) -> dict[str, Any]:
+        """What judges gave it, beside all that these clients know; empty: nobody judged it."""
+        if not isinstance(self.outcome, Answered) or self.outcome.score is None:
+            return {}
+        return {"mainstay": {"score": self.outcome.score, "passed": self.outcome.passed}}
+
+    @property
     def stopped(self) -> bool:
         return isinstance(self.outcome, Aborted)
 
@@ -101,6 +110,7 @@ class Answer:
 
     def take(self, event: Event) -> str:
         """What is to be said now."""
+        self.turn = event.turn or self.turn
         if self._call:
             self._wait_for_result(event)
             return ""
@@ -123,10 +133,12 @@ class Answer:
                 if not self._hears or step <= self._step:  # the last: it was still on its way when its step was over
                     return ""
                 text = kept(text)
+                self.spoke = True
                 self._heard.append(text)
                 return GAP + text if len(self._heard) == 1 and self._said else text
             case MessageAdded(role="assistant", parts=parts, usage=usage, step=step):
                 self.usage += usage or Usage()
+                self.spoke = self.spoke or usage is not None
                 self.asked = None
                 self._step = max(step, self._step)
                 self._reason = next((part.reason for part in parts if isinstance(part, Finish)), FinishReason.END)

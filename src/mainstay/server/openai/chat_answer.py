@@ -34,7 +34,7 @@ class ChatVoice:
 
     def end(self, answer: Answer) -> bytes:
         made = [self._chunk({"tool_calls": [{"index": 0, **_call(answer.call)}]})] if answer.call else []
-        made.append(self._chunk({}, answer.ending))
+        made.append(self._chunk({}, answer.ending, answer.verdict))
         if self._usage:
             made.append(_event({**self._told, "choices": [], "usage": usage_of(answer.usage)}))
         return b"".join((*made, DONE))
@@ -48,15 +48,16 @@ class ChatVoice:
             message |= {"content": answer.text or None, "tool_calls": [_call(answer.call)]}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.ending}
         head = {**self._head, "object": "chat.completion", "system_fingerprint": None}
-        return {**head, "choices": [choice], "usage": usage_of(answer.usage)}
+        return {**head, "choices": [choice], "usage": usage_of(answer.usage), **answer.verdict}
 
     @property
     def _told(self) -> dict[str, Any]:
         return {**self._head, "object": "chat.completion.chunk", "system_fingerprint": None}
 
-    def _chunk(self, delta: dict[str, Any], ending: str | None = None) -> bytes:
+    def _chunk(self, delta: dict[str, Any], ending: str | None = None, verdict: dict[str, Any] | None = None) -> bytes:
         choice = {"index": 0, "logprobs": None, "finish_reason": ending, "delta": delta}
-        return _event({**self._told, "choices": [choice], **({"usage": None} if self._usage else {})})
+        usage = {"usage": None} if self._usage else {}
+        return _event({**self._told, "choices": [choice], **usage, **(verdict or {})})
 
 
 def _event(data: dict[str, Any]) -> bytes:

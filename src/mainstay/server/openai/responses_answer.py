@@ -108,7 +108,7 @@ class ResponsesVoice:
         made = self._response(status, self._items(answer), answer.usage)
         if status == "incomplete":
             made["incomplete_details"] = {"reason": _WHY[answer.ending]}
-        return made
+        return made | answer.verdict
 
     def unfinished(self) -> dict[str, Any]:
         return self._response("in_progress")

@@ -23,14 +23,13 @@ from mainstay.server.openai.hearing import Hearing, recorded
 from mainstay.server.openai.ids import Spot, response_id, spot_of
 from mainstay.server.openai.memory import Begun, Memory
 from mainstay.server.openai.models import HOUSE, check_model, model_of, models_of
-from mainstay.server.openai.refusals import Refused, refuse, spent
+from mainstay.server.openai.refusals import Refused, refuse
 from mainstay.server.openai.responses_answer import Head, ResponsesVoice
 from mainstay.server.openai.responses_request import responses_wish
-from mainstay.server.openai.telling import tell, tell_as_it_comes
+from mainstay.server.openai.telling import problem_with, tell, tell_as_it_comes
 from mainstay.server.openai.voices import Voice
 from mainstay.server.openai.wishes import Wish
 from mainstay.server.problems import Problem
-from mainstay.server.quota import refused
 from mainstay.server.troubles import asked_for, failure_of, trouble_for
 
 KEY_CHARS_MAX = 255
@@ -107,18 +106,17 @@ class _Desk:
             await tell(voice.unfinished(), send, session=begun.session)
             return
         doors = doors_of(request)
+        told = False
         if wish.stream:
-            await tell_as_it_comes(hearing, voice, doors, request.receive, send)
+            told = await tell_as_it_comes(hearing, voice, doors, request.receive, send)
         else:
             await hearing.run(doors, request.receive)
         self._remember(visit, wish, hearing)
-        if wish.stream or hearing.gone:
+        if told or hearing.gone:
             return
-        answer = hearing.answer
-        problem = spent(hearing.trouble, answer.failure, visit, begun.session) or refused(answer.outcome, answer.usage)
-        if problem is not None:
+        if (problem := await problem_with(hearing)) is not None:
             raise problem
-        trace = await visit.trace(begun.session, begun.ticket.turn)
+        trace = await visit.trace(begun.session, hearing.answer.turn)
         await tell(voice.whole(hearing.answer), send, session=begun.session, trace=trace)
 
     def _remember(self, visit: Visit, wish: Wish, hearing: Hearing) -> None:

@@ -18,17 +18,16 @@ import msgspec
 
 from mainstay.core.audit import BEGUN, FIELDS, PRUNED, RESUMED, Entry, Fact, Wanted, digest_of, linked
 from mainstay.core.errors import AuditUnavailable
-from mainstay.store.sqlite.audit_file import ANCHOR, Head, anchored, note_of, select
+from mainstay.store.sqlite.audit_file import ANCHOR, READER, Head, anchored, is_followed, note_of, select
 from mainstay.store.sqlite.observed import SqliteObserved, followed
 
 log = logging.getLogger("mainstay.audit")
 
-READER = "audit"  # as `followed` knows it
 PRUNE_MAX = 10_000  # rows that are removed in one transaction
 
 _COLUMNS = ", ".join(FIELDS)
 _ADD = f"INSERT INTO audit ({_COLUMNS}) VALUES ({','.join('?' * len(FIELDS))})"
-_LAST = f"SELECT {_COLUMNS} FROM audit ORDER BY seq DESC LIMIT 1"
+_LAST = f"SELECT {_COLUMNS} FROM audit WHERE seq > 0 ORDER BY seq DESC LIMIT 1"
 
 
 class SqliteAudit:
@@ -81,17 +80,18 @@ class SqliteAudit:
 
     def _prune(self, db: apsw.Connection, before: int) -> int:
         """The oldest, up to the first that is not old, and never the last."""
-        head = self._made or self._found(db)
+        head = self._made = self._made or self._found(db)
         first = _number(db, "SELECT min(seq) FROM audit")
         keep = _number(db, "SELECT seq FROM audit WHERE at >= ? ORDER BY seq LIMIT 1", before)
         through = min((keep or head.seq) - 1, (first or 1) + PRUNE_MAX - 1)
         if first is None or through < first:
             return 0
+        if first < 1:
+            raise AuditUnavailable("nothing is removed from an audit into which entries were put; see `audit verify`")
         last: Any = db.execute("SELECT digest FROM audit WHERE seq=?", (through,)).fetchone()
         if last is None:
             raise AuditUnavailable("nothing is removed from an audit in which entries are missing; see `audit verify`")
         db.execute("DELETE FROM audit WHERE seq <= ?", (through,))
-        self._made = head
         self._append(db, [_say(PRUNED, {"from": first, "through": through, "digest": last[0]})])
         return through - first + 1
 
@@ -103,7 +103,7 @@ class SqliteAudit:
         if self._left is not None and head in (self._left, self._unsure):
             return head
         left = self._left if self._left is not None else anchored(self._anchor)
-        is_new = row is None and left in (None, Head())
+        is_new = row is None and left in (None, Head()) and not is_followed(db)
         wrong = "" if is_new else _wrong(db, row, left)
         if wrong and self.strict:
             raise AuditUnavailable(
@@ -162,8 +162,7 @@ def audit_in(books: SqliteObserved) -> SqliteAudit:
 def _wrong(db: apsw.Connection, row: Any, left: Head | None) -> str:
     """What is amiss at the end; empty if nothing is."""
     if row is None:
-        assert left is not None
-        return f"all its entries are gone, of which there were {left.seq}"
+        return "all its entries are gone" + (f", of which there were {left.seq}" if left is not None else "")
     if digest_of(row[:-1]) != row[-1]:
         return f"entry {row[0]} is not what it was"
     if left is None:

@@ -19,10 +19,15 @@ ANCHOR = "audit-head"  # beside the database
 PAGE = 500
 BUSY_S = 5.0
 SCHEMA = 2  # of the database, since there is an audit in it
+READER = "audit"  # as `followed` knows it
+LEAST, MOST = -(1 << 63), (1 << 63) - 1  # that a number in a database can be
+UNREADABLE_MAX = 10_000  # entries one after the other, of which more is not said
 
 _COLUMNS = ", ".join(FIELDS)
-_ROWS = f"SELECT {_COLUMNS} FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
-_ROW = f"SELECT {_COLUMNS} FROM audit WHERE seq = ?"
+_ROWS = f"SELECT {_COLUMNS} FROM audit WHERE seq >= ? ORDER BY seq LIMIT ?"
+_ROW = f"SELECT {_COLUMNS} FROM audit WHERE seq >= ? ORDER BY seq LIMIT 1"
+_NEXT = "SELECT seq FROM audit WHERE seq >= ? ORDER BY seq LIMIT 1"
+_FOLLOWED = "SELECT 1 FROM followed WHERE reader = ? LIMIT 1"
 _CLAUSES = {
     "session": "session = :session",
     "person": "person = :person",
@@ -83,6 +88,13 @@ class AuditFile:
         if self._db is not None:
             yield from rows_of(self._db)
 
+    def is_followed(self) -> bool:
+        """Whether journals were ever followed for it: then there are entries."""
+        try:
+            return self._db is not None and is_followed(self._db)
+        except apsw.Error:  # `damage` says more
+            return False
+
     def damage(self) -> list[str]:
         """What the database says of itself."""
         if self._db is None:
@@ -116,9 +128,15 @@ def select(db: apsw.Connection, wanted: Wanted) -> list[Entry]:
     return [Entry(*row) for row in reversed(rows)]
 
 
+def is_followed(db: apsw.Connection) -> bool:
+    """Whether journals were ever followed for it: then there are entries."""
+    return db.execute(_FOLLOWED, (READER,)).fetchone() is not None
+
+
 def rows_of(db: apsw.Connection) -> Iterator[tuple[Any, ...] | int]:
-    """All rows, in order, as they are. Where one cannot be read, its number."""
-    at = 0
+    """All rows, in order, as they are, also those that have numbers that none of ours has. Where one cannot be read,
+    its number."""
+    at = LEAST
     while True:
         try:
             page: Any = db.execute(_ROWS, (at, PAGE)).fetchall()
@@ -126,21 +144,29 @@ def rows_of(db: apsw.Connection) -> Iterator[tuple[Any, ...] | int]:
             yield from _one_by_one(db, at)
             return
         yield from page
-        if len(page) < PAGE:
+        if len(page) < PAGE or page[-1][0] == MOST:
             return
-        at = page[-1][0]
+        at = page[-1][0] + 1
 
 
 def _one_by_one(db: apsw.Connection, at: int) -> Iterator[tuple[Any, ...] | int]:
-    last = at + PAGE
+    """Where not even the number of the next one can be read, it is as if it were there."""
+    last = max(at, 0) + PAGE
     with contextlib.suppress(apsw.Error):
         found: Any = db.execute("SELECT max(seq) FROM audit").fetchone()
         last = found[0] or 0
-    for seq in range(at + 1, last + 1):
+    blind = 0
+    while at <= last and blind < UNREADABLE_MAX:
+        seq = max(at, 1)
         try:
+            there: Any = db.execute(_NEXT, (at,)).fetchone()
+            if there is None:
+                return
+            seq = there[0]
             row: Any = db.execute(_ROW, (seq,)).fetchone()
+            yield row
+            blind = 0
         except (apsw.Error, UnicodeDecodeError):
             yield seq
-        else:
-            if row is not None:
-                yield row
+            blind += 1
+        at = seq + 1

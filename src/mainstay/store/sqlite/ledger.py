@@ -6,25 +6,28 @@ It is always kept, so that a budget that is configured today knows what was spen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 import msgspec
 
 from mainstay.core.following import Stretch
-from mainstay.core.ledger import Entry, Put, entries
-from mainstay.store.sqlite.observed import SqliteObserved, followed
+from mainstay.core.ledger import HOUR_MS, KEPT_HOURS, Entry, Put, Row, Scope, entries
+from mainstay.store.sqlite.observed import SqliteObserved
 
-KEPT_HOURS = 32 * 24  # the longest month, and a day
-Scope = Literal["turn", "session", "person", "workspace", "home"]
-Row = tuple[Scope, str, int, int, int, int]  # scope, name, hour, nanodollars, tokens, tool calls
 Heard = Callable[[str, Iterable[Row]], None]
 
 _ADD = """
 INSERT INTO ledger (scope, name, hour, nanodollars, tokens, calls, lost) VALUES (?,?,?,?,?,?,?)
 ON CONFLICT (scope, name, hour) DO UPDATE SET nanodollars=nanodollars+excluded.nanodollars,
     tokens=tokens+excluded.tokens, calls=calls+excluded.calls, lost=lost+excluded.lost"""
-_POSITION = "SELECT position FROM followed WHERE reader='ledger' AND workspace=? AND session=?"
+_POSITIONS = "SELECT session, position FROM ledger_followed WHERE workspace=? AND NOT away"
+_POSITION = """
+SELECT created, position FROM ledger_followed WHERE workspace=? AND session=? AND (NOT away OR created=?)
+ORDER BY away LIMIT 1"""
+_FOLLOWED = """
+INSERT INTO ledger_followed (workspace, session, created, position, hour, away) VALUES (?,?,?,?,?,0)
+ON CONFLICT (workspace, session, created) DO UPDATE SET position=excluded.position, hour=excluded.hour, away=0"""
 _OPEN = "SELECT id, hour, person, nanodollars, tokens FROM ledger_open WHERE workspace=? AND session=?"
 _PUT = """
 INSERT OR REPLACE INTO ledger_open (workspace, session, id, person, hour, nanodollars, tokens)
@@ -55,7 +58,11 @@ class SqliteLedger:
         self._pruned = 0  # the hour in which that was done last
 
     async def positions(self) -> dict[str, int]:
-        return await self._books.positions(self.name, self._workspace)
+        def work(db: apsw.Connection) -> dict[str, int]:
+            rows: Any = db.execute(_POSITIONS, (self._workspace,))
+            return dict(rows)
+
+        return await self._books.read(work)
 
     async def take(self, stretch: Stretch) -> None:
         if not stretch.records:
@@ -65,15 +72,15 @@ class SqliteLedger:
             self._heard(self._workspace, rows)
 
     def _take(self, db: apsw.Connection, stretch: Stretch) -> list[Row]:
-        """What is known already is not counted twice, whoever offers it."""
-        session, place = stretch.standing.key, (self._workspace, stretch.standing.key)
-        row: Any = db.execute(_POSITION, place).fetchone()
-        known = row[0] if row is not None else 0
+        """What is known already is not counted twice, whoever offers it; nor is what was put away and is back."""
+        place = (self._workspace, stretch.standing.key)
+        row: Any = db.execute(_POSITION, (*place, stretch.standing.created)).fetchone()
+        created, known = row if row is not None else (stretch.standing.created, 0)
         new = [record for record in stretch.records if record.seq > known]
         if not new:
             return []
         earlier = (*stretch.earlier, *stretch.records[: len(stretch.records) - len(new)])
-        found: Any = db.execute(_OPEN, place)
+        found: Any = db.execute(_OPEN, place) if known else ()  # else they are another's of its name
         open = {id: Put(*rest) for id, *rest in found}
         before = dict(open)
         rows = self._rows(entries(msgspec.structs.replace(stretch, records=new, earlier=earlier), open))
@@ -83,8 +90,11 @@ class SqliteLedger:
         for id, put in open.items():
             if before.get(id) != put:
                 db.execute(_PUT, (*place, id, put.person, put.hour, put.money, put.tokens))
-        followed(db, self.name, self._workspace, session, new[-1].seq)
-        self._prune(db, new[-1].at // 3_600_000)
+        hour = new[-1].at // HOUR_MS
+        db.execute(_FOLLOWED, (*place, created, new[-1].seq, hour))
+        if hour != self._pruned:
+            self._pruned = hour
+            _prune(db)
         return [(scope, name, hour, money, tokens, calls) for scope, name, hour, money, tokens, calls, _ in rows]
 
     def _rows(self, made: Iterable[Entry]) -> list[tuple[Scope, str, int, int, int, int, int]]:
@@ -101,11 +111,14 @@ class SqliteLedger:
         hour = entry.hour
         return ("person", entry.person, hour), ("workspace", self._workspace, hour), ("home", "", hour)
 
-    def _prune(self, db: apsw.Connection, hour: int) -> None:
-        if hour > self._pruned:
-            self._pruned = hour
-            db.execute("DELETE FROM ledger WHERE hour < ?", (hour - KEPT_HOURS,))
-            db.execute("DELETE FROM ledger_open WHERE hour < ?", (hour - KEPT_HOURS,))
+
+def _prune(db: apsw.Connection) -> None:
+    """All but the youngest hours. No clock is asked: one that is ahead would take away what is young by now."""
+    sql = "SELECT hour FROM ledger WHERE scope='home' AND name='' ORDER BY hour DESC LIMIT 1 OFFSET ?"
+    if (row := db.execute(sql, (KEPT_HOURS - 1,)).fetchone()) is not None:
+        db.execute("DELETE FROM ledger WHERE hour < ?", row)
+        db.execute("DELETE FROM ledger_open WHERE hour < ?", row)
+        db.execute("DELETE FROM ledger_followed WHERE away AND hour < ?", row)
 
 
 async def load(books: SqliteObserved) -> list[Row]:

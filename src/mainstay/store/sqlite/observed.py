@@ -53,12 +53,17 @@ class SqliteObserved:
         self._inode = -1
         self._thread: threading.Thread | None = None
 
-    async def open(self) -> None:
-        def work() -> None:
-            self._inode = make_private(self.path)
-            self._connection()
+    async def open(self, *, later: bool = False) -> None:
+        """`later`: if this raises, it is open all the same, and tries again whenever somebody needs the file."""
+        try:
+            await in_thread(self._connection)
+        except MainstayError:
+            if later:
+                self._start()
+            raise
+        self._start()
 
-        await in_thread(work)
+    def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="mainstay-observed", daemon=True)
         self._thread.start()
@@ -72,6 +77,8 @@ class SqliteObserved:
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Beside what is being written."""
+        if self._inode < 0 and self._thread is not None:  # nobody could open it yet: whoever writes, makes it
+            await self.write(lambda db: None)
         return await self._reader.run(work)
 
     async def write(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -99,6 +106,7 @@ class SqliteObserved:
 
         def work(db: apsw.Connection) -> None:
             db.execute("DELETE FROM followed WHERE workspace=?", (workspace,))
+            db.execute("UPDATE ledger_followed SET away=1 WHERE workspace=?", (workspace,))  # it may be put back
             db.execute("DELETE FROM errors WHERE workspace=?", (workspace,))  # a new one's admins would see them
 
         await self.write(work)
@@ -158,9 +166,11 @@ class SqliteObserved:
             return self._undone(error)
         except (UnicodeEncodeError, OverflowError):
             return self._undone(InputRefused("this cannot be kept: it is not text, or not a number of sixty-four bits"))
-        except (msgspec.DecodeError, TypeError, ValueError, LookupError) as error:  # not what was written
+        except msgspec.DecodeError as error:  # not what was written
             said = f"{self.path} is damaged ({error}); it was left as it is. Restore a backup"
             return self._undone(StoreCorrupt(said))
+        except Exception as error:  # a bug in somebody's work: theirs to hear of, and the thread goes on for the others
+            return self._undone(error)
         return None
 
     def _tell_ended(self, stands: bool) -> None:
@@ -189,13 +199,14 @@ class SqliteObserved:
 
     def _connection(self) -> apsw.Connection:
         if self._db is None:
+            inode = self._inode if self._inode >= 0 else make_private(self.path)
             db = connect(self.path, busy_s=self._busy_s, vfs=self._vfs)
             try:
                 migrate_gateway(db, self.path)
             except BaseException:
                 db.close()
                 raise
-            self._db = db
+            self._db, self._inode = db, inode
         return self._db
 
     def _check_place(self) -> None:

@@ -97,10 +97,18 @@ class SqliteStore:
     # --- writing ---------------------------------------------------------------------------------
 
     def append(
-        self, standing: Standing, expected: int, events: Sequence[bytes], once: Once | None = None
+        self,
+        standing: Standing,
+        expected: int,
+        events: Sequence[bytes],
+        once: Once | None = None,
+        *,
+        synced: bool = True,
     ) -> Awaitable[None]:
         done: asyncio.Future[None] = self._loop.create_future()
-        self._put(Append(standing, expected, events, once, done))
+        append = Append(standing, expected, events, once, done)
+        append.synced = synced
+        self._put(append)
         return done
 
     async def fork(self, source: str, upto: int, standing: Standing, event: bytes) -> None:

@@ -103,7 +103,7 @@ def settings_of(standing: Standing) -> str:
 class Append:
     """One session's new events, and who waits for them."""
 
-    __slots__ = ("done", "error", "events", "expected", "once", "standing")
+    __slots__ = ("done", "error", "events", "expected", "once", "standing", "synced")
 
     def __init__(
         self,
@@ -113,6 +113,7 @@ class Append:
         once: Once | None,
         done: asyncio.Future[None],
     ) -> None:
+        self.synced = True  # whoever waits for it waits for the disk, not only for the kernel
         self.standing = standing
         self.expected = expected
         self.events = events
@@ -155,6 +156,7 @@ class Writer(threading.Thread):
         self.queue: SimpleQueue[Append | Job | Slices | None] = SimpleQueue()
         self.forgotten = False  # something was blanked, and copies of it may be left in unused parts of pages
         self._db: apsw.Connection | None = None
+        self._synced = True
         self._later: deque[Slices] = deque()
         self._waited = 0  # batches since the last slice
 
@@ -200,9 +202,11 @@ class Writer(threading.Thread):
         return batch, False
 
     def _commit(self, appends: list[Append]) -> None:
+        synced = any(append.synced for append in appends)
         try:
             db = self._connection()
             self._check_place()
+            self._sync(db, synced)
             db.execute("BEGIN IMMEDIATE")
             for append in appends:
                 self._append(db, append)
@@ -241,9 +245,10 @@ class Writer(threading.Thread):
         if once is not None:
             db.execute(REMEMBER, (found[0], once.id, append.expected + 1, once.digest))
 
-    def _perform(self, job: Job) -> None:
+    def _perform(self, job: Job, *, synced: bool = True) -> None:
         try:
             db = self._connection()
+            self._sync(db, synced)
             db.execute("BEGIN IMMEDIATE")
             job.result = job.work(db)
             db.execute("COMMIT")
@@ -266,22 +271,17 @@ class Writer(threading.Thread):
         step = next(slices.steps, None)
         if step is not None:
             job = Job(step, slices.done)
-            self._sync(False)
-            self._perform(job)
-            self._sync(True)
+            self._perform(job, synced=False)
             slices.error = job.error
         if step is None or slices.error is not None:
             self._later.popleft()
             self._tell([slices])
 
-    def _sync(self, full: bool) -> None:
-        """Whether a commit waits for the disk."""
-        try:
-            if self._db is not None:
-                self._db.execute("PRAGMA synchronous=FULL" if full else "PRAGMA synchronous=NORMAL")
-        except apsw.Error as error:
-            log.warning("%s: %s", self.path, error)
-            self._reopen()  # a new connection syncs
+    def _sync(self, db: apsw.Connection, synced: bool) -> None:
+        """Whether the next commit waits for the disk."""
+        if synced != self._synced:
+            db.execute("PRAGMA synchronous=FULL" if synced else "PRAGMA synchronous=NORMAL")
+            self._synced = synced
 
     # --- when the disk says no -------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class Writer(threading.Thread):
             except MainstayError:
                 db.close(True)
                 raise
-            self._db = db
+            self._db, self._synced = db, True  # as every connection begins
         return self._db
 
     def _stands(self, append: Append) -> bool:
