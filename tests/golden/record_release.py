@@ -394,9 +394,9 @@ async def record_trust(life: Recording) -> None:
 
 
 async def record_accounts(life: Recording) -> None:
-    """Answers that were judged, paid for, and lost with their process; and a turn that there was no money for."""
+    """Answers that were judged, paid for, and cut off with their process; and a turn that there was no money for."""
     stall = Stall()
-    costly = Usage(10_000, 43_500)
+    costly = Usage(10_000, 60_000)
     steps = [
         "No.",
         "Yes, please.",
