@@ -36,6 +36,7 @@ from mainstay.core.channels import Shows
 from mainstay.core.events import DURABLE, PARTIAL
 from mainstay.core.people import SCOPES, Scope
 from mainstay.gateway.commands import NAMES as COMMANDS
+from mainstay.server import quota
 from mainstay.server.calls import Operation
 from mainstay.server.openai.routes import openai_routes
 from mainstay.server.openapi import OPERATIONS
@@ -331,6 +332,7 @@ def test_every_error_over_http_is_on_the_page() -> None:
     """As the sources have them; gRPC has a page of its own."""
     sources = [path.read_text() for path in (SOURCE / "mainstay" / "server").glob("*.py")]
     made = {found for source in sources for found in re.findall(rf'{Problem.__name__}\(\s*(\d+),\s*"(\w+)"', source)}
+    made.add((str(quota.STATUS), quota.KIND))
     told = {
         (status, kind)
         for row in rows(REFERENCE, "Errors")

@@ -37,7 +37,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.journal import Record
 from mainstay.core.messages import Finish, Text, ToolCall, Usage
-from mainstay.core.outcome import Outcome
+from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.recall import RUNTIME
 from mainstay.core.tracing import span_id
 from mainstay.observe.called import UNKNOWN, was_there
@@ -139,12 +139,18 @@ class _Builder:
             case StepRestarted():
                 self._chat(at, event.step, {}, "stream_broken", event.reason)
                 self._mark(at, "mainstay.step.restarted", {"mainstay.step": event.step})
-            case Reserved() | Settled():
-                self._money(at, event)
+            case Settled(usage=usage, cost=cost):  # of a call whose end, or whose turn's, is told next
+                self._spend(usage, cost)
+                self._last = at
+                return
+            case Reserved():
+                self._reserved(at, event)
             case Judged():
                 self._judged(at, event)
             case TurnEnded():
                 self._ended, self._outcome = at, event.outcome
+                if isinstance(event.outcome, Failed) and event.outcome.step > self._step and not self._calls:
+                    self._chat(at, event.outcome.step, {}, "model_failed", event.outcome.sentence)
             case _:
                 self._aside(at, event)
         self._edge = self._last = at
@@ -265,15 +271,12 @@ class _Builder:
         error = "judge_failed" if score.error else ""
         self._add(f"judge {score.judge}", replace(span, error=error, note=score.error))
 
-    def _money(self, at: int, event: Reserved | Settled) -> None:
-        match event:
-            case Settled(usage=usage, cost=cost):
-                self._spend(usage, cost)
-            case Reserved(id=id) if id.startswith("fold"):
-                self._folding = at
-            case Reserved(id=id) if not id.startswith("judge") and at > self._edge:
-                found: Attributes = {"mainstay.budget.reserved": event.cost / NANO}
-                self._add(f"prepare {id}", self._span("prepare", (self._edge, at), found))
+    def _reserved(self, at: int, event: Reserved) -> None:
+        if event.id.startswith("fold"):
+            self._folding = at
+        elif not event.id.startswith("judge") and at > self._edge:
+            found: Attributes = {"mainstay.budget.reserved": event.cost / NANO}
+            self._add(f"prepare {event.id}", self._span("prepare", (self._edge, at), found))
 
     def _aside(self, at: int, event: Event) -> None:
         match event:

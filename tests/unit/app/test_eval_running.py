@@ -166,9 +166,7 @@ async def test_a_case_works_on_a_copy_of_a_folder(tmp_path: Path) -> None:
     assert (folder / "notes.txt").read_text() == "old"
 
 
-async def test_a_folder_that_homes_are_made_in_is_copied_without_them(
-    tmp_path: Path, temporary: Path
-) -> None:
+async def test_a_folder_that_homes_are_made_in_is_copied_without_them(tmp_path: Path, temporary: Path) -> None:
     (tmp_path / "kept.txt").write_text("here")
     other = temporary / "mainstay-eval-another"
     other.mkdir()

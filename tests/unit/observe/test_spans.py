@@ -35,6 +35,7 @@ from mainstay.core.events import (
     MessageAdded,
     Reserved,
     Score,
+    Settled,
     Spawned,
     StepCheckpointed,
     StepRestarted,
@@ -94,6 +95,16 @@ async def whole() -> Trace:
 
 
 # --- what there is, and when ---------------------------------------------------------------------
+
+
+def test_a_call_that_the_model_never_answered_is_there_with_the_time_that_it_took() -> None:
+    failed = Failed("The model could not answer: 401", "Unauthorised", turn=1, step=1)
+    reserved = Reserved("1.1", "gpt-9", 100, 500, 4_000_000, turn=1, step=1)
+    told = records(*started(), (30, reserved), (900, Settled("1.1", turn=1, step=1)), (905, TurnEnded(failed, turn=1)))
+    spans = spans_of(told)
+    assert [span.name for span in spans] == ["invoke_agent mainstay", "prepare", "chat gpt-9"]
+    assert times(spans[2]) == (30, 905)
+    assert spans[2].error
 
 
 def test_a_turn_is_an_agent_with_its_model_and_tool_calls_below() -> None:
