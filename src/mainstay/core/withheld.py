@@ -90,7 +90,7 @@ def discreet(event: Event) -> Event:
             return wordless(event)
         case Judged(held=True, passed=False, last=False, scores=scores):
             silent = tuple(
-                msgspec.structs.replace(one, reason="", error=one.error and "it could not say") for one in scores
+                msgspec.structs.replace(one, reason="", error=one.error and "the reason is not shown") for one in scores
             )
             return msgspec.structs.replace(event, scores=silent)
     return event

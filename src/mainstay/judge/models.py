@@ -90,7 +90,8 @@ class ModelJudge:
         if info.price_completion:
             wanted = min(wanted, int(left * 1_000_000 / info.price_completion))
         if left < 0 or wanted < min(OUTPUT_TOKENS_MIN, info.output):
-            raise NoVerdict(f"one verdict may cost ${money:g}, and this one could cost more")
+            shown = f"{money:.9f}".rstrip("0").rstrip(".")
+            raise NoVerdict(f"one verdict may cost ${shown}, and this one could cost more")
         return wanted
 
 

@@ -97,7 +97,8 @@ def dollars(nanodollars: int) -> str:
         return "$0"
     if abs(nanodollars) >= NANO // 10:
         return f"${nanodollars / NANO:,.2f}"
-    return f"${nanodollars / NANO:.9f}"[:8].rstrip("0") if nanodollars >= 100_000 else f"${nanodollars / NANO:.9f}"
+    digits = f"${nanodollars / NANO:.9f}"
+    return (digits[:8] if nanodollars >= 100_000 else digits).rstrip("0")
 
 
 def named(budget: Budget, name: str) -> str:
