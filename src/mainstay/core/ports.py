@@ -314,7 +314,7 @@ class Store(Protocol):
         synced: bool = True,
     ) -> Awaitable[None]:
         """Add events after `expected`; raises StaleWriter, DuplicateInput or another StoreError. What is not `synced`
-        outlives the process, and the power with the next append that is."""
+        outlives the process, is read with the next append, and outlives the power from then on."""
         ...
 
     async def load(self, key: str, bytes_max: int) -> Tail | None:

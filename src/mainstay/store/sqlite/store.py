@@ -48,6 +48,7 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._reader = self._new_reader()
         self._searcher: Reader | None = None
+        self._behind: list[Append] = []  # kept ahead of the database, and not on their way to it yet
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -68,6 +69,7 @@ class SqliteStore:
             if reader is not None:  # before the writer, who as the last to go brings the log into the file
                 await reader.close()
         if self._writer is not None:
+            self._catch_up(self._writer)
             self._writer.queue.put(None)
             await self._reader.aside(self._writer.join)
             self._writer = None
@@ -107,8 +109,12 @@ class SqliteStore:
     ) -> Awaitable[None]:
         done: asyncio.Future[None] = self._loop.create_future()
         append = Append(standing, expected, events, once, done)
-        append.synced = synced
-        self._put(append)
+        if not synced and self._writer is not None and self._writer.ahead.write(standing, expected, events):
+            append.ahead = True
+            self._behind.append(append)
+            done.set_result(None)
+        else:
+            self._put(append)
         return done
 
     async def fork(self, source: str, upto: int, standing: Standing, event: bytes) -> None:
@@ -193,7 +199,14 @@ class SqliteStore:
     def _put(self, item: Append | Job | Slices) -> None:
         if self._writer is None:
             raise StoreFailed(f"{self.path} is not open for writing")
+        self._catch_up(self._writer)
         self._writer.queue.put(item)
+
+    def _catch_up(self, writer: Writer) -> None:
+        """What was written ahead goes before whatever comes now."""
+        for append in self._behind:
+            writer.queue.put(append)
+        self._behind.clear()
 
     async def _job(self, work: Callable[[apsw.Connection], T]) -> T:
         done: asyncio.Future[T] = self._loop.create_future()

@@ -32,6 +32,7 @@ from mainstay.core.errors import (
 )
 from mainstay.core.events import ApprovalAsked, Spawned
 from mainstay.core.ports import UNWEIGHED, Once, Standing
+from mainstay.store.sqlite.ahead import Ahead
 from mainstay.store.sqlite.database import connect, migrate, named, translate
 from mainstay.store.sqlite.slices import Step, purge
 
@@ -103,7 +104,7 @@ def settings_of(standing: Standing) -> str:
 class Append:
     """One session's new events, and who waits for them."""
 
-    __slots__ = ("done", "error", "events", "expected", "once", "standing", "synced")
+    __slots__ = ("ahead", "done", "error", "events", "expected", "once", "standing")
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Append:
         once: Once | None,
         done: asyncio.Future[None],
     ) -> None:
-        self.synced = True  # whoever waits for it waits for the disk, not only for the kernel
+        self.ahead = False  # it is kept in a file beside the database, and nobody waits for it any more
         self.standing = standing
         self.expected = expected
         self.events = events
@@ -153,6 +154,7 @@ class Writer(threading.Thread):
         self.batch_max = batch_max
         self.vfs = vfs
         self.loop = asyncio.get_running_loop()
+        self.ahead = Ahead(path)
         self.queue: SimpleQueue[Append | Job | Slices | None] = SimpleQueue()
         self.forgotten = False  # something was blanked, and copies of it may be left in unused parts of pages
         self._db: apsw.Connection | None = None
@@ -164,8 +166,25 @@ class Writer(threading.Thread):
         """Before the thread starts, so that what is wrong with the file is heard at once."""
         self._db = connect(self.path, busy_s=self.busy_s, vfs=self.vfs)
         migrate(self._db, self.path)
+        self._bring_in(self._db)
         self._inode = os.stat(self.path).st_ino
         self.forgotten = self._db.execute("SELECT 1 FROM chores WHERE name='purge'").fetchone() is not None
+
+    def _bring_in(self, db: apsw.Connection) -> None:
+        """What a process that is no more had only beside the database."""
+        done: asyncio.Future[None] = self.loop.create_future()
+        left = [
+            Append(one.standing, one.expected, [*map(str.encode, one.events)], None, done) for one in self.ahead.lines()
+        ]
+        if not left:
+            return
+        with named(self.path):
+            db.execute("BEGIN IMMEDIATE")
+            for append in left:
+                if append.expected:
+                    self._append(db, append)  # it is stale if it was brought in before
+            db.execute("COMMIT")
+        self.ahead.close(remove=True)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -202,17 +221,19 @@ class Writer(threading.Thread):
         return batch, False
 
     def _commit(self, appends: list[Append]) -> None:
-        synced = any(append.synced for append in appends)
         try:
             db = self._connection()
             self._check_place()
-            self._sync(db, synced)
+            self._sync(db, True)
             db.execute("BEGIN IMMEDIATE")
             for append in appends:
                 self._append(db, append)
             db.execute("COMMIT")
         except (apsw.Error, MainstayError) as error:
             self._fail(appends, error)
+        else:
+            if ahead := sum(append.ahead for append in appends):
+                self.ahead.settle(ahead)
 
     def _check_place(self) -> None:
         """A file that was removed or replaced would still take what is written, and nobody would find it again."""
@@ -355,6 +376,7 @@ class Writer(threading.Thread):
                 self._db.close()
             except apsw.Error as error:
                 log.warning("closing %s failed: %s", self.path, error)
+        self.ahead.close(remove=True)
 
     # --- back to the loop ------------------------------------------------------------------------
 

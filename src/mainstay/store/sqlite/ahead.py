@@ -1,0 +1,82 @@
+"""Appends that must outlive the process but need not wait for the database: a line of a file each, until it has them.
+
+One write to a file costs a few microseconds, and what the kernel has outlives whoever wrote it. They enter the database
+with the next append that somebody waits for, or when the file is next opened: an append names the sequence that it
+expects, so whoever brings it in twice brings in nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mainstay.core.errors import StoreFailed
+from mainstay.core.ports import Standing
+
+SUFFIX = "-ahead"
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    standing: Standing
+    expected: int
+    events: list[str]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Line).decode
+
+
+class Ahead:
+    """Beside a database. Written by the loop's thread, emptied by the one that writes the database."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path + SUFFIX
+        self._file: int | None = None
+        self._open = 0  # lines that are not in the database yet
+        self._lock = threading.Lock()
+
+    def write(self, standing: Standing, expected: int, events: Sequence[bytes]) -> bool:
+        """False if it cannot be kept this way."""
+        line = _encode(Line(standing, expected, [body.decode() for body in events])) + b"\n"
+        try:
+            with self._lock:
+                if self._file is None:
+                    self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                whole = os.write(self._file, line) == len(line)
+                self._open += whole
+                return whole
+        except OSError:
+            return False
+
+    def settle(self, count: int) -> None:
+        """So many of them are in the database now."""
+        with self._lock:
+            self._open -= count
+            if not self._open and self._file is not None:
+                with contextlib.suppress(OSError):  # then they are brought in once more, which does nothing
+                    os.ftruncate(self._file, 0)
+
+    def lines(self) -> Iterator[Line]:
+        """What an earlier process left here; a line that was cut off is none."""
+        try:
+            with open(self.path, "rb") as file:
+                for line in file:
+                    if line.endswith(b"\n"):
+                        yield _decode(line)
+        except (FileNotFoundError, IsADirectoryError, msgspec.DecodeError):
+            return
+        except OSError as error:
+            raise StoreFailed(f"{self.path} cannot be read ({error.strerror}); what was reserved is in it") from error
+
+    def close(self, *, remove: bool) -> None:
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+            if remove and not self._open:
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)

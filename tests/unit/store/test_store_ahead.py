@@ -1,0 +1,126 @@
+"""Appends that outlive the process without waiting for the database."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mainstay.core.events import Event, Received, Reserved
+from mainstay.core.journal import encode
+from mainstay.core.messages import Text
+from mainstay.core.session import Session
+from mainstay.store.sqlite import SqliteStore
+
+RESERVED = Reserved("1.1", "gpt-9", 10, 20, 30, turn=1, step=1)
+
+
+class Life:
+    """One session's only writer."""
+
+    def __init__(self, store: SqliteStore, session: Session) -> None:
+        self.store = store
+        self.session = session
+
+    async def add(self, event: Event, *, synced: bool = True) -> None:
+        expected = self.session.head
+        self.session.apply(expected + 1, 1000 + expected, event)
+        await self.store.append(self.session.standing(), expected, [encode(event)], synced=synced)
+
+
+async def opened(folder: Path) -> SqliteStore:
+    store = SqliteStore(str(folder / "workspace.db"))
+    await store.open()
+    return store
+
+
+async def kinds(store: SqliteStore) -> list[str]:
+    return [type(record.event).__name__ for record in await store.read("s")]
+
+
+def taken(folder: Path, to: Path) -> Path:
+    """As a process that is killed now would leave it: what the kernel has."""
+    return Path(shutil.copytree(folder, to))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+async def test_what_was_not_synced_is_there_after_the_process_was_killed(home: Path, tmp_path: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    assert await kinds(store) == ["Received"], "nobody has written it to the database yet"
+    left = taken(home, tmp_path / "left")
+    await store.close()
+    again = await opened(left)
+    assert await kinds(again) == ["Received", "Reserved"]
+    standing = await again.get("s")
+    assert standing is not None
+    assert standing.head == 2
+    await again.close()
+    assert not (left / "workspace.db-ahead").exists()
+
+
+async def test_it_enters_the_database_with_the_next_append_and_in_its_place(home: Path) -> None:
+    store = await opened(home)
+    life, other = Life(store, Session("s")), Life(store, Session("t"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    await other.add(Received((Text("from another session"),)))
+    assert await kinds(store) == ["Received", "Reserved"]
+    assert (home / "workspace.db-ahead").stat().st_size == 0, "what is in the database is nowhere else"
+    await life.add(Received((Text("more"),)))
+    assert await kinds(store) == ["Received", "Reserved", "Received"]
+    await store.close()
+
+
+async def test_what_was_brought_in_before_is_not_brought_in_again(home: Path, tmp_path: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    line = (home / "workspace.db-ahead").read_bytes()
+    await life.add(Received((Text("more"),)))
+    left = taken(home, tmp_path / "left")
+    await store.close()
+    (left / "workspace.db-ahead").write_bytes(line * 2 + line[: len(line) // 2])  # killed before it was emptied
+    again = await opened(left)
+    assert await kinds(again) == ["Received", "Reserved", "Received"]
+    await again.close()
+
+
+async def test_closing_brings_it_in_and_leaves_nothing_beside(home: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    await store.close()
+    assert not (home / "workspace.db-ahead").exists()
+    store = await opened(home)
+    assert await kinds(store) == ["Received", "Reserved"]
+    await store.close()
+
+
+async def test_where_nothing_can_be_written_beside_it_is_waited_for(home: Path) -> None:
+    (home / "workspace.db-ahead").mkdir()
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    assert await kinds(store) == ["Received", "Reserved"]
+    await store.close()
+
+
+async def test_only_its_owner_can_read_it(home: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    assert (home / "workspace.db-ahead").stat().st_mode & 0o777 == 0o600
+    await store.close()
