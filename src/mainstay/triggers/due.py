@@ -70,7 +70,7 @@ def plan(trigger: Trigger, times: Times, upto: int, now: int, rules: Rules) -> P
     if gone and older is not None:
         passed = Passed(older.count, older.first, gone[-1], more=True)
     elif gone:
-        passed = Passed(len(gone), gone[0], gone[-1])
+        passed = Passed(min(len(gone), COUNTED_MAX), gone[0], gone[-1], more=len(gone) > COUNTED_MAX)
     return Plan(passed, tuple(run))
 
 
@@ -108,9 +108,10 @@ def _come(
 ) -> tuple[list[tuple[int, int]], Passed | None]:
     """The newest times that have come, each with when it was meant to be run, and those before them, where there are
     too many to look at each. No time overtakes one before it, however jitter has it."""
-    oldest = times.between(upto, now, COUNTED_MAX + 1)
+    each = 2 * COUNTED_MAX  # more than are counted, whatever is run of the newest
+    oldest = times.between(upto, now, each + 1)
     come = list(_in_order(trigger, oldest, now))
-    if len(come) <= COUNTED_MAX:
+    if len(come) <= each:
         return come, None
     newest: list[int] = []
     wanted = _runs(trigger.missed, rules) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trigger_world import periodic
 
@@ -24,6 +24,9 @@ HOURLY = Times("0 * * * *")
     gone=st.integers(0, 20 * 86_400_000),
     grace_s=st.sampled_from([1.0, 60.0, 7200.0]),
 )
+@example(schedule="* * * * *", missed="skip", jitter_s=0.0, gone=1001 * MINUTE, grace_s=1.0)  # one more than is counted
+@example(schedule="* * * * *", missed="once", jitter_s=0.0, gone=1001 * MINUTE, grace_s=1.0)
+@example(schedule="* * * * *", missed="all", jitter_s=0.0, gone=2001 * MINUTE, grace_s=7200.0)
 def test_every_time_that_has_come_is_run_or_passed_over_in_order(
     schedule: str, missed: Any, jitter_s: float, gone: int, grace_s: float
 ) -> None:
