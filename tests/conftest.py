@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: what tests start would ignore it too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("LANGUAGE", "C")  # else argparse looks for catalogues of translations at every word
 sys.path.insert(0, str(Path(__file__).parent / "simulation"))
 sys.path.insert(0, str(Path(__file__).parent / "conformance"))
