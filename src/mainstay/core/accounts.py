@@ -22,6 +22,8 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     prompt: int  # tokens, as we count them, rather more than less
     output: int | None = None  # tokens that the answer may have at most; None: what the model allows
     notice: Callable[[str, float], None] | None = None  # told about waiting (a sentence, seconds)
+    turn: int = 0
+    step: int = 0
 
 
 class Purse(Protocol):
@@ -30,6 +32,10 @@ class Purse(Protocol):
     `reserve` puts aside what the call can cost at most, so that what runs beside it cannot spend it too. Whoever was
     granted something settles it exactly once, whatever becomes of the call; what was not used is free again.
     """
+
+    def reserve_now(self, wish: Wish) -> Reserved | None:
+        """As `reserve` does; None where that would wait."""
+        ...
 
     async def reserve(self, wish: Wish) -> Reserved:
         """To be on disk before the call is sent; its `output` is what the provider is to be told. Waits while only

@@ -1,4 +1,4 @@
-"""When inputs came, and which of them are one message that was sent in pieces."""
+"""When inputs came, which of them are one message that was sent in pieces, and what they say."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from mainstay.core.envelope import Envelope
 from mainstay.core.errors import InputRefused, LaneFull, MainstayError, SessionArchived
 from mainstay.core.events import Received
 from mainstay.core.limits import Limits
+from mainstay.core.messages import AnyPart, Text
 from mainstay.core.open_turn import Waiting
 from mainstay.core.ports import Clock
+from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
 from mainstay.core.where import Where
 
@@ -74,3 +76,13 @@ def _refusal(session: Session, limits: Limits) -> MainstayError | None:
     if prompts - (session.open is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
         return LaneFull(f"session {key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
     return None
+
+
+def prompt_of(session: Session, inputs: tuple[int, ...]) -> str:
+    """The words of inputs that still wait."""
+    return "\n".join(meant_in(session.waiting[seq].event.parts) for seq in inputs if seq in session.waiting)
+
+
+def meant_in(parts: tuple[AnyPart, ...]) -> str:
+    """What somebody says that is to be heard: what came from outside calls for no skill, and is like no request."""
+    return "\n".join(part.text for part in parts if isinstance(part, Text) and not is_untrusted(part.origin))

@@ -15,12 +15,11 @@ from mainstay.context.relief import Case, Fold, fold, squeeze, stub
 from mainstay.context.rules import Budget, budget, window_of
 from mainstay.context.show import show
 from mainstay.context.tokens import Scale, counted
-from mainstay.context.weigh import bound, tools_bound, weigh_tools
+from mainstay.context.weigh import bound, tools_bound, weigh, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
-from mainstay.core.messages import AnyPart, Text
+from mainstay.core.messages import Text
 from mainstay.core.ports import UNWEIGHED, Context, ModelInfo, Scribe, Tool
-from mainstay.core.recall import is_untrusted
 from mainstay.core.session import Session
 from mainstay.core.spending import FRAME_TOKENS, FRAME_TOKENS_TOOLS
 from mainstay.lane.folding import Folding, Task
@@ -50,8 +49,8 @@ class LaneContexts:
     """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
 
     __slots__ = (
-        "_around", "_control", "_known", "_model", "_pen", "_scale", "_sent", "_services", "_telling", "_uncut",
-        "folding", "tools",
+        "_around", "_control", "_counted", "_known", "_model", "_pen", "_scale", "_sent", "_services", "_telling",
+        "_uncut", "folding", "tools",
     )  # fmt: skip
 
     def __init__(self, services: Services) -> None:
@@ -60,6 +59,7 @@ class LaneContexts:
         self._known: tuple[tuple[ModelInfo, float, int | None], Budget] | None = None
         self._uncut = "", ""  # the profile as it was given, and as it is shown
         self._sent = 0  # what the last request weighed, where that was counted
+        self._counted: tuple[int, int, str] | None = None  # if it is the session's own `weighed`, that is no bound
         self._telling = False  # what the provider reports of it says something about its tokens
         self._control: Control | None = None
         accounts = services.accounts
@@ -197,10 +197,12 @@ class LaneContexts:
         seen, total, by = session.weighed
         if by and by != self._scale.tokenizer.name:  # the session has another model now
             seen, total, by = UNWEIGHED
-        messages = session.messages
+        messages, counted = session.messages, session.weighed is self._counted and bool(by)
         for message in messages[seen:]:
-            total += bound(message)
+            total += weigh(message, self._scale.tokenizer) if counted else bound(message)
         session.weighed = (len(messages), total, by)
+        if counted:
+            self._counted = session.weighed
         return total
 
     def _case(self) -> Case:
@@ -235,6 +237,7 @@ class LaneContexts:
         self._sent = case.total(list(shown))
         if self._services.rules.active_window is None:
             session.weighed = (len(session.messages), self._sent - case.overhead, self._scale.tokenizer.name)
+            self._counted = session.weighed
         return self._sent
 
     async def _fold(self, case: Case) -> None:
@@ -283,6 +286,10 @@ class LaneContexts:
         )
 
     def prompt_tokens(self) -> int:
+        """Counted; of a history that was counted for the call before, only what is new."""
+        session = self._pen.session
+        if not self._sent and session.weighed is self._counted and session.weighed[0] == len(session.messages):
+            self._sent = self._around.weigh(self._scale.tokenizer) + session.weighed[1]
         sent = self._sent or self._weight(self._case())
         self._telling = self._telling or sent >= TELLING_TOKENS
         return round(sent * self._scale.factor)
@@ -385,13 +392,3 @@ def _unread(session: Session) -> Folded:
     text = f"About {earlier} earlier messages are not shown and were not summarised; memory_search finds them."
     upto = min((one.since or one.id for one in session.messages), default=shown.id) - 1
     return Folded(upto, text, through=max(shown.turn - 1, 0))
-
-
-def prompt_of(session: Session, inputs: tuple[int, ...]) -> str:
-    """The words of inputs that still wait."""
-    return "\n".join(meant_in(session.waiting[seq].event.parts) for seq in inputs if seq in session.waiting)
-
-
-def meant_in(parts: tuple[AnyPart, ...]) -> str:
-    """What somebody says that is to be heard: what came from outside calls for no skill, and is like no request."""
-    return "\n".join(part.text for part in parts if isinstance(part, Text) and not is_untrusted(part.origin))

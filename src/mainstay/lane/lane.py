@@ -25,9 +25,9 @@ from mainstay.core.messages import text_of
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused
 from mainstay.core.ports import Once
 from mainstay.core.session import Session
-from mainstay.lane.arrivals import Arrivals, check_room, received_of
+from mainstay.lane.arrivals import Arrivals, check_room, meant_in, prompt_of, received_of
 from mainstay.lane.attempt import attempt
-from mainstay.lane.contexts import LaneContexts, meant_in, prompt_of
+from mainstay.lane.contexts import LaneContexts
 from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
 from mainstay.lane.pausing import check_answer, instead, overdue
 from mainstay.lane.scribe import Pen

@@ -70,9 +70,14 @@ class Pen:
 
     async def record(self, *events: Event) -> None:
         """A reservation must outlive the process that made it, and a call should not wait for the disk because of it:
-        a power cut may forget those of the last moment."""
+        a power cut may forget those of the last moment. What was noted before goes with it, and soon to the disk."""
+        noted = bool(self._noted)
         self._apply(events)
-        await self._written(self._send(synced=not all(isinstance(one, Reserved) for one in events)))
+        synced = not all(isinstance(one, Reserved) for one in events)
+        sending = self._send(synced=synced)
+        if noted and not synced:
+            self._timer = asyncio.get_running_loop().call_later(self._ride_along_s, self._flush)
+        await self._written(sending)
 
     async def record_once(self, once: Once, *events: Event) -> None:
         """An input with an id of its own, first in an append of its own: refused alone if it came before."""
@@ -118,7 +123,7 @@ class Pen:
 
     def _flush(self) -> None:
         self._timer = None
-        if self._noted and self.broken is None:
+        if self.broken is None:
             self._send()
 
     def _send(self, once: Once | None = None, *, synced: bool = True) -> asyncio.Future[None]:
@@ -158,7 +163,7 @@ class Pen:
 
     async def flush(self) -> None:
         """Before the lane closes: what was noted is not left to chance."""
-        if self._noted and self.broken is None:
+        if (self._noted or self._timer is not None) and self.broken is None:
             await self._send()
 
     # --- speaking --------------------------------------------------------------------------------

@@ -198,20 +198,30 @@ class TurnPurse:
         self._person: str | None = None
         self._payers = Payers((), (), ())
 
+    def reserve_now(self, wish: Wish) -> Reserved | None:
+        granted = self._purses.books.grant(self._ask(wish))
+        return None if isinstance(granted, Bound) else self._reserved(wish, granted)
+
     async def reserve(self, wish: Wish) -> Reserved:
-        payers = self._who_pays()
-        books, model = self._purses.books, wish.model
-        output = wish.output or min(model.output, OUTPUT_THINKING if model.thinking else OUTPUT_DEFAULT)
-        ask = Ask(model, wish.prompt, output, payers.tallies, payers.paid)
+        ask, books = self._ask(wish), self._purses.books
         granted = books.grant(ask)
         if isinstance(granted, Bound):
             if wish.notice is not None:
                 wish.notice(f"waiting for {in_the_way(granted)}", 0.0)
             granted = await books.wait(ask, granted)
+        return self._reserved(wish, granted)
+
+    def _ask(self, wish: Wish) -> Ask:
+        payers, model = self._who_pays(), wish.model
+        output = wish.output or min(model.output, OUTPUT_THINKING if model.thinking else OUTPUT_DEFAULT)
+        return Ask(model, wish.prompt, output, payers.tallies, payers.paid)
+
+    def _reserved(self, wish: Wish, granted: Grant) -> Reserved:
         assert wish.id not in self._granted, "a call is paid for once"
         self._granted[wish.id] = granted
-        person = self._person or ""
-        return Reserved(wish.id, model.name, wish.prompt, granted.output, granted.money, model.guessed, person)
+        model, person = wish.model, self._person or ""
+        put = granted.output, granted.money, model.guessed, person
+        return Reserved(wish.id, model.name, wish.prompt, *put, turn=wish.turn, step=wish.step)
 
     def settle(self, reserved: Reserved, usage: Usage | None, cost: float) -> None:
         granted = self._granted.pop(reserved.id)

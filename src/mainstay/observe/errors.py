@@ -14,6 +14,7 @@ from mainstay.core.tracing import trace_id
 
 # How results begin that are somebody's decision: nothing failed.
 DECIDED = ("Not run: ", "Not allowed: ", "Cancelled: ", "Skipped: ")
+TELLING = (TurnEnded, ToolFinished, Judged, Delivered)  # events in which something may have failed
 UNCHECKED = "Withheld: "  # a guard could not look at it
 UNKNOWN = "It is not known whether this arrived; it is not sent again."
 
@@ -32,7 +33,8 @@ class ErrorReader:
         return await self._errors.positions(self._workspace)
 
     async def take(self, stretch: Stretch) -> None:
-        found = [one for record in stretch.records for one in self._mishaps(stretch, record)]
+        telling = [record for record in stretch.records if isinstance(record.event, TELLING)]
+        found = [one for record in telling for one in self._mishaps(stretch, record)]
         await self._errors.follow(self._workspace, stretch.standing.key, stretch.records[-1].seq, found)
 
     def _mishaps(self, stretch: Stretch, record: Record) -> Iterator[Mishap]:

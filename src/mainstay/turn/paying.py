@@ -51,18 +51,20 @@ async def _reserved(asking: Asking, means: Means, purse: Purse, prompt: int, opt
         control.busy("waiting for a budget", WAIT_S)
         asking.notice(sentence, seconds)
 
-    id = step_id(options.turn, options.step)
-    wish = Wish(id, priced(means.provider), prompt, options.output_tokens, notice)
-    try:
-        async with asyncio.timeout(None) as scope:
-            control.begin_generation(scope)
-            reserved = await purse.reserve(wish)
-    except TimeoutError:
-        reason = FinishReason.ABORTED if control.aborted else FinishReason.STEERED
-        return Answer((Finish(reason),), reason, Usage())
-    finally:
-        control.end_generation()
-    reserved = msgspec.structs.replace(reserved, turn=options.turn, step=options.step)
+    turn, step = options.turn, options.step
+    model, output = priced(means.provider), options.output_tokens
+    wish = Wish(step_id(turn, step), model, prompt, output, notice, turn=turn, step=step)
+    reserved = None if control.aborted else purse.reserve_now(wish)
+    if reserved is None:
+        try:
+            async with asyncio.timeout(None) as scope:
+                control.begin_generation(scope)
+                reserved = await purse.reserve(wish)
+        except TimeoutError:
+            reason = FinishReason.ABORTED if control.aborted else FinishReason.STEERED
+            return Answer((Finish(reason),), reason, Usage())
+        finally:
+            control.end_generation()
     try:
         await asking.scribe.record(reserved)
     except BaseException:

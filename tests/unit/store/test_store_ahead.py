@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from mainstay.core.errors import DuplicateInput
 from mainstay.core.events import Event, Received, Reserved
 from mainstay.core.journal import encode
 from mainstay.core.messages import Text
+from mainstay.core.ports import Once
 from mainstay.core.session import Session
 from mainstay.store.sqlite import SqliteStore
 
@@ -74,7 +78,6 @@ async def test_it_enters_the_database_with_the_next_append_and_in_its_place(home
     await life.add(RESERVED, synced=False)
     await other.add(Received((Text("from another session"),)))
     assert await kinds(store) == ["Received", "Reserved"]
-    assert (home / "workspace.db-ahead").stat().st_size == 0, "what is in the database is nowhere else"
     await life.add(Received((Text("more"),)))
     assert await kinds(store) == ["Received", "Reserved", "Received"]
     await store.close()
@@ -93,6 +96,87 @@ async def test_what_was_brought_in_before_is_not_brought_in_again(home: Path, tm
     again = await opened(left)
     assert await kinds(again) == ["Received", "Reserved", "Received"]
     await again.close()
+
+
+async def test_it_is_made_together_with_what_follows_it_at_its_own_time(home: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    await life.add(Reserved("1.2", "gpt-9", 10, 20, 30, turn=1, step=2), synced=False)
+    await life.add(Received((Text("more"),)))
+    found = await store.read("s")
+    assert [(one.seq, one.at, type(one.event).__name__) for one in found] == [
+        (1, 1000, "Received"),
+        (2, 1001, "Reserved"),
+        (3, 1002, "Reserved"),
+        (4, 1003, "Received"),
+    ]
+    standing = await store.get("s")
+    assert standing is not None
+    assert standing.head == 4
+    await store.close()
+
+
+async def test_an_input_that_came_before_is_refused_alone(home: Path) -> None:
+    store = await opened(home)
+    life, once = Life(store, Session("s")), Once("id", "digest")
+    first = Received((Text("hello"),))
+    life.session.apply(1, 1000, first)
+    await store.append(life.session.standing(), 0, [encode(first)], once)
+    await life.add(RESERVED, synced=False)
+    with pytest.raises(DuplicateInput):
+        await store.append(msgspec.structs.replace(life.session.standing(), head=3), 2, [encode(first)], once)
+    assert await kinds(store) == ["Received", "Reserved"]
+    await store.close()
+
+
+async def test_two_that_follow_one_another_in_one_batch_stand_where_they_belong(home: Path) -> None:
+    store = await opened(home)
+    lives = [Life(store, Session(key)) for key in "st"]
+    for life in lives:
+        await life.add(Received((Text("hello"),)))
+    for life in lives:
+        await life.add(RESERVED, synced=False)
+    await asyncio.gather(*(life.add(Received((Text("more"),))) for life in lives))
+    for key in "st":
+        found = [(one.seq, type(one.event).__name__) for one in await store.read(key)]
+        assert found == [(1, "Received"), (2, "Reserved"), (3, "Received")]
+    await store.close()
+
+
+async def test_what_is_in_the_database_is_soon_nowhere_else_and_at_once_if_something_is_forgotten(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = home / "workspace.db-ahead"
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    await life.add(Received((Text("more"),)))
+    assert beside.stat().st_size > 0
+    await store.redact("s", [1])
+    assert beside.stat().st_size == 0
+    monkeypatch.setattr("mainstay.store.sqlite.ahead.BYTES_MAX", 100)
+    await life.add(RESERVED, synced=False)
+    await life.add(Received((Text("more"),)))
+    assert beside.stat().st_size == 0
+    await store.close()
+
+
+async def test_what_is_not_in_the_database_yet_stays_when_something_is_forgotten(home: Path, tmp_path: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    ahead = store._writer.ahead  # type: ignore[union-attr]
+    await life.add(RESERVED, synced=False)
+    ahead.forget()
+    again = await opened(taken(home, tmp_path / "left"))
+    assert await kinds(again) == ["Received", "Reserved"]
+    await again.close()
+    await life.add(Received((Text("more"),)))
+    assert (home / "workspace.db-ahead").stat().st_size == 0, "as soon as it is"
+    await store.close()
 
 
 async def test_closing_brings_it_in_and_leaves_nothing_beside(home: Path) -> None:

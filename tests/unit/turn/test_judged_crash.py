@@ -179,9 +179,12 @@ class Purses:
     async def purse(self, session: Any) -> Purses:
         return self
 
-    async def reserve(self, wish: Any) -> Reserved:
+    def reserve_now(self, wish: Any) -> Reserved:
         self.open.append(wish.id)
         return Reserved(wish.id, "m", 10, 10, 10, turn=1)
+
+    async def reserve(self, wish: Any) -> Reserved:
+        return self.reserve_now(wish)
 
     def settle(self, reserved: Reserved, usage: Any, cost: float) -> None:
         self.open.remove(reserved.id)

@@ -18,12 +18,13 @@ from mainstay.core.errors import StoreFailed
 from mainstay.core.ports import Standing
 
 SUFFIX = "-ahead"
+BYTES_MAX = 64 * 1024  # of lines that are in the database too, before the file is emptied
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
     standing: Standing
     expected: int
-    events: list[str]
+    events: list[msgspec.Raw]  # as they are in the journal
 
 
 _encode = msgspec.json.Encoder().encode
@@ -37,18 +38,21 @@ class Ahead:
         self.path = path + SUFFIX
         self._file: int | None = None
         self._open = 0  # lines that are not in the database yet
+        self._bytes = 0
+        self._is_due = False  # to be emptied, as soon as that can be
         self._lock = threading.Lock()
 
     def write(self, standing: Standing, expected: int, events: Sequence[bytes]) -> bool:
         """False if it cannot be kept this way."""
-        line = _encode(Line(standing, expected, [body.decode() for body in events])) + b"\n"
+        line = _encode(Line(standing, expected, [msgspec.Raw(body) for body in events])) + b"\n"
         try:
             with self._lock:
                 if self._file is None:
                     self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-                whole = os.write(self._file, line) == len(line)
-                self._open += whole
-                return whole
+                written = os.write(self._file, line)
+                self._bytes += written
+                self._open += written == len(line)
+                return written == len(line)
         except OSError:
             return False
 
@@ -56,9 +60,20 @@ class Ahead:
         """So many of them are in the database now."""
         with self._lock:
             self._open -= count
-            if not self._open and self._file is not None:
-                with contextlib.suppress(OSError):  # then they are brought in once more, which does nothing
-                    os.ftruncate(self._file, 0)
+            if self._is_due or self._bytes > BYTES_MAX:
+                self._empty()
+
+    def forget(self) -> None:
+        """Something is to be gone for good: no line stays that is in the database."""
+        with self._lock:
+            self._is_due = True
+            self._empty()
+
+    def _empty(self) -> None:
+        if not self._open and self._file is not None:
+            with contextlib.suppress(OSError):  # then they are brought in once more, which does nothing
+                os.ftruncate(self._file, 0)
+                self._bytes, self._is_due = 0, False
 
     def lines(self) -> Iterator[Line]:
         """What an earlier process left here; a line that was cut off is none."""

@@ -15,6 +15,8 @@ from mainstay.core.following import Stretch
 from mainstay.core.ledger import HOUR_MS, KEPT_HOURS, Entry, Put, Row, Scope, entries
 from mainstay.store.sqlite.observed import SqliteObserved
 
+Sums = tuple[int, int, int, int]  # nanodollars, tokens, calls, and nanodollars of what was lost
+_NOTHING: Sums = (0, 0, 0, 0)
 Heard = Callable[[str, Iterable[Row]], None]
 
 _ADD = """
@@ -99,17 +101,20 @@ class SqliteLedger:
 
     def _rows(self, made: Iterable[Entry]) -> list[tuple[Scope, str, int, int, int, int, int]]:
         """Each counts for the person, the workspace and the home; what is the same to the ledger is joined."""
-        sums: dict[tuple[Scope, str, int], list[int]] = {}
-        for entry in made:
-            for key in self._keys(entry):
-                total = sums.setdefault(key, [0, 0, 0, 0])
-                for place, number in enumerate((entry.money, entry.tokens, entry.calls, entry.lost)):
-                    total[place] += number
-        return [(*key, money, tokens, calls, lost) for key, (money, tokens, calls, lost) in sums.items()]
-
-    def _keys(self, entry: Entry) -> tuple[tuple[Scope, str, int], ...]:
-        hour = entry.hour
-        return ("person", entry.person, hour), ("workspace", self._workspace, hour), ("home", "", hour)
+        people: dict[tuple[str, int], Sums] = {}
+        for one in made:
+            money, tokens, calls, lost = people.get((one.person, one.hour), _NOTHING)
+            sums = money + one.money, tokens + one.tokens, calls + one.calls, lost + one.lost
+            people[one.person, one.hour] = sums
+        hours: dict[int, Sums] = {}
+        for (_, hour), (money, tokens, calls, lost) in people.items():
+            total = hours.get(hour, _NOTHING)
+            hours[hour] = money + total[0], tokens + total[1], calls + total[2], lost + total[3]
+        rows: list[tuple[Scope, str, int, int, int, int, int]] = []
+        rows += [("person", person, hour, *sums) for (person, hour), sums in people.items()]
+        for scope, name in (("workspace", self._workspace), ("home", "")):
+            rows += [(scope, name, hour, *sums) for hour, sums in hours.items()]  # type: ignore[misc]
+        return rows
 
 
 def _prune(db: apsw.Connection) -> None:

@@ -15,6 +15,7 @@ from mainstay.core.journal import Record, decode_all
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Once, Standing, Tail
 from mainstay.core.recall import Fact, Tiers
+from mainstay.store.sqlite.appends import EVENT, INSERT, SEEN, Append, Settings, settings_of
 from mainstay.store.sqlite.desk import Beside
 from mainstay.store.sqlite.files import SqliteLabels
 from mainstay.store.sqlite.forget import blank, newest_fold, redact, unlearn
@@ -25,7 +26,7 @@ from mainstay.store.sqlite.reader import Reader
 from mainstay.store.sqlite.slices import purging
 from mainstay.store.sqlite.tiers import make_tiers
 from mainstay.store.sqlite.triggers import SqliteTriggerLog
-from mainstay.store.sqlite.writer import EVENT, INSERT, SEEN, Append, Job, Settings, Slices, Writer, settings_of
+from mainstay.store.sqlite.writer import Job, Slices, Writer
 
 T = TypeVar("T")
 Rows = list[tuple[int, int, str]]  # id, at, body
@@ -133,6 +134,7 @@ class SqliteStore:
         await self._job(work)
         if self._writer is not None:
             self._writer.forgotten = True
+            self._writer.ahead.forget()
             done: asyncio.Future[None] = self._loop.create_future()
             done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it
             self._writer.queue.put(Slices(purging(), done))

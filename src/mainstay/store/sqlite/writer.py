@@ -20,107 +20,21 @@ from queue import SimpleQueue
 from typing import Any
 
 import apsw
-import msgspec
 
 from mainstay.core.errors import (
-    DuplicateInput,
     InputRefused,
     MainstayError,
-    StaleWriter,
     StoreCorrupt,
     StoreFailed,
 )
-from mainstay.core.events import ApprovalAsked, Spawned
-from mainstay.core.ports import UNWEIGHED, Once, Standing
 from mainstay.store.sqlite.ahead import Ahead
+from mainstay.store.sqlite.appends import Append, joined
 from mainstay.store.sqlite.database import connect, migrate, named, translate
 from mainstay.store.sqlite.slices import Step, purge
 
 log = logging.getLogger("mainstay.store")
 
-UPDATE = """
-UPDATE sessions SET head=?, fold=?, floor=?, unfinished=?, status=?, turns=?, messages=?, prompt_tokens=?,
-    completion_tokens=?, cost=?, updated=?, settings=?
-WHERE key=? AND head=? RETURNING id"""
-INSERT = """
-INSERT INTO sessions (head, fold, floor, unfinished, status, turns, messages, prompt_tokens, completion_tokens,
-    cost, updated, settings, key, created)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (key) DO NOTHING RETURNING id"""
-EVENT = "INSERT INTO events (id, at, body) VALUES (?,?,?)"
-SEEN = """
-SELECT inputs.seq, inputs.digest FROM inputs JOIN sessions ON sessions.id = inputs.session
-WHERE sessions.key=? AND inputs.id=?"""
-REMEMBER = "INSERT INTO inputs (session, id, seq, digest) VALUES (?,?,?,?)"
-
 PATIENCE = 16  # so many batches of appends go before a slice that waits
-
-
-class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of a standing that nothing is sorted or searched by."""
-
-    title: str = ""
-    parent: str = ""
-    model: str = ""
-    fixed: int = 0
-    amended: int = 0
-    untrusted: bool = False
-    profile: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    weighed: tuple[int, int, str] = UNWEIGHED
-    private: bool = False
-    approval: ApprovalAsked | None = None
-    errand: Spawned | None = None
-    delivered: int = 0
-    guested: int = 0
-    person: str = ""
-    calls: int = 0
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def settings_of(standing: Standing) -> str:
-    settings = Settings(
-        standing.title,
-        standing.parent,
-        standing.model,
-        standing.fixed,
-        standing.amended,
-        standing.untrusted,
-        standing.profile,
-        standing.metadata,
-        standing.weighed,
-        standing.private,
-        standing.approval,
-        standing.errand,
-        standing.delivered,
-        standing.guested,
-        standing.person,
-        standing.calls,
-    )
-    return _encode(settings).decode()
-
-
-class Append:
-    """One session's new events, and who waits for them."""
-
-    __slots__ = ("ahead", "done", "error", "events", "expected", "once", "standing")
-
-    def __init__(
-        self,
-        standing: Standing,
-        expected: int,
-        events: Sequence[bytes],
-        once: Once | None,
-        done: asyncio.Future[None],
-    ) -> None:
-        self.ahead = False  # it is kept in a file beside the database, and nobody waits for it any more
-        self.standing = standing
-        self.expected = expected
-        self.events = events
-        self.once = once
-        self.done = done
-        self.error: Exception | None = None
 
 
 class Job:
@@ -173,16 +87,14 @@ class Writer(threading.Thread):
     def _bring_in(self, db: apsw.Connection) -> None:
         """What a process that is no more had only beside the database."""
         done: asyncio.Future[None] = self.loop.create_future()
-        left = [
-            Append(one.standing, one.expected, [*map(str.encode, one.events)], None, done) for one in self.ahead.lines()
-        ]
+        left = [Append(one.standing, one.expected, [*map(bytes, one.events)], None, done) for one in self.ahead.lines()]
         if not left:
             return
         with named(self.path):
             db.execute("BEGIN IMMEDIATE")
             for append in left:
                 if append.expected:
-                    self._append(db, append)  # it is stale if it was brought in before
+                    append.make(db)  # it is stale if it was brought in before
             db.execute("COMMIT")
         self.ahead.close(remove=True)
 
@@ -226,8 +138,8 @@ class Writer(threading.Thread):
             self._check_place()
             self._sync(db, True)
             db.execute("BEGIN IMMEDIATE")
-            for append in appends:
-                self._append(db, append)
+            for append in joined(appends) if any(append.ahead for append in appends) else appends:
+                append.make(db)
             db.execute("COMMIT")
         except (apsw.Error, MainstayError) as error:
             self._fail(appends, error)
@@ -243,28 +155,6 @@ class Writer(threading.Thread):
             found = -1
         if found != self._inode:
             raise StoreCorrupt(f"{self.path} was removed or replaced while it was in use; put it back and start again")
-
-    def _append(self, db: apsw.Connection, append: Append) -> None:
-        new, once = append.standing, append.once
-        if once is not None and (seen := db.execute(SEEN, (new.key, once.id)).fetchone()):
-            append.error = DuplicateInput(seen[0], same=seen[1] == once.digest)
-            return
-        row = (
-            *(new.head, new.fold, new.floor, new.unfinished, new.status, new.turns, new.messages),
-            *(new.prompt_tokens, new.completion_tokens, new.cost, new.updated, settings_of(new), new.key),
-        )
-        if append.expected:
-            found = db.execute(UPDATE, (*row, append.expected)).fetchone()
-        else:
-            found = db.execute(INSERT, (*row, new.created)).fetchone()
-        if found is None:
-            append.error = StaleWriter(f"session {new.key!r} was changed by another writer")
-            return
-        base = (found[0] << 32) + append.expected
-        at = new.updated
-        db.executemany(EVENT, [(base + n, at, body.decode()) for n, body in enumerate(append.events, start=1)])
-        if once is not None:
-            db.execute(REMEMBER, (found[0], once.id, append.expected + 1, once.digest))
 
     def _perform(self, job: Job, *, synced: bool = True) -> None:
         try:
@@ -311,9 +201,9 @@ class Writer(threading.Thread):
         named_error = translate(error, self.path) if isinstance(error, apsw.Error) else error
         log.warning("a commit of %d appends failed: %s", len(appends), named_error)
         self._rollback()
-        reopened = self._reopen() if isinstance(named_error, StoreFailed) else False
+        db = self._db if isinstance(named_error, StoreFailed) and self._reopen() else None
         for append in appends:
-            if append.error is None and not (reopened and self._stands(append)):
+            if append.error is None and not (db is not None and append.stands(db)):
                 append.error = named_error
 
     def _rollback(self) -> None:
@@ -351,17 +241,6 @@ class Writer(threading.Thread):
                 raise
             self._db, self._synced = db, True  # as every connection begins
         return self._db
-
-    def _stands(self, append: Append) -> bool:
-        assert self._db is not None
-        try:
-            row = self._db.execute(
-                "SELECT body FROM events WHERE id = (SELECT id << 32 FROM sessions WHERE key=?) + ?",
-                (append.standing.key, append.standing.head),
-            ).fetchone()
-        except apsw.Error:
-            return False
-        return row is not None and (not append.events or row[0] == append.events[-1].decode())
 
     def _close(self) -> None:
         for slices in self._later:
