@@ -58,6 +58,7 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/sandbox.py --out benchmarks/results/sandbox.json
 	@$(BIN)/python benchmarks/patterns.py --out benchmarks/results/patterns.json
 	@$(BIN)/python benchmarks/plugins.py --out benchmarks/results/plugins.json
+	@$(BIN)/python benchmarks/accounts.py --out benchmarks/results/accounts.json
 	@$(BIN)/python benchmarks/governor.py
 	@$(BIN)/python benchmarks/gateway.py
 	@$(BIN)/python scripts/reference.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -95,6 +96,21 @@ def test_a_check_of_the_configuration_looks_for_judges_and_runs_none(
     assert done.returncode == (1 if said else 0)
     assert done.stderr.startswith(f"mainstay: 'judges.panel.kind.function': {said}" if said else "")
     assert not list(mainstay.folder.rglob("was_run"))
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict", "says"),
+    [
+        ("rules.py:score", "ok", "1 judge on the panel"),
+        ("gone.py:score", "FAIL", "'judges.panel.kind.function': there is no file"),
+    ],
+)
+def test_the_doctor_looks_at_judges(mainstay: Command, function: str, verdict: str, says: str) -> None:
+    add(mainstay, f"judges: {{panel: {{kind: {{function: '{function}'}}}}}}\n")
+    (mainstay.home / "rules.py").write_text("def score(exhibit):\n    return 1\n")
+    (found,) = [one for one in json.loads(mainstay("doctor", "--json").stdout)["checks"] if one["check"] == "Judges"]
+    assert found["verdict"] == verdict
+    assert found["says"].startswith(says)
 
 
 def test_a_number_that_cannot_be_written_is_refused_in_a_true_sentence(mainstay: Command) -> None:

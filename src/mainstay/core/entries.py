@@ -19,11 +19,12 @@ def entries_of(session: str, records: Sequence[Record]) -> list[Entry]:
     what was only recalled: it would be found in the place of what it repeats. Attempts at an answer that do not stand,
     or of which the records do not say, are nothing that was said."""
     hidden = withheld(records, drafts=True)
-    said = (one for one in records if one.seq not in hidden and not _only_recalls(one.event))
-    found = (entry_of(session, record) for record in said)
+    said = [one for one in records if isinstance(one.event, SAYING) and one.seq not in hidden]
+    found = [entry_of(session, record) for record in said if not _only_recalls(record.event)]
     return [entry for entry in found if entry is not None]
 
 
+SAYING = (Received, MessageAdded, ToolFinished)
 RECALLING = frozenset(
     [
         *("memory_search", "memory_get", "memory_summary", "memory_recall", "memory_semantic"),

@@ -24,7 +24,7 @@ from mainstay.meter.seat import LOOK_S, TOLD_FROM_S, Seat
 log = logging.getLogger("mainstay.meter")
 
 WINDOW = 128  # calls that may be under way before the provider has said a word about one
-WINDOW_STEP = 64  # and so many more with every second
+WINDOW_STEP = 256  # and so many more with every second
 WINDOW_MAX = 65536
 BACK_S, BACK_MAX_S = 0.25, 5.0  # after a refusal that does not say for how long
 SOUND_S = 0.25  # after it one goes first; if it is not refused within this time, so do the others

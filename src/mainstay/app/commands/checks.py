@@ -13,7 +13,9 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.app.chat.words import count
 from mainstay.app.config import FILE, Config, load_config
+from mainstay.app.schema import data_home
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Grounds
 
@@ -199,3 +201,18 @@ def rules(config: Config | None, home: Path) -> list[Finding]:
     except ConfigError as error:
         return [Finding("Folders", "FAIL", str(error), f"make it, or edit {home / FILE}")]
     return [Finding("Rules", "warn", one, f"edit {home / FILE}") for one in said]
+
+
+def judges(config: Config, home: Path) -> list[Finding]:
+    """Where there are some: whether the functions they are made of are there."""
+    if not config.judges.panel and not any(one.judges is not None for one in config.workspaces.values()):
+        return []
+    from mainstay.app.config_judges import check_functions
+
+    try:
+        check_functions(config, data_home(home, config))
+    except ConfigError as error:
+        return [Finding("Judges", "FAIL", str(error), f"put it there, or edit {home / FILE}")]
+    panel = len(config.judges.panel)
+    said = f"{count(panel, 'judge')} on the panel" if panel else "some workspaces have a panel of their own"
+    return [Finding("Judges", "ok", said)]

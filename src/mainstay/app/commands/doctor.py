@@ -139,6 +139,7 @@ def _of_configuration(steps: Steps, home: Path, config: Config, wish: Wish, *, f
         return [*await steps.apart(lambda: kept(fix=fix)), *await models(config, wish)]
 
     yield Step(check="Rules", work=lambda: steps.apart(lambda: checks.rules(config, home)))
+    yield Step(check="Judges", work=lambda: steps.apart(lambda: checks.judges(config, home)))
     yield Step(
         check="Elsewhere",
         work=lambda: steps.apart_async(lambda: elsewhere(config, home)),
