@@ -22,6 +22,7 @@ from cli_support import Command
 
 CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\r")
 DEADLINE_S = 30.0
+PROMPTING = b"\x1b[?2004h"
 MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 # a terminal of its own, as a shell gives it: Ctrl-C is a signal there
 OWN_TERMINAL = (
@@ -67,6 +68,13 @@ class Tty:
                 before, self._mark = self._mark, at + len(wanted)
                 return shown[before : self._mark].decode(errors="replace")
             assert time.monotonic() < until, f"{text!r} did not appear in: {shown[-2000:].decode(errors='replace')}"
+            self.read(0.05)
+
+    def ready(self) -> None:
+        """Wait until it reads keys one by one: what was said before has prompts, too."""
+        until = time.monotonic() + DEADLINE_S
+        while PROMPTING not in self.raw:
+            assert time.monotonic() < until, f"there is no prompt in: {self.screen[-2000:]}"
             self.read(0.05)
 
     def read(self, seconds: float) -> None:

@@ -98,6 +98,7 @@ def chat(mainstay: Command) -> Iterator[Open]:
         tty = Drawn(mainstay, *arguments, rows=rows, columns=columns)
         opened.append(tty)
         tty.see("Ctrl-D leaves", MARK)
+        tty.ready()
         return tty
 
     yield open_one

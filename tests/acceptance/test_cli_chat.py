@@ -38,6 +38,7 @@ def chat(mainstay: Command) -> Iterator[Open]:
         opened.append(tty)
         tty.expect("Ctrl-D leaves")
         tty.expect(MARK)
+        tty.ready()
         return tty
 
     yield open_one
