@@ -21,7 +21,7 @@ from mainstay.testing import MemoryStore, VirtualClock, virtual_run
 
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 SHARES = 40 if ALL else 10
-HISTORIES = 250 if ALL else 25  # a share
+HISTORIES = 250 if ALL else 15  # a share
 
 
 class Summariser:
