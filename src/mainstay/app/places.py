@@ -15,7 +15,8 @@ GATEWAY = "gateway.db"  # in the home: people, their keys, and what is derived f
 def own_database(home: Path, workspace: str) -> Path:
     """The workspace's database, whether it is there yet or not. Raises ConfigError or HomeUnusable."""
     path = workspace_path(home, check_workspace(workspace))
-    for one in (path.parent, path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+    beside = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-ahead"))
+    for one in (path.parent, path, *beside):
         if one.is_symlink():
             raise HomeUnusable(f"{one} is a link, and may lead to what is another's; put the real one in its place")
     return path

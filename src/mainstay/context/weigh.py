@@ -6,6 +6,7 @@ too much is anything counted, and each message is counted once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import cast
 
@@ -43,6 +44,11 @@ def weigh(message: Message, tokenizer: Tokenizer) -> int:
     if message.tokens < 0:
         message.tokens = MESSAGE_TOKENS + sum(weigh_part(part, tokenizer) for part in message.parts)
     return message.tokens
+
+
+def forget_weights(messages: Iterable[Message]) -> None:
+    for message in messages:
+        message.tokens = -1
 
 
 def weigh_part(part: AnyPart, tokenizer: Tokenizer) -> int:

@@ -213,7 +213,7 @@ class PaidCall:
             self._bill(usage, self._model if error is None else most)  # who it was that broke off is not known
         purse.settle(reserved, self.usage, self.cost)
         if cancelled and self._scribe is not None:
-            self._scribe.note(Settled(reserved.id, self.usage, self.cost))
+            self._scribe.note(Settled(reserved.id, self.usage, self.cost), soon=True)
             self.usage, self.cost, self.is_open = None, 0.0, False
 
 
@@ -245,11 +245,12 @@ class Paying:
     def close(self, *, told: bool) -> None:
         """`told`: a record tells of all of them."""
         if not told:
-            self._scribe.note(*(Settled(id, call.usage, call.cost) for id, call in self._calls if call.is_open))
+            settled = [Settled(id, call.usage, call.cost) for id, call in self._calls if call.is_open]
+            self._scribe.note(*settled, soon=True)
         if self._own is not None:
             self._purse.spend(*self._own)
             if not told:
-                self._scribe.note(Settled(FOLD, *self._own))
+                self._scribe.note(Settled(FOLD, *self._own), soon=True)
         self._purse.close()
 
 

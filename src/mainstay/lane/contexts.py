@@ -15,7 +15,7 @@ from mainstay.context.relief import Case, Fold, fold, squeeze, stub
 from mainstay.context.rules import Budget, budget, window_of
 from mainstay.context.show import show
 from mainstay.context.tokens import Scale, counted
-from mainstay.context.weigh import bound, tools_bound, weigh, weigh_tools
+from mainstay.context.weigh import bound, forget_weights, tools_bound, weigh, weigh_tools
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text
@@ -49,8 +49,8 @@ class LaneContexts:
     """One for a lane, for as long as it is awake; `of` says which session and model it is now about."""
 
     __slots__ = (
-        "_around", "_control", "_counted", "_known", "_model", "_pen", "_scale", "_sent", "_services", "_telling",
-        "_uncut", "folding", "tools",
+        "_around", "_by", "_control", "_counted", "_known", "_model", "_pen", "_scale", "_sent", "_services",
+        "_telling", "_uncut", "folding", "tools",
     )  # fmt: skip
 
     def __init__(self, services: Services) -> None:
@@ -61,6 +61,7 @@ class LaneContexts:
         self._sent = 0  # what the last request weighed, where that was counted
         self._counted: tuple[int, int, str] | None = None  # if it is the session's own `weighed`, that is no bound
         self._telling = False  # what the provider reports of it says something about its tokens
+        self._by = ""  # whose count the messages have
         self._control: Control | None = None
         accounts = services.accounts
         self.folding = Folding(services.summariser, services.clock, facts=services.facts, accounts=accounts)
@@ -71,6 +72,10 @@ class LaneContexts:
         self._model = model
         self._control = control
         self._scale: Scale = self._services.scales.of(model)
+        if self._by not in ("", self._scale.tokenizer.name):
+            forget_weights(pen.session.messages)
+            pen.session.weighed = UNWEIGHED
+        self._by = self._scale.tokenizer.name
         errand = pen.session.errand
         tools = self._services.tools
         if model.terse and errand is None and self._services.few:
@@ -288,7 +293,8 @@ class LaneContexts:
     def prompt_tokens(self) -> int:
         """Counted; of a history that was counted for the call before, only what is new."""
         session = self._pen.session
-        if not self._sent and session.weighed is self._counted and session.weighed[0] == len(session.messages):
+        counted = session.weighed is self._counted and session.weighed[2] == self._scale.tokenizer.name
+        if not self._sent and counted and session.weighed[0] == len(session.messages):
             self._sent = self._around.weigh(self._scale.tokenizer) + session.weighed[1]
         sent = self._sent or self._weight(self._case())
         self._telling = self._telling or sent >= TELLING_TOKENS

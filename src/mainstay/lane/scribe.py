@@ -25,6 +25,8 @@ from mainstay.core.ports import Clock, Once, Store
 from mainstay.core.session import Session
 from mainstay.lane.hub import Hub
 
+AHEAD_S = 1.0  # for which a reservation alone may be ahead of the database
+
 
 class Pen:
     """`Scribe` and `Emit` for the turn, and for the lane itself."""
@@ -32,6 +34,7 @@ class Pen:
     __slots__ = (
         "_clock",
         "_hub",
+        "_last",
         "_news",
         "_noted",
         "_ride_along_s",
@@ -63,6 +66,7 @@ class Pen:
         self._noted: list[bytes] = []
         self._news = False  # some of that is more than a part of a message
         self._sent = session.head
+        self._last: asyncio.Future[None] | None = None  # what the database was sent
         self._timer: asyncio.TimerHandle | None = None
         self._unspoken: deque[Event] = deque()  # in order; those with a sequence wait for the disk
 
@@ -70,14 +74,30 @@ class Pen:
 
     async def record(self, *events: Event) -> None:
         """A reservation must outlive the process that made it, and a call should not wait for the disk because of it:
-        a power cut may forget those of the last moment. What was noted before goes with it, and soon to the disk."""
+        a power cut may forget those of the last second. What was noted before goes with it, and soon to the disk."""
         noted = bool(self._noted)
         self._apply(events)
-        synced = not all(isinstance(one, Reserved) for one in events)
-        sending = self._send(synced=synced)
-        if noted and not synced:
-            self._timer = asyncio.get_running_loop().call_later(self._ride_along_s, self._flush)
+        if not (self._is_clear and all(isinstance(one, Reserved) for one in events)):
+            await self._written(self._send())
+            return
+        sending = self._send(ahead=True)
+        if noted or self._timer is None:
+            self._flush_in(self._ride_along_s if noted else AHEAD_S)
         await self._written(sending)
+
+    def _flush_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._flush)
+
+    @property
+    def _is_clear(self) -> bool:
+        """The database has all that was sent to it: what is written ahead of it builds upon nothing else."""
+        last = self._last
+        return last is None or (last.done() and not last.cancelled() and last.exception() is None)
 
     async def record_once(self, once: Once, *events: Event) -> None:
         """An input with an id of its own, first in an append of its own: refused alone if it came before."""
@@ -100,8 +120,8 @@ class Pen:
             return
         if self.wanted:  # somebody waits to hear of it
             self._send()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._ride_along_s, self._flush)
+        else:
+            self._flush_in(self._ride_along_s)
 
     def _apply(self, events: tuple[Event, ...]) -> None:
         if self.broken is not None:
@@ -126,17 +146,20 @@ class Pen:
         if self.broken is None:
             self._send()
 
-    def _send(self, once: Once | None = None, *, synced: bool = True) -> asyncio.Future[None]:
-        if self._timer is not None:
+    def _send(self, once: Once | None = None, *, ahead: bool = False) -> asyncio.Future[None]:
+        """`ahead`: it outlives the process, but nobody can read it yet: followers hear of it with what is sent next."""
+        if self._timer is not None and not ahead:
             self._timer.cancel()
             self._timer = None
         bodies, self._noted = self._noted, []
-        news, self._news = self._news, False
+        news, self._news = self._news and not ahead, self._news and ahead
         expected, self._sent = self._sent, self.session.head
         sending = cast(
             "asyncio.Future[None]",
-            self._store.append(self.session.standing(), expected, bodies, once, synced=synced),
+            self._store.append(self.session.standing(), expected, bodies, once, synced=not ahead),
         )
+        if not ahead:
+            self._last = sending
         head = self._sent
         if sending.done():  # a store that does it at once: what comes of it is known before anyone goes on
             self._sent_off(head, news, sending)

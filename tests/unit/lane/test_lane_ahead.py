@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from mainstay.core.events import Received, Reserved, TurnStarted
 from mainstay.core.messages import Text
 from mainstay.core.session import Session
 from mainstay.lane.hub import Hub
-from mainstay.lane.scribe import Pen
+from mainstay.lane.scribe import AHEAD_S, Pen
 from mainstay.store.sqlite import SqliteStore
 from mainstay.testing import VirtualClock
 
 RESERVED = Reserved("1.1", "gpt-9", 10, 20, 30, turn=1, step=1)
+
+
+class Late(SqliteStore):
+    """What is waited for takes its time."""
+
+    late: asyncio.Event | None = None
+
+    def append(self, *given: Any, **named: Any) -> Any:
+        if self.late is None:
+            return super().append(*given, **named)
+        return asyncio.ensure_future(self._append_late(super().append, given, named))
+
+    async def _append_late(self, append: Any, given: Any, named: Any) -> None:
+        assert self.late is not None
+        await self.late.wait()
+        await append(*given, **named)
 
 
 async def kinds(store: SqliteStore) -> list[str]:
@@ -34,7 +51,7 @@ async def test_what_is_noted_is_soon_in_the_database_however_long_the_call_takes
     await store.close()
 
 
-async def test_a_reservation_alone_waits_for_what_follows(tmp_path: Path) -> None:
+async def test_a_reservation_alone_waits_for_what_follows_but_not_for_long(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "workspace.db"))
     await store.open()
     pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
@@ -42,6 +59,68 @@ async def test_a_reservation_alone_waits_for_what_follows(tmp_path: Path) -> Non
     await pen.record(RESERVED)
     await asyncio.sleep(0.1)
     assert await kinds(store) == ["Received", "TurnStarted"]
+    async with asyncio.timeout(10):
+        while await kinds(store) != ["Received", "TurnStarted", "Reserved"]:
+            await asyncio.sleep(0.05)
+    await store.close()
+
+
+async def test_a_second_reservation_does_not_keep_what_was_noted_from_the_disk(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "workspace.db"))
+    await store.open()
+    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    await pen.record(Received((Text("hello"),)))
+    pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
+    await pen.record(RESERVED)
+    await pen.record(Reserved("1.2", "gpt-9", 10, 20, 30, turn=1, step=2))
+    async with asyncio.timeout(AHEAD_S * 0.8):
+        while len(await kinds(store)) < 4:
+            await asyncio.sleep(0.01)
+    await store.close()
+
+
+async def test_what_is_ahead_builds_only_upon_what_the_database_has(tmp_path: Path) -> None:
+    """Killed in this moment, the database would have nothing that the line could follow."""
+    store = Late(str(tmp_path / "workspace.db"))
+    await store.open()
+    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    await pen.record(Received((Text("hello"),)))
+    store.late = asyncio.Event()
+    sent = asyncio.create_task(pen.record(TurnStarted(inputs=(1,), turn=1)))
+    await asyncio.sleep(0)
+    reserved = asyncio.create_task(pen.record(RESERVED))
+    await asyncio.sleep(0.05)
+    assert not reserved.done(), "an append before it is not on the disk yet"
+    store.late.set()
+    await sent
+    await reserved
+    assert await kinds(store) == ["Received", "TurnStarted", "Reserved"]
+    await store.close()
+
+
+async def test_followers_hear_of_it_when_it_can_be_read(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "workspace.db"))
+    await store.open()
+    heard: list[str] = []
+    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10), heard.append)
+    await pen.record(Received((Text("hello"),)))
+    heard.clear()
+    await pen.record(RESERVED)
+    assert heard == []
+    await pen.flush()
+    assert heard == ["s"]
+    await store.close()
+
+
+async def test_who_reads_the_session_again_goes_on_from_all_of_it(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "workspace.db"))
+    await store.open()
+    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    await pen.record(Received((Text("hello"),)))
+    await pen.record(RESERVED)
+    tail = await store.load("s", 1000)
+    assert tail is not None
+    assert tail.standing.head == 2
     await store.close()
 
 

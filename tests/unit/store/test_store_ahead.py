@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
-from mainstay.core.errors import DuplicateInput
+from mainstay.core.errors import DuplicateInput, StoreFailed, StoreFull
 from mainstay.core.events import Event, Received, Reserved
 from mainstay.core.journal import encode
 from mainstay.core.messages import Text
 from mainstay.core.ports import Once
 from mainstay.core.session import Session
 from mainstay.store.sqlite import SqliteStore
+from mainstay.store.sqlite.appends import Append
 
 RESERVED = Reserved("1.1", "gpt-9", 10, 20, 30, turn=1, step=1)
 
@@ -208,3 +211,83 @@ async def test_only_its_owner_can_read_it(home: Path) -> None:
     await life.add(RESERVED, synced=False)
     assert (home / "workspace.db-ahead").stat().st_mode & 0o777 == 0o600
     await store.close()
+
+
+async def test_what_is_no_line_hides_no_other(home: Path, tmp_path: Path) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    line = (home / "workspace.db-ahead").read_bytes()
+    left = taken(home, tmp_path / "left")
+    await store.close()
+    odd = line.replace(b'"type":"Reserved"', b'"type":"Nonsense"')
+    assert odd != line
+    (left / "workspace.db-ahead").write_bytes(line[:20] + b"\n" + odd + line + line[:30])
+    again = await opened(left)
+    assert await kinds(again) == ["Received", "Reserved"]
+    assert not (left / "workspace.db-ahead").exists(), "and nothing is added behind half a line"
+    await again.close()
+
+
+async def test_a_line_that_the_disk_took_only_in_part_is_waited_for(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(home)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr("mainstay.store.sqlite.ahead.os.write", lambda file, line: write(file, line[:40]))
+        await life.add(RESERVED, synced=False)
+    assert await kinds(store) == ["Received", "Reserved"]
+    await life.add(Reserved("1.2", "gpt-9", 10, 20, 30, turn=1, step=2), synced=False)
+    left = taken(home, tmp_path / "left")
+    await store.close()
+    again = await opened(left)
+    assert await kinds(again) == ["Received", "Reserved", "Reserved"]
+    await again.close()
+
+
+async def test_f4_what_the_database_did_not_take_is_made_before_anything_else(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(home)
+    life, other = Life(store, Session("s")), Life(store, Session("t"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    make = Append.make
+    with monkeypatch.context() as full:
+        full.setattr(Append, "make", _full)
+        with pytest.raises(StoreFull):
+            await other.add(Received((Text("nobody hears this"),)))
+        with pytest.raises(StoreFailed):
+            await store.redact("s", [1])  # it may be about what is not there yet
+    assert Append.make is make
+    tail = await store.load("s", 1000)
+    assert tail is not None
+    assert tail.standing.head == 2, "whoever reads it again goes on from there"
+    await life.add(Received((Text("more"),)))
+    assert await kinds(store) == ["Received", "Reserved", "Received"]
+    await store.redact("s", [1])
+    assert (home / "workspace.db-ahead").stat().st_size == 0
+    await store.close()
+    assert not (home / "workspace.db-ahead").exists()
+
+
+def _full(append: Append, db: apsw.Connection) -> None:
+    raise apsw.FullError("database or disk is full")
+
+
+async def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("precious")
+    store = await opened(home)
+    (home / "workspace.db-ahead").symlink_to(elsewhere)
+    life = Life(store, Session("s"))
+    await life.add(Received((Text("hello"),)))
+    await life.add(RESERVED, synced=False)
+    assert await kinds(store) == ["Received", "Reserved"]
+    await store.redact("s", [1])
+    await store.close()
+    assert elsewhere.read_text() == "precious"

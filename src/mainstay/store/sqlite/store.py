@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -146,6 +147,9 @@ class SqliteStore:
     # --- reading ---------------------------------------------------------------------------------
 
     async def load(self, key: str, bytes_max: int) -> Tail | None:
+        if self._writer is not None and (self._behind or self._writer.unmade):
+            with contextlib.suppress(StoreFailed):  # whoever goes on from here should build upon it
+                await self._job(lambda db: None)
         return await self._reading(lambda db: _load(db, key, bytes_max))
 
     async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:

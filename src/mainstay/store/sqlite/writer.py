@@ -73,6 +73,7 @@ class Writer(threading.Thread):
         self.forgotten = False  # something was blanked, and copies of it may be left in unused parts of pages
         self._db: apsw.Connection | None = None
         self._synced = True
+        self.unmade: list[Append] = []  # written ahead, but the database would not take them
         self._later: deque[Slices] = deque()
         self._waited = 0  # batches since the last slice
 
@@ -88,14 +89,13 @@ class Writer(threading.Thread):
         """What a process that is no more had only beside the database."""
         done: asyncio.Future[None] = self.loop.create_future()
         left = [Append(one.standing, one.expected, [*map(bytes, one.events)], None, done) for one in self.ahead.lines()]
-        if not left:
-            return
-        with named(self.path):
-            db.execute("BEGIN IMMEDIATE")
-            for append in left:
-                if append.expected:
-                    append.make(db)  # it is stale if it was brought in before
-            db.execute("COMMIT")
+        if left:
+            with named(self.path):
+                db.execute("BEGIN IMMEDIATE")
+                for append in left:
+                    if append.expected:
+                        append.make(db)  # it is stale if it was brought in before
+                db.execute("COMMIT")
         self.ahead.close(remove=True)
 
     # --- the thread ------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Writer(threading.Thread):
         while True:
             batch, stop = self._take()
             appends = [item for item in batch if isinstance(item, Append)]
-            if appends:
+            if appends or self.unmade:
                 self._commit(appends)
             for job in (item for item in batch if isinstance(item, Job)):
                 self._perform(job)
@@ -133,6 +133,8 @@ class Writer(threading.Thread):
         return batch, False
 
     def _commit(self, appends: list[Append]) -> None:
+        """What could not be made the last time goes first: what follows builds upon it."""
+        appends, self.unmade = [*self.unmade, *appends], []
         try:
             db = self._connection()
             self._check_place()
@@ -158,6 +160,8 @@ class Writer(threading.Thread):
 
     def _perform(self, job: Job, *, synced: bool = True) -> None:
         try:
+            if self.unmade:  # it may be about those
+                raise StoreFailed(f"{self.path} does not take what was written before")
             db = self._connection()
             self._sync(db, synced)
             db.execute("BEGIN IMMEDIATE")
@@ -203,7 +207,12 @@ class Writer(threading.Thread):
         self._rollback()
         db = self._db if isinstance(named_error, StoreFailed) and self._reopen() else None
         for append in appends:
-            if append.error is None and not (db is not None and append.stands(db)):
+            if append.error is not None or (db is not None and append.stands(db)):
+                self.ahead.settle(append.ahead)
+            elif append.ahead:
+                append.before = None
+                self.unmade.append(append)
+            else:
                 append.error = named_error
 
     def _rollback(self) -> None:
@@ -243,6 +252,8 @@ class Writer(threading.Thread):
         return self._db
 
     def _close(self) -> None:
+        if self.unmade:
+            self._commit([])
         for slices in self._later:
             slices.error = StoreFailed(f"{self.path} was closed before this was done; it is done next time")
         if self._later:
