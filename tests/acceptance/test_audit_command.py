@@ -172,6 +172,7 @@ def test_what_a_killed_process_left_unfollowed_is_on_record_before_a_command_for
     [
         (("verify", "nowhere.jsonl"), "nowhere.jsonl cannot be read: No such file or directory"),
         (("export",), "nothing was ever kept in"),
+        (("verify",), "nothing was ever kept in"),
         (("show", "--since", "some day"), "is not a time"),
         (("show", "--limit", "0"), "is not a whole number above 0"),
         (("show", "--limit", "1" + "0" * 30), "at most 100000 entries are shown"),
@@ -179,7 +180,17 @@ def test_what_a_killed_process_left_unfollowed_is_on_record_before_a_command_for
         (("verify", "a.jsonl", "--accept", "3"), "leave FILE out"),
         (("verify", "--accept", "3"), "nothing was ever kept in"),
     ],
-    ids=["no file", "nothing", "no time", "no number", "too many", "no verb", "a file and more", "nothing to accept"],
+    ids=[
+        "no file",
+        "nothing",
+        "nothing to verify",
+        "no time",
+        "no number",
+        "too many",
+        "no verb",
+        "a file and more",
+        "nothing to accept",
+    ],
 )
 def test_what_cannot_be_is_one_sentence(mainstay: Command, words: tuple[str, ...], said: str) -> None:
     done = mainstay("audit", *words)

@@ -85,7 +85,8 @@ def check_settings(settings: JudgeSettings, begun: Callable[[tuple[str, ...]], s
     for name, entry in settings.panel.items():
         at = begun(("panel", name))
         if bool(entry.criteria.strip()) == bool(entry.function):
-            raise ConfigError(f"{at}the judge {name!r} has either `criteria` for a model or a `function`, and not both")
+            found = "both: it needs one of them" if entry.function else "neither"
+            raise ConfigError(f"{at}the judge {name!r} needs `criteria` for a model or a `function`, and has {found}")
         if entry.function and (entry.model is not None or entry.money is not None):
             raise ConfigError(f"{at}the judge {name!r} is a function: it has no `model`, and costs no `money`")
         if said := _wrong(Judge(name, weight=entry.weight, timeout_s=entry.timeout_s, money=entry.money)):

@@ -132,6 +132,13 @@ class Message(msgspec.Struct, eq=False, gc=False):
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
+def is_cut(parts: tuple[AnyPart, ...]) -> bool:
+    """The end is missing: it had the length that it may have, or a filter stopped it."""
+    return any(
+        isinstance(part, Finish) and part.reason in (FinishReason.LENGTH, FinishReason.FILTERED) for part in parts
+    )
+
+
 def text_of(parts: tuple[AnyPart, ...]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 

@@ -69,3 +69,4 @@ class Reply(msgspec.Struct, frozen=True):
     output: Any = None  # the structured answer, where one was asked for
     results: tuple[ToolResult, ...] = ()  # of the turn's tool calls, in their order, as the model saw them
     trace: str = ""  # what the turn is found under in logs, traces and the list of errors
+    cut: bool = False  # the answer's end is missing: it had the length that it may have, or a filter stopped it

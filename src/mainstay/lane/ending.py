@@ -7,7 +7,7 @@ from itertools import takewhile
 import msgspec
 
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
-from mainstay.core.messages import ToolCall, ToolResult
+from mainstay.core.messages import ToolCall, ToolResult, is_cut
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 from mainstay.core.ports import Store
@@ -50,6 +50,7 @@ def reply_of(session: Session, outcome: Outcome) -> Reply:
         session=session.key,
         results=_results(session, outcome),
         trace=where_of(session).trace,
+        cut=isinstance(outcome, Answered) and last is not None and is_cut(last.parts),
     )
 
 

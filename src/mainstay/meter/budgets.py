@@ -101,6 +101,14 @@ def dollars(nanodollars: int) -> str:
     return (digits[:8] if nanodollars >= 100_000 else digits).rstrip("0")
 
 
+def limit(kind: Kind, number: int) -> str:
+    """As it was configured, to the last digit."""
+    if kind != "money":
+        return amount(kind, number)
+    whole, _, digits = f"{number / NANO:,.9f}".partition(".")
+    return f"${whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
 def named(budget: Budget, name: str) -> str:
     """`the workspace's budget of $10.00 a day`."""
     whose = {
@@ -110,7 +118,7 @@ def named(budget: Budget, name: str) -> str:
         "workspace": "the workspace's",
         "home": "the home's",
     }[budget.scope]
-    return f"{whose} budget of {amount(budget.kind, budget.limit)}{_EACH[budget.period]}"
+    return f"{whose} budget of {limit(budget.kind, budget.limit)}{_EACH[budget.period]}"
 
 
 def when(ms: int) -> str:

@@ -66,11 +66,17 @@ def test_judges_are_configured_by_name_and_the_rest_has_its_defaults(tmp_path: P
         ("judges:\n  corrections: 0\n", "line 2"),
         ("judges:\n  corrections: 11\n", "line 2"),
         ("judges:\n  combine: average\n", "line 2"),
-        ("judges:\n  panel:\n    both: {criteria: x, function: 'a:b'}\n", "line 3: the judge 'both' has either"),
-        ("judges:\n  panel:\n    none: {weight: 1}\n", "line 3: the judge 'none' has either"),
+        (
+            "judges:\n  panel:\n    both: {criteria: x, function: 'a:b'}\n",
+            "line 3: the judge 'both' needs",
+        ),
+        (
+            "judges:\n  panel:\n    none: {weight: 1}\n",
+            "line 3: the judge 'none' needs",
+        ),
         ("judges:\n  panel:\n    f: {function: 'a:b', model: openai/x}\n", "line 3: the judge 'f' is a function"),
         ("judges:\n  panel:\n    k: {criteria: x, weight: .inf}\n", "line 3: 'judges.panel.k.weight'"),
-        ("workspaces:\n  w:\n    judges:\n      panel:\n        k: {weight: 1}\n", "line 5: the judge 'k' has either"),
+        ("workspaces:\n  w:\n    judges:\n      panel:\n        k: {weight: 1}\n", "line 5: the judge 'k' needs"),
     ],
     ids=lambda value: value[:40].replace("\n", " ") if isinstance(value, str) else None,
 )

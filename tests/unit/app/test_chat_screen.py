@@ -32,7 +32,7 @@ from mainstay.core.events import (
     TurnStarted,
     Waiting,
 )
-from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage
+from mainstay.core.messages import Finish, FinishReason, Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
 
 
@@ -240,6 +240,17 @@ def test_a_wait_is_shown_with_what_for_and_since_when_and_leaves_a_line() -> Non
     notes: list[str] = []
     Printer(lambda text: None, notes.append).show(Waiting("the provider is busy", 4.0, turn=1))
     assert notes == ["(waiting 4 s: the provider is busy)"]
+
+
+def test_f17_an_answer_whose_end_is_missing_is_told_of() -> None:
+    cut = MessageAdded("assistant", (Text("So it"), Finish(FinishReason.LENGTH)), turn=1, step=1)
+    notes: list[str] = []
+    printer = Printer(lambda text: None, notes.append)
+    for event in (cut, END, message("whole"), END):
+        printer.show(event)
+    assert [note.startswith("(the answer is cut: ") for note in notes] == [True]
+    screen = screen_of([START, cut, END], Clock())
+    assert "the answer is cut: " in printed(screen)
 
 
 def test_the_time_in_which_somebody_thinks_is_not_the_turns() -> None:

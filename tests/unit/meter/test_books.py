@@ -90,7 +90,7 @@ def test_a_refusal_names_the_budget_that_stays_empty_longest() -> None:
     with pytest.raises(BudgetExhausted) as caught:
         granted(books, [bound(home, 9_980_000_000, "hour"), bound(ann, 9_981_000_000, "day")])
     assert str(caught.value) == (
-        "ann's budget of $9.98 a day has $0.001 left, too little for a call that can take $0.00304; "
+        "ann's budget of $9.981 a day has $0.001 left, too little for a call that can take $0.00304; "
         "it frees at 2026-01-02 00:00 UTC"
     )
     assert caught.value.budget == "person.day.money"

@@ -17,6 +17,7 @@ from mainstay.meter.budgets import (
     begins,
     dollars,
     ends,
+    limit,
     named,
     refusal,
     warning,
@@ -96,6 +97,12 @@ def test_a_warning_says_how_much_of_what_is_used() -> None:
     said = warning(day, "", 812, ms("2026-11-16T13:37:00"))
     assert said == "81 % of the home's budget of 1,000 tokens a day is used (812 tokens) until 2026-11-17 00:00 UTC"
     assert amount("tokens", 1) == "1 token"
+
+
+def test_a_limit_is_shown_as_it_was_configured() -> None:
+    shown = {number: limit("money", round(number * 1e9)) for number in (0.185, 1.999, 2.0, 1234.5, 0.0000001)}
+    assert list(shown.values()) == ["$0.185", "$1.999", "$2.00", "$1,234.50", "$0.0000001"]
+    assert limit("tokens", 1200) == "1,200 tokens"
 
 
 def test_budgets_have_the_names_that_they_are_configured_by() -> None:

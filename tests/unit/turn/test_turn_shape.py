@@ -384,6 +384,15 @@ async def test_f17_an_answer_that_the_provider_withheld_fails_in_one_sentence() 
 
 
 @virtual
+async def test_f17_an_answer_whose_end_is_missing_is_marked() -> None:
+    cut = Pieces([TextPiece("The answer is"), Finished(FinishReason.LENGTH, Usage(1, 3))])
+    async with World([cut, "fine"]) as world:
+        assert (await world.ask("something long")).cut
+        assert not (await world.ask("something else")).cut
+        await world.check_replay()
+
+
+@virtual
 async def test_f17_a_call_cut_off_by_the_output_limit_is_not_run_and_the_model_is_told() -> None:
     await check_cut_off(FinishReason.LENGTH)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import call_line, result_lines
 from mainstay.app.chat.safe import Stream, visible
-from mainstay.app.chat.words import notice, stopped, traced
+from mainstay.app.chat.words import CUT, notice, stopped, traced
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -18,7 +18,7 @@ from mainstay.core.events import (
     ToolFinished,
     TurnEnded,
 )
-from mainstay.core.messages import text_of
+from mainstay.core.messages import is_cut, text_of
 from mainstay.core.outcome import Answered
 
 Say = Callable[[str], None]
@@ -34,6 +34,7 @@ class Printer:
         self._clean = Stream()
         self._said = ""  # of this step, as it came
         self._fresh = True  # the cursor is at the start of a line
+        self._cut = False  # the end of the last message is missing
 
     def show(self, event: Event) -> None:
         match event:
@@ -43,6 +44,7 @@ class Printer:
             case MessageAdded(role="assistant", parts=parts):
                 self._catch_up(text_of(parts))
                 self._end_line()
+                self._cut = is_cut(parts)
             case ToolCallReady(name=name, input=input):
                 self._line(call_line(name, input))
             case ToolFinished(result=result):
@@ -56,6 +58,8 @@ class Printer:
                 self._line(f"(the answer broke off and starts again: {visible(reason)})")
             case TurnEnded(outcome=outcome):
                 self._forget()
+                if self._cut and isinstance(outcome, Answered):
+                    self._line(f"({CUT})")
                 if not isinstance(outcome, Answered):
                     self._line(visible(stopped(outcome)))
                     if trace := traced(outcome):

@@ -12,7 +12,7 @@ from mainstay.app.chat.asking import asked_lines, how
 from mainstay.app.chat.calls import Calls, held_back, result_lines
 from mainstay.app.chat.flow import Block, Flow
 from mainstay.app.chat.safe import Stream, safe, visible
-from mainstay.app.chat.words import MARK, Line, lasted, notice, stopped, traced, usage_line, verdict
+from mainstay.app.chat.words import CUT, MARK, Line, lasted, notice, stopped, traced, usage_line, verdict
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -29,7 +29,7 @@ from mainstay.core.events import (
     TurnStarted,
     Waiting,
 )
-from mainstay.core.messages import ToolResult, Usage, text_of
+from mainstay.core.messages import ToolResult, Usage, is_cut, text_of
 from mainstay.core.outcome import Answered, Failed, Outcome
 
 THOUGHT_CHARS = 60
@@ -66,6 +66,7 @@ class Screen:
         self._clean = Stream()
         self._flow = Flow()
         self._said = ""  # of this step, as it came
+        self._cut = False  # the end of the last message is missing
         self._thought = ""
         self._thought_since = 0.0
         self._running: list[str] = []  # calls, by id
@@ -122,6 +123,7 @@ class Screen:
 
     def _finish_message(self, event: MessageAdded) -> None:
         self._end_thought()
+        self._cut = is_cut(event.parts)
         whole = text_of(event.parts)
         if whole.startswith(self._said):  # a slow screen may have missed pieces; the whole message has them
             self._blocks(self._flow.feed(self._clean.feed(whole[len(self._said) :]) + self._clean.end()))
@@ -166,6 +168,8 @@ class Screen:
         self._settle_steers()
         spent = usage_line(self._usage, self._charge(self._cost), self._now() - self._started, self._first_s)
         if isinstance(outcome, Answered):
+            if self._cut:
+                self.note(CUT, "yellow")
             self._put("usage", _line(spent, "dim"))
         else:
             style = "red" if isinstance(outcome, Failed) else "yellow"

@@ -31,6 +31,9 @@ def stopped(outcome: Outcome) -> str:
     return ending(outcome)
 
 
+CUT = "the answer is cut: it has the length that it may have (limits.output_tokens_max, or a budget)"
+
+
 def traced(outcome: Outcome) -> str:
     """Under what more can be found out about a turn that failed."""
     return f"trace {outcome.trace}" if isinstance(outcome, Failed) and outcome.trace else ""

@@ -39,7 +39,8 @@ def show(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"ok": True, "entries": [_document(one) for one in found]})
     elif not found:
-        print("Nothing is on record.")
+        narrowed = any((options.session, options.person, options.workspace, options.kind, options.since, options.until))
+        print("No entry on record is like that." if narrowed else "Nothing is on record.")
     else:
         rows = [_row(one) for one in found]
         print_table(["ENTRY", "AT (UTC)", "KIND", "WHAT", "PERSON", "WORKSPACE", "SESSION", "DETAILS"], rows, "a")
@@ -55,9 +56,9 @@ def verify(options: argparse.Namespace) -> int:
             kept = Exported(file)
             return _told(options, verified(kept.rows(), kept.end))
     data = kept_in(home_of(options))
+    if not (data / GATEWAY).exists():
+        raise InputRefused(f"nothing was ever kept in {data}")
     if options.accept is not None:
-        if not (data / GATEWAY).exists():
-            raise InputRefused(f"nothing was ever kept in {data}")
         run_async(accept(data, options.accept))
     if options.against is None:
         return _told(options, checked(data))

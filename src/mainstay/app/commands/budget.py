@@ -18,7 +18,7 @@ from mainstay.app.spent import Left, Report, Spent, report, scope_name
 from mainstay.app.workspace_folders import names
 from mainstay.app.world import SystemClock
 from mainstay.core.reservations import NANO
-from mainstay.meter.budgets import PERIODS, Kind, amount, dollars, when
+from mainstay.meter.budgets import PERIODS, Kind, amount, dollars, limit, when
 
 NOBODY = "Nothing was spent this month."
 
@@ -47,7 +47,7 @@ def show(options: argparse.Namespace) -> int:
         print_table(["BUDGET", "WHO", "USED", "OF", "", "FREES"], lines, "cde", narrow=True)
     for config in configs[:1]:
         for one in budgets_of(config.budgets).of("turn", "session"):
-            print(f"each {one.scope}: at most {amount(one.kind, one.limit)}")
+            print(f"each {one.scope}: at most {limit(one.kind, one.limit)}")
     if found.under_way:
         print(paint(f"of this, put aside for calls that have not ended: {dollars(found.under_way)}", "dim"))
     if found.lost:
@@ -88,7 +88,7 @@ def _line(one: Left) -> list[str]:
         one.budget,
         scope_name(one.scope, one.name),
         amount(kind, one.used),
-        amount(kind, one.limit),
+        limit(kind, one.limit),
         share,
         when(one.frees_at),
     ]

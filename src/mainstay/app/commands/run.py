@@ -129,6 +129,8 @@ def _document(reply: Reply) -> dict[str, object]:
         made["error"] = {"type": name, "message": failed.sentence, "details": where}
     if isinstance(judged := reply.outcome, Answered) and judged.score is not None:
         made |= {"score": judged.score, "passed": judged.passed}
+    if reply.cut:
+        made["cut"] = True
     if isinstance(reply.outcome, Paused):
         made["approval"] = reply.outcome.approval
     usage = msgspec.structs.asdict(reply.usage)
