@@ -109,6 +109,6 @@ def test_f2_killed_again_while_recovering_it_still_comes_back(lab: Lab, share: i
         for n in range(1, most[first] + 1)
         for m in range(1, most[second] + 1)
     ]
-    sample = pairs[share::SHARES] if WHOLE else random.Random(7).sample(pairs, 50)
+    sample = pairs[share::SHARES] if WHOLE else random.Random(7).sample(pairs, 30)
     died = sum(life(lab, [(first, n), (second, m)]) for first, n, second, m in sample)
     assert died > len(sample) // 4
