@@ -29,7 +29,7 @@ from mainstay.memory.tools import RESULT_BYTES, memory_tools
 from mainstay.testing import ScriptedProvider
 
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None
-CPU_S = 1.0  # of one question, on any machine that is not asleep
+CPU_S = 3.0  # of one question, on any machine that is not asleep
 INDEX_CPU_S = 3.0  # of one message, to be indexed
 MEGABYTE = 1024 * 1024
 
