@@ -81,11 +81,11 @@ class Pen:
             await self._written(self._send())
             return
         sending = self._send(ahead=True)
-        if noted or self._timer is None:
-            self._flush_in(self._ride_along_s if noted else AHEAD_S)
+        self._flush_in(self._ride_along_s if noted else AHEAD_S)
         await self._written(sending)
 
     def _flush_in(self, seconds: float) -> None:
+        """Or sooner, if that was meant before."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + seconds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,18 @@ class Late(SqliteStore):
         await append(*given, **named)
 
 
+async def opened(folder: Path, heard: Callable[[str], None] | None = None) -> tuple[Late, Pen]:
+    store = Late(str(folder / "workspace.db"))
+    await store.open()
+    return store, Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10), heard)
+
+
 async def kinds(store: SqliteStore) -> list[str]:
     return [type(one.event).__name__ for one in await store.read("s")]
 
 
 async def test_what_is_noted_is_soon_in_the_database_however_long_the_call_takes(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "workspace.db"))
-    await store.open()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
     pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
     await pen.record(RESERVED)
@@ -52,9 +57,7 @@ async def test_what_is_noted_is_soon_in_the_database_however_long_the_call_takes
 
 
 async def test_a_reservation_alone_waits_for_what_follows_but_not_for_long(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "workspace.db"))
-    await store.open()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)), TurnStarted(inputs=(1,), turn=1))
     await pen.record(RESERVED)
     await asyncio.sleep(0.1)
@@ -66,9 +69,7 @@ async def test_a_reservation_alone_waits_for_what_follows_but_not_for_long(tmp_p
 
 
 async def test_a_second_reservation_does_not_keep_what_was_noted_from_the_disk(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "workspace.db"))
-    await store.open()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
     pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
     await pen.record(RESERVED)
@@ -81,9 +82,7 @@ async def test_a_second_reservation_does_not_keep_what_was_noted_from_the_disk(t
 
 async def test_what_is_ahead_builds_only_upon_what_the_database_has(tmp_path: Path) -> None:
     """Killed in this moment, the database would have nothing that the line could follow."""
-    store = Late(str(tmp_path / "workspace.db"))
-    await store.open()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
     store.late = asyncio.Event()
     sent = asyncio.create_task(pen.record(TurnStarted(inputs=(1,), turn=1)))
@@ -99,10 +98,8 @@ async def test_what_is_ahead_builds_only_upon_what_the_database_has(tmp_path: Pa
 
 
 async def test_followers_hear_of_it_when_it_can_be_read(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "workspace.db"))
-    await store.open()
     heard: list[str] = []
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10), heard.append)
+    store, pen = await opened(tmp_path, heard.append)
     await pen.record(Received((Text("hello"),)))
     heard.clear()
     await pen.record(RESERVED)
@@ -113,9 +110,7 @@ async def test_followers_hear_of_it_when_it_can_be_read(tmp_path: Path) -> None:
 
 
 async def test_who_reads_the_session_again_goes_on_from_all_of_it(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "workspace.db"))
-    await store.open()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
     await pen.record(RESERVED)
     tail = await store.load("s", 1000)
@@ -125,9 +120,7 @@ async def test_who_reads_the_session_again_goes_on_from_all_of_it(tmp_path: Path
 
 
 async def test_a_lane_that_closes_leaves_nothing_to_a_timer(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "workspace.db"))
-    await store.open()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10))
+    store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
     pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
     await pen.record(RESERVED)
