@@ -22,7 +22,7 @@ import msgspec
 import uvloop
 
 from mainstay import Agent, Config, tool
-from mainstay.app.schema_accounts import (
+from mainstay.config.schema_observability import (
     AuditSettings,
     BudgetEntry,
     BudgetSettings,

@@ -27,12 +27,12 @@ from processes import HERE, Failed, python
 from report import Row, Target, machine, table
 
 from mainstay import Agent, Config, Limits
-from mainstay.app.opened import Beside
-from mainstay.app.schema import ToolSettings
-from mainstay.app.world import SystemClock, SystemIds
+from mainstay.agent.opened import Beside
+from mainstay.agent.world import SystemClock, SystemIds
+from mainstay.config.schema import ToolSettings
 from mainstay.core.outcome import Answered
-from mainstay.meter.governor import Governors
-from mainstay.meter.resilient import Resilient
+from mainstay.metering.governor import Governors
+from mainstay.metering.resilient import Resilient
 from mainstay.providers import catalogue
 
 WORKSPACES = 4

@@ -17,16 +17,16 @@ from typing import Any
 
 from report import Row, Target, machine, table
 
-from mainstay.guards.guard import GuardRules, Guards
-from mainstay.guards.redact import Redactor
-from mainstay.guards.scan import scan
+from mainstay.trust.guards.guard import GuardRules, Guards
+from mainstay.trust.guards.redact import Redactor
+from mainstay.trust.guards.scan import scan
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "unit" / "guards"))
+sys.path.insert(0, str(HERE.parent / "tests"))
 
-from sets.attacks import attacks  # noqa: E402
-from sets.benign import benign  # noqa: E402
-from sets.leaks import clean, leaks, shown  # noqa: E402
+from support.guard_texts.attacks import attacks  # noqa: E402
+from support.guard_texts.benign import benign  # noqa: E402
+from support.guard_texts.leaks import clean, leaks, shown  # noqa: E402
 
 REPEAT = 7
 PROSE = (

@@ -14,7 +14,7 @@ from model_server import ANSWER
 from work import CHAT, Meter, Result, checked, rss_kb, spread, warm_up
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.app.schema import ToolSettings
+from mainstay.config.schema import ToolSettings
 from mainstay.memory.follow import Follower
 from mainstay.memory.walk import Walk
 from mainstay.store.sqlite import SqliteStore

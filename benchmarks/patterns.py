@@ -20,7 +20,7 @@ from pathlib import Path
 
 from report import Row, Target, machine, table
 
-from mainstay.edges.watch import Watch
+from mainstay.io.watch import Watch
 from mainstay.patterns.index import Index, terms_of
 from mainstay.patterns.library import Library
 from mainstay.patterns.pattern import Pattern

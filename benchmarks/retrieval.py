@@ -26,7 +26,7 @@ from typing import Any
 
 import apsw
 from report import machine
-from talks import Question, Turn, World, worlds
+from support.talks import Question, Turn, World, worlds
 
 from mainstay.core.recall import Embedder, Entry, Query, Tiers
 from mainstay.core.stems import stems

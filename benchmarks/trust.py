@@ -19,9 +19,9 @@ import msgspec
 
 from mainstay import Agent, tool
 from mainstay.core.ports import Context, Options
-from mainstay.guards.guard import GuardRules, Guards
-from mainstay.policy.policy import Circumstances, Confinement, Policy, PolicyRules
 from mainstay.testing import Call, ScriptedProvider
+from mainstay.trust.guards.guard import GuardRules, Guards
+from mainstay.trust.policy import Circumstances, Confinement, Policy, PolicyRules
 from mainstay.turn.means import Trust
 from mainstay.turn.toolbox import Toolbox
 

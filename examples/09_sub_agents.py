@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from mainstay import Agent, Config
-from mainstay.app.schema import ToolSettings
+from mainstay.config.schema import ToolSettings
 
 
 async def main() -> None:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from mainstay import Agent, Config, ToolFinished
-from mainstay.app.schema import PolicySettings
-from mainstay.app.schema_elsewhere import PluginEntry
+from mainstay.config.schema import PolicySettings
+from mainstay.config.schema_external_tools import PluginEntry
 
 NOTES = Path(__file__).parent / "plugins" / "notes"
 

@@ -7,8 +7,8 @@ import sqlite3
 from pathlib import Path
 
 from mainstay import Agent, Config, ToolFinished
-from mainstay.app.schema import PolicySettings
-from mainstay.app.schema_elsewhere import BackendEntry, ScopeSettings
+from mainstay.config.schema import PolicySettings
+from mainstay.config.schema_external_tools import BackendEntry, ScopeSettings
 
 HERE = Path.cwd()
 

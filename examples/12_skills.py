@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from mainstay import Agent, Config, ToolFinished
-from mainstay.app.schema import ToolSettings
-from mainstay.app.schema_knowhow import SkillSettings
+from mainstay.config.schema import ToolSettings
+from mainstay.config.schema_skills import SkillSettings
 
 SKILLS = Path(__file__).parent / "skills"  # or put them into the home: data/skills
 NOTES = "2026-03-02, Ana and Bo. We take the blue boat. Ana buys paint by Friday. Who steers?"

@@ -13,8 +13,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mainstay import Agent, Config
-from mainstay.app.schema_knowhow import TriggerSettings, WebhookEntry
-from mainstay.edges.signing import sign
+from mainstay.config.schema_skills import TriggerSettings, WebhookEntry
+from mainstay.io.signing import sign
 
 SECRET = os.environ.get("CI_SECRET", "only for an example, and long enough")
 CI = WebhookEntry(secret=SECRET, session="builds", text="A build ended. What next?", template="{{ job }}: {{ result }}")

@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mainstay import Agent
-from mainstay.app.config import load_config
-from mainstay.app.service import Service
+from mainstay.config.loading import load_config
 from mainstay.core.people import Person
+from mainstay.gateway.service import Service
 from mainstay.server.http_app import Web, make_app
 
 HOME, MODEL = Path("data").absolute(), os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "acceptance"), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
-from chat_tty import CTRL_D, MARK, Drawn  # noqa: E402
-from cli_support import Command  # noqa: E402
-from example_model import ExampleModel, Messages, Said  # noqa: E402
+from support.chat_tty import CTRL_D, MARK, Drawn  # noqa: E402
+from support.cli_support import Command  # noqa: E402
+from support.example_model import ExampleModel, Messages, Said  # noqa: E402
 
-from mainstay.app.chat.signs import SPINNER  # noqa: E402
+from mainstay.cli.chat.signs import SPINNER  # noqa: E402
 
 ROWS, COLUMNS = 30, 92
 CELL_W, CELL_H, SIZE, EDGE, BAR = 8.0, 18.0, 13.3, 14.0, 30.0

@@ -21,12 +21,12 @@ import reference_facts  # noqa: E402
 import reference_files  # noqa: E402
 import reference_library  # noqa: E402
 
-from mainstay.app import config_docs  # noqa: E402
-from mainstay.app.commands import reference as command  # noqa: E402
+from mainstay.cli.commands import reference as command  # noqa: E402
+from mainstay.config import reference  # noqa: E402
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": command.render,
-    "reference/configuration.md": config_docs.render,
+    "reference/configuration.md": reference.render,
     "reference/library.md": reference_library.render,
     "reference/events.md": reference_facts.events,
     "reference/errors.md": reference_facts.errors,

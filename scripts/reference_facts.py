@@ -11,7 +11,7 @@ import msgspec
 from source_text import code, fields_of, line, tree_of, words_of
 
 import mainstay
-from mainstay.app.config_docs import LIMITS as ABOUT_LIMITS
+from mainstay.config.reference import LIMITS as ABOUT_LIMITS
 from mainstay.core import errors as errors_module
 from mainstay.core import events as events_module
 from mainstay.core.limits import Limits

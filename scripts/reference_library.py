@@ -15,11 +15,11 @@ from source_text import Field, code, fields_of, init_of, is_property, line, meth
 import mainstay
 import mainstay.kit
 import mainstay.testing
-from mainstay.app.approvals import AgentApprovals
-from mainstay.app.memory import Recalling
-from mainstay.app.profile import Profile
-from mainstay.app.sessions import Sessions
-from mainstay.app.triggers import AgentTriggers
+from mainstay.agent.approvals import AgentApprovals
+from mainstay.agent.memory import Recalling
+from mainstay.agent.profile import Profile
+from mainstay.agent.sessions import Sessions
+from mainstay.agent.triggers import AgentTriggers
 from mainstay.core import events
 from mainstay.core.judging import Exhibit
 from mainstay.core.ports import Tool

@@ -16,14 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.paths import PYTHONPATH
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: what tests start would ignore it too
     signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ["PYTHONPATH"] = PYTHONPATH  # for processes that tests start
 os.environ.setdefault("LANGUAGE", "C")  # else argparse looks for catalogues of translations at every word
-sys.path.insert(0, str(Path(__file__).parent / "simulation"))
-sys.path.insert(0, str(Path(__file__).parent / "conformance"))
-sys.path.insert(0, str(Path(__file__).parent / "unit" / "lane"))
-sys.path.insert(0, str(Path(__file__).parent / "unit" / "context"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -38,7 +36,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     whole = config.args_source is config.ArgsSource.TESTPATHS
     if whole and config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        words = [sys.executable, str(Path(__file__).parent / "conformance" / "published_packages.py")]
+        words = [sys.executable, str(Path(__file__).parent / "support" / "published_packages.py")]
         fetching = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         config.add_cleanup(functools.partial(_end, fetching))
 

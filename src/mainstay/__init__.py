@@ -14,9 +14,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "mainstay.app.agent": ("Agent",),
-    "mainstay.app.judges": ("Judge",),
-    "mainstay.app.schema": ("Config",),
+    "mainstay.agent.agent": ("Agent",),
+    "mainstay.agent.judges": ("Judge",),
+    "mainstay.config.schema": ("Config",),
     "mainstay.core.tools": ("tool",),
     "mainstay.core.limits": ("Limits",),
     "mainstay.core.outcome": ("Aborted", "Answered", "Exhausted", "Failed", "Paused", "Reply"),

@@ -1,6 +1,6 @@
-from mainstay.app.agent import Agent as Agent
-from mainstay.app.judges import Judge as Judge
-from mainstay.app.schema import Config as Config
+from mainstay.agent.agent import Agent as Agent
+from mainstay.agent.judges import Judge as Judge
+from mainstay.config.schema import Config as Config
 from mainstay.core.errors import MainstayError as MainstayError
 from mainstay.core.events import ApprovalAsked as ApprovalAsked
 from mainstay.core.events import Event as Event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.app.cli import main
+from mainstay.cli.main import main
 
 if __name__ == "__main__":
     sys.argv[0] = "mainstay"  # what the home's lock tells others

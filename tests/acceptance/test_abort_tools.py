@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.app.schema import PolicySettings, ToolSettings
+from mainstay.config.schema import PolicySettings, ToolSettings
 from mainstay.core.events import ToolFinished, ToolProgress, ToolStarted
 from mainstay.core.messages import ToolCall
 from mainstay.core.outcome import Aborted, Answered

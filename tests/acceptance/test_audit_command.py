@@ -6,7 +6,6 @@ import hashlib
 import json
 import signal
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,10 +13,8 @@ from typing import Any
 
 import apsw
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
-from example_model import ExampleModel, Messages, Said
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 from test_cli_serve import Served, set_up, until
 
 KEY = "sk-canary-7d21aa90b3c4"

@@ -15,12 +15,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
+from support.cli_support import Command
 
 from mainstay import Agent, Config, ToolContext, tool
-from mainstay.app.schema import GuardSettings, ModelEntry, ProviderEntry, ToolSettings
+from mainstay.config.schema import GuardSettings, ModelEntry, ProviderEntry, ToolSettings
 from mainstay.core.events import Event, Guarded
 
 CANARY = "zq7canary{}v9k2m4x8w3"  # no vendor's shape, one word, lower case: only whoever knows it can find it
@@ -268,7 +266,7 @@ def test_f40_whoever_logs_a_key_it_is_not_written(mainstay: Command) -> None:
     """F37: and a record is one line, whatever is in it."""
     script = (
         "import logging, os, pathlib, sys\n"
-        "from mainstay.app.commands.logs import set_up\n"
+        "from mainstay.cli.commands.logs import set_up\n"
         "set_up('debug', pathlib.Path(os.environ['MAINSTAY_HOME']))\n"
         "log = logging.getLogger('somebody.else')\n"
         "for key in sys.argv[1:]:\n"

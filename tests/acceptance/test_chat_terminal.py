@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.chat_tty import CTRL_C, CTRL_D, MARK, Drawn, Tty
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 
 from mainstay import Agent, Config
-
-sys.path.insert(0, str(Path(__file__).parent))
-from chat_tty import CTRL_C, CTRL_D, MARK, Drawn, Tty
-from cli_support import Command
-from example_model import ExampleModel, Messages, Said
 
 CTRL_O, TAB, UP = b"\x0f", b"\t", b"\x1b[A"
 KEY = "sk-ant-api03-" + "Zq8Wv3Lk9Tn5Rb7Yc2Hd" * 4

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
 
 from mainstay.store.home import HomeLock
 
@@ -51,7 +49,7 @@ def test_help_lists_the_commands_and_costs_next_to_nothing(bare: Command) -> Non
 
 
 def test_help_loads_nothing_that_it_does_not_need(bare: Command) -> None:
-    code = "import sys; from mainstay.app.cli import main; main(['--help']); print(sorted(sys.modules))"
+    code = "import sys; from mainstay.cli.main import main; main(['--help']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=bare.env, capture_output=True, text=True, check=True)
     for heavy in ("asyncio", "msgspec", "yaml", "rich", "prompt_toolkit", "aiohttp", "apsw", "logging", "json"):
         assert f"'{heavy}'" not in done.stdout
@@ -515,7 +513,7 @@ def test_the_memo_and_the_home_are_private(mainstay: Command) -> None:
 
 
 def test_the_reference_page_is_current() -> None:
-    from mainstay.app.commands.reference import render
+    from mainstay.cli.commands.reference import render
 
     page = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-    assert page.read_text() == render(), "run: python -m mainstay.app.commands.reference > docs/reference/cli.md"
+    assert page.read_text() == render(), "run: python -m mainstay.cli.commands.reference > docs/reference/cli.md"

@@ -8,15 +8,12 @@ import os
 import pty
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import COMMAND_S, Command, FakeModel
+from support.cli_support import COMMAND_S, Command, FakeModel
 
 PANEL = "judges: {corrections: 1, panel: {kind: {function: 'rules.py:score'}}}\n"
 SPENT = "budgets: {workspace: {day: {money: 0.000001}}}\n"

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
+from support.cli_support import Command
 from test_cli_mcp_servers import ECHO, SANDBOXED, WIPE, Server
 from test_cli_plugin import refused
 

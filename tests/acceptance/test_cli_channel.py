@@ -16,19 +16,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_support import Command
-from example_model import ExampleModel
-from signal_platform import ANN as SIGNAL_ANN
-from signal_platform import NUMBER, signal
-from telegram_platform import ANN, GROUP, TOKEN, telegram
+from support.cli_support import Command
+from support.example_model import ExampleModel
+from support.signal_platform import ANN as SIGNAL_ANN
+from support.signal_platform import NUMBER, signal
+from support.telegram_platform import ANN, GROUP, TOKEN, telegram
 
-from mainstay.app import cli
-from mainstay.app.commands import checks_gateway
-from mainstay.app.commands.checks_gateway import not_after
-from mainstay.app.commands.checks_owner import works_with_old
-from mainstay.app.config import load_config
-from mainstay.app.people import own_people
-from mainstay.app.schema import Config
+from mainstay.cli import main as cli
+from mainstay.cli.commands import checks_gateway
+from mainstay.cli.commands.checks_gateway import not_after
+from mainstay.cli.commands.checks_owner import works_with_old
+from mainstay.config.loading import load_config
+from mainstay.config.schema import Config
+from mainstay.gateway.people_commands import own_people
 
 PATIENCE_S = 40.0
 NAMES = ("slack", "telegram", "discord", "matrix", "signal", "webhook", "terminal")

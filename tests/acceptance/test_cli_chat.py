@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from chat_tty import ALT_ENTER, CTRL_C, CTRL_D, MARK, Tty
-from cli_support import Command, FakeModel
+from support.chat_tty import ALT_ENTER, CTRL_C, CTRL_D, MARK, Tty
+from support.cli_support import Command, FakeModel
 
 Open = Callable[..., Tty]
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Command, FakeModel, Handler
+from support.cli_support import Command, FakeModel, Handler
 
-from mainstay.app.commands.checks import Finding
-from mainstay.app.commands.checks_model import Wish, models
-from mainstay.app.schema import Config, ModelEntry, ProviderEntry
+from mainstay.cli.commands.checks import Finding
+from mainstay.cli.commands.checks_model import Wish, models
+from mainstay.config.schema import Config, ModelEntry, ProviderEntry
 from mainstay.providers.local import weights
 
 PATIENCE_S = 60.0

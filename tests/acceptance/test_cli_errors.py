@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
 
 PATIENCE_S = 60.0
 CHANNEL = (

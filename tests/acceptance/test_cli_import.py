@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_support import Command
+from support.cli_support import Command
 
-from mainstay.app.commands.session_write import INCIDENT, read_messages
+from mainstay.cli.commands.session_write import INCIDENT, read_messages
 from mainstay.core.errors import InputRefused
 from mainstay.core.messages import text_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
 
 from mainstay.providers.local import weights
 

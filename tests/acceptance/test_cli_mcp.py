@@ -20,10 +20,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import LONG, Command, FakeModel
-from example_model import ExampleModel, Messages, Said
+from support.cli_support import LONG, Command, FakeModel
+from support.example_model import ExampleModel, Messages, Said
 
 ERAS = ["legacy", "2026-07-28"]
 WAIT_S = 60.0

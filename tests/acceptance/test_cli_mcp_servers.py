@@ -9,9 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
+from support.cli_support import Command
 from test_cli_plugin import answered, refused
 
 from mainstay.sandbox.bubblewrap import trouble

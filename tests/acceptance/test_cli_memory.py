@@ -6,15 +6,12 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
 
 TRIP = [
     {"role": "user", "content": "We rented the flat in Lisbon, Rua das Flores 7."},

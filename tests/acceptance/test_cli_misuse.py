@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "providers"))
-from cli_support import COMMAND_S, Command
-from pull_support import DATA, HALF, SIZE, Hub
+from support.cli_support import COMMAND_S, Command
+from support.paths import SUPPORT
+from support.pull_support import DATA, HALF, SIZE, Hub
 
 from mainstay.providers.local.weights import CATALOGUE, FIRST
 
@@ -38,7 +36,7 @@ class Small(Command):
         return self.place / "tiny.gguf"
 
     def argv(self, *arguments: str) -> list[str]:
-        return [sys.executable, str(Path(__file__).parent / "small_model.py"), self.hub.url, *arguments]
+        return [sys.executable, str(SUPPORT / "small_model.py"), self.hub.url, *arguments]
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         with self.start(*arguments) as running:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
+from support.cli_support import Command
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "patterns"
 

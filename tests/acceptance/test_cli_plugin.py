@@ -7,15 +7,12 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
+from support.cli_support import Command
 
 from mainstay.sandbox.bubblewrap import trouble
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Command
-from example_model import ExampleModel, Messages
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages
 
-from mainstay.edges.signing import sign
+from mainstay.io.signing import sign
 
 PATIENCE_S = 40.0
 AT_ONCE_S = 12.0  # what takes no longer did not wait for a turn of half a minute

@@ -9,7 +9,6 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
+from support.cli_support import Command
 
 from mainstay.core.outside import FileLabel
 from mainstay.core.recall import origin_of

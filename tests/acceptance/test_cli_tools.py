@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
-from example_model import ExampleModel, Messages, Said
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 
 from mainstay.core.errors import MainstayError
 from mainstay.sandbox.choose import choose

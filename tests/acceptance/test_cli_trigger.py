@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
 
-from mainstay.edges.signing import sign
+from mainstay.io.signing import sign
 
 PATIENCE_S = 40.0
 SECRET = "a secret that nobody guesses"

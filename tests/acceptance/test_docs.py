@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_model import ExampleModel, Messages, Said
+from support.example_model import ExampleModel, Messages, Said
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "reference" not in path.parts)

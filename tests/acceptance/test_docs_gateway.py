@@ -20,21 +20,18 @@ from typing import get_args
 
 import msgspec
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import SOURCE
-from example_model import ExampleModel, Messages, Said
-from published_packages import node, npm_packages
+from support.cli_support import SOURCE
+from support.example_model import ExampleModel, Messages, Said
+from support.published_packages import node, npm_packages
 from test_docs_plugins import Block, blocks, like, words
 
-from mainstay.app.channels import make_channel
-from mainstay.app.config import load_config
-from mainstay.app.schema_gateway import KINDS, ChannelEntry, PersonEntry, ServerSettings
 from mainstay.channels.webhook.messages import Given, Posted
+from mainstay.config.loading import load_config
+from mainstay.config.schema_gateway import KINDS, ChannelEntry, PersonEntry, ServerSettings
 from mainstay.core.channels import Shows
 from mainstay.core.events import DURABLE, PARTIAL
 from mainstay.core.people import SCOPES, Scope
+from mainstay.gateway.channel_factory import make_channel
 from mainstay.gateway.commands import NAMES as COMMANDS
 from mainstay.server import quota
 from mainstay.server.calls import Operation

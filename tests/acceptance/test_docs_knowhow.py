@@ -15,13 +15,11 @@ from typing import get_args
 from zoneinfo import ZoneInfo
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
-from example_model import ExampleModel, Messages, Said
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 from test_docs_plugins import Block, Reader, blocks, like
 
-from mainstay.app.commands.tree import build
+from mainstay.cli.commands.tree import build
 from mainstay.core.triggers import Missed
 from mainstay.sandbox.choose import trouble
 from mainstay.skills.skill import Trigger as SkillTrigger

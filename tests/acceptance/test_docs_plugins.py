@@ -15,12 +15,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.cli_support import SOURCE, Command
+from support.example_model import ExampleModel, Messages, Said
 
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import SOURCE, Command
-from example_model import ExampleModel, Messages, Said
-
-from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry, ScopeSettings
+from mainstay.config.schema_external_tools import BackendEntry, McpEntry, PluginEntry, ScopeSettings
 from mainstay.core.outside import Needs
 from mainstay.plugins.manifest import Action, Manifest, PluginLimits, read_manifest
 from mainstay.plugins.mcp.server import McpLimits
@@ -252,13 +250,13 @@ def test_every_misbehaviour_of_plugins_that_is_tested_stands_in_the_table(name: 
 
 
 def test_every_hostile_mcp_server_that_is_tested_stands_in_the_table() -> None:
-    found = names_of_tests(HOSTILE / "plugins_mcp" / "test_mcp_hostile.py")
+    found = names_of_tests(HOSTILE / "plugins" / "mcp" / "test_mcp_hostile.py")
     assert len(found) >= 20
     assert found - in_table() == set()
 
 
 def test_the_table_has_nothing_that_is_not_tested() -> None:
-    paths = (HOSTILE / "plugins_mcp" / "test_mcp_hostile.py", HOSTILE / "edges" / "test_json_schema.py")
+    paths = (HOSTILE / "plugins" / "mcp" / "test_mcp_hostile.py", HOSTILE / "io" / "test_json_schema.py")
     known: set[str] = set().union(*map(names_of_tests, paths))
     for name in ("misbehaviour", "walls", "host"):
         path = HOSTILE / "plugins" / f"test_plugin_{name}.py"

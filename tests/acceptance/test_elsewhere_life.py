@@ -11,11 +11,12 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
+from support.paths import PYTHONPATH
 
 from mainstay import Agent, Config
-from mainstay.app.commands.checks_elsewhere import elsewhere
-from mainstay.app.schema import PolicySettings, ToolSettings
-from mainstay.app.schema_elsewhere import BackendEntry, McpEntry, PluginEntry, ScopeSettings
+from mainstay.cli.commands.checks_elsewhere import elsewhere
+from mainstay.config.schema import PolicySettings, ToolSettings
+from mainstay.config.schema_external_tools import BackendEntry, McpEntry, PluginEntry, ScopeSettings
 from mainstay.core.events import Guarded
 from mainstay.core.messages import ToolResult
 from mainstay.core.outcome import Answered, Paused
@@ -329,7 +330,6 @@ async def test_a_backend_that_is_not_there_is_told_with_its_file_and_found_when_
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
 from mainstay import Agent
 from mainstay.testing import Call, ScriptedProvider
 from test_elsewhere_life import Script, configured
@@ -350,7 +350,10 @@ def test_every_process_from_elsewhere_dies_with_whoever_started_it(tmp_path: Pat
     """U20: nobody is left to end them politely."""
     home_with_a_shop(tmp_path)
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path), str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parent)))},
     )
     try:
         assert owner.stdout is not None

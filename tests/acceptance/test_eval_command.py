@@ -9,17 +9,14 @@ import pty
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
-from example_model import ExampleModel, Messages, Said
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "eval" / "cases.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_model import ExampleModel, Messages, Said
+from support.example_model import ExampleModel, Messages, Said
 
 from mainstay.sandbox.choose import trouble
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import first_minutes
-from cli_support import Command
-from obedient_models import ObedientAnthropic, ObedientModel, ObedientOpenAI
+from support import first_minutes
+from support.cli_support import Command
+from support.obedient_models import ObedientAnthropic, ObedientModel, ObedientOpenAI
 
 CONFIG = "model: {name}/fake\nproviders:\n  {name}:\n    base_url: {url}\n    api_key: ${{KEY}}\n"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_storm import MARK, Follower, House, Model, Platform, Poster, Talker, ask, kind_of, until
+from support.gateway_storm import MARK, Follower, House, Model, Platform, Poster, Talker, ask, kind_of, until
 
 from mainstay.core.events import Received, Steered, TurnEnded, TurnResumed, TurnStarted
 from mainstay.core.journal import Record

@@ -27,15 +27,29 @@ import pytest
 import pytest_asyncio
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from starlette.routing import Mount, Route, WebSocketRoute
-from two_houses import ALL, HOLDS_S, RED, WHOLE, Answer, House, Known, calling, fill, housing, leaks, on_disk, people
+from support.two_houses import (
+    ALL,
+    HOLDS_S,
+    RED,
+    WHOLE,
+    Answer,
+    House,
+    Known,
+    calling,
+    fill,
+    housing,
+    leaks,
+    on_disk,
+    people,
+)
 
-from mainstay.app.listening import _app
 from mainstay.core import protobuf
 from mainstay.server import api, api_home, sockets
 from mainstay.server.calls import Asked, Methods, Nothing, Operation
 from mainstay.server.calls import Said as SaidBody
 from mainstay.server.grpc.messages import METHODS, SERVICE, Method
 from mainstay.server.health import Open
+from mainstay.server.listening import _app
 from mainstay.server.openapi import OPERATIONS
 from mainstay.testing.channel_rig import turns_true
 

@@ -17,11 +17,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from cli_support import Command, FakeModel
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "unit" / "server"))
-from grpc_world import Caller, compiled, everything, trouble, until  # noqa: E402
+from support.cli_support import Command, FakeModel
+from support.grpc_world import Caller, compiled, everything, trouble, until
+from support.paths import PYTHONPATH, SUPPORT
 
 HOLDS_S = 60.0
 
@@ -30,11 +28,11 @@ HOLDS_S = 60.0
 async def process(home: Path, port: int = 0) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     made = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(HERE / "grpc_server.py"),
+        str(SUPPORT / "grpc_server.py"),
         str(home),
         str(port),
         stdout=asyncio.subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(HERE.parents[1] / "src")},
+        env=os.environ | {"PYTHONPATH": PYTHONPATH},
     )
     try:
         assert made.stdout is not None

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mainstay import Agent, Config
-from mainstay.app.desk import Desk
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import Person
+from mainstay.gateway.desk import Desk
 from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.office import Office
 from mainstay.gateway.people import People

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Command, FakeModel, Handler
+from support.cli_support import Command, FakeModel, Handler
 
 from mainstay import Agent
 from mainstay.core.events import Received, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import text_of
 from mainstay.core.outcome import Answered, Failed
-from mainstay.edges.signing import IDEMPOTENCY, sign
+from mainstay.io.signing import IDEMPOTENCY, sign
 from mainstay.providers.scripted import Stall
 from mainstay.store.sqlite import SqliteStore
 from mainstay.testing import ScriptedProvider

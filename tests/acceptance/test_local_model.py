@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import first_minutes
-from cli_support import Command
+from support import first_minutes
+from support.cli_support import Command
 
 from mainstay.providers.local import weights
 

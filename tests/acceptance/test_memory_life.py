@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cli_support import Command
-from example_model import ExampleModel, Messages
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages
 
 SUMMARISER = "You write the memory of a conversation"
 GIST = "Ana rented a flat in Lisbon, Rua das Flores 7, and moves there in spring."

@@ -6,15 +6,12 @@ reached. One agent is told all goals at once; each is looked for by itself."""
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from obeying import Setup
-from obeying_goals import GOALS, Goal, background, bash, patch, planting, write
-from obeying_ways import WAYS, Attack, attack
+from support.obeying import Setup
+from support.obeying_goals import GOALS, Goal, background, bash, patch, planting, write
+from support.obeying_ways import WAYS, Attack, attack
 
 from mainstay.core.outcome import Answered
 from mainstay.sandbox.bubblewrap import trouble

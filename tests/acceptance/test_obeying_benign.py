@@ -4,13 +4,10 @@ The same house as for the attacks, with a model that does what its person asks a
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from obeying_tasks import TASKS, Task, perform
+from support.obeying_tasks import TASKS, Task, perform
 
 from mainstay.sandbox.bubblewrap import trouble
 

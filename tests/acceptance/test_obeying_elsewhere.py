@@ -6,19 +6,15 @@ A case is a way in and a goal, as in test_obeying_attacks. Some ways are closed:
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent / "hostile"))
-from obeying import Setup
-from obeying_elsewhere import ASKED, TASKS, perform
-from obeying_goals import Goal
-from obeying_ways import Attack
-from wants import CONTROL, GOALS, by_elsewhere
-from ways_in import WAYS, attack, goals_of
+from support.hostile.wants import CONTROL, GOALS, by_elsewhere
+from support.hostile.ways_in import WAYS, attack, goals_of
+from support.obeying import Setup
+from support.obeying_elsewhere import ASKED, TASKS, perform
+from support.obeying_goals import Goal
+from support.obeying_ways import Attack
 
 from mainstay.core.outcome import Answered
 from mainstay.sandbox.choose import trouble

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import obeying_knowhow as knowhow
-from obeying import SESSION, Setup, order
-from obeying_goals import BY_ID, Goal, bash, patch, write
-from obeying_knowhow import (
+from support import obeying_knowhow as knowhow
+from support.obeying import SESSION, Setup, order
+from support.obeying_goals import BY_ID, Goal, bash, patch, write
+from support.obeying_knowhow import (
     ASKED,
     BESIDE,
     GOALS,

@@ -3,17 +3,14 @@ left behind, and obeys it: by then it is known to be from outside, wherever it w
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from obeying import House, Setup, order
-from obeying_goals import BY_ID, prepare
-from obeying_later import LATER, LEFT, WANTED, attack_later
-from obeying_ways import WAYS, described, letter, lines_of, picture
+from support.obeying import House, Setup, order
+from support.obeying_goals import BY_ID, prepare
+from support.obeying_later import LATER, LEFT, WANTED, attack_later
+from support.obeying_ways import WAYS, described, letter, lines_of, picture
 
 from mainstay.core.messages import Binary, Text
 from mainstay.core.outcome import Answered

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from openai_rig import HOLDS_S, World, served
-from published_packages import LLM, OPENAI_NODE, node, npm_packages, python_packages
+from support.openai_rig import HOLDS_S, World, served
+from support.published_packages import LLM, OPENAI_NODE, node, npm_packages, python_packages
 
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Context, Finished, TextPiece

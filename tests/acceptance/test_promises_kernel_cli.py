@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from cli_support import SOURCE, Command, FakeModel
+from support.cli_support import SOURCE, Command, FakeModel
 from test_cli_serve import Served, until
 
 PATIENCE_S = 60.0
@@ -65,7 +65,7 @@ AGENTS = """
 import asyncio, gc, json, resource, sys
 from pathlib import Path
 from mainstay import Agent, Config, tool
-from mainstay.app.schema import PatternSettings, ToolSettings
+from mainstay.config.schema import PatternSettings, ToolSettings
 from mainstay.testing import Call, ScriptedProvider
 
 place, count = Path(sys.argv[1]), int(sys.argv[2])

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from mainstay import Agent
-from mainstay.app.config import load_config
-from mainstay.app.schema import Config
-from mainstay.app.service import Service
+from mainstay.config.loading import load_config
+from mainstay.config.schema import Config
 from mainstay.core.addresses import Address
 from mainstay.core.channels import ChatChannel
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.events import Delivered
 from mainstay.core.triggers import Target, Trigger
-from mainstay.edges.paths import folder_name
+from mainstay.gateway.service import Service
+from mainstay.io.paths import folder_name
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.testing.channel_rig import Shown, eventually
 from mainstay.testing.loopback_channel import LoopbackRig

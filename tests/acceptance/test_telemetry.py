@@ -21,14 +21,14 @@ from typing import Any
 
 import apsw
 import pytest
-from cli_support import Command
-from example_model import ExampleModel, Messages, Said
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 
 from mainstay import Agent, Config, tool
-from mainstay.app.config import load_config
-from mainstay.app.schema import ToolSettings
-from mainstay.app.schema_accounts import TelemetrySettings
-from mainstay.app.telemetry import Collector
+from mainstay.agent.telemetry import Collector
+from mainstay.config.loading import load_config
+from mainstay.config.schema import ToolSettings
+from mainstay.config.schema_observability import TelemetrySettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.tracing import trace_id
 from mainstay.testing import Call, ScriptedProvider

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.app.schema import PolicySettings, RuleSettings, SandboxSettings, ToolSettings
+from mainstay.config.schema import PolicySettings, RuleSettings, SandboxSettings, ToolSettings
 from mainstay.core.errors import ApprovalUnknown
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
@@ -21,10 +21,10 @@ from mainstay.core.outcome import Answered, Paused, Reply
 from mainstay.core.ports import Context, Options
 from mainstay.core.tools import FunctionTool
 from mainstay.lane.ending import lacks_a_tool
-from mainstay.policy.flow import named
-from mainstay.policy.shell import analyse
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
 from mainstay.testing import Call, ScriptedProvider
+from mainstay.trust.flow import named
+from mainstay.trust.shell.analysis import analyse
 from mainstay.turn.toolbox import Toolbox
 
 WALLS = trouble()

@@ -18,14 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import hook_server
 import msgspec
 import pytest
-from cli_support import Command, FakeModel
-from hook_server import GITHUB, HOOKS, SECRET, STANDARD, House, loop_of, serving
+from support import hook_server
+from support.cli_support import Command, FakeModel
+from support.hook_server import GITHUB, HOOKS, SECRET, STANDARD, House, loop_of, serving
+from support.paths import PYTHONPATH
 
 from mainstay.core.limits import Limits
-from mainstay.edges.signing import sign
+from mainstay.io.signing import sign
 from mainstay.providers.scripted import Stall
 from mainstay.triggers.hooks import Bounds
 
@@ -231,9 +232,8 @@ class Process:
 
     def start(self) -> None:
         program = [sys.executable, hook_server.__file__, str(self.folder), self.loop]
-        source = str(Path(__file__).resolve().parents[2] / "src")
         self.process = subprocess.Popen(
-            program, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source}
+            program, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": PYTHONPATH}
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

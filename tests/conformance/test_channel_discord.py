@@ -15,7 +15,7 @@ import pytest
 if importlib.util.find_spec("discord") is None:
     pytest.skip("this needs discord.py", allow_module_level=True)
 
-from discord_platform import BEN, BOT, GUILD, DiscordRig, discord_rig, snowflake, user
+from support.discord_platform import BEN, BOT, GUILD, DiscordRig, discord_rig, snowflake, user
 
 from mainstay.channels.discord.connection import library
 from mainstay.core.addresses import Address

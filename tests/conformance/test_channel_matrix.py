@@ -18,8 +18,8 @@ import pytest
 
 pytest.importorskip("nio", reason="this needs matrix-nio")
 
-from matrix_platform import ANN, BEN, BOT, MatrixRig, People, matrix_rig
-from synapse_server import synapse
+from support.matrix_platform import ANN, BEN, BOT, MatrixRig, People, matrix_rig
+from support.synapse_server import synapse
 
 from mainstay.channels.matrix.channel import MatrixChannel
 from mainstay.channels.matrix.homeserver import TIMELINE, Account

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from signal_platform import signal
+from support.signal_platform import signal
 
 from mainstay.testing.channel_suite import ChannelSuite, Rig
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from slack_platform import by_http, by_socket
+from support.slack_platform import by_http, by_socket
 
 from mainstay.testing.channel_hearing import HearingSuite
 from mainstay.testing.channel_suite import ChannelSuite, Rig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from telegram_platform import telegram
+from support.telegram_platform import telegram
 
 from mainstay.testing.channel_suite import ChannelSuite, Rig
 

@@ -6,7 +6,7 @@ import unittest
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from terminal_platform import terminal
+from support.terminal_platform import terminal
 
 from mainstay.testing.channel_rig import Ear
 from mainstay.testing.channel_suite import ChannelSuite, Rig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from webhook_platform import webhook
+from support.webhook_platform import webhook
 
 from mainstay.testing.channel_suite import ChannelSuite, Rig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from conversation_suite import ConversationSuite
+from support.conversation_suite import ConversationSuite
 from test_channel_discord import TestDiscordChannel as _Discord
 from test_channel_signal import TestSignal as _Signal
 from test_channel_slack import TestSlackInSocketMode as _Slack

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from conversation_suite import ConversationSuite
+from support.conversation_suite import ConversationSuite
 
 from mainstay.core.channels import Shows
 from mainstay.testing.channel_suite import ChannelSuite, Rig

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from streams.server import RESET, STALL, Action, Loopback, status
+from support.streams.server import RESET, STALL, Action, Loopback, status
 
 from mainstay.core import errors
 from mainstay.core.limits import Limits

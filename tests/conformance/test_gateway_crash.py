@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.paths import SUPPORT
 
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.gateway.people import People
 from mainstay.store.sqlite.gateway import SqliteGateway
 
@@ -23,7 +24,7 @@ STEP = 1 if WHOLE else 7
 
 class Lives:
     def __init__(self) -> None:
-        script = Path(__file__).parent / "gateway_life.py"
+        script = SUPPORT / "gateway_life.py"
         self._process = subprocess.Popen(
             [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

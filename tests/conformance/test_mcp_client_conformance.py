@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
+from support.paths import SUPPORT
+from support.published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
 
-CLIENT = Path(__file__).with_name("mcp_conformance_client.py")
+CLIENT = SUPPORT / "mcp_conformance_client.py"
 SOURCES = Path(__file__).parents[2] / "src"
 SCENARIO_S = 90
 

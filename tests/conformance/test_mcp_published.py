@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from published_packages import MCP_NODE, MCP_PYTHON, npm_packages, python_packages
+from support.published_packages import MCP_NODE, MCP_PYTHON, npm_packages, python_packages
 
 from mainstay.core.events import Event, ToolProgress
 from mainstay.core.outside import Needs

@@ -11,15 +11,12 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
-from cli_support import Command, FakeModel
+from support.cli_support import Command, FakeModel
+from support.published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
 
 SCENARIO_S = 90
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from published_packages import npm
+from support.published_packages import npm
 
 from mainstay import Agent, Config
-from mainstay.app.schema import PolicySettings
+from mainstay.config.schema import PolicySettings
 from mainstay.core.messages import ToolResult
 from mainstay.core.ports import Context
 from mainstay.plugins.package import install

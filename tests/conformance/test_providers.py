@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from streams.formats import KEY, Format, Made, ask
-from streams.more import EVENTS, FORMATS
-from streams.server import OK, RESET, STALL, Action, Loopback, chunked, closing, status
+from support.streams.formats import KEY, Format, Made, ask
+from support.streams.more import EVENTS, FORMATS
+from support.streams.server import OK, RESET, STALL, Action, Loopback, chunked, closing, status
 
 from mainstay.core import errors
 from mainstay.core.limits import Limits

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from streams.formats import KEY, Format
-from streams.more import FORMATS
-from streams.server import Loopback, chunked, status
+from support.streams.formats import KEY, Format
+from support.streams.more import FORMATS
+from support.streams.server import Loopback, chunked, status
 
 from mainstay import Agent
 from mainstay.core.tools import tool

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
-from streams.formats import AnthropicFormat, Format, OpenAIFormat
-from streams.more import ResponsesFormat
-from streams.server import Action, Loopback, chunked, status
+from support.streams.formats import AnthropicFormat, Format, OpenAIFormat
+from support.streams.more import ResponsesFormat
+from support.streams.server import Action, Loopback, chunked, status
 from test_providers import HELLO, text_stream
 
 from mainstay.core.allowance import Allowance

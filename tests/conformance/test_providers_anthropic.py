@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streams.formats import AnthropicFormat
+from support.streams.formats import AnthropicFormat
 from test_providers import HELLO, joined
 
 from mainstay.core.errors import Overloaded, StreamBroken

@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from streams.formats import ask
-from streams.more import BedrockFormat, framed
-from streams.server import Loopback, chunked
+from support.streams.formats import ask
+from support.streams.more import BedrockFormat, framed
+from support.streams.server import Loopback, chunked
 from test_providers import HELLO, call_stream, heard, joined
 
 from mainstay.core import errors

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from streams.formats import sse
-from streams.more import GeminiFormat
+from support.streams.formats import sse
+from support.streams.more import GeminiFormat
 from test_providers import HELLO, joined
 
 from mainstay.core.errors import ContextTooLong, RateLimited, StreamBroken, Unauthorised

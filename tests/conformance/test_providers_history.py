@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams.formats import AnthropicFormat, Format, OpenAIFormat
-from streams.more import FORMATS, BedrockFormat, GeminiFormat, OllamaFormat, ResponsesFormat
+from support.streams.formats import AnthropicFormat, Format, OpenAIFormat
+from support.streams.more import FORMATS, BedrockFormat, GeminiFormat, OllamaFormat, ResponsesFormat
+from support.wire_rules import check_anthropic, check_openai
+from support.wire_rules_more import check_bedrock, check_gemini, check_ollama, check_responses
 from test_providers import walked
-from wire_rules import check_anthropic, check_openai
-from wire_rules_more import check_bedrock, check_gemini, check_ollama, check_responses
 
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo

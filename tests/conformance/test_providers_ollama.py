@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from streams.formats import ask
-from streams.more import OllamaFormat, dumped
-from streams.server import STALL, Action, Loopback, chunked, status
+from support.streams.formats import ask
+from support.streams.more import OllamaFormat, dumped
+from support.streams.server import STALL, Action, Loopback, chunked, status
 from test_providers import HELLO, call_stream, heard, joined
 
 from mainstay.core import errors

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from streams.formats import KEY, OpenAIFormat, ask, sse
-from streams.server import Loopback, chunked
+from support.streams.formats import KEY, OpenAIFormat, ask, sse
+from support.streams.server import Loopback, chunked
 from test_providers import HELLO, joined
 
 from mainstay.core.messages import FinishReason, Usage

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from streams.formats import KEY, ask
-from streams.more import ResponsesFormat
-from streams.server import Loopback, chunked, status
+from support.streams.formats import KEY, ask
+from support.streams.more import ResponsesFormat
+from support.streams.server import Loopback, chunked, status
 from test_providers import HELLO, joined
 
 from mainstay.core.errors import Overloaded, RateLimited, RequestRefused

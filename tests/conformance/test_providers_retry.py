@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
-from streams.formats import AnthropicFormat, Format, OpenAIFormat
-from streams.server import RESET, STALL, Action, Loopback, chunked, closing, status
+from support.streams.formats import AnthropicFormat, Format, OpenAIFormat
+from support.streams.server import RESET, STALL, Action, Loopback, chunked, closing, status
 from test_providers import HELLO, joined, text_stream
 
 from mainstay.core import errors
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Finished, Options, Piece
-from mainstay.meter.resilient import Resilient
+from mainstay.metering.resilient import Resilient
 
 
 class Clock:

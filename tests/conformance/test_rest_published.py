@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from described_api import DescribedApi
-from published_packages import npm
+from support.described_api import DescribedApi
+from support.published_packages import npm
 
 from mainstay.backends.common import BackendRefused
 from mainstay.backends.rest import RestBackend, RestSettings

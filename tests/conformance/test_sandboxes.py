@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_docker import fake_docker
+from support.fake_docker import fake_docker
 
 from mainstay.core.outside import Sandbox
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox, can_overlay, trouble

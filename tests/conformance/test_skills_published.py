@@ -7,14 +7,14 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from published_packages import CACHE, locked, npm
+from support.published_packages import CACHE, locked, npm
 
-from mainstay.policy.rules import Rule
 from mainstay.skills.allowed import UNREADABLE, rules_of
 from mainstay.skills.find import Scope, Shelf
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.skill import read_skill
 from mainstay.skills.validate import validate
+from mainstay.trust.rules import Rule
 
 skills_ref = pytest.importorskip("skills_ref", reason="this needs skills-ref")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import apsw
 import pytest
-from sql_worlds import (
+from support.sql_worlds import (
     BOMBS,
     MANY,
     SCOPE,

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.paths import SUPPORT
 
 pytest.importorskip("sqlite_vec")
 
@@ -20,7 +20,7 @@ SHARES = 4
 
 class Lives:
     def __init__(self) -> None:
-        script = Path(__file__).parent / "tiers_life.py"
+        script = SUPPORT / "tiers_life.py"
         self._process = subprocess.Popen(
             [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

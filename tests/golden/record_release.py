@@ -18,10 +18,10 @@ import apsw
 import msgspec
 
 import mainstay
-from mainstay.app.accounts import budgets_of
-from mainstay.app.builtin_tools import LateSpawner
-from mainstay.app.schema_accounts import BudgetEntry, BudgetSettings
-from mainstay.app.sessions import fork, read_all
+from mainstay.agent.accounts import budgets_of
+from mainstay.agent.builtin_tools import LateSpawner
+from mainstay.agent.sessions import fork, read_all
+from mainstay.config.schema_observability import BudgetEntry, BudgetSettings
 from mainstay.core.addresses import Address, FileSaid, Heard
 from mainstay.core.envelope import Envelope
 from mainstay.core.errors import RequestRefused, StreamBroken
@@ -34,9 +34,8 @@ from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece
 from mainstay.core.recall import NOTE, Tiers
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
-from mainstay.guards.guard import GuardRules, Guards
-from mainstay.judge.functions import FunctionJudge
-from mainstay.judge.jury import Jury
+from mainstay.evals.judges.functions import FunctionJudge
+from mainstay.evals.judges.jury import Jury
 from mainstay.lane.children import Children
 from mainstay.lane.hub import Hub
 from mainstay.lane.lanes import Lanes
@@ -45,14 +44,15 @@ from mainstay.memory.follow import Follower
 from mainstay.memory.library import Library
 from mainstay.memory.summarise import ModelSummariser
 from mainstay.memory.tools import memory_tools
-from mainstay.meter.books import Books
-from mainstay.meter.purses import Purses
+from mainstay.metering.books import Books
+from mainstay.metering.purses import Purses
 from mainstay.observe.export import history
-from mainstay.policy.policy import Confinement, Policy
-from mainstay.policy.rules import PolicyRules
 from mainstay.store.sqlite import SqliteStore
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
 from mainstay.tools.spawn import spawn_tool
+from mainstay.trust.guards.guard import GuardRules, Guards
+from mainstay.trust.policy import Confinement, Policy
+from mainstay.trust.rules import PolicyRules
 from mainstay.turn.means import Trust
 from mainstay.turn.toolbox import Toolbox
 

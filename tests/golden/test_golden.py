@@ -11,11 +11,11 @@ from typing import Any
 import apsw
 import pytest
 import record_release
-from wire_rules import check_anthropic, check_openai
+from support.wire_rules import check_anthropic, check_openai
 
 from mainstay import Agent, Config, ToolContext, tool
-from mainstay.app.schema import EmbeddingSettings, MemorySettings, SessionSettings
-from mainstay.app.sessions import read_all
+from mainstay.agent.sessions import read_all
+from mainstay.config.schema import EmbeddingSettings, MemorySettings, SessionSettings
 from mainstay.core import journal
 from mainstay.core.errors import SessionUnknown, StoreCorrupt, StoreTooNew
 from mainstay.core.events import DURABLE, Folded, MessageAdded, ToolFinished, TurnEnded

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from budget_life import lines_of
+from support.budget_life import lines_of
+from support.paths import SUPPORT
 
 from mainstay.core.following import Stretch
 from mainstay.core.journal import Record, decode
@@ -23,7 +24,7 @@ from mainstay.core.reservations import NANO
 KILLS = 100 if os.environ.get("MAINSTAY_TEST_ALL") else 6
 LANES = 6
 DOLLARS = 1.0 if KILLS == 100 else 0.06
-LIFE = Path(__file__).parent / "budget_life.py"
+LIFE = SUPPORT / "budget_life.py"
 Sums = dict[tuple[str, str], list[int]]
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from test_budget_kills import journals, ledger, recounted
 
-from mainstay.app.accounts import HomeAccounts
-from mainstay.app.agent import Agent
-from mainstay.app.opened import Beside
-from mainstay.app.schema import Config
-from mainstay.app.schema_accounts import BudgetEntry, BudgetSettings, PeriodBudgets
-from mainstay.app.world import SystemClock
+from mainstay.agent.accounts import HomeAccounts
+from mainstay.agent.agent import Agent
+from mainstay.agent.opened import Beside
+from mainstay.agent.world import SystemClock
+from mainstay.config.schema import Config
+from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
 from mainstay.core.errors import StreamBroken, Unreachable
 from mainstay.core.events import Reserved, Settled, Waiting
 from mainstay.core.limits import Limits

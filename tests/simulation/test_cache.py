@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import cache
+import pytest
 
 
 @pytest.mark.parametrize(("window", "catalogue"), [(128_000, True), (128_000, False), (32_000, True)])

@@ -8,8 +8,8 @@ import random
 from typing import Any
 
 import pytest
-from counted_model import CountedModel, prose
-from kernel_world import World
+from support.counted_model import CountedModel, prose
+from support.kernel_world import World
 
 from mainstay.context.rules import Rules
 from mainstay.core.errors import Overloaded, SummaryUnusable

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invariants import check_life, lines
+from support.invariants import check_life, lines
+from support.paths import SUPPORT
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-LAB = Path(__file__).parent / "lab.py"
+LAB = SUPPORT / "lab.py"
 SHARES = 32 if WHOLE else 1  # of the pairs, each a test of its own
 PROMPTS = ["first, with tools", "second"]
 

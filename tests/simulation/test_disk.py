@@ -14,9 +14,10 @@ from pathlib import Path
 
 import apsw
 import pytest
-from faulty_vfs import Plan
-from invariants import check_life_async, lines
-from lab import SESSION, say, services
+from support.faulty_vfs import Plan
+from support.invariants import check_life_async, lines
+from support.lab import SESSION, say, services
+from support.paths import PYTHONPATH
 
 from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import (
@@ -140,12 +141,11 @@ async def test_f4_a_turn_interrupted_by_a_full_disk_finishes_when_there_is_space
 FILL = """
 import asyncio, resource, signal, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 import test_disk
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
-    asyncio.run(test_disk.fill(Path(sys.argv[2])))
+    asyncio.run(test_disk.fill(Path(sys.argv[1])))
 except test_disk.StoreError as error:
     print(type(error).__name__)
 """
@@ -159,8 +159,9 @@ async def fill(home: Path) -> None:
 
 async def test_f4_a_file_size_limit_is_a_clear_error_not_a_crash(tmp_path: Path) -> None:
     """RLIMIT_FSIZE makes the kernel itself refuse the write."""
-    here = str(Path(__file__).parent)
-    done = subprocess.run([sys.executable, "-c", FILL, here, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parent)))}
+    words = [sys.executable, "-c", FILL, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=env)
     assert done.stdout.strip() in ("StoreFailed", "StoreFull"), done.stderr
     async with opened(tmp_path, Plan()):  # what was under way is finished where there is space
         pass

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_world import World, running
-from two_houses import RED, House, calling, fill, housing, leaks, people
+from support.chat_world import World, running
+from support.two_houses import RED, House, calling, fill, housing, leaks, people
 
-from mainstay.app.schema import LaneSettings
 from mainstay.channels.webhook.channel import WebhookChannel
+from mainstay.config.schema import LaneSettings
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, ChannelError, Incoming
 from mainstay.core.errors import InputRefused

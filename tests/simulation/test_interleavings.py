@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from life_scenes import ACTIONS, ANSWERS, CALLED, CALLS, CUT, END, Scene, Wires, calling, play, seen
+from support.life_scenes import ACTIONS, ANSWERS, CALLED, CALLS, CUT, END, Scene, Wires, calling, play, seen
 
 from mainstay.core.events import Event, MessageAdded, Received, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, ToolResult

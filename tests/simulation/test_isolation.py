@@ -19,13 +19,13 @@ import msgspec
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.app.cli import main
-from mainstay.app.owner import SOCKET, Alone, Remote, serving
-from mainstay.app.schema import ContextSettings, EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
+from mainstay.cli.main import main
+from mainstay.config.schema import ContextSettings, EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
 from mainstay.core.errors import ConfigError, HomeTaken, HomeUnusable, MainstayError
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Context, ModelInfo, Options
 from mainstay.core.tools import tool
+from mainstay.gateway.owner import SOCKET, Alone, Remote, serving
 from mainstay.testing import Call, ScriptedProvider, Stall
 
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None

@@ -18,11 +18,12 @@ from typing import Any
 
 import apsw
 import pytest
+from support.paths import SUPPORT
 
 pytest.importorskip("sqlite_vec")
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-SCRIPT = Path(__file__).parent / "memory_life.py"
+SCRIPT = SUPPORT / "memory_life.py"
 PROMPTS = 7
 LATER = 2  # said by the process that comes after
 SHARES = 8 if WHOLE else 1

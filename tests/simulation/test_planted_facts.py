@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.app.schema import ContextSettings, EmbeddingSettings, MemorySettings, SessionSettings
+from mainstay.config.schema import ContextSettings, EmbeddingSettings, MemorySettings, SessionSettings
 from mainstay.core.errors import Overloaded
 from mainstay.core.events import Folded
 from mainstay.core.messages import Text

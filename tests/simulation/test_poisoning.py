@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.app.schema import (
+from mainstay.config.schema import (
     ContextSettings,
     EmbeddingSettings,
     MemorySettings,

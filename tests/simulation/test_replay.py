@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from life_scenes import CUT, END, LIMITS, SESSION, Ledger, Play, Scene, calling, random_scene
+from support.life_scenes import CUT, END, LIMITS, SESSION, Ledger, Play, Scene, calling, random_scene
 
 from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.events import (

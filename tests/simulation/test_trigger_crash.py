@@ -21,7 +21,8 @@ from typing import Any
 
 import apsw
 import pytest
-from trigger_world import at_once, periodic, virtual, wakes
+from support.paths import SUPPORT
+from support.trigger_world import at_once, periodic, virtual, wakes
 
 from mainstay.core.trigger_log import MemoryTriggerLog
 from mainstay.core.triggers import Missed, Prompted, Trigger
@@ -34,7 +35,7 @@ from mainstay.triggers.folder import EventFolder
 from mainstay.triggers.times import Times
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-SCRIPT = Path(__file__).parent / "trigger_life.py"
+SCRIPT = SUPPORT / "trigger_life.py"
 WAYS = ("kill", "torn", "power", "await", "before", "after")
 SHARES = 4 if WHOLE else 1
 SAMPLE = 4  # points for each way to die

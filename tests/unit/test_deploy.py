@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mainstay.app.commands.tree import parse
-from mainstay.app.commands.verbs import UsageError
-from mainstay.app.config import load_config
-from mainstay.guards.redact import Redactor
+from mainstay.cli.commands.tree import parse
+from mainstay.cli.commands.verbs import UsageError
+from mainstay.config.loading import load_config
+from mainstay.trust.guards.redact import Redactor
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path.name for path in DEPLOY.iterdir())
@@ -80,7 +80,7 @@ def test_the_unit_takes_what_it_can_and_leaves_the_sandbox_what_that_needs() -> 
 
 
 def test_stopping_leaves_turns_their_time() -> None:
-    from mainstay.app.schema_gateway import ServerSettings
+    from mainstay.config.schema_gateway import ServerSettings
 
     drain_s = ServerSettings().drain_s
     assert float(dict(unit()["Service"])["TimeoutStopSec"]) > drain_s

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_world import World as ChatWorld
-from chat_world import running
-from kernel_world import World, virtual
-from slack_platform import ANN, ROOM, by_socket
+from support.chat_world import World as ChatWorld
+from support.chat_world import running
+from support.kernel_world import World, virtual
+from support.slack_platform import ANN, ROOM, by_socket
 
 import mainstay
 from mainstay import Agent, Config, tool
-from mainstay.app import cli
-from mainstay.app.config import load_config
+from mainstay.cli import main as cli
+from mainstay.config.loading import load_config
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Sent, Shows, Whispers
 from mainstay.core.errors import SessionUnknown, Unauthorised

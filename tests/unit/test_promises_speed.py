@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.events import MessageAdded, Received
 from mainstay.core.messages import FinishReason, Text

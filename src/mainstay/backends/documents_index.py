@@ -17,12 +17,12 @@ import msgspec
 from mainstay.backends.common import BackendRefused, clean_name
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Grounds
-from mainstay.edges.beneath import PathRefused
-from mainstay.edges.fetch import Fetched, text_of
-from mainstay.edges.files import Confined, mark_of
-from mainstay.edges.globs import BadPattern, glob
-from mainstay.edges.html import readable
-from mainstay.edges.walk import Seen, Walk
+from mainstay.io.beneath import PathRefused
+from mainstay.io.fetch import Fetched, text_of
+from mainstay.io.files import Confined, mark_of
+from mainstay.io.globs import BadPattern, glob
+from mainstay.io.html import readable
+from mainstay.io.walk import Seen, Walk
 
 FILES_MAX = 20_000
 FILE_BYTES_MAX = 2 * 1024 * 1024

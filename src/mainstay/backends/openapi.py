@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Raw
 
 from mainstay.backends.common import BackendRefused, clean_line
-from mainstay.edges import yaml
-from mainstay.edges.http import METHODS
+from mainstay.io import yaml
+from mainstay.io.http import METHODS
 
 JSON_BYTES_MAX = 32 * 1024 * 1024
 YAML_BYTES_MAX = 16 * 1024 * 1024

@@ -25,7 +25,7 @@ from mainstay.backends.common import (
 )
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.policy.globs import glob
+from mainstay.trust.globs import glob
 
 URI_CHARS_MAX = 2_000
 SCHEMA_CHARS_MAX = 4_000

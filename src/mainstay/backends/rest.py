@@ -36,10 +36,10 @@ from mainstay.backends.rest_shapes import Shapes
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.workers import in_thread
-from mainstay.edges.addresses import AddressRefused, Place, follow, place_of
-from mainstay.edges.fetch import FetchRules, Resolve
-from mainstay.edges.http import READING, HeaderRefused, Request, check_headers, same_origin, send
-from mainstay.edges.response import FetchFailed
+from mainstay.io.addresses import AddressRefused, Place, follow, place_of
+from mainstay.io.fetch import FetchRules, Resolve
+from mainstay.io.http import READING, HeaderRefused, Request, check_headers, same_origin, send
+from mainstay.io.response import FetchFailed
 
 FETCH_S = 60.0
 ANSWER_BYTES_MAX = 5 * 1024 * 1024
@@ -85,7 +85,7 @@ class RestBackend:
         self.tools: tuple[Tool, ...] = (Describe(self), Query(self), *((Change(self),) if settings.write else ()))
 
     async def start(self) -> None:
-        from mainstay.edges.json_schema import Schema  # says so now if its library is missing
+        from mainstay.io.json_schema import Schema  # says so now if its library is missing
 
         Schema({"type": "object"})
         try:

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from mainstay.backends.common import BackendRefused, clean_line, clean_name, cut, page
-from mainstay.edges.fetch import Fetched, text_of
-from mainstay.edges.html import readable
-from mainstay.edges.http import Response
+from mainstay.io.fetch import Fetched, text_of
+from mainstay.io.html import readable
+from mainstay.io.http import Response
 
 TEXT_BYTES_MAX = 512 * 1024
 TROUBLE_CHARS_MAX = 1_000

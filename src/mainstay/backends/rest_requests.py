@@ -18,8 +18,8 @@ import msgspec
 from mainstay.backends.common import BackendRefused, clean_line, clean_name
 from mainstay.backends.openapi import SLOT, Asked, Body, Description, Parameter, has_dots
 from mainstay.backends.rest_shapes import Plain, TooMuch
-from mainstay.edges.addresses import Place
-from mainstay.edges.http import OVERRIDES, Request
+from mainstay.io.addresses import Place
+from mainstay.io.http import OVERRIDES, Request
 
 NAMED_MAX = 30  # parameters that a sentence lists
 JSON = "application/json"
@@ -161,7 +161,7 @@ class Maker:
 
     def _check(self, schemas: dict[str, Any], values: dict[str, Any], about: str) -> None:
         """By the whole schema where it can be had; where it cannot, by the types."""
-        from mainstay.edges.json_schema import Schema, SchemaRefused  # its library comes with the first value
+        from mainstay.io.json_schema import Schema, SchemaRefused  # its library comes with the first value
 
         for patterns in (True, False):
             try:

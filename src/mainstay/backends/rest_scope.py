@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from mainstay.backends.openapi import SLOT, Operation
 from mainstay.core.errors import ConfigError
-from mainstay.edges.globs import BadPattern, glob
-from mainstay.edges.http import READING
-from mainstay.policy.globs import glob as word_glob
+from mainstay.io.globs import BadPattern, glob
+from mainstay.io.http import READING
+from mainstay.trust.globs import glob as word_glob
 
 Matches = Callable[[str], bool]
 _SLOT_IN_PATTERN = re.compile(r"\{[^{},/]*\}")

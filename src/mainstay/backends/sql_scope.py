@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.backends.sql_catalog import Relation
 from mainstay.core.errors import ConfigError
-from mainstay.policy.globs import glob
+from mainstay.trust.globs import glob
 
 Grant = Literal["", "pattern", "name"]
 

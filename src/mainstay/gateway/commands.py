@@ -10,8 +10,8 @@ from mainstay.core.people import SCOPES, Person
 from mainstay.core.ports import Standing
 from mainstay.gateway.office import Office
 from mainstay.gateway.visit import FOR_THE_OWNER
-from mainstay.guards.lines import one_line
 from mainstay.lane.pausing import Pending
+from mainstay.trust.guards.lines import one_line
 
 NAMES = ("stop", "steer", "status", "new", "approve", "deny", "help")
 REASON_CHARS_MAX = 500

@@ -14,7 +14,7 @@ from mainstay.core.people import Person
 from mainstay.core.ports import Standing
 from mainstay.core.recall import RUNTIME, origin_of
 from mainstay.gateway.office import Office
-from mainstay.guards.lines import one_line
+from mainstay.trust.guards.lines import one_line
 
 STRANGERS = origin_of("channel", untrusted=True)  # words of people who are not paired
 NAME_CHARS_MAX = 80

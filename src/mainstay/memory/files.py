@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.edges.paths import Watched, folder_name, scopes_of
+from mainstay.io.paths import Watched, folder_name, scopes_of
 
 log = logging.getLogger("mainstay.memory")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.edges.paths import Watched
+from mainstay.io.paths import Watched
 
 log = logging.getLogger("mainstay.memory")
 

@@ -159,7 +159,7 @@ def outcome_attributes(attributes: Attributes, outcome: Outcome | None) -> tuple
     attributes["mainstay.outcome"] = type(outcome).__name__.lower()
     match outcome:
         case Answered(score=float() as score, passed=passed):
-            attributes |= {"mainstay.judge.score": score, "mainstay.judge.passed": passed}
+            attributes |= {"mainstay.evals.judges.score": score, "mainstay.evals.judges.passed": passed}
         case Failed(sentence=sentence, details=details):
             kind = details if details in _ERRORS else "turn_failed"  # few kinds, and nothing that somebody said
             attributes["error.type"] = kind

@@ -257,7 +257,7 @@ class _Builder:
             self._scored(at, score, event.attempt)
             self._spend(score.usage, score.cost)
         if not event.passed:
-            name = "mainstay.judge.failed" if event.last else "mainstay.correction"
+            name = "mainstay.evals.judges.failed" if event.last else "mainstay.correction"
             self._mark(at, name, {"gen_ai.evaluation.score.value": event.score, "mainstay.attempt": event.attempt})
 
     def _scored(self, at: int, score: Score, attempt: int) -> None:

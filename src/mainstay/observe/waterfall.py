@@ -25,7 +25,7 @@ SIGNS = {  # of what happened at one moment, and what it is called below
     "mainstay.turn.resumed": ("✗", "the process stopped"),
     "mainstay.step.restarted": ("↻", "asked again"),
     "mainstay.correction": ("~", "correction"),
-    "mainstay.judge.failed": ("~", "not good enough"),
+    "mainstay.evals.judges.failed": ("~", "not good enough"),
     "mainstay.guard": ("g", "guard"),
     "mainstay.steered": (">", "steered"),
     "mainstay.stopped": ("x", "stopped"),

@@ -10,7 +10,7 @@ from itertools import islice
 
 import msgspec
 
-from mainstay.edges.paths import read_inside
+from mainstay.io.paths import read_inside
 from mainstay.patterns.index import terms_of
 from mainstay.patterns.pattern import Pattern
 from mainstay.patterns.read import FILE_BYTES_MAX, Page, Trouble, read_page

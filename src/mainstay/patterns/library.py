@@ -16,7 +16,7 @@ from types import MappingProxyType
 import msgspec
 
 from mainstay.core.recall import NOTE, is_untrusted, origin_of
-from mainstay.edges.watch import Watch
+from mainstay.io.watch import Watch
 from mainstay.patterns.files import File, Look, look
 from mainstay.patterns.index import Index, Match
 from mainstay.patterns.pattern import Pattern

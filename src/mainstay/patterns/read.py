@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.edges.yaml import Document, Path, YamlRefused, load_all
+from mainstay.io.yaml import Document, Path, YamlRefused, load_all
 from mainstay.patterns.pattern import Case, Mistake, Parameter, Pattern, Template, written
 
 FILE_BYTES_MAX = 1024 * 1024

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.edges.addresses import AddressRefused, Place, is_public, is_web_port, place_of
-from mainstay.edges.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
+from mainstay.io.addresses import AddressRefused, Place, is_public, is_web_port, place_of
+from mainstay.io.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
 from mainstay.plugins.ways import Ways
 
 CONNECTIONS_MAX = 32

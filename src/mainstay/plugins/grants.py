@@ -15,8 +15,8 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
-from mainstay.edges.beneath import is_inside
-from mainstay.guards.lines import one_line
+from mainstay.io.beneath import is_inside
+from mainstay.trust.guards.lines import one_line
 
 _OF_THE_SYSTEM = ("/proc", "/sys", "/dev")  # no folders of anybody's, and some of them lead everywhere
 _LINKS_MAX = 40

@@ -13,7 +13,6 @@ from mainstay.core.contract import ContractBroken, ExecuteRequest, ExecuteRespon
 from mainstay.core.errors import AgentClosed
 from mainstay.core.outside import PluginState, Sandbox
 from mainstay.core.workers import in_thread
-from mainstay.guards.lines import one_line
 from mainstay.plugins import instance as process
 from mainstay.plugins.grpc_library import grpc_for
 from mainstay.plugins.homes import overfull
@@ -30,6 +29,7 @@ from mainstay.plugins.plugin import (
     PluginSays,
     PluginSilent,
 )
+from mainstay.trust.guards.lines import one_line
 
 ERROR_CHARS_MAX = 2000
 LAST_WORDS_S = 2.0  # for a process to be gone whose connection is

@@ -8,9 +8,9 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
-from mainstay.edges.packages import LOCK, read_lock_file, write_lock_file
-from mainstay.guards.lines import one_line
+from mainstay.io.packages import LOCK, read_lock_file, write_lock_file
 from mainstay.plugins.manifest import Given, Name
+from mainstay.trust.guards.lines import one_line
 
 BYTES_MAX = 1024 * 1024
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from mainstay.guards.lines import one_line
+from mainstay.trust.guards.lines import one_line
 
 LINE_CHARS_MAX = 4096
 UNENDED_BYTES_MAX = 4 * LINE_CHARS_MAX  # of a line

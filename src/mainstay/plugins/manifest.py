@@ -19,11 +19,11 @@ from msgspec import Meta
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
-from mainstay.edges.json_schema import Schema, SchemaRefused
-from mainstay.edges.yaml import Document, YamlRefused, load
-from mainstay.guards.lines import one_line
+from mainstay.io.json_schema import Schema, SchemaRefused
+from mainstay.io.yaml import Document, YamlRefused, load
 from mainstay.plugins.env import checked_value, expand, malformed, references, steers
 from mainstay.plugins.grants import real, too_much
+from mainstay.trust.guards.lines import one_line
 
 FILE = "plugin.yaml"
 BYTES_MAX = 256 * 1024

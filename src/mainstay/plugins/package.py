@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.edges.archives import ArchiveRefused, Bounds, unpack
-from mainstay.edges.packages import LEFT_OUT, OLD, aside, changing, digest_of, recovered, sync_folder
-from mainstay.guards.lines import one_line
+from mainstay.io.archives import ArchiveRefused, Bounds, unpack
+from mainstay.io.packages import LEFT_OUT, OLD, aside, changing, digest_of, recovered, sync_folder
 from mainstay.plugins.grants import given_now
 from mainstay.plugins.lock import Installed, read_lock, write_lock
 from mainstay.plugins.manifest import FILE, Manifest, Name, asks, changes, read_manifest
+from mainstay.trust.guards.lines import one_line
 
 BOUNDS = Bounds(files_max=20_000)
 WHAT = "a plugin"

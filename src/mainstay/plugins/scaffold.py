@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstay.core.errors import ConfigError
-from mainstay.guards.lines import one_line
 from mainstay.plugins.package import checked_name
+from mainstay.trust.guards.lines import one_line
 
 _MANIFEST = """\
 name: {name}

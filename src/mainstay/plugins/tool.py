@@ -14,7 +14,7 @@ from mainstay.core.contract import ExecuteRequest
 from mainstay.core.messages import Message
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.edges.json_schema import Schema, object_arguments
+from mainstay.io.json_schema import Schema, object_arguments
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.manifest import Action
 

@@ -12,7 +12,7 @@ import msgspec
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
 from mainstay.core.recall import NOTE, origin_of
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.skills.allowed import rules_of
 from mainstay.skills.find import Found, Shelf
 from mainstay.skills.header import SkillRefused

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 import msgspec
 
 from mainstay.core.recall import is_untrusted
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.look import Found, Ground, Labels, Rules, Scope, Seen, files_of
 from mainstay.skills.skill import normal_name

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from mainstay.core.errors import MainstayError
-from mainstay.edges.beneath import brief
-from mainstay.edges.paths import read_inside
-from mainstay.edges.yaml import YamlRefused, load
+from mainstay.io.beneath import brief
+from mainstay.io.paths import read_inside
+from mainstay.io.yaml import YamlRefused, load
 
 FILES = ("SKILL.md", "skill.md")  # the second is taken where the first is missing
 FILE_BYTES_MAX = 1024 * 1024

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.edges.packages import LOCK, digest_of, read_lock_file, recovered, write_lock_file
-from mainstay.guards.lines import one_line
+from mainstay.io.packages import LOCK, digest_of, read_lock_file, recovered, write_lock_file
+from mainstay.trust.guards.lines import one_line
 
 __all__ = ["Pinned", "checked_name", "digest_of", "is_name", "read_lock", "recover", "write_lock"]
 

@@ -18,7 +18,7 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.recall import is_untrusted
-from mainstay.edges.beneath import brief, is_inside
+from mainstay.io.beneath import brief, is_inside
 from mainstay.skills.header import FILES, SkillRefused
 from mainstay.skills.lock import Pinned, read_lock
 from mainstay.skills.skill import Skill, normal_name, read_skill

@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.edges.archives import ArchiveRefused, unpack
-from mainstay.edges.packages import NEW, OLD, aside, changing, digest_of, standing, sync_folder, sync_tree
-from mainstay.guards.lines import one_line
+from mainstay.io.archives import ArchiveRefused, unpack
+from mainstay.io.packages import NEW, OLD, aside, changing, digest_of, standing, sync_folder, sync_tree
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.lock import Pinned, checked_name, is_name, pinned_state, read_lock, read_own, write_lock
 from mainstay.skills.plan import Before, Plan, changed, plan, short_digests
 from mainstay.skills.skill import read_skill
 from mainstay.skills.source import BOUNDS
+from mainstay.trust.guards.lines import one_line
 
 __all__ = [
     "Before",

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.edges.packages import digest_of, file_digests, standing
-from mainstay.guards.lines import one_line
+from mainstay.io.packages import digest_of, file_digests, standing
 from mainstay.skills.header import SkillRefused, read_file, read_leniently
 from mainstay.skills.lock import Pinned, checked_name, pinned_state, read_lock
 from mainstay.skills.scan import Finding, is_script, scan
 from mainstay.skills.skill import Skill, Trigger, read_skill
+from mainstay.trust.guards.lines import one_line
 
 FILES_KEPT_MAX = 500  # of one skill, in the lock, to tell what has changed
 CHANGES_MAX = 20

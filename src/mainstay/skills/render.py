@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from mainstay.core.open_turn import SKILL_HEAD
-from mainstay.guards.lines import INVISIBLE_CLASS, one_line
-from mainstay.guards.marks import neutralise
 from mainstay.skills.look import Found
+from mainstay.trust.guards.lines import INVISIBLE_CLASS, one_line
+from mainstay.trust.guards.marks import neutralise
 
 BYTES_PER_TOKEN = 4
 FILES_SHOWN = 60

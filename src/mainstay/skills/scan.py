@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.guards.lines import one_line
 from mainstay.skills.scan_pages import page_findings, word_findings
 from mainstay.skills.scan_rules import Level, named
 from mainstay.skills.scan_text import Found, Text, by_rules
+from mainstay.trust.guards.lines import one_line
 
 FILE_BYTES_MAX = 1024 * 1024  # of a longer one the beginning and the end are looked at
 BYTES_MAX = 16 * 1024 * 1024

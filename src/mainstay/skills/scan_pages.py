@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from mainstay.guards.normalise import hidden
-from mainstay.guards.scan import HIDDEN
-from mainstay.guards.scan import scan as attacks
 from mainstay.skills.scan_rules import Level, named
 from mainstay.skills.scan_text import Found, Text, by_rules
+from mainstay.trust.guards.normalise import hidden
+from mainstay.trust.guards.scan import HIDDEN
+from mainstay.trust.guards.scan import scan as attacks
 
 SURE = 0.75  # an attack, and not something that looks a little like one
 AROUND_LINES = 6

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.skills.header import SkillRefused, read_file, read_leniently
 from mainstay.skills.match import keywords_of
 from mainstay.skills.validate import problems_of

@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.edges.addresses import AddressRefused, place_of
-from mainstay.edges.archives import ArchiveRefused, Bounds, unpack
-from mainstay.edges.fetch import Fetched, FetchRules, fetch
-from mainstay.edges.packages import LEFT_OUT
-from mainstay.edges.response import FetchFailed
-from mainstay.guards.lines import one_line
+from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.io.archives import ArchiveRefused, Bounds, unpack
+from mainstay.io.fetch import Fetched, FetchRules, fetch
+from mainstay.io.packages import LEFT_OUT
+from mainstay.io.response import FetchFailed
 from mainstay.skills.header import FILES
+from mainstay.trust.guards.lines import one_line
 
 DOWNLOAD_BYTES_MAX = 50 * 1024 * 1024
 DOWNLOAD_S = 300.0

@@ -11,8 +11,8 @@ from mainstay.core.arguments import read_arguments, schema_of
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import is_private, is_untrusted
 from mainstay.core.workers import in_thread
-from mainstay.edges.beneath import PathRefused, brief, checked
-from mainstay.edges.paths import read_inside
+from mainstay.io.beneath import PathRefused, brief, checked
+from mainstay.io.paths import read_inside
 from mainstay.skills.find import Found, Shelf
 from mainstay.skills.header import SkillRefused
 from mainstay.skills.match import folded

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.skills.header import SkillRefused, read_file, read_strictly
 
 NAME_CHARS_MAX = 64

@@ -9,9 +9,9 @@ import msgspec
 
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.edges.beneath import PathMissing
-from mainstay.edges.patch import FilePatch, PatchRefused, parse, reverse
-from mainstay.edges.patching import patched
+from mainstay.io.beneath import PathMissing
+from mainstay.io.patch import FilePatch, PatchRefused, parse, reverse
+from mainstay.io.patching import patched
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.text import PROBE, decode, encoding_of
 from mainstay.tools.work import FILE_BYTES_MAX, Change, Work

@@ -8,9 +8,9 @@ from mainstay.core.outside import Command, FileLabel, Grounds, Labels, Ran, Sand
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
 from mainstay.core.workers import in_thread
-from mainstay.edges.beneath import PathRefused, brief
-from mainstay.edges.files import Confined
-from mainstay.edges.paths import folder_name
+from mainstay.io.beneath import PathRefused, brief
+from mainstay.io.files import Confined
+from mainstay.io.paths import folder_name
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import Heard, looks_binary, shortened
 from mainstay.tools.work import announcing, doubt, may_remove

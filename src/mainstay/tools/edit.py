@@ -8,7 +8,7 @@ import unicodedata
 
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.edges.beneath import PathMissing
+from mainstay.io.beneath import PathMissing
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.text import Decoded, decode
 from mainstay.tools.work import FILE_BYTES_MAX, Change, Work

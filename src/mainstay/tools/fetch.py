@@ -9,9 +9,9 @@ import msgspec
 
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.workers import in_thread
-from mainstay.edges.addresses import place_of
-from mainstay.edges.fetch import Allow, Fetched, FetchRules, Resolve, fetch, text_of
-from mainstay.edges.html import readable
+from mainstay.io.addresses import place_of
+from mainstay.io.fetch import Allow, Fetched, FetchRules, Resolve, fetch, text_of
+from mainstay.io.html import readable
 from mainstay.tools.common import Arguments, BuiltIn, ToolRefused
 
 PAGE_CHARS = 15_000

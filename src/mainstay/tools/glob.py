@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.edges.beneath import PathMissing
-from mainstay.edges.globs import BadPattern, glob
-from mainstay.edges.walk import Walk
+from mainstay.io.beneath import PathMissing
+from mainstay.io.globs import BadPattern, glob
+from mainstay.io.walk import Walk
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.work import Work
 

@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.edges.beneath import PathMissing, PathRefused
-from mainstay.edges.globs import BadPattern, glob
-from mainstay.edges.walk import Walk
+from mainstay.io.beneath import PathMissing, PathRefused
+from mainstay.io.globs import BadPattern, glob
+from mainstay.io.walk import Walk
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.searching import Found, Searcher, searcher
 from mainstay.tools.text import PROBE, encoding_of

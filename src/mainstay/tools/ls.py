@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.edges.beneath import PathMissing, brief
-from mainstay.edges.files import Info
+from mainstay.io.beneath import PathMissing, brief
+from mainstay.io.files import Info
 from mainstay.tools.common import Arguments, BuiltIn, Files
 from mainstay.tools.work import Work
 

@@ -7,7 +7,7 @@ import re
 from mainstay.core.outside import Outbox, Outgoing, Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.tools.common import Arguments, BuiltIn, ToolRefused
 
 TEXT_CHARS_MAX = 16_000

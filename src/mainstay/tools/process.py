@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.core.outside import Command, Process, Reach, Sandbox
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.tools.bash import checked_script, working_folder
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.output import looks_binary, plain, shortened

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.edges.beneath import PathIsFolder, PathMissing
-from mainstay.edges.files import Opened
+from mainstay.io.beneath import PathIsFolder, PathMissing
+from mainstay.io.files import Opened
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 from mainstay.tools.images import image_of
 from mainstay.tools.ls import listed

@@ -8,7 +8,7 @@ from mainstay.core.errors import InputRefused
 from mainstay.core.outside import Appointment, Reach, Scheduler
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import is_private, is_untrusted, origin_of
-from mainstay.edges.beneath import brief
+from mainstay.io.beneath import brief
 from mainstay.tools.common import Arguments, BuiltIn, ToolRefused
 
 TEXT_CHARS_MAX = 8_000

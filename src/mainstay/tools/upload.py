@@ -6,8 +6,8 @@ from mainstay.core.outside import Grounds, Outbox, Outgoing, Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
 from mainstay.core.workers import in_thread
-from mainstay.edges.beneath import PathRefused, brief
-from mainstay.edges.files import Confined
+from mainstay.io.beneath import PathRefused, brief
+from mainstay.io.files import Confined
 from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
 
 BYTES_MAX = 20 * 1024 * 1024

@@ -14,9 +14,9 @@ from mainstay.core.outside import FileLabel, Labels, Reach
 from mainstay.core.ports import ToolContext
 from mainstay.core.recall import UNTRUSTED, is_private, is_untrusted, origin_of, worst
 from mainstay.core.workers import in_thread
-from mainstay.edges.beneath import PathMissing, PathRefused, folded, is_inside
-from mainstay.edges.files import Confined, Written, mark_of
-from mainstay.edges.globs import glob
+from mainstay.io.beneath import PathMissing, PathRefused, folded, is_inside
+from mainstay.io.files import Confined, Written, mark_of
+from mainstay.io.globs import glob
 from mainstay.tools.common import Files, ToolRefused
 
 T = TypeVar("T")

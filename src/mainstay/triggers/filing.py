@@ -13,7 +13,7 @@ import msgspec
 
 from mainstay.core.errors import HomeUnusable
 from mainstay.core.triggers import Trigger
-from mainstay.edges.disk import stage
+from mainstay.io.disk import stage
 from mainstay.triggers.definition import FILE_BYTES_MAX, TriggerRefused, check_trigger_name, read_trigger
 
 SUFFIX = ".json"

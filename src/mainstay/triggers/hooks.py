@@ -31,9 +31,9 @@ from mainstay.core.errors import (
 )
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import Hook
-from mainstay.edges.signing import GITHUB_ID, IDEMPOTENCY, SECRETS_MAX, Unsigned, key_of, only, verify
-from mainstay.guards.lines import one_line
+from mainstay.io.signing import GITHUB_ID, IDEMPOTENCY, SECRETS_MAX, Unsigned, key_of, only, verify
 from mainstay.triggers.templates import check_template, render
+from mainstay.trust.guards.lines import one_line
 
 log = logging.getLogger("mainstay.triggers")
 

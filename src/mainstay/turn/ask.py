@@ -26,7 +26,7 @@ from mainstay.core.ports import (
     ThinkingPiece,
 )
 from mainstay.core.session import Session
-from mainstay.guards.redact import Stream
+from mainstay.trust.guards.redact import Stream
 from mainstay.turn.control import Control
 from mainstay.turn.means import Means
 

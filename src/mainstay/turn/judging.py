@@ -13,7 +13,7 @@ from mainstay.core.open_turn import OpenTurn
 from mainstay.core.ports import Emit, ToolContext
 from mainstay.core.recall import RUNTIME
 from mainstay.core.session import Session
-from mainstay.policy.policy import Circumstances, Verdict
+from mainstay.trust.policy import Circumstances, Verdict
 from mainstay.turn.catalogue import called
 from mainstay.turn.handed import WHY, Handed
 from mainstay.turn.means import Means, is_tainted

@@ -14,8 +14,8 @@ from mainstay.core.limits import Limits
 from mainstay.core.outcome import Failed
 from mainstay.core.ports import Context, Provider, Scribe
 from mainstay.core.session import Session
-from mainstay.guards.guard import Guards
-from mainstay.policy.policy import Narrowing, Policy
+from mainstay.trust.guards.guard import Guards
+from mainstay.trust.policy import Narrowing, Policy
 from mainstay.turn.toolbox import Tools
 
 Review = Callable[[str], str | None]

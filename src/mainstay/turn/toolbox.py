@@ -19,7 +19,7 @@ from mainstay.core.outside import origin_of_tool, told_by_others
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.recall import origin_of
 from mainstay.core.tools import BadArguments
-from mainstay.guards.guard import GuardFailed, Guards
+from mainstay.trust.guards.guard import GuardFailed, Guards
 from mainstay.turn.catalogue import CALL, Catalogue, read_call
 from mainstay.turn.control import CANCEL_GRACE_S, Control
 from mainstay.turn.handed import Handed

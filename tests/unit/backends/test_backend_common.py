@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from api_double import context
 from hypothesis import given
 from hypothesis import strategies as st
+from support.api_double import context
 
 from mainstay.backends.common import (
     BYTES_PER_TOKEN,

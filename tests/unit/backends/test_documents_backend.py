@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_double import context, run
+from support.api_double import context, run
 
 from mainstay.backends import documents_index
 from mainstay.backends.common import BackendRefused

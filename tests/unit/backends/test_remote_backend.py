@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from api_double import context, run
+from support.api_double import context, run
 
 from mainstay.backends.common import BackendRefused
 from mainstay.backends.remote import ANSWER_BYTES_MAX, RemoteBackend, RemoteSettings, RemoteTool, Resource

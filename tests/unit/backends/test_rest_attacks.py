@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_double import ApiServer, answer, context, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.api_double import ApiServer, answer, context, run
 
 from mainstay.backends.common import BackendRefused
 from mainstay.backends.openapi import Description, Operation
@@ -19,8 +19,8 @@ from mainstay.backends.rest_requests import Maker
 from mainstay.backends.rest_scope import Scope
 from mainstay.backends.rest_shapes import Shapes
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.edges.addresses import AddressRefused, place_of
-from mainstay.edges.http import HeaderRefused
+from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.io.http import HeaderRefused
 
 
 def operation(id: str = "", *parameters: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import uvloop
 import yaml
-from api_double import ApiServer, Asked, answer, context, run
+from support.api_double import ApiServer, Asked, answer, context, run
 
 from mainstay.backends.common import BackendRefused
 from mainstay.backends.rest import RestBackend, RestSettings

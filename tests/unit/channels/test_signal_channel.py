@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from signal_platform import ANN, BOB, GROUP, NUMBER, UUID, RpcError, SignalPlatform, SignalRig, signal
+from support.signal_platform import ANN, BOB, GROUP, NUMBER, UUID, RpcError, SignalPlatform, SignalRig, signal
 
 from mainstay.channels.signal.channel import SignalChannel
 from mainstay.channels.signal.inbox import Inbox

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from signal_platform import ANN, BOB, GROUP, NUMBER, UUID, SignalPlatform
+from support.signal_platform import ANN, BOB, GROUP, NUMBER, UUID, SignalPlatform
 
 from mainstay.channels.layout import clean, units
 from mainstay.channels.signal.envelopes import Account, read

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from slack_platform import (
+from support.slack_platform import (
     ANN,
     APP_TOKEN,
     BEN,

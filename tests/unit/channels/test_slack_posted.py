@@ -8,7 +8,7 @@ import logging
 import time
 
 import pytest
-from slack_platform import ANN, BOT, DIRECT, ROOM, SECRET, TOKEN, Poster, bounds, by_http, callback, signed
+from support.slack_platform import ANN, BOT, DIRECT, ROOM, SECRET, TOKEN, Poster, bounds, by_http, callback, signed
 
 from mainstay.channels.slack.channel import SlackChannel
 from mainstay.core.channels import Incoming

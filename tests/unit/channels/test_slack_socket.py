@@ -8,7 +8,7 @@ import random
 
 import pytest
 from aiohttp import web
-from slack_platform import ANN, BOT, DIRECT, ROOM, Answer, bounds, by_socket, callback
+from support.slack_platform import ANN, BOT, DIRECT, ROOM, Answer, bounds, by_socket, callback
 
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Incoming, NotSent

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from telegram_platform import ANN, BASIC, BOB, FORUM, GROUP, ME, TOKEN, ApiError, TelegramRig, telegram
+from support.telegram_platform import ANN, BASIC, BOB, FORUM, GROUP, ME, TOKEN, ApiError, TelegramRig, telegram
 
 from mainstay.channels.telegram.channel import TelegramChannel
 from mainstay.channels.telegram.files import Shelf, fetch_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from telegram_platform import parse
+from support.telegram_platform import parse
 
 from mainstay.channels.layout import units
 from mainstay.channels.telegram.markup import html_of, plain_of

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from telegram_platform import ANN, BASIC, BOB, FORUM, GROUP, ME
+from support.telegram_platform import ANN, BASIC, BOB, FORUM, GROUP, ME
 
 from mainstay.channels.telegram.albums import together
 from mainstay.channels.telegram.updates import Reader, Threads, User

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from terminal_platform import NAME, terminal
+from support.terminal_platform import NAME, terminal
 
 from mainstay.channels.terminal.channel import OWNER, ROOM, WAITING_MAX, TerminalChannel
 from mainstay.channels.terminal.lines import LINE_BYTES_MAX

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from webhook_platform import NAME, SECRET, post, webhook
+from support.webhook_platform import NAME, SECRET, post, webhook
 
 from mainstay.channels.webhook.channel import FILE_BYTES_MAX, WebhookChannel
 from mainstay.channels.webhook.door import Bounds
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, MaybeSent, NeverSent, NotSent
 from mainstay.core.errors import ConfigError, LaneFull
-from mainstay.edges.signing import SIGNATURE, TIMESTAMP, sign
+from mainstay.io.signing import SIGNATURE, TIMESTAMP, sign
 from mainstay.testing.channel_rig import Ear
 
 MESSAGE = {"id": "1", "room": "r", "user": "u", "text": "hello", "mentioned": True}

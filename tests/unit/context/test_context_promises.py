@@ -12,19 +12,19 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from counted_model import CountedModel
-from kernel_world import World, make_store, turns
-from talks import Talk
+from support.counted_model import CountedModel
+from support.kernel_world import World, make_store, turns
+from support.talks import Talk
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.app.schema import (
+from mainstay.agent.world import SystemClock
+from mainstay.config.schema import (
     CompactionSettings,
     ContextSettings,
     EmbeddingSettings,
     MemorySettings,
     SessionSettings,
 )
-from mainstay.app.world import SystemClock
 from mainstay.context.compile import Surroundings, compile_context
 from mainstay.context.relief import Case, fold, stub
 from mainstay.context.rules import Rules, budget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from talks import Talk
+from support.talks import Talk
 
 from mainstay.context.relief import Case, fold, squeeze, stub
 from mainstay.context.rules import Rules, budget

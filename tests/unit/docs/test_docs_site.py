@@ -14,11 +14,21 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.docs_pages import (
+    DOCS,
+    PAGES,
+    READ,
+    ROOT,
+    anchors,
+    blocks,
+    in_navigation,
+    links,
+    name_of,
+    prose,
+    site,
+    slugify,
+)
 
-sys.path.insert(0, str(Path(__file__).parent))
-from docs_pages import DOCS, PAGES, READ, ROOT, anchors, blocks, in_navigation, links, name_of, prose, site, slugify
-
-sys.path.insert(0, str(ROOT / "scripts"))  # what makes the reference
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -14,15 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-from docs_pages import DOCS, READ, ROOT, Block, blocks, name_of, prose, quoted, text_of
+from support.docs_pages import DOCS, READ, ROOT, Block, blocks, name_of, prose, quoted, text_of
 
 from mainstay import ToolContext, kit
-from mainstay.app.commands.tree import LATER, UsageError, build, parse
-from mainstay.app.config import UNAVAILABLE, load_config
-from mainstay.app.config_check import shape_of
-from mainstay.app.schema import Config
+from mainstay.cli.commands.tree import LATER, UsageError, build, parse
+from mainstay.config.loading import UNAVAILABLE, load_config
+from mainstay.config.schema import Config
+from mainstay.config.validation import shape_of
 
 SOURCE = ROOT / "src" / "mainstay"
 PARSER = build()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.app.chat.words import notice
+from mainstay.cli.chat.words import notice
 from mainstay.core.events import MessageAdded, TurnEnded, TurnStarted, Warned
 from mainstay.core.messages import Finish, FinishReason, Text
 from mainstay.core.outcome import Answered

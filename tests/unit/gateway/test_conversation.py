@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chat_world import ANN, BOB, World, running
+from support.chat_world import ANN, BOB, World, running
 
 from mainstay.core.channels import Shows
 from mainstay.core.people import Person

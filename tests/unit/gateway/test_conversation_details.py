@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_world import ANN, World, running
 from msgspec.structs import replace
+from support.chat_world import ANN, World, running
 
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Incoming, NotSent, Shows
@@ -280,7 +280,7 @@ async def test_steering_with_nothing_running_is_a_prompt(tmp_path: Path) -> None
 
 async def test_a_guest_approves_nothing_and_a_member_not_elsewhere(tmp_path: Path) -> None:
     from mainstay import tool
-    from mainstay.app.schema import PolicySettings
+    from mainstay.config.schema import PolicySettings
     from mainstay.providers.scripted import Call
 
     @tool(effect="unsafe")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_world import World, running
 from msgspec.structs import replace
+from support.chat_world import World, running
 
 from mainstay import tool
 from mainstay.core.channels import Shows
@@ -218,7 +218,7 @@ async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_pa
     rig = LoopbackRig()
     world = World(tmp_path, rig, script=launching)
     world.tools = [launch]
-    from mainstay.app.schema import PolicySettings
+    from mainstay.config.schema import PolicySettings
 
     world.config = {"policy": PolicySettings(ask=("launch",))}
     async with running(world):
@@ -250,7 +250,7 @@ async def test_a_question_that_was_answered_while_nobody_could_post_it_is_not_po
     rig = LoopbackRig(Shows(threads=True))
     world = World(tmp_path, rig, script=[[Call("launch")], "It flies."])
     world.tools = [launch]
-    from mainstay.app.schema import PolicySettings
+    from mainstay.config.schema import PolicySettings
 
     world.config = {"policy": PolicySettings(ask=("launch",))}
     async with running(world):
@@ -390,7 +390,7 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
 @pytest.mark.parametrize("policy", ["thread", "user", "single"])
 async def test_an_answer_that_was_ready_while_nobody_could_post_it_is_posted_later(tmp_path: Path, policy: Any) -> None:
     """U13, whichever lanes there are."""
-    from mainstay.app.schema import LaneSettings
+    from mainstay.config.schema import LaneSettings
 
     stall = Stall("It took long.")
     rig = LoopbackRig()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_world import World
 from msgspec.structs import replace
+from support.chat_world import World
 
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Context, Finished, Options, TextPiece

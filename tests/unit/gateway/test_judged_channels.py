@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chat_world import World, running
-from judged_rules import judges, spoken
+from support.chat_world import World, running
+from support.judged_rules import judges, spoken
 
 from mainstay.testing import Stall
 from mainstay.testing.loopback_channel import LoopbackRig

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from people_lab import HandClock, opened
+from support.people_lab import HandClock, opened
 
 from mainstay.core.errors import InputRefused, StoreFull
 from mainstay.core.people import SCOPES, Identity, Person, Principal

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from people_lab import HandClock, opened
+from support.people_lab import HandClock, opened
 
 from mainstay.core.errors import InputRefused
 from mainstay.core.people import Person

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chat_world import World
+from support.chat_world import World
 
 from mainstay.core.channels import Hear, NotSent
 from mainstay.core.errors import ConfigError

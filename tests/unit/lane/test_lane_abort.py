@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.core.errors import StreamBroken
 from mainstay.core.events import StepRestarted, TurnEnded
 from mainstay.core.limits import Limits

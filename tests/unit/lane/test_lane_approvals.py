@@ -6,15 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.errors import ApprovalUnknown, InputRefused
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, ToolStarted, TurnEnded, TurnResumed
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Aborted, Answered, Paused
 from mainstay.core.tools import tool
-from mainstay.policy.policy import Circumstances, Verdict
 from mainstay.testing import Call, VirtualClock
+from mainstay.trust.policy import Circumstances, Verdict
 from mainstay.turn.means import Trust
 
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import virtual
+from support.kernel_world import virtual
 from test_lane_budgets import INFO, SMALL, WIDE, Till, family
 
-from mainstay.app.sessions import fork
+from mainstay.agent.sessions import fork
 from mainstay.context.tokens import counted
 from mainstay.core.errors import ModelSilent, RateLimited, StreamBroken, Unreachable
 from mainstay.core.events import Folded, MessageAdded, Reserved, Settled, ToolFinished
@@ -19,9 +19,9 @@ from mainstay.core.outcome import Aborted, Exhausted
 from mainstay.core.ports import CallPiece, Context, Digest, Finished, ModelInfo, Options, Passage, TextPiece
 from mainstay.core.reservations import NANO, nanodollars
 from mainstay.memory.summarise import ModelSummariser
-from mainstay.meter.budgets import Budget
-from mainstay.meter.governor import Governor
-from mainstay.meter.resilient import Resilient
+from mainstay.metering.budgets import Budget
+from mainstay.metering.governor import Governor
+from mainstay.metering.resilient import Resilient
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
 from mainstay.testing.virtual import CountingIds
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.context.tokens import counted
 from mainstay.core.errors import ModelSilent, ProviderError, StoreFull, StreamBroken, Unreachable
@@ -22,10 +22,10 @@ from mainstay.core.reservations import NANO, nanodollars
 from mainstay.core.tools import tool
 from mainstay.lane.children import Children
 from mainstay.memory.summarise import ModelSummariser
-from mainstay.meter.books import Books
-from mainstay.meter.budgets import Budget, Budgets, Kind, Period, Scope
-from mainstay.meter.purses import Purses
-from mainstay.meter.resilient import Resilient
+from mainstay.metering.books import Books
+from mainstay.metering.budgets import Budget, Budgets, Kind, Period, Scope
+from mainstay.metering.purses import Purses
+from mainstay.metering.resilient import Resilient
 from mainstay.testing import Call, MemoryStore, Pieces, Raise, Say, ScriptedProvider, Stall, VirtualClock
 from mainstay.testing.virtual import CountingIds
 from mainstay.tools.spawn import spawn_tool

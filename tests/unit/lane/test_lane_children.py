@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Spawned, TurnEnded

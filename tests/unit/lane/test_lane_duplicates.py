@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kernel_world import World, envelope, make_store, virtual
+from support.kernel_world import World, envelope, make_store, virtual
 
 from mainstay.core.envelope import Envelope, identity
 from mainstay.core.errors import InputRefused, StoreFailed

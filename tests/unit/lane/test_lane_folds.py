@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_world import World, make_store, virtual
+from support.kernel_world import World, make_store, virtual
 
 from mainstay.context.rules import Rules
 from mainstay.core.errors import ContextTooLong, Overloaded, RequestRefused, SummaryUnusable

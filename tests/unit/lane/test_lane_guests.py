@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_world import World, make_store, virtual
+from support.kernel_world import World, make_store, virtual
 
 from mainstay.core.errors import ApprovalUnknown
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, SessionChanged

@@ -9,7 +9,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.errors import LaneFull
 from mainstay.core.limits import Limits

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, envelope, virtual
+from support.kernel_world import World, envelope, virtual
 
 from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
 from mainstay.core.errors import InputRefused, LaneFull, SessionArchived

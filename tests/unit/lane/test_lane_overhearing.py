@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kernel_world import World, envelope, make_store, virtual
+from support.kernel_world import World, envelope, make_store, virtual
 
 from mainstay.core.addresses import Address, Heard
 from mainstay.core.events import Delivered, TurnStarted

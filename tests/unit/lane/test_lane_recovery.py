@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_world import World, make_store, unweighed, virtual
+from support.kernel_world import World, make_store, unweighed, virtual
 
 from mainstay.core.events import (
     MessageAdded,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, envelope, virtual
+from support.kernel_world import World, envelope, virtual
 
 from mainstay.core.events import Received, Steered, TurnEnded
 from mainstay.core.messages import Finish, FinishReason, Text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.events import Lagged, MessageAdded, TextDelta, TurnEnded
 from mainstay.core.limits import Limits

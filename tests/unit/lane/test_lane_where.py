@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mainstay import Agent, Config, Limits
-from mainstay.app.owner import Alone, Remote, serving
 from mainstay.core.errors import DuplicateInput, LaneFull, RequestRefused, StoreFull, Unauthorised
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Failed
 from mainstay.core.where import Where
+from mainstay.gateway.owner import Alone, Remote, serving
 from mainstay.lane.whereabouts import placed
 from mainstay.testing import Raise, ScriptedProvider, Stall
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mainstay.core.envelope import Envelope, session_key
 from mainstay.core.messages import Text
-from mainstay.edges.paths import Watched, folder_name
+from mainstay.io.paths import Watched, folder_name
 from mainstay.memory.files import FILE_BYTES_MAX, NO_MEMORY, MemoryFiles, Note, Place, render
 from mainstay.memory.prompts import PROMPT_BYTES_MAX, Prompts
 
@@ -112,7 +112,7 @@ def test_a_file_is_read_again_until_its_times_can_be_believed(
     path = tmp_path / "a.md"
     path.write_text("first")
     as_it_was = path.stat()
-    monkeypatch.setattr("mainstay.edges.paths.time.time_ns", lambda: as_it_was.st_ctime_ns + age_ns)
+    monkeypatch.setattr("mainstay.io.paths.time.time_ns", lambda: as_it_was.st_ctime_ns + age_ns)
     watched = Watched(str(tmp_path), str(path), 100)
     assert watched.read() == (b"first", 5)
     path.write_text("other")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.core.errors import EmbedderMissing, StoreCorrupt, StoreFailed, Unreachable
 from mainstay.core.events import (
     Event,

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mainstay import Agent, Config
-from mainstay.app.schema import EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
+from mainstay.config.schema import EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
 from mainstay.core.errors import InputRefused, MainstayError, MemoryUnknown, SummaryUnusable
 from mainstay.core.messages import Message, Text
 from mainstay.core.ports import Context, Options, Passage, Tool, ToolContext

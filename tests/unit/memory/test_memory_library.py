@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from library_world import DAY, World
+from support.library_world import DAY, World
 
 from mainstay.core.errors import InputRefused, MemoryUnknown
 from mainstay.core.events import Judged, MessageAdded, TurnStarted

@@ -15,7 +15,8 @@ import apsw
 import pytest
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.app.schema import (
+from mainstay.agent.world import SystemClock
+from mainstay.config.schema import (
     EmbeddingSettings,
     KnowledgeSettings,
     MemorySettings,
@@ -23,7 +24,6 @@ from mainstay.app.schema import (
     SessionSettings,
     SummarySettings,
 )
-from mainstay.app.world import SystemClock
 from mainstay.core.events import Folded, MessageAdded, Received, ToolFinished
 from mainstay.core.messages import Text, ToolResult
 from mainstay.core.outcome import Answered

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 import splintr
-from library_world import DAY, World, calling
+from support.library_world import DAY, World, calling
 
 from mainstay.core.errors import InputRefused, MemoryUnknown
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.recall import Fact, Summary
 from mainstay.core.tools import BadArguments
 from mainstay.memory.tools import OUTSIDE, PAGE_BYTES, RESULT_BYTES, memory_tools
-from mainstay.policy.policy import Circumstances, Confinement, Policy, PolicyRules
 from mainstay.testing.virtual import BEGINNING_MS
+from mainstay.trust.policy import Circumstances, Confinement, Policy, PolicyRules
 
 
 @pytest.fixture

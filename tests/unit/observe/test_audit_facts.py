@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import faulty_vfs
 import msgspec
 import pytest
-from faulty_vfs import FaultyVFS, Plan
+from support.faulty_vfs import FaultyVFS, Plan
+from support.paths import PYTHONPATH
 
 from mainstay import Agent, Config, tool
-from mainstay.app.auditing import checked, noting
-from mainstay.app.noted_people import NotedPeople
-from mainstay.app.schema_accounts import AuditSettings
+from mainstay.agent.auditing import checked, noting
+from mainstay.config.schema_observability import AuditSettings
 from mainstay.core.addresses import Address, Heard
 from mainstay.core.audit import Entry, Fact, Wanted
 from mainstay.core.errors import AuditUnavailable, StoreFailed, StoreFull
@@ -57,13 +56,14 @@ from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
 from mainstay.core.people import Person
 from mainstay.core.ports import Standing
-from mainstay.guards.redact import Redactor
+from mainstay.gateway.audited_people import NotedPeople
 from mainstay.observe.facts import facts_of
 from mainstay.observe.notes import WAITING_MAX, Notes
 from mainstay.store.sqlite.audit import audit_in
 from mainstay.store.sqlite.observed import SqliteObserved
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.trust.guards.redact import Redactor
 
 AT = 1_700_000_000_000
 WORDS = "the words that were said"
@@ -599,7 +599,7 @@ async def test_a_disk_that_fails_at_any_write_leaves_a_chain_in_which_nothing_is
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from faulty_vfs import FaultyVFS, Plan
+from support.faulty_vfs import FaultyVFS, Plan
 from mainstay.core.audit import Fact
 from mainstay.store.sqlite.audit import audit_in
 from mainstay.store.sqlite.observed import SqliteObserved
@@ -624,8 +624,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 def test_a_process_that_is_killed_at_any_write_leaves_a_chain_in_which_nothing_is_missing_or_twice(
     tmp_path: Path,
 ) -> None:
-    places = [str(Path(faulty_vfs.__file__).parent), *sys.path]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+    env = os.environ | {"PYTHONPATH": PYTHONPATH}
     codes = []
     for at in range(2, 60) if ALL else (3, 8, 5, 11):
         ran = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(at)], env=env, timeout=PATIENCE_S)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.app.auditing import accept, checked, exported
+from mainstay.agent.auditing import accept, checked, exported
 from mainstay.core.audit import BEGUN, FIELDS, NOTHING, PRUNED, RESUMED, Fact, Wanted, digest_of, linked
 from mainstay.core.errors import AuditUnavailable, InputRefused, StoreCorrupt
 from mainstay.observe.audit import Audit

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.app.sessions import fork
+from mainstay.agent.sessions import fork
 from mainstay.core.errors import StoreError, StoreFull
 from mainstay.core.events import (
     Event,

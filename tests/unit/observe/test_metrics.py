@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-from span_stories import calls, child_turn, everything, finished, records, standing, started, tool_turn
+from support.span_stories import calls, child_turn, everything, finished, records, standing, started, tool_turn
 
 from mainstay.core.events import Spawned, ToolFinished, TurnEnded
 from mainstay.core.following import Stretch

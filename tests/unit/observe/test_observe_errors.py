@@ -24,11 +24,11 @@ from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import Standing
 from mainstay.core.tracing import trace_id
 from mainstay.core.where import ENDS_TURN, Spot, Where
-from mainstay.guards.redact import Redactor
 from mainstay.observe.error_log import PER_SECOND_MAX, ErrorLog
 from mainstay.observe.errors import DECIDED, UNCHECKED, ErrorReader
 from mainstay.store.sqlite.errors import SqliteErrors
 from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.trust.guards.redact import Redactor
 from mainstay.turn import act, judging, toolbox
 
 AT = 1_800_000_000_000

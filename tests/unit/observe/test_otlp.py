@@ -4,18 +4,14 @@ that is well, slow, full, wrong or not there."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-from span_stories import everything, standing
+from support.span_stories import everything, standing
 
 from mainstay.core.tracing import span_id, trace_id
 from mainstay.observe import exporter

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.span_stories import BEGUN, calls, child_turn, everything, finished, records, standing, started, tool_turn
 
-sys.path.insert(0, str(Path(__file__).parent))
-from span_stories import BEGUN, calls, child_turn, everything, finished, records, standing, started, tool_turn
-
-from mainstay.app.chat.safe import visible
+from mainstay.cli.chat.safe import visible
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.journal import Record
 from mainstay.observe.spans import Telling, Trace

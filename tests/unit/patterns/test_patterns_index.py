@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.app.schema_knowhow import PatternSettings
+from mainstay.config.schema_skills import PatternSettings
 from mainstay.core.stems import stems
 from mainstay.patterns.index import Index, Match, terms_of
 from mainstay.patterns.pattern import Pattern

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.edges.yaml import YamlRefused, load_all
+from mainstay.io.yaml import YamlRefused, load_all
 from mainstay.patterns.pattern import Parameter, Pattern
 from mainstay.patterns.read import FILE_BYTES_MAX, Page, read_page
 

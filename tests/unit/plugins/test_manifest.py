@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
-from mainstay.guards.lines import one_line
 from mainstay.plugins.manifest import Manifest, PluginLimits, asks, fill_env, read_manifest
+from mainstay.trust.guards.lines import one_line
 
 LEAST = """\
 name: weather

@@ -17,7 +17,7 @@ import pytest
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
-from mainstay.edges.packages import digest_of
+from mainstay.io.packages import digest_of
 from mainstay.plugins import package
 from mainstay.plugins.manifest import asks, read_manifest
 from mainstay.plugins.package import Installed, install, installed, plan, remove, verify

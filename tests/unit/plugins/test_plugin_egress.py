@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.core.errors import ConfigError
-from mainstay.edges.addresses import AddressRefused
+from mainstay.io.addresses import AddressRefused
 from mainstay.plugins import egress
 from mainstay.plugins.egress import Egress, Grant, read_grant, read_request
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import plugin_lab as lab
 import pytest
+from support import plugin_lab as lab
 
-from mainstay.app.config import load_config
-from mainstay.app.elsewhere import Elsewhere, open_elsewhere
-from mainstay.app.grants import Grants
-from mainstay.app.remembering import Place
-from mainstay.app.trust import make_policy
+from mainstay.agent.elsewhere import Elsewhere, open_elsewhere
+from mainstay.agent.grants import Grants
+from mainstay.agent.remembering import Place
+from mainstay.agent.trust import make_policy
+from mainstay.config.loading import load_config
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
 from mainstay.core.plugin_state import MemoryPluginState

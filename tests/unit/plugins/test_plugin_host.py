@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
-import plugin_lab as lab
 import pytest
+from support import plugin_lab as lab
+from support.paths import PYTHONPATH
 
 from mainstay.core.contract import ExecuteRequest
 from mainstay.core.errors import AgentClosed
@@ -277,7 +278,7 @@ async def test_closing_ends_a_call_and_a_start_and_says_so(sandbox: Sandbox, tmp
 LIFE = """
 import asyncio, sys
 from pathlib import Path
-import plugin_lab as lab
+from support import plugin_lab as lab
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox
 
 async def main():
@@ -292,13 +293,12 @@ asyncio.run(main())
 
 async def test_nothing_outlives_a_core_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """U20: the whole tree of every plugin ends with its owner, however that ends, and its folder at the next start."""
-    path = os.pathsep.join([str(Path(__file__).parent), *(one for one in sys.path if one)])
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="lab-") as passing:
         core = subprocess.Popen(
             [sys.executable, "-c", LIFE, str(tmp_path)],
             stdout=subprocess.PIPE,
             text=True,
-            env={"PYTHONPATH": path, "TMPDIR": passing},
+            env={"PYTHONPATH": PYTHONPATH, "TMPDIR": passing},
         )
         assert core.stdout is not None
         mark = await asyncio.to_thread(core.stdout.readline)

@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import plugin_lab as lab
 import pytest
+from support import plugin_lab as lab
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs, Sandbox

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.guards.redact import Redactor
 from mainstay.plugins.logs import PluginLog, amount
+from mainstay.trust.guards.redact import Redactor
 
 
 def log(where: Path, bytes_max: int = 64 * 1024) -> PluginLog:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import plugin_lab as lab
 import pytest
 import uvloop
+from support import plugin_lab as lab
 
 from mainstay.core.messages import ToolResult
 from mainstay.core.outside import Sandbox

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import plugin_lab as lab
 import pytest
+from support import plugin_lab as lab
 
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message, Text, Thinking, ToolCall, ToolResult

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
-import plugin_lab as lab
 import pytest
 import uvloop
+from support import plugin_lab as lab
 
 from mainstay.core.outside import Needs, Quota, Sandbox
 from mainstay.core.plugin_state import MemoryPluginState

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from streams.server import Loopback
+from support.streams.server import Loopback
 
 from mainstay.core.errors import ConfigError, Unauthorised
 from mainstay.core.ports import Context, ModelInfo, Options

@@ -6,16 +6,15 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
+from support.paths import KEYS
 
 from mainstay.core.errors import Unreachable
 from mainstay.core.limits import Limits
 from mainstay.providers.http1 import HEAD_BYTES_MAX, Broken, Connection
 from mainstay.providers.http_client import Client
 
-KEYS = Path(__file__).parent.parent.parent / "conformance" / "keys"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 TEXT = b"one two " * 40

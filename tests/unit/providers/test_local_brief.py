@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.app.schema import ToolSettings
+from mainstay.config.schema import ToolSettings
 from mainstay.core.ports import ModelInfo
 from mainstay.providers.scripted import Call, ScriptedProvider
 

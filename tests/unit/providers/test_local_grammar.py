@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,14 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from tiny_gguf import token, write_tiny_gguf
+from support.tiny_gguf import token, write_tiny_gguf
 
 from mainstay.core.messages import Message, Text
 from mainstay.core.ports import Context, Finished, ModelInfo, Options
 from mainstay.core.tools import FunctionTool
-from mainstay.edges.json_schema import Schema
+from mainstay.io.json_schema import Schema
 from mainstay.providers.local import provider as providers
 from mainstay.providers.local.grammar import RULES_MAX, literal, write_grammar
 from mainstay.providers.local.prefix import _post

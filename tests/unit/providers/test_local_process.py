@@ -15,12 +15,11 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.paths import PYTHONPATH
+from support.tiny_gguf import write_tiny_gguf
 
-sys.path.insert(0, str(Path(__file__).parent))
-from tiny_gguf import write_tiny_gguf
-
-from mainstay.app.chat.ahead import loaded_ahead
-from mainstay.app.config import Config
+from mainstay.cli.chat.ahead import loaded_ahead
+from mainstay.config.loading import Config
 from mainstay.core.errors import ConfigError, ContextTooLong, RequestRefused, StreamBroken, Unreachable
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Message, Text
@@ -178,7 +177,6 @@ async def test_it_goes_when_nothing_was_asked_for_a_while_and_comes_back(weights
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
 import test_local_process as ours
 async def main():
     async with ours.provided(Path({weights!r})) as provider:
@@ -190,8 +188,11 @@ asyncio.run(main())
 
 
 async def test_it_goes_with_whoever_started_it_even_if_that_was_killed(weights: Path) -> None:
-    script = KILLED.format(tests=str(Path(__file__).parent), weights=str(weights))
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=SOON_S, check=False)
+    script = KILLED.format(weights=str(weights))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parent)))}
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=SOON_S, check=False, env=env
+    )
     assert run.returncode == -signal.SIGKILL, run.stderr
     await until(lambda: is_gone(int(run.stdout)), "it outlives whoever started it")
 

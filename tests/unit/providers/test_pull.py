@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pull_support import DATA, HALF, OTHER, SIZE, Hub, weights
+from support.paths import PYTHONPATH
+from support.pull_support import DATA, HALF, OTHER, SIZE, Hub, weights
 
 from mainstay.core.errors import ConfigError
 from mainstay.providers.local.growing import Growing, NotPulled, SourceFailed, began
@@ -265,14 +266,13 @@ def test_a_whole_file_that_never_got_its_name_is_taken_or_brought_anew(hub: Make
 
 def child(code: str, *words: str) -> subprocess.Popen[str]:
     """A process that pulls, from a script with what it needs at hand."""
-    head = "import sys\nfrom pull_support import *\nfrom mainstay.providers.local.pull import *\n"
-    paths = os.pathsep.join([str(Path(__file__).parent), *(path for path in sys.path if path)])
+    head = "import sys\nfrom support.pull_support import *\nfrom mainstay.providers.local.pull import *\n"
     return subprocess.Popen(
         [sys.executable, "-c", head + code, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )
 
 

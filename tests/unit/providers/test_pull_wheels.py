@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pull_support import DATA, SIZE, WHEELS, make_wheel, weights
+from support.pull_support import DATA, SIZE, WHEELS, make_wheel, weights
 
 from mainstay.providers.local.growing import NotPulled, began
 from mainstay.providers.local.pull import Pulled, Watch, pull

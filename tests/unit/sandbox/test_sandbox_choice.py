@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from fake_docker import fake_docker
+from support.fake_docker import fake_docker
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Command

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fake_docker import fake_docker
+from support.fake_docker import fake_docker
 
 from mainstay import Agent, Config
-from mainstay.app.schema import PolicySettings, SandboxSettings, ToolSettings
+from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
 from mainstay.core.outside import Command, Grounds, Sandbox
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
 from mainstay.sandbox.docker import DockerSandbox

@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import grpc
-import grpc_world
 import msgspec
 import pytest
-from http_world import world
-from openai_rig import HOLDS_S, said, served
+from support import grpc_world
+from support.http_world import world
+from support.openai_rig import HOLDS_S, said, served
 
 from mainstay import Config
-from mainstay.app.schema_accounts import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import Finished, TextPiece

@@ -10,23 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc_world
-import http_world
 import msgspec
 import openai
-import openai_rig
 import pytest
-from http_world import ALL, HOLDS_S, MAIN
+from support import grpc_world, http_world, openai_rig
+from support.http_world import ALL, HOLDS_S, MAIN
 
 from mainstay import Agent
-from mainstay.app.commands.logs import Json
+from mainstay.cli.commands.logs import Json
 from mainstay.core.errors import MainstayError, RequestRefused, SessionUnknown, StoreFailed
 from mainstay.core.events import TurnEnded
 from mainstay.core.outcome import Failed
 from mainstay.core.where import Where
-from mainstay.guards.redact import Redactor
-from mainstay.guards.terminal import LogFilter, Placing
 from mainstay.providers.scripted import Call, Raise, ScriptedProvider
+from mainstay.trust.guards.redact import Redactor
+from mainstay.trust.guards.terminal import LogFilter, Placing
 
 MODEL = RequestRefused("the model said no")
 BUG = RuntimeError("nobody thought of this")

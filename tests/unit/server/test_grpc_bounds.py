@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from grpc_world import compiled, everything, offices, served, trouble
+from support.grpc_world import compiled, everything, offices, served, trouble
 
-from mainstay.app.schema import EmbeddingSettings, MemorySettings, SessionSettings
+from mainstay.config.schema import EmbeddingSettings, MemorySettings, SessionSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import tool

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from grpc_world import PROTO, World, details, everything, offices, served, trailing, trouble, until
+from support.grpc_world import PROTO, World, details, everything, offices, served, trailing, trouble, until
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits

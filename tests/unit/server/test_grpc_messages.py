@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from grpc_world import compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.grpc_world import compiled
 
 from mainstay.core.protobuf import ContractBroken, decode, encode, fields_of, is_message
 from mainstay.server.grpc.messages import MESSAGES, Event, Part, Reply, StreamWeaveRequest, WeaveRequest

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import msgspec
 import pytest
-from grpc_world import World, details, everything, served, trailing, trouble
+from support.grpc_world import World, details, everything, served, trailing, trouble
 
 from mainstay.core.errors import Unreachable
 from mainstay.core.limits import Limits
@@ -282,7 +282,7 @@ async def test_a_message_that_is_not_of_the_contract_is_none() -> None:
 
 
 async def test_a_turn_that_waits_for_approval_says_for_which() -> None:
-    from mainstay.app.schema import PolicySettings
+    from mainstay.config.schema import PolicySettings
 
     policy = PolicySettings(ask=("add",))
     async with served({"main": SUM}, tools=[add], policy=policy) as world, world.client() as client:

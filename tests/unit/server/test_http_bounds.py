@@ -6,7 +6,7 @@ import asyncio
 import gzip
 from typing import Any
 
-from http_world import HOLDS_S, MAIN, World, world
+from support.http_world import HOLDS_S, MAIN, World, world
 
 from mainstay.providers.scripted import Step
 from mainstay.server.http_app import Web

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from http_world import HOLDS_S, World, until, world
+from support.http_world import HOLDS_S, World, until, world
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.messages import FinishReason, Usage

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from http_world import HOLDS_S, MAIN, World, world
+from support.http_world import HOLDS_S, MAIN, World, world
 
 from mainstay.providers.scripted import Step
 from mainstay.server.http_app import Web

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from http_world import ALL, MAIN, world
+from support.http_world import ALL, MAIN, world
 
 from mainstay.providers.scripted import Step
 from mainstay.server.http_app import Web

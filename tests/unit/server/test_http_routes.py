@@ -11,13 +11,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from http_world import ALL, MAIN, until, world
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from support.http_world import ALL, MAIN, until, world
 from yarl import URL
 
 from mainstay import Config, tool
-from mainstay.app.schema import PolicySettings
+from mainstay.config.schema import PolicySettings
 from mainstay.providers.scripted import Call, ScriptEnded, Stall, Step
 from mainstay.server.http_app import Web, make_app
 from mainstay.server.web import bind, serve_web

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http_world import world
+from support.http_world import world
 
 from mainstay import tool
 from mainstay.testing import Call

@@ -9,10 +9,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from http_world import HOLDS_S, MAIN, Heard, World, until, world
+from support.http_world import HOLDS_S, MAIN, Heard, World, until, world
 
 from mainstay import Config, tool
-from mainstay.app.schema import PolicySettings
+from mainstay.config.schema import PolicySettings
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Finished, TextPiece
 from mainstay.providers.scripted import Call, Pieces, Stall, Step

@@ -7,12 +7,9 @@ import json
 from typing import Any, Literal
 from urllib.parse import quote
 
-import grpc_world
-import http_world
-import judged_rules
-import openai_rig
 import pytest
-from judged_rules import judges, spoken
+from support import grpc_world, http_world, judged_rules, openai_rig
+from support.judged_rules import judges, spoken
 
 from mainstay import Config
 from mainstay.core.messages import Usage

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvloop
-from openai_rig import World, said, served, until
+from support.openai_rig import World, said, served, until
 
 from mainstay import Config
 from mainstay.core.errors import RequestRefused

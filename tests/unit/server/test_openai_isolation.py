@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from openai_rig import World, said, served
+from support.openai_rig import World, said, served
 
 from mainstay.providers.scripted import Call
 

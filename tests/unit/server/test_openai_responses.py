@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
-from openai_rig import World, said, served, until
+from support.openai_rig import World, said, served, until
 
 from mainstay.core.errors import RequestRefused
 from mainstay.core.messages import FinishReason, Usage

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, MCPError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from serving import operated, until
+from support.serving import operated, until
 
 from mainstay import tool
 from mainstay.core.errors import Unauthorised

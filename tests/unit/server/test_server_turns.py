@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from serving import operated, until
+from support.serving import operated, until
 
 from mainstay.core.errors import HomeTaken
 from mainstay.core.messages import FinishReason

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.policy.rules import Rule
 from mainstay.skills.allowed import RULES_MAX, UNREADABLE, rules_of
+from mainstay.trust.rules import Rule
 
 CASES = [
     ("Bash(git:*) Bash(jq:*) Read", ("bash(git *)", "bash(jq *)", "read")),

@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
-from skill_world import World, pin, write_skill
+from support.skill_world import World, pin, write_skill
 
 from mainstay.core.messages import Message, Role, Text, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.recall import is_untrusted
-from mainstay.policy.rules import Rule
 from mainstay.skills.contribute import BROUGHT_MAX, SkillContributor
 from mainstay.skills.find import Shelf
 from mainstay.skills.trees import FILES_QUICK
+from mainstay.trust.rules import Rule
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from skill_world import write_skill
+from support.skill_world import write_skill
 
 from mainstay.skills.header import FILE_BYTES_MAX, HEADER_BYTES_MAX
 from mainstay.skills.skill import SkillRefused, read_skill

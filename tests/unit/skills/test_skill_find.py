@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from skill_world import World, names, pin, write_skill
+from support.skill_world import World, names, pin, write_skill
 
 from mainstay.skills import trees
 from mainstay.skills.find import Scope, Shelf

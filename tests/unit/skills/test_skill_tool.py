@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from skill_world import World, context, pin, write_skill
+from support.skill_world import World, context, pin, write_skill
 
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import BadArguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.edges.yaml import YamlRefused, load
+from mainstay.io.yaml import YamlRefused, load
 
 
 def test_with_strings_every_scalar_is_what_is_written() -> None:

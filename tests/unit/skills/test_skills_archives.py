@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import sys
 import tarfile
 import tempfile
 import zipfile
@@ -14,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from skills_lab import HEADER, skill_at, tarred, tree, zipped
+from support.skills_lab import HEADER, skill_at, tarred, tree, zipped
 
 from mainstay.core.errors import ConfigError
 from mainstay.skills.package import install, plan

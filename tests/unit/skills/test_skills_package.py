@@ -6,13 +6,10 @@ import fcntl
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from skills_lab import do, interrupted, packed, scenes, skill_at, tree
+from support.skills_lab import do, interrupted, packed, scenes, skill_at, tree
 
 from mainstay.core.errors import ConfigError
 from mainstay.skills.find import Found, Scope, Shelf

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from skills_lab import HEADER, packed, skill_at, zipped
+from support.skills_lab import HEADER, packed, skill_at, zipped
 
 from mainstay.core.errors import ConfigError
 from mainstay.skills.source import DOWNLOAD_BYTES_MAX, brought, choose, download

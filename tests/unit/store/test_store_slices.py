@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 import pytest
-from faulty_vfs import FaultyVFS, Plan
+from support.faulty_vfs import FaultyVFS, Plan
 
 from mainstay.core.entries import entries_of
 from mainstay.core.errors import InputRefused, StoreCorrupt, StoreError, StoreFailed

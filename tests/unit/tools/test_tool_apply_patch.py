@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from files_world import World
+from support.files_world import World
 
-from mainstay.edges.beneath import PathRefused
-from mainstay.edges.patch import PatchRefused
-from mainstay.policy.policy import Circumstances, Confinement, Policy, PolicyRules
+from mainstay.io.beneath import PathRefused
+from mainstay.io.patch import PatchRefused
 from mainstay.tools.apply_patch import apply_patch_tool
 from mainstay.tools.common import ToolRefused
+from mainstay.trust.policy import Circumstances, Confinement, Policy, PolicyRules
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import pytest
 import splintr
 from hypothesis import given
 from hypothesis import strategies as st
-from outside_world import Told, Workspace, call, calling, running_with
+from support.outside_world import Told, Workspace, call, calling, running_with
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.outside import Command, FileLabel, Output, Ran
 from mainstay.core.ports import Tool
 from mainstay.core.recall import CONVERSATION
 from mainstay.core.tools import BadArguments
-from mainstay.edges.beneath import PathRefused
+from mainstay.io.beneath import PathRefused
 from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
 from mainstay.sandbox.host import HostSandbox
 from mainstay.testing.outside import MemoryOutbox, MemoryScheduler

@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from files_world import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.files_world import World
 
 from mainstay.core.recall import CONVERSATION
 from mainstay.core.tools import BadArguments
-from mainstay.edges.beneath import PathRefused
+from mainstay.io.beneath import PathRefused
 from mainstay.tools.common import ToolRefused
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
@@ -179,7 +179,7 @@ async def test_an_abort_at_any_stage_leaves_the_old_file_or_the_new_and_nothing_
 
 async def test_a_writer_that_is_told_to_stop_while_it_waits_changes_nothing(world: World) -> None:
     """The thread is held just before it gives the file its name; when the abort returns, nothing can happen."""
-    from mainstay.edges import files as edge
+    from mainstay.io import files as edge
 
     file = world.put("f.txt", "old")
     tool = world.tools["write"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from outside_world import call, calling
-from site_double import Site, moved, ok
+from support.outside_world import call, calling
+from support.site_double import Site, moved, ok
 
 from mainstay.core.ports import Tool
-from mainstay.edges.addresses import AddressRefused
-from mainstay.edges.fetch import FetchRules
-from mainstay.edges.response import FetchFailed
+from mainstay.io.addresses import AddressRefused
+from mainstay.io.fetch import FetchRules
+from mainstay.io.response import FetchFailed
 from mainstay.tools.common import ToolRefused
 from mainstay.tools.fetch import PAGE_CHARS, PAGES_MAX, fetch_tool
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outside_world import Workspace, call, calling, running_with
+from support.outside_world import Workspace, call, calling, running_with
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.outside import Command
 from mainstay.core.outside import Process as Going
 from mainstay.core.ports import Tool
 from mainstay.core.tools import BadArguments
-from mainstay.edges.beneath import PathRefused
+from mainstay.io.beneath import PathRefused
 from mainstay.sandbox.host import HostSandbox
 from mainstay.tools.common import ToolRefused
 from mainstay.tools.process import INPUT_BYTES_MAX, RUNNING_MAX, Processes, ProcessTool, process_tool

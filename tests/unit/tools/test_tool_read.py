@@ -8,11 +8,11 @@ import zlib
 from pathlib import Path
 
 import pytest
-from files_world import World
+from support.files_world import World
 
 from mainstay.core.outside import FileLabel
-from mainstay.edges.beneath import PathRefused
-from mainstay.edges.files import mark_of
+from mainstay.io.beneath import PathRefused
+from mainstay.io.files import mark_of
 from mainstay.tools.common import ToolRefused
 from mainstay.tools.work import looks_secret
 

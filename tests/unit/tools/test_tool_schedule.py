@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from outside_world import call, calling
+from support.outside_world import call, calling
 
 from mainstay.core.outside import Appointment, Reach
 from mainstay.core.recall import CONVERSATION

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from files_world import World
+from support.files_world import World
 
-from mainstay.edges.beneath import PathRefused
+from mainstay.io.beneath import PathRefused
 from mainstay.tools.common import ToolRefused
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from outside_world import call, calling
+from support.outside_world import call, calling
 
 from mainstay.core.outside import Said
 from mainstay.core.ports import Tool

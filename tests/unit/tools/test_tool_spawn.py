@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from outside_world import call, calling
+from support.outside_world import call, calling
 
 from mainstay.core.messages import Usage
 from mainstay.core.outside import Errand, Report

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from outside_world import Workspace, call, calling
+from support.outside_world import Workspace, call, calling
 
 from mainstay.core.outside import Outgoing
 from mainstay.core.ports import Tool
 from mainstay.core.recall import CONVERSATION
-from mainstay.edges.beneath import PathRefused
+from mainstay.io.beneath import PathRefused
 from mainstay.testing.outside import MemoryOutbox
 from mainstay.tools.common import ToolRefused
 from mainstay.tools.upload import BYTES_MAX, upload_tool

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from trigger_world import periodic
+from support.trigger_world import periodic
 
 from mainstay.testing.virtual import BEGINNING_MS
 from mainstay.triggers.due import COUNTED_MAX, Passed, Rules, delayed, overtaken, plan, shape_of, without, written

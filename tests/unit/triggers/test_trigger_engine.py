@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trigger_world import BELLS, World, at_once, id_of, one_shot, periodic, virtual, wakes
+from support.trigger_world import BELLS, World, at_once, id_of, one_shot, periodic, virtual, wakes
 
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import InputRefused, LaneFull, RequestRefused, StoreBusy, StoreFull
 from mainstay.core.events import SessionChanged

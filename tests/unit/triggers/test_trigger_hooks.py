@@ -21,7 +21,7 @@ from mainstay.core.errors import (
     StoreFull,
 )
 from mainstay.core.triggers import Hook, Target
-from mainstay.edges.signing import sign
+from mainstay.io.signing import sign
 from mainstay.testing.virtual import BEGINNING_MS, VirtualClock, virtual_run
 from mainstay.triggers.hooks import (
     BYTES_MAX,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.triggers import Hook, Target
-from mainstay.edges.signing import (
+from mainstay.io.signing import (
     HEADER_CHARS_MAX,
     SIGNATURES_MAX,
     Scheme,

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from judged_world import Heard, World, by_answer, envelope, jury, verdicts, words
-from kernel_world import make_store, turns, virtual
+from support.judged_world import Heard, World, by_answer, envelope, jury, verdicts, words
+from support.kernel_world import make_store, turns, virtual
 
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.core.events import (
     Forked,
     Judged,
@@ -32,8 +32,8 @@ from mainstay.core.ports import Context, Options
 from mainstay.core.session import Session
 from mainstay.core.tools import tool
 from mainstay.core.withheld import decided, told, withheld
-from mainstay.judge.jury import Jury
-from mainstay.judge.models import ModelJudge, Terms
+from mainstay.evals.judges.jury import Jury
+from mainstay.evals.judges.models import ModelJudge, Terms
 from mainstay.lane.curtain import Curtain
 from mainstay.lane.replay import replay
 from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall

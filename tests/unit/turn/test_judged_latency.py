@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Iterator
 from statistics import median
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.judge.jury import Jury
-from mainstay.judge.models import ModelJudge
+from mainstay.evals.judges.jury import Jury
+from mainstay.evals.judges.models import ModelJudge
 
 TURNS = 200
 MEDIAN_S, P99_S = 0.920, 2.300

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, Literal
 
 import pytest
-from judged_world import Heard, World, by_answer, jury, verdicts, words
-from kernel_world import virtual
+from support.judged_world import Heard, World, by_answer, jury, verdicts, words
+from support.kernel_world import virtual
 
 from mainstay.core.events import Judged, MessageAdded, Settled, TextDelta, ThinkingDelta
 from mainstay.core.judging import Exhibit
@@ -17,9 +17,9 @@ from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
 from mainstay.core.ports import CallPiece, Context, Finished, Options, TextPiece
 from mainstay.core.session import Session
 from mainstay.core.tools import tool
-from mainstay.judge.functions import FunctionJudge
-from mainstay.judge.jury import Jury
-from mainstay.judge.models import ModelJudge, Terms
+from mainstay.evals.judges.functions import FunctionJudge
+from mainstay.evals.judges.jury import Jury
+from mainstay.evals.judges.models import ModelJudge, Terms
 from mainstay.testing import Call, Pieces, Say, ScriptedProvider, Stall
 
 BETTER = {"bad": 0.2, "fair": 0.5, "good": 0.9}
@@ -215,7 +215,7 @@ async def test_the_shape_of_an_answer_comes_before_its_judgement() -> None:
         return None if text.startswith("{") else "answer with an object"
 
     async with World(["words", "{1}", "more words", "{2}"], more=jury(judge)) as world:
-        from kernel_world import envelope
+        from support.kernel_world import envelope
 
         ticket = await world.lanes.get("s").accept(envelope("go"), review)
         reply = await ticket.reply

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kernel_world import World, envelope, virtual
+from support.kernel_world import World, envelope, virtual
 
 from mainstay.core.errors import StreamBroken
 from mainstay.core.events import MessageAdded, StepCheckpointed, StepRestarted, TextDelta, TurnEnded, Waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, ToolCall, ToolResult

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.context.tokens import tokenizer_for
 from mainstay.context.weigh import weigh_tools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
 from mainstay.core.errors import ConfigError, StreamBroken, Unauthorised
 from mainstay.core.events import (

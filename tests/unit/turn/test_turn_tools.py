@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from kernel_world import World, virtual
+from support.kernel_world import World, virtual
 
-from mainstay.app.world import SystemClock
+from mainstay.agent.world import SystemClock
 from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.events import ToolCallReady, ToolProgress
 from mainstay.core.limits import Limits

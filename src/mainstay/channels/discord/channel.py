@@ -22,10 +22,10 @@ from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, NeverSent, NotSent, Sent, Shows
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Said
-from mainstay.edges.addresses import AddressRefused
-from mainstay.edges.addresses import place_of as address_of
-from mainstay.edges.fetch import FetchRules, fetch
-from mainstay.edges.response import FetchFailed, TooLarge
+from mainstay.io.addresses import AddressRefused
+from mainstay.io.addresses import place_of as address_of
+from mainstay.io.fetch import FetchRules, fetch
+from mainstay.io.response import FetchFailed, TooLarge
 
 LENGTH = 2_000
 FILE_BYTES_MAX = 10 * 1024 * 1024

@@ -25,7 +25,7 @@ from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, Never
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Said
 from mainstay.core.workers import in_thread
-from mainstay.edges.addresses import AddressRefused, place_of
+from mainstay.io.addresses import AddressRefused, place_of
 
 LENGTH = 12_000  # an event has 64 KiB at most, and may hold the text twice
 CONTENT_BYTES_MAX = 60_000

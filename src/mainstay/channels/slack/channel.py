@@ -24,7 +24,7 @@ from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, MaybeSent, NotSent, Sent, Shows
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Said
-from mainstay.edges.addresses import AddressRefused, place_of
+from mainstay.io.addresses import AddressRefused, place_of
 
 LENGTH = 4_000  # Slack takes ten times as much, and asks for no more than this
 EDIT_EVERY_S = 1.2  # fifty a minute

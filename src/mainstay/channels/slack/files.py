@@ -12,10 +12,10 @@ from mainstay.channels.slack.web import Web
 from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, NeverSent, NotSent
 from mainstay.core.workers import in_thread
-from mainstay.edges.addresses import AddressRefused, Place, place_of
-from mainstay.edges.fetch import Fetched, FetchRules, fetch
-from mainstay.edges.http import HeaderRefused, Request, same_origin, send
-from mainstay.edges.response import FetchFailed
+from mainstay.io.addresses import AddressRefused, Place, place_of
+from mainstay.io.fetch import Fetched, FetchRules, fetch
+from mainstay.io.http import HeaderRefused, Request, same_origin, send
+from mainstay.io.response import FetchFailed
 
 FILES = "https://files.slack.com/"
 BLOCK_CHARS_MAX = 3000  # of one block's text, as Slack has it

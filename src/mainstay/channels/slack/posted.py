@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from mainstay.channels.slack.bounds import Bounds
-from mainstay.guards.lines import one_line
+from mainstay.trust.guards.lines import one_line
 
 log = logging.getLogger("mainstay.channels.slack")
 

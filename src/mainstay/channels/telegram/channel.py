@@ -20,7 +20,7 @@ from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Hear, Incoming, NotSent, Sent, Shows
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Said
-from mainstay.edges.addresses import AddressRefused, place_of
+from mainstay.io.addresses import AddressRefused, place_of
 
 API = "https://api.telegram.org"
 

@@ -10,10 +10,10 @@ import msgspec
 
 from mainstay.channels.local_files import keep_file
 from mainstay.core.channels import Attached, NeverSent, NotSent
-from mainstay.edges.addresses import AddressRefused, place_of
-from mainstay.edges.fetch import FetchRules
-from mainstay.edges.http import Request, send
-from mainstay.edges.response import FetchFailed
+from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.io.fetch import FetchRules
+from mainstay.io.http import Request, send
+from mainstay.io.response import FetchFailed
 
 UPLOAD_BYTES_MAX = 50 * 1000 * 1000
 PHOTO_BYTES_MAX = 10 * 1000 * 1000

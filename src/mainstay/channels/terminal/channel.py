@@ -20,7 +20,7 @@ from mainstay.core.addresses import Address
 from mainstay.core.channels import Attached, Hear, Incoming, MaybeSent, NeverSent, NotSent, Sent, Shows
 from mainstay.core.outside import Said
 from mainstay.core.workers import in_thread
-from mainstay.guards.lines import one_line
+from mainstay.trust.guards.lines import one_line
 
 ROOM = "terminal"
 OWNER = "owner"  # the account of whoever sits there

@@ -21,11 +21,11 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Said
 from mainstay.core.triggers import Hook, Target
 from mainstay.core.workers import in_thread
-from mainstay.edges.addresses import AddressRefused, place_of
-from mainstay.edges.fetch import FetchRules, fetch
-from mainstay.edges.http import HeaderRefused, Request, Response, send
-from mainstay.edges.response import FetchFailed, NotReached, TooLarge
-from mainstay.edges.signing import Scheme, key_of, sign
+from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.io.fetch import FetchRules, fetch
+from mainstay.io.http import HeaderRefused, Request, Response, send
+from mainstay.io.response import FetchFailed, NotReached, TooLarge
+from mainstay.io.signing import Scheme, key_of, sign
 
 SCHEME: Scheme = "timestamp"
 KEY_CHARS_MAX = 255  # in a header

@@ -22,8 +22,8 @@ from mainstay.channels.webhook.messages import read_given
 from mainstay.core.channels import Hear
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.triggers import Hook
-from mainstay.edges.signing import TIMESTAMP, Unsigned, only, verify
-from mainstay.guards.lines import one_line
+from mainstay.io.signing import TIMESTAMP, Unsigned, only, verify
+from mainstay.trust.guards.lines import one_line
 
 log = logging.getLogger("mainstay.channels")
 

@@ -18,13 +18,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from mainstay import __version__
 from mainstay.core.errors import MainstayError
-from mainstay.guards.lines import one_line
 from mainstay.plugins.mcp.gate import Gate
 from mainstay.plugins.mcp.listing import read_listing
 from mainstay.plugins.mcp.nouns import Listing
 from mainstay.plugins.mcp.server import McpLimits
 from mainstay.plugins.mcp.streams import Heard
 from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, SessionOver
+from mainstay.trust.guards.lines import one_line
 
 log = logging.getLogger("mainstay.plugins.mcp")
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-from mainstay.edges.beneath import is_inside
+from mainstay.io.beneath import is_inside
 from mainstay.plugins.mcp.server import McpServer
 
 _SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/dev")

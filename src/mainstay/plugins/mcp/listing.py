@@ -12,12 +12,12 @@ import msgspec
 from mcp.client.session import ClientSession
 
 from mainstay.core.workers import in_thread
-from mainstay.edges.json_schema import Schema, SchemaRefused
-from mainstay.guards.lines import INVISIBLE_CLASS, one_line
+from mainstay.io.json_schema import Schema, SchemaRefused
 from mainstay.plugins.mcp.names import SAID_CHARS_MAX, alike
 from mainstay.plugins.mcp.nouns import Hints, Listed, Listing
 from mainstay.plugins.mcp.pins import hash_of
 from mainstay.plugins.mcp.server import McpLimits
+from mainstay.trust.guards.lines import INVISIBLE_CLASS, one_line
 
 # What nobody sees; joiners and the selector of emoji are part of writing.
 _UNSEEN = re.compile(

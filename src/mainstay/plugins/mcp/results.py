@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import mcp_types as types
 
-from mainstay.guards.lines import one_line
 from mainstay.plugins.mcp.nouns import Answer
 from mainstay.plugins.mcp.server import McpLimits
 from mainstay.plugins.mcp.sieve import PARTS_MAX
+from mainstay.trust.guards.lines import one_line
 
 WORD_CHARS_MAX = 300
 ABOUT_CHARS_MAX = 500

@@ -9,8 +9,8 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.outside import Needs
-from mainstay.edges.addresses import AddressRefused, place_of
-from mainstay.edges.http import HeaderRefused, check_headers
+from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.io.http import HeaderRefused, check_headers
 
 MB = 1024 * 1024
 NAME_CHARS_MAX = 100

@@ -11,7 +11,7 @@ import msgspec
 from mainstay.core.arguments import read_arguments, schema_of
 from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, ToolContext
-from mainstay.edges.json_schema import Schema, object_arguments
+from mainstay.io.json_schema import Schema, object_arguments
 from mainstay.plugins.mcp.keeper import Keeper
 from mainstay.plugins.mcp.nouns import Answer, Hints, Listed, Resources
 from mainstay.plugins.mcp.server import McpLimits, McpServer, slug_of

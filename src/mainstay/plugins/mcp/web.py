@@ -14,9 +14,9 @@ import httpx2
 import msgspec
 from mcp.client.streamable_http import streamable_http_client
 
-from mainstay.edges.addresses import AddressRefused, Place, is_public, place_of
-from mainstay.edges.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
-from mainstay.edges.response import FetchFailed
+from mainstay.io.addresses import AddressRefused, Place, is_public, place_of
+from mainstay.io.fetch import ADDRESSES_MAX, CONNECT_S, Resolve, resolve_name
+from mainstay.io.response import FetchFailed
 from mainstay.plugins.mcp.asked import Asked, Id
 from mainstay.plugins.mcp.events import NOBODY, Body, Events, Said, until
 from mainstay.plugins.mcp.gate import Gate

@@ -1,0 +1,173 @@
+"""What tells who somebody is: addresses, telephone numbers, cards, accounts, numbers of the state."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from functools import cache
+
+from mainstay.trust.guards.shapes import DIGIT, Shape, shape
+
+_LOCAL = r"[A-Za-z0-9._%+-]"
+_VERSION = re.compile(r"(?i)(?:version|release|v|ver\.|==|>=|<=|~=|@|#)\s{0,3}\Z")
+_COUNTED = re.compile(r"[0-9][ .-]?\Z")  # these digits go on from others
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+# How long an account number is, by country.
+_IBAN_CHARS = {
+    country: length
+    for length, countries in {
+        15: "NO", 16: "BE", 18: "DK FI NL", 19: "SI MK", 20: "AT EE LT LU XK KZ BA", 21: "CH HR LI LV",
+        22: "BG DE GB IE GE ME RS BH", 23: "AE IL GI", 24: "CZ ES SE SK RO SA MD PK TN AD", 25: "PT", 26: "IS TR",
+        27: "FR GR IT MC SM", 28: "HU PL CY AL DO GT LB AZ", 29: "BR PS QA UA", 30: "KW JO MU", 31: "MT",
+    }.items()
+    for country in countries.split()
+}  # fmt: skip
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c in "0123456789")
+
+
+def is_card(text: str, _: str = "") -> bool:
+    """Luhn, and a first digit that cards have."""
+    digits = _digits(text)
+    if not 13 <= len(digits) <= 19 or digits[0] not in "3456" or len(set(digits)) < 2:
+        return False
+    doubled = (sum(divmod(int(d) * 2, 10)) if i % 2 else int(d) for i, d in enumerate(reversed(digits)))
+    return sum(doubled) % 10 == 0
+
+
+def _is_phone(text: str, before: str = "") -> bool:
+    digits = _digits(text)
+    return (
+        9 <= len(digits) <= 15 and len(set(digits)) > 2 and not _VERSION.search(before) and not _COUNTED.search(before)
+    )
+
+
+def _is_ssn(text: str, _: str = "") -> bool:
+    area, group, serial = text.split("-")
+    return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def _is_insured(text: str, _: str = "") -> bool:
+    return text[:2] not in ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ") and text[1] != "O"
+
+
+def _is_public(text: str, before: str = "") -> bool:
+    if _VERSION.search(before):
+        return False
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return address.is_global and not address.is_multicast
+
+
+def _is_bitcoin(text: str, _: str = "") -> bool:
+    """Base58 with a checksum of four bytes."""
+    number = 0
+    for character in text:
+        number = number * 58 + _BASE58.index(character)
+    data = number.to_bytes(25, "big") if number < 1 << 200 else b"\0" * 25
+    return hashlib.sha256(hashlib.sha256(data[:21]).digest()).digest()[:4] == data[21:] and any(data[1:21])
+
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}+)"
+_EMAIL = Shape(
+    "e-mail address",
+    rf"()({_LOCAL}{{1,64}}+@(?:{_LABEL}\.){{1,6}}[A-Za-z]{{2,24}})(?![A-Za-z0-9])",
+    rf"{_LOCAL}{{0,64}}+(?:\Z|@[A-Za-z0-9.-]{{0,460}}+\Z)",
+)
+
+
+class _Iban(Shape):
+    """Its country says how long it is; groups may stand apart by one space."""
+
+    __slots__ = ()
+
+    def find(self, text: str, start: int) -> tuple[int, int] | None:
+        span = super().find(text, start)
+        length = _IBAN_CHARS.get(text[start : start + 2])
+        if span is None or length is None:
+            return None
+        end, count = start, 0
+        while count < length:
+            if end >= span[1]:
+                return None
+            count += text[end] != " "
+            end += 1
+        bare = text[start:end].replace(" ", "")
+        number = int("".join(str(int(c, 36)) for c in bare[4:] + bare[:4]))
+        if number % 97 != 1 or text[end : end + 1].isalnum():
+            return None
+        return start, end
+
+
+_IBAN = _Iban(
+    "bank account",
+    r"()([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,27}+)",
+    r"[A-Z]{0,2}+\Z|[A-Z]{2}[0-9]{0,2}+\Z|[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){0,28}+ ?\Z",
+)
+
+
+def _phone(sign: str, area: str, gap: str, group: str) -> Shape:
+    """Groups of digits with gaps between them, after a plus or a zero."""
+    return Shape(
+        "phone number",
+        rf"()({sign}{area}+(?:{gap}+{group}+){{1,5}}+)(?![A-Za-z0-9])",
+        rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,5}}+[ .()/-]{{0,2}}+[0-9]?+\Z)",
+        _is_phone,
+    )
+
+
+SHAPES: tuple[Shape, ...] = (
+    _EMAIL,
+    _IBAN,
+    shape(
+        "card number",
+        *((DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 1, 7)),
+        check=is_card,
+    ),
+    shape("card number", (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 6, 6), ("[ -]", 0, 1), (DIGIT, 5, 5), check=is_card),
+    shape("social security number", (DIGIT, 3, 3), "-", (DIGIT, 2, 2), "-", (DIGIT, 4, 4), check=_is_ssn),
+    shape(
+        "national insurance number",
+        ("[A-CEGHJ-PR-TW-Z]", 2, 2),
+        *(e for _ in range(3) for e in ((" ", 0, 1), (DIGIT, 2, 2))),
+        (" ", 0, 1),
+        ("[A-D]", 1, 1),
+        check=_is_insured,
+    ),
+    _phone(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
+    shape(
+        "phone number",
+        *(("[(]", 0, 1), (DIGIT, 3, 3), ("[) .-]", 1, 2), (DIGIT, 3, 3), ("[ .-]", 1, 1), (DIGIT, 4, 4)),
+        check=_is_phone,
+    ),
+    _phone("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
+    shape("ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public),
+    shape("ip address", ("[0-9a-fA-F]", 1, 4), ":", ("[0-9a-fA-F:]", 2, 40), check=_is_public),
+    shape("bitcoin address", ("[13]", 1, 1), (f"[{_BASE58}]", 25, 34), check=_is_bitcoin),
+    shape("bitcoin address", "bc1", ("[a-z0-9]", 38, 60)),
+    shape("ethereum address", "0x", ("[0-9a-fA-F]", 40, 40)),
+)
+
+
+# At the end of a text every word may be the beginning of an address, so it waits for its end.
+@cache
+def start() -> re.Pattern[str]:
+    begins = rf"{_LOCAL}{{1,64}}+(?:@|\Z)|[+(]?[0-9]|[+(]\Z|[A-Z]{{2}}[ 0-9]|bc1|[a-fA-F0-9]{{1,4}}:"
+    return re.compile(rf"(?<![A-Za-z0-9._%+-])(?:{begins})")
+
+
+def shapes_at(text: str, start: int) -> tuple[Shape, ...]:
+    return SHAPES
+
+
+def may_hold(text: str) -> bool:
+    return "@" in text or _TELLING.search(text) is not None
+
+
+_TELLING = re.compile("[0-9]|[a-fA-F]:")

@@ -1,0 +1,202 @@
+"""What the tests of gRPC share: a gateway with real agents and scripted models, on a real port, and a usual client."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
+
+from mainstay import Agent, Config
+from mainstay.agent.world import SystemClock
+from mainstay.core.errors import WorkspaceUnknown
+from mainstay.core.people import Person, Role, Scope
+from mainstay.core.ports import Tool
+from mainstay.gateway.desk import Desk
+from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.office import Office
+from mainstay.gateway.people import People
+from mainstay.providers.scripted import Script, ScriptedProvider
+from mainstay.server.grpc.entry import Grpc
+from mainstay.server.grpc.serving import serve_grpc
+from mainstay.testing.memory_gateway import MemoryGateway
+
+PROTO = Path(__file__).parents[2] / "proto"
+HOLDS_S = 30.0
+
+
+@cache
+def compiled() -> tuple[ModuleType, ModuleType]:
+    """What the usual compiler makes of the published file: messages, and a client."""
+    from grpc_tools import protoc
+
+    made = tempfile.mkdtemp(prefix="mainstay-proto-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    arguments = [
+        f"-I{PROTO}",
+        f"--python_out={made}",
+        f"--grpc_python_out={made}",
+        str(PROTO / "mainstay/v1/agent.proto"),
+    ]
+    assert protoc.main(["protoc", *arguments]) == 0
+    (Path(made) / "mainstay_v1").symlink_to(Path(made) / "mainstay" / "v1")
+    client = Path(made) / "mainstay" / "v1" / "agent_pb2_grpc.py"  # there is a package of our own by the first name
+    client.write_text(client.read_text().replace("from mainstay.v1 import", "from mainstay_v1 import"))
+    sys.path.insert(0, made)
+    try:
+        pb = importlib.import_module("mainstay_v1.agent_pb2")
+        return pb, importlib.import_module("mainstay_v1.agent_pb2_grpc")
+    finally:
+        sys.path.remove(made)
+
+
+class World:
+    def __init__(self, people: People, agents: dict[str, Agent], port: int, stop: asyncio.Event) -> None:
+        self.people = people
+        self.agents = agents
+        self.port = port
+        self.stop = stop
+        self.pb, self._stubs = compiled()
+
+    @asynccontextmanager
+    async def client(self, key: str = "", options: Sequence[tuple[str, Any]] = ()) -> AsyncIterator[Caller]:
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=list(options))
+        async with channel:
+            yield Caller(self._stubs.AgentStub(channel), channel, key)
+
+    async def key(self, name: str, workspace: str, role: Role = "member", scopes: tuple[Scope, ...] = ("chat",)) -> str:
+        if self.people.person(name) is None:
+            await self.people.add(Person(name=name, roles={workspace: role}))
+        return (await self.people.make_key(name, workspace, scopes=scopes))[0]
+
+
+class Caller:
+    """A client as anybody would write it."""
+
+    def __init__(self, stub: Any, channel: Any, key: str) -> None:
+        self.stub = stub
+        self.channel = channel
+        self.metadata = (("authorization", f"Bearer {key}"),) if key else ()
+        self.pb = compiled()[0]
+
+    async def weave(self, session: str, text: str, **more: Any) -> Any:
+        return await self.stub.Weave(self.pb.WeaveRequest(session=session, text=text, **more), metadata=self.metadata)
+
+    def stream(self, session: str, text: str = "", **more: Any) -> Any:
+        return self.stub.StreamWeave(
+            self.pb.StreamWeaveRequest(session=session, text=text, **more), metadata=self.metadata
+        )
+
+    async def steer(self, session: str, text: str) -> int:
+        answer = await self.stub.Steer(self.pb.SteerRequest(session=session, text=text), metadata=self.metadata)
+        return int(answer.sequence)
+
+    async def abort(self, session: str) -> bool:
+        return bool((await self.stub.Abort(self.pb.AbortRequest(session=session), metadata=self.metadata)).aborted)
+
+
+async def until(look: Callable[[], Any]) -> None:
+    async with asyncio.timeout(HOLDS_S):
+        while not look():
+            await asyncio.sleep(0.01)
+
+
+async def everything(stream: Any) -> list[Any]:
+    async with asyncio.timeout(HOLDS_S):
+        return [event async for event in stream]
+
+
+async def trouble(call: Any) -> grpc.aio.AioRpcError:
+    """The error that a call, or a stream, ends with."""
+    try:
+        async with asyncio.timeout(HOLDS_S):
+            if hasattr(call, "__aiter__"):
+                async for _ in call:
+                    pass
+            else:
+                await call
+    except grpc.aio.AioRpcError as error:
+        return error
+    raise AssertionError("it went well")
+
+
+def trailing(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    return dict(error.trailing_metadata())
+
+
+def details(error: grpc.aio.AioRpcError) -> tuple[Any, Any]:
+    """google.rpc.ErrorInfo and RetryInfo, as everybody reads them."""
+    status = status_pb2.Status.FromString(trailing(error)["grpc-status-details-bin"])
+    assert status.code == error.code().value[0]
+    assert status.message == error.details()
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    found = None
+    for one in status.details:
+        one.Unpack(info)
+        if one.Unpack(retry):
+            found = retry
+    return info, found
+
+
+@asynccontextmanager
+async def served(
+    models: dict[str, Script],
+    *,
+    settings: Grpc | None = None,
+    tools: Sequence[Tool] = (),
+    home: Path | None = None,
+    **config: Any,
+) -> AsyncIterator[World]:
+    """A gateway with one agent for each of these workspaces, whose model says what is in its script."""
+    async with offices(models, tools, home, config) as (gateway, agents):
+        stop = asyncio.Event()
+        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        settings = settings or Grpc(drain_s=1.0, workspace=next(iter(models)))
+        serving = asyncio.create_task(serve_grpc(gateway, settings, "127.0.0.1:0", stop, listening=port.set_result))
+        try:
+            await asyncio.wait((serving, port), return_when=asyncio.FIRST_COMPLETED, timeout=HOLDS_S)
+            if serving.done():
+                await serving
+            yield World(gateway.people, agents, await port, stop)
+        finally:
+            stop.set()
+            await serving
+
+
+@asynccontextmanager
+async def offices(
+    models: dict[str, Script], tools: Sequence[Tool], home: Path | None, config: dict[str, Any]
+) -> AsyncIterator[tuple[Gateway, dict[str, Agent]]]:
+    agents: dict[str, Agent] = {}
+    desks: dict[str, Office] = {}
+    people = People(MemoryGateway(), SystemClock())
+    await people.open()
+    try:
+        for name, script in models.items():
+            where = ":memory:" if home is None else home / name
+            made = Config(workspace=name, **config)
+            agent = agents[name] = Agent(ScriptedProvider(script), tools=list(tools), home=where, config=made)
+            desks[name] = await Desk.of(agent)
+
+        async def find(workspace: str) -> Office:
+            if workspace not in desks:
+                raise WorkspaceUnknown(f"there is no workspace {workspace[:80]!r}")
+            return desks[workspace]
+
+        yield Gateway(find, people), agents
+    finally:
+        for agent in agents.values():
+            await agent.aclose()
+        await people.close()

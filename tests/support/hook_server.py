@@ -1,0 +1,172 @@
+"""Webhooks on a real server, real lanes and a real store; `python hook_server.py FOLDER LOOP`: as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvicorn
+
+from mainstay.agent.world import SystemClock
+from mainstay.core.envelope import Envelope
+from mainstay.core.events import Received
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Text, text_of
+from mainstay.core.outcome import Reply
+from mainstay.core.ports import Context, Options
+from mainstay.core.triggers import TRIGGER, Hook, Prompted, Run, Target, Trigger
+from mainstay.lane.hub import Hub
+from mainstay.lane.lanes import Lanes
+from mainstay.lane.services import Services
+from mainstay.providers.scripted import ScriptedProvider, Step
+from mainstay.store.sqlite import SqliteStore
+from mainstay.triggers.deliveries import Deliveries
+from mainstay.triggers.hooks import ASGIApp, Bounds, hooks_app
+from mainstay.turn.toolbox import Toolbox
+
+T = TypeVar("T")
+
+SECRET = "a secret of some length"
+STANDARD = "whsec_" + base64.b64encode(b"twenty-four bytes of it.").decode()
+GITHUB = "It's a Secret to Everybody"
+HOOKS = {
+    "ci": Hook(name="ci", secret=SECRET, target=Target(session="builds"), text="A build ended:"),
+    "rooms": Hook(name="rooms", secret="for rooms, long enough", target=Target(channel="chat", room="ops")),
+    "standard": Hook(name="standard", secret=STANDARD, target=Target(session="payments"), scheme="standard"),
+    "github": Hook(
+        name="github",
+        secret=GITHUB,
+        target=Target(session="issues"),
+        scheme="github",
+        template="{{ sender.login }} opened {{ issue.title }}",
+    ),
+}
+
+
+class Door:
+    """The Door port on lanes, as small as it can be."""
+
+    def __init__(self, lanes: Lanes, store: SqliteStore) -> None:
+        self._lanes = lanes
+        self._store = store
+
+    def _place(self, trigger: Trigger, key: str) -> tuple[str, str]:
+        target = trigger.target
+        session = target.session or f"{target.channel}:{target.room}:{trigger.name}-{key[:12]}"
+        return session, f"{TRIGGER}{trigger.name}:{key}"
+
+    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+        session, id = self._place(trigger, key)
+        seen = await self._store.seen(session, id)
+        return Prompted(session, seen[0]) if seen is not None else None
+
+    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+        if (before := await self.taken(trigger, key)) is not None:
+            return before
+        session, id = self._place(trigger, key)
+        said = (Text(trigger.text), Text(trigger.data, origin=f"untrusted:{TRIGGER}{trigger.name}"))
+        parts = tuple(one for one in said if one.text)
+        ticket = await self._lanes.get(session).accept(Envelope(parts=parts, thread=session, id=id))
+        return Prompted(session, ticket.seq, ticket.reply)
+
+    async def outcome(self, session: str, seq: int) -> str:
+        return ""
+
+
+class House:
+    """A home with webhooks. `answer` is what the model says."""
+
+    def __init__(self, folder: Path, *, answer: Callable[[Context, Options], Step] | None = None) -> None:
+        limits = Limits(ride_along_s=0.001)
+        provider = ScriptedProvider(answer or (lambda context, options: "Very well."))
+        self.store = SqliteStore(str(folder / "workspace.db"), limits=limits)
+        self.clock = SystemClock()
+        self.lanes = Lanes(
+            Services(
+                store=self.store,
+                choose=lambda spec: provider,
+                tools=Toolbox([], limits),
+                limits=limits,
+                clock=self.clock,
+                hub=Hub(64),
+            )
+        )
+        self.runs: list[Run] = []
+
+    async def open(self) -> None:
+        await self.store.open()
+        await self.lanes.resume()
+        self.log = self.store.triggers()
+        self.deliveries = Deliveries(Door(self.lanes, self.store), self.log, self.clock, self._follow)
+
+    def _follow(self, run: Run, reply: Awaitable[Reply]) -> None:
+        self.runs.append(run)
+
+    async def close(self) -> None:
+        await self.lanes.close()
+        await self.store.close()
+
+    def app(self, hooks: Mapping[str, Hook] = HOOKS, bounds: Bounds | None = None) -> ASGIApp:
+        return hooks_app(hooks, self.deliveries.deliver, clock=self.clock, alone=True, bounds=bounds)
+
+    async def said(self, session: str) -> list[str]:
+        """What was received in a session, in order."""
+        records = await self.store.read(session, limit=100_000)
+        return [text_of(record.event.parts) for record in records if isinstance(record.event, Received)]
+
+
+class Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any) -> Any:
+    """On loopback; gives the port."""
+    at = socket.socket()
+    at.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=1
+    )
+    server = Server(config)
+    task = asyncio.create_task(server.serve(sockets=[at]))
+    while not server.started and not task.done():
+        await asyncio.sleep(0.005)
+    try:
+        yield at.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
+        at.close()
+
+
+async def live(folder: Path) -> None:
+    house = House(folder)
+    await house.open()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with serving(house.app()) as port:
+        print(port, flush=True)
+        await stop.wait()
+    await house.close()
+
+
+def loop_of(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop
+    return asyncio.new_event_loop
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=loop_of(sys.argv[2])) as runner:
+        runner.run(live(Path(sys.argv[1])))

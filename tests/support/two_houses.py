@@ -1,0 +1,435 @@
+"""A whole server with two workspaces that are nothing to each other, red and blue, and a third where people come first.
+
+`House` is what `mainstay serve` runs, in this process, on real ports. Red is filled with words that are nowhere else,
+in everything that it can hold; `leaks` says which of them stand in something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import aiohttp.web
+import msgspec
+from yarl import URL
+
+from mainstay import Agent
+from mainstay.config.loading import load_config
+from mainstay.config.schema import Config
+from mainstay.core.people import Person, Role, Scope
+from mainstay.core.ports import Context, Options
+from mainstay.core.tools import tool
+from mainstay.gateway.rooms import ChannelRules
+from mainstay.gateway.service import Service
+from mainstay.io.signing import sign
+from mainstay.server.listening import listen
+from mainstay.testing import Call, ScriptedProvider
+from mainstay.testing.channel_rig import eventually, turns_true
+from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackPlatform, Spoken
+
+WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
+HOLDS_S = 30.0
+SECRET = "what both sides sign with and nobody else"
+ALL: tuple[Scope, ...] = ("chat", "read", "approve", "admin")
+KINDS = (
+    *("session", "title", "message", "answer", "summary", "fact", "memory", "pinned", "file", "attachment"),
+    *("approval", "trigger", "triggername", "skill", "result", "guesttool", "error", "delivery", "person", "called"),
+    *("keynote", "pairing", "room", "overheard", "direct", "rules", "steered", "admins"),
+)
+
+
+def canary(kind: str) -> str:
+    """One word that is nowhere else, and that no stemmer shortens."""
+    digest = hashlib.sha256(f"red {kind}".encode()).hexdigest()[:18]
+    return "".join(chr(ord("g") + int(char, 16)) for char in digest) + "7"
+
+
+RED = {kind: canary(kind) for kind in KINDS}
+
+
+def leaks(*said: object) -> set[str]:
+    """The kinds of red's words that stand in any of this."""
+    text = "\n".join(one if isinstance(one, str) else repr(one) for one in said).casefold()
+    return {kind for kind, mark in RED.items() if mark[2:-1] in text}
+
+
+BLUE = "{instructions: You are blue.}"
+YAML = """
+workspace: default
+server: {port: 0, grpc_port: 0, keys: required, rate_per_min: 1000000, streams_max: 1000, drain_s: 1}
+tools: {builtin: [all, message], memory: "on"}
+sandbox: {kind: host}
+policy: {ask: [burn]}
+sessions: {memory: {embeddings: {enabled: false}}}
+channels:
+  hook:
+    {kind: webhook, secret: SECRET, url: "http://127.0.0.1:PORT/posted", rooms: {ROOM: red, blue-room: blue}}
+workspaces:
+  red: {instructions: "Never say RULES."}
+  blue: {instructions: You are blue.}
+triggers:
+  webhooks: {redhook: {secret: "of the hook alone and long enough for it", session: desk, text: hello, workspace: red}}
+"""
+
+
+class Answer(msgspec.Struct):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def told(self) -> str:
+        """All that whoever asked has of it; without the time."""
+        kept = {name: value for name, value in self.headers.items() if name != "date"}
+        return f"{self.status} {kept} {self.body.decode(errors='replace')}"
+
+
+class Model:
+    """Calls what it is told to by whoever speaks, and says something that its workspace alone would."""
+
+    def __init__(self, workspace: str) -> None:
+        self.workspace = workspace
+        self.shown: list[str] = []  # all that it ever saw
+        self.heard: list[str] = []  # what was said to it, as it saw it
+        self.tools: dict[str, dict[str, Any]] = {}  # what it is offered, by name
+
+    def __call__(self, context: Context, options: Options) -> Any:
+        seen = [context.system, context.profile, *map(repr, context.messages)]
+        self.shown += seen
+        self.tools |= {one.name: one.schema for one in context.tools}
+        red = self.workspace == "red"
+        if "You write the memory of a conversation" in context.system:
+            fact = {"subject": RED["fact"], "predicate": "keeps", "object": "bees", "source": 1}
+            ours = not {RED["message"], RED["summary"]}.isdisjoint(re.findall(r"\w+", str(seen)))  # others have it too
+            said = f"They spoke of {RED['summary']}." if ours else "They spoke."
+            return json.dumps({"summary": said, "facts": [fact] if ours else []})
+        last = next(one for one in reversed(context.messages) if one.role != "system")
+        self.heard += [last.text] if last.role == "user" else []
+        if last.role == "user" and (calls := _calls_in(last.text)):
+            return calls
+        if last.role == "user" and "fail!" in last.text:
+            raise RuntimeError(RED["error"] if red else "broken")
+        return f"So it is: {RED['answer']}." if red else f"{self.workspace} hears you."
+
+
+def _calls_in(text: str) -> list[Call]:
+    """`CALL [["tool", {…}], …]` anywhere in what is said."""
+    _, found, rest = text.partition("CALL ")
+    if not found:
+        return []
+    given, _ = json.JSONDecoder().raw_decode(rest)
+    return [Call(name, arguments) for name, arguments in given]
+
+
+def calling(*calls: tuple[str, dict[str, Any]]) -> str:
+    return f"CALL {json.dumps(calls)}"
+
+
+class House:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.models: dict[str, Model] = {}
+        self.keys: dict[str, str] = {}  # by a name for whoever has it
+        self.posted: list[dict[str, Any]] = []  # to the platform behind the webhook
+        self.burnt: list[str] = []
+        self.platform = LoopbackPlatform(direct=("D-red", "D-blue", "D-eve"), rooms=("C-red", "C-blue", "C-open"))
+        self.service: Service
+        self.browser: aiohttp.ClientSession
+        self.url = self.grpc = ""
+        self._count = 0
+
+    def make(self, config: Config) -> Agent:
+        model = self.models.setdefault(config.workspace, Model(config.workspace))
+        red = config.workspace == "red"
+
+        @tool(effect="pure")
+        def dump() -> str:
+            """Says a lot."""
+            return "a line of it\n" * 20_000 + (RED["result"] if red else "the end")
+
+        @tool
+        def burn(what: str) -> str:
+            """Changes the world."""
+            self.burnt.append(what)
+            return f"burnt {what}"
+
+        return Agent(ScriptedProvider(model), tools=[dump, burn], home=self.home, config=config)
+
+    # --- people ----------------------------------------------------------------------------------
+
+    async def person(self, name: str, role: Role, workspace: str, called: str = "") -> None:
+        await self.service.people.add(Person(name=name, called=called, roles={workspace: role}))
+
+    async def key(self, holder: str, workspace: str, scopes: tuple[Scope, ...], name: str = "", note: str = "") -> str:
+        token, _ = await self.service.people.make_key(holder, workspace, scopes=scopes, note=note)
+        self.keys[name or holder] = token
+        return token
+
+    async def paired(self, name: str, channel: str, user: str, workspace: str, role: Role = "member") -> None:
+        code = await self.service.people.ask(channel, user, name)
+        assert code is not None
+        await self.service.people.pair(code, name=name, workspace=workspace, role=role)
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        given = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+        data = body
+        if body is not None and not isinstance(body, bytes):
+            data = json.dumps(body).encode()
+            given.setdefault("Content-Type", "application/json")
+        where = URL(self.url + path, encoded=True)
+        async with asyncio.timeout(HOLDS_S), self.browser.request(method, where, data=data, headers=given) as got:
+            headers = {name.lower(): value for name, value in got.headers.items()}
+            if headers.get("content-type", "").startswith("text/event-stream"):
+                return Answer(got.status, headers, await _some(got.content))
+            return Answer(got.status, headers, await got.read())
+
+    async def prompt(self, who: str, session: str, text: str) -> Any:
+        got = await self.ask("POST", f"/api/sessions/{session}/prompt", {"text": text}, key=self.keys[who])
+        assert got.status == 200, got.body
+        return got.json
+
+    async def post(self, channel: str, message: Mapping[str, Any]) -> Answer:
+        """As the platform behind a webhook does, signed."""
+        self._count += 1
+        body = json.dumps({"id": f"p{self._count}", **message}).encode()
+        signed = sign("timestamp", SECRET, body, at_s=int(time.time()), id=f"p{self._count}")
+        return await self.ask(
+            "POST", f"/channels/{channel}", body, headers={"Content-Type": "application/json", **signed}
+        )
+
+    async def say(self, room: str, text: str, user: str, **more: Any) -> str:
+        """In a room of the platform in memory; returns when it was heard."""
+        id, at = self.platform.next()
+        said = Spoken(id=id, room=room, user=user, text=text, at=at, **more)
+        self.platform.say(said)
+        await turns_true(lambda: not self.platform.told, f"{text[:40]!r} was heard")
+        return id
+
+    def shown(self, room: str) -> list[str]:
+        return [one.text for one in self.platform.ours(room)]
+
+    async def settled(self) -> None:
+        for desk in self.service.workspaces.open_ones.values():
+            await desk._agent.settled()
+        board = self.service.switchboard
+
+        async def quiet() -> bool:
+            return not (
+                board._conversation.busy or board._courier.busy or any(one.busy for one in board._reporters.values())
+            )
+
+        await eventually(quiet, "nothing is on its way")
+
+    # --- what red has ----------------------------------------------------------------------------
+
+    async def journal(self, *, but: tuple[str, ...] = ()) -> dict[str, str]:
+        """Every record of red's, and every file, but for sessions that begin so."""
+        desk = await self.service.workspaces.desk("red")
+        found: dict[str, str] = {}
+        for standing in await desk.sessions.list(limit=10_000):
+            if not standing.key.startswith(but or ("\0",)):
+                for record in await desk.sessions.records(standing.key, limit=100_000):
+                    found[f"{standing.key}#{record.seq}"] = repr(record.event)
+        folder = self.home / "workspaces" / "red"
+        ours = tuple(str(folder / "/".join(one.split(":"))) for one in but)
+        events = [path for path in (self.home / "events").rglob("*.json") if b'"red"' in path.read_bytes()]
+        for path in [*folder.rglob("*"), *events]:
+            theirs = path.is_file() and not str(path).startswith(ours or ("\0",))
+            if theirs and not path.name.startswith("workspace.db"):
+                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        people = self.service.people
+        found |= {f"person {one.name}": repr(one) for one in people.everybody() if "red" in one.roles}
+        kept = people.keys()
+        found |= {f"key {one.id}": repr(one) for one in kept if one.workspace == "red"}
+        return found | {f"memory {one.id}": one.text for one in await desk.memory.list(limit=1000)}
+
+
+async def _some(source: aiohttp.StreamReader) -> bytes:
+    """What a stream says before it has no more to say for a moment: it may be one without an end."""
+    said = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.15):
+            async for piece in source.iter_any():
+                said += piece
+    return said
+
+
+def on_disk(home: Path) -> set[str]:
+    """The kinds of red's words that are anywhere in the home."""
+    files = [path for path in home.rglob("*") if path.is_file()]
+    return leaks(*map(str, files), *(path.read_bytes().decode("latin-1") for path in files))
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def housing(
+    home: Path, *, keys: str = "required", blue: str = BLUE, before: House | None = None
+) -> AsyncIterator[House]:
+    """The server, with nobody in it yet; `blue` is what is configured of that workspace. With one that was there
+    `before`: another process on the same home and the same platform, for the same people."""
+    house = House(home)
+    if before is not None:
+        house.platform, house.keys = before.platform, before.keys
+    async with _platform(house) as port:
+        yaml = YAML.replace("SECRET", SECRET).replace("PORT", str(port)).replace("RULES", RED["rules"])
+        yaml = yaml.replace("ROOM", RED["room"]).replace("keys: required", f"keys: {keys}").replace(BLUE, blue)
+        (home / "mainstay.yaml").write_text(yaml)
+        (home / "mainstay.yaml").chmod(0o600)
+        async with _served(house):
+            yield house
+
+
+@asynccontextmanager
+async def _served(house: House) -> AsyncIterator[None]:
+    house.service = service = Service(house.home, load_config(house.home, env={}), house.make)
+    stop, now = asyncio.Event(), asyncio.Event()
+    told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+    await service.open()
+    rooms = {"C-red": "red", "C-blue": "blue"}
+    chat = LoopbackChannel(house.platform)
+    await service.switchboard.connect(chat, ChannelRules(workspace="default", rooms=rooms))
+    serving = asyncio.create_task(listen(service, stop, now, lambda url, grpc: told.set_result((url, grpc))))
+    house.browser = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * HOLDS_S))
+    try:
+        await asyncio.wait((serving, told), return_when=asyncio.FIRST_COMPLETED, timeout=HOLDS_S)
+        if serving.done():
+            serving.result()
+        house.url, house.grpc = await told
+        yield
+    finally:
+        await house.browser.close()
+        stop.set()
+        now.set()
+        await serving
+        await service.close()
+
+
+@asynccontextmanager
+async def _platform(house: House) -> AsyncIterator[int]:
+    """Where the webhook's answers are posted to."""
+
+    async def take(request: aiohttp.web.Request) -> aiohttp.web.Response:
+        house.posted.append(await request.json())
+        return aiohttp.web.json_response({})
+
+    app = aiohttp.web.Application()
+    app.router.add_post("/posted", take)
+    runner = aiohttp.web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+# --- filling -------------------------------------------------------------------------------------
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What somebody may have learned of red from a log or over a shoulder: names and ids, no content."""
+
+    sessions: tuple[str, ...]
+    approvals: tuple[str, ...]
+    triggers: tuple[str, ...]
+    people: tuple[str, ...]
+    keys: tuple[str, ...]
+    responses: tuple[str, ...]
+    calls: tuple[str, ...]
+    memories: tuple[str, ...]
+    rooms: tuple[str, ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for field in self.__struct_fields__ for name in getattr(self, field)))
+
+
+async def people(house: House) -> None:
+    """Ann, Bob, Gus and Adm of red; Bea, Bill, Gil and Bos of blue; each with a key, and an account on the platform."""
+    for name, role, workspace in (
+        *(("ann", "member", "red"), ("bob", "member", "red"), ("gus", "guest", "red"), ("adm", "admin", "red")),
+        *(("bea", "member", "blue"), ("gil", "guest", "blue"), ("bos", "admin", "blue"), ("del", "member", "default")),
+    ):
+        await house.person(name, role, workspace, called=RED["called"] if name == "ann" else name.title())
+        scopes = {"member": ("chat", "approve"), "guest": ("chat",), "admin": ALL}[role]
+        await house.key(name, workspace, scopes, note=RED["keynote"] if name == "ann" else "")
+        await house.paired(name, "chat", name, workspace)
+    await house.person(RED["person"], "member", "red")
+
+
+async def fill(house: House) -> Known:
+    """One of red's words in everything that it can hold."""
+    skill = house.home / "workspaces" / "red" / "skills" / "bees"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(f"---\nname: bees\ndescription: Of {RED['skill']}.\n---\nBees.\n")
+    agent = await house.service.workspaces.agent("red")
+    async with asyncio.timeout(30):
+        while not await agent.skills("any"):  # the disk is looked at once a second
+            await asyncio.sleep(0.05)
+    name = RED["session"]
+    await house.prompt("ann", name, f"The word is {RED['message']}.")
+    await house.prompt("ann", name, calling(("dump", {}), ("write", {"path": "kept.txt", "content": RED["file"]})))
+    kept = calling(("remember", {"text": RED["memory"]}), ("remember", {"text": RED["pinned"], "pin": True}))
+    await house.prompt("ann", name, kept)
+    for verb, body in (("rename", {"title": RED["title"]}), ("compact", {})):
+        got = await house.ask("POST", f"/api/sessions/{name}/{verb}", body, key=house.keys["ann"])
+        assert got.status == 200, got.body
+    await house.ask("POST", f"/api/sessions/{name}/steer", {"text": RED["steered"]}, key=house.keys["ann"])
+    await house.ask("POST", "/api/sessions/broken/prompt", {"text": "fail!"}, key=house.keys["ann"])
+    await house.prompt("adm", "admins", f"What only admins say: {RED['admins']}")
+    asked = await house.prompt("ann", "fire", calling(("burn", {"what": RED["approval"]})))
+    spoken = {"model": "mainstay", "input": "hello", "conversation": "client"}
+    tools = [{"type": "function", "name": f"tool_{RED['guesttool']}", "description": RED["guesttool"]}]
+    responded = await house.ask("POST", "/v1/responses", {**spoken, "tools": tools}, key=house.keys["ann"])
+    assert responded.status == 200, responded.body
+    made = {"kind": "periodic", "schedule": "0 9 1 1 *", "session": "admins", "text": RED["trigger"]}
+    got = await house.ask("POST", "/api/triggers", {**made, "name": RED["triggername"]}, key=house.keys["adm"])
+    assert got.status == 201, got.body
+    await _on_channels(house)
+    await house.settled()
+    desk = await house.service.workspaces.desk("red")
+    kept = house.service.people.keys()
+    return Known(
+        sessions=(*(one.key for one in await desk.sessions.list(limit=100)), name, "fire", "broken"),
+        approvals=(asked["outcome"]["approval"],),
+        triggers=(RED["triggername"],),
+        people=("ann", "bob", "adm", RED["person"]),
+        keys=tuple(one.id for one in kept if one.workspace == "red"),
+        responses=(responded.json["id"],),
+        calls=("call_2_1_0", f"web:ann:{name}/call_2_1_0"),
+        memories=tuple(one.id for one in await desk.memory.list(limit=100)),
+        rooms=("chat:C-red", "chat:D-red", f"hook:{RED['room']}"),
+    )
+
+
+async def _on_channels(house: House) -> None:
+    file = (("bees.txt", RED["attachment"].encode()),)
+    await house.say("C-red", f"by the way, {RED['overheard']}", "bob")
+    thread = await house.say("C-red", "agent, look", "ann", mention=True, files=file)
+    await house.settled()
+    sent = calling(("message", {"text": RED["delivery"], "to": "chat:C-red"}))
+    await house.say("C-red", sent, "ann", thread=thread)
+    await house.say("D-red", f"between us: {RED['direct']}", "ann")
+    await house.post("hook", {"room": RED["room"], "user": "x", "name": RED["pairing"], "text": "hi", "direct": False})
+    await house.post("hook", {"room": "D-x", "user": "x", "name": RED["pairing"], "text": "let me in", "direct": True})

@@ -1,0 +1,78 @@
+"""Every line of a log that is written while a turn runs says which."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mainstay import Agent
+from mainstay.cli.commands.logs import Json, Lines
+from mainstay.core.where import Spot, Where
+from mainstay.providers.scripted import Call, ScriptedProvider
+from mainstay.trust.guards.redact import Redactor
+from mainstay.trust.guards.terminal import LogFilter, Placing
+
+CANARY = "canary-secret-value-1234"
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.filters[:] = [Placing(), LogFilter(Redactor([CANARY]))]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    handler = Kept()
+    logger = logging.getLogger("mainstay.test")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+
+
+async def test_what_a_tool_logs_carries_its_session_turn_step_and_trace(kept: Kept) -> None:
+    """LOOM-117"""
+    kept.setFormatter(Json())
+
+    def look() -> str:
+        """Look around."""
+        logging.getLogger("mainstay.test").info("looking")
+        return "nothing"
+
+    script: Any = [Call("look", {}), "well", Call("look", {}), Call("look", {}), "well"]
+    async with Agent(ScriptedProvider(script), tools=[look], home=":memory:") as agent:
+        traces = [(await agent.run("s", "go")).trace for _ in range(2)]
+    logging.getLogger("mainstay.test").info("afterwards")
+    *during, after = [json.loads(line) for line in kept.lines]
+    places = [[one[name] for name in ("session", "turn", "step", "trace")] for one in during]
+    assert places == [["s", 1, 1, traces[0]], ["s", 2, 1, traces[1]], ["s", 2, 2, traces[1]]]
+    assert "trace" not in after
+
+
+def test_a_line_of_text_ends_with_where(kept: Kept) -> None:
+    kept.setFormatter(Lines())
+    with Spot(lambda: Where("web:ann:s", 3, 2, "a" * 32)):
+        logging.getLogger("mainstay.test").warning("it is %s", "slow")
+    logging.getLogger("mainstay.test").warning("it is quiet")
+    assert kept.lines[0].endswith(f"it is slow [session=web:ann:s turn=3 step=2 trace={'a' * 32}]")
+    assert kept.lines[1].endswith("it is quiet")
+
+
+@pytest.mark.parametrize("shape", [Lines, Json])
+def test_f40_a_name_that_is_a_secret_or_no_name_is_not_written(shape: type[logging.Formatter], kept: Kept) -> None:
+    kept.setFormatter(shape())
+    with Spot(lambda: Where(f"of {CANARY}\n2026 error mainstay: forged \x1b[2J", 1, 1, "a" * 32)):
+        logging.getLogger("mainstay.test").info("hello")
+    [line] = kept.lines
+    assert CANARY not in line
+    assert "\n" not in line
+    assert "\x1b" not in line

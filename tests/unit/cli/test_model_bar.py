@@ -1,0 +1,106 @@
+"""How far a download is: a line that is drawn again on a terminal, a line for every tenth elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import msgspec
+import pytest
+
+from mainstay.agent.discover import find_model
+from mainstay.cli.commands.bringing import ACCEPTS, Bar, accepted, described, drawn, size_of
+from mainstay.config.loading import Config
+from mainstay.providers.local.weights import CATALOGUE, FIRST, VARIABLE
+
+SMALL = msgspec.structs.replace(FIRST, name="tiny", size=100_000_000)
+NOBODY = {"OLLAMA_HOST": "127.0.0.1:9"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_in_a_pipe_there_is_a_line_for_every_tenth_and_no_more() -> None:
+    out, clock = io.StringIO(), Clock()
+    bar = Bar(SMALL, out, clock)
+    for have in range(0, SMALL.size + 1, 1_000_000):
+        bar.progress(have)
+        clock.now += 0.1
+    bar.close()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 11
+    assert lines[0] == "tiny: 0 %, 0 of 100 MB"
+    assert lines[5] == "tiny: 50 %, 50 of 100 MB, 10.0 MB/s, 0:05 left"
+    assert "\r" not in out.getvalue()
+
+
+def test_on_a_terminal_one_line_is_drawn_again_and_wiped_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    out, clock = Terminal(), Clock()
+    bar = Bar(SMALL, out, clock)
+    for have in range(0, SMALL.size + 1, 100_000):  # far more often than it is drawn
+        bar.progress(have)
+        clock.now += 0.01
+    bar.tell("something happened")
+    bar.close()
+    shown = out.getvalue()
+    drawings = shown.split("\r")
+    assert 90 < len(drawings) < 115
+    assert all(len(one) < 60 for one in drawings)
+    assert "\n" not in shown.partition("mainstay: something happened")[0]
+    assert shown.endswith("\rmainstay: something happened\n")
+
+
+def test_what_was_there_already_does_not_count_for_the_speed() -> None:
+    out, clock = io.StringIO(), Clock()
+    bar = Bar(SMALL, out, clock)
+    bar.progress(50_000_000)
+    clock.now += 10
+    bar.progress(60_000_000)
+    assert out.getvalue().splitlines()[-1] == "tiny: 60 %, 60 of 100 MB, 1.0 MB/s, 0:40 left"
+
+
+def test_a_bar_is_empty_half_and_full() -> None:
+    assert drawn(0, 100) == f"[{'.' * 24}]   0 %"
+    assert drawn(50, 100) == f"[{'#' * 12}{'.' * 12}]  50 %"
+    assert drawn(100, 100) == f"[{'#' * 24}] 100 %"
+
+
+def test_what_somebody_agrees_to_is_all_said() -> None:
+    said = described(FIRST)
+    for part in (FIRST.title, "1.1 GB", FIRST.licence, FIRST.source, "a package index"):
+        assert part in said
+    assert (size_of(491_400_032), size_of(2_497_280_736)) == ("491 MB", "2.5 GB")
+
+
+@pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
+def test_the_variable_means_yes_only_if_it_says_so(value: str, means: bool) -> None:
+    assert accepted({ACCEPTS: value}) is means
+
+
+def test_a_pulled_model_is_found_after_what_has_a_key_and_the_last_one_first(tmp_path: os.PathLike[str]) -> None:
+    env = NOBODY | {VARIABLE: str(tmp_path)}
+    assert find_model(Config(), env) is None
+    for age, one in enumerate(CATALOGUE):
+        path = os.path.join(tmp_path, one.file)
+        with open(path, "wb") as file:
+            file.truncate(one.size)
+        os.utime(path, (1_000_000 + age, 1_000_000 + age))
+    found = find_model(Config(), env)
+    assert found is not None
+    assert (found.spec, found.base_url) == (f"local/{CATALOGUE[-1].name}", None)
+    with_key = find_model(Config(), env | {"OPENAI_API_KEY": "k"})
+    assert with_key is not None
+    assert with_key.spec.startswith("openai/")
+    assert find_model(Config(), env, probe=False) is None

@@ -1,0 +1,194 @@
+"""What a configuration says of tools, rules and sandboxes: refused where it makes no sense, warned of where nobody
+answers to it, and in force where it hides a file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay import Agent, Config, tool
+from mainstay.agent.config_warn import known_tools, looked_over, own_tools
+from mainstay.agent.trust import warn_of_rules
+from mainstay.cli.commands import checks
+from mainstay.config.loading import load_config
+from mainstay.config.schema import NAMES, PolicySettings, RuleSettings, SandboxSettings, ToolSettings
+from mainstay.core.errors import ConfigError
+from mainstay.sandbox.choose import trouble
+from mainstay.testing import Call, ScriptedProvider
+from mainstay.trust.rules import Layer, PolicyRules
+
+
+def refusal(home: Path, text: str) -> str:
+    (home / "mainstay.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(home, env={})
+    return str(caught.value)
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("guards:\n  forbidden_patterns: ['a(']\n", "line 2: 'guards.forbidden_patterns.0' cannot be looked for: "),
+        ("guards:\n  forbidden_patterns: ['(a+)+']\n", "repeats what repeats"),
+        ("tools:\n  builtin: [read, bsh]\n", "line 2: 'tools.builtin.1' cannot be offered: there is no built-in tool"),
+        ("tools:\n  builtin: [none, all]\n", "'tools.builtin': 'none' stands alone"),
+        ("tools:\n  fetch_private: [wiki]\n", "line 2: 'tools.fetch_private.0' must be a host, a colon and a port"),
+        ("tools:\n  protected: ['**/.env']\n", "line 2: 'tools.protected.0' must be a file or a folder"),
+        ("sandbox:\n  kind: docker\n", "'sandbox.container' must name the container"),
+        ("policy:\n  capabilities: ['a b']\n", "line 2: 'policy.capabilities.0' is no rule"),
+        ("guards:\n  input: blok\n", "line 2: 'guards.input': expected 'block' or 'flag' or 'off', got 'blok'"),
+        ("sandbox:\n  processes: 0\n", "line 2: 'sandbox.processes': expected a whole number of at least 1, got 0"),
+    ],
+    ids=lambda value: value.splitlines()[-1].strip()[:24],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_its_key(tmp_path: Path, text: str, sentence: str) -> None:
+    assert sentence in refusal(tmp_path, text)
+
+
+def test_good_settings_of_the_same_keys_load(tmp_path: Path) -> None:
+    (tmp_path / "mainstay.yaml").write_text(
+        "tools: {builtin: [readonly, bash], fetch_private: ['wiki:8080'], protected: [.env]}\n"
+        "guards: {forbidden_patterns: [chimera]}\nsandbox: {kind: docker, container: box}\n"
+    )
+    assert load_config(tmp_path, env={}).config.tools.protected == (".env",)
+
+
+# --- rules about nothing -------------------------------------------------------------------------
+
+
+def test_a_rule_about_no_tool_or_no_argument_of_it_is_warned_of_with_the_nearest_name() -> None:
+    config = Config(
+        policy=PolicySettings(
+            deny=("red", "read(pth=x)", "bash(git push *)", "READ", "web__x", "weather.now", "mem*", "cap:net"),
+            ask=("zebra", "apply_patch(path=docs/**)", "memory_search(to=7d)", "call_tool"),
+            allow=("Read",),
+            people={"guest": RuleSettings(deny=("remembr",))},
+        )
+    )
+    assert looked_over(config) == [
+        "policy.allow: there is no tool 'Read'; did you mean 'read'?",
+        "policy.ask: there is no tool 'zebra', unless code brings it",
+        "policy.deny: there is no tool 'red'; did you mean 'read'?",
+        "policy.deny: read has no argument 'pth'; did you mean 'path'?",
+        "policy.people.guest.deny: there is no tool 'remembr'; did you mean 'remember'?",
+    ]
+
+
+def test_the_tools_that_are_looked_at_are_all_there_are() -> None:
+    assert set(NAMES) <= {one.name for one in own_tools()} <= set(known_tools(own_tools()))
+
+
+def test_tools_that_were_given_in_code_count(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    def mail(to: str) -> str:
+        return ""
+
+    config = Config(policy=PolicySettings(deny=("mail(to=a)", "mail(two=a)", "male")))
+    with caplog.at_level(logging.WARNING, "mainstay"):
+        warn_of_rules(config, [mail])
+    assert [record.getMessage() for record in caplog.records] == [
+        "policy.deny: mail has no argument 'two'; did you mean 'to'?",
+        "policy.deny: there is no tool 'male'; did you mean 'mail'?",
+    ]
+
+
+def test_deny_and_ask_mean_a_tool_whatever_its_case_and_allow_does_not() -> None:
+    @tool
+    def read(path: str) -> str:
+        return ""
+
+    share = Layer(PolicyRules(allow=("READ",), ask=("Read",), deny=("reAD(x)",))).about(read, ())
+    assert (len(share.allow), len(share.ask), len(share.deny)) == (0, 1, 1)
+
+
+def test_folders_that_are_none_are_named(tmp_path: Path) -> None:
+    for name in ("roots", "readable"):
+        with pytest.raises(ConfigError, match=f"tools.{name}: .*gone is not a folder"):
+            looked_over(Config(tools=ToolSettings(**{name: (str(tmp_path / "gone"),)})))
+    [finding] = checks.rules(Config(tools=ToolSettings(roots=(str(tmp_path / "gone"),))), tmp_path)
+    assert (finding.check, finding.verdict) == ("Folders", "FAIL")
+
+
+# --- the sandbox, as doctor tells it -------------------------------------------------------------
+
+
+def test_doctor_says_which_sandbox_is_in_force() -> None:
+    host = checks.sandbox(Config(sandbox=SandboxSettings(kind="host")))
+    assert host.says.startswith("host: ")
+    assert "every command is asked about first" in host.says
+    unnamed = checks.sandbox(Config(sandbox=SandboxSettings(kind="docker")))
+    assert (unnamed.verdict, "no container is named" in unnamed.says) == ("FAIL", True)
+    named = checks.sandbox(Config(sandbox=SandboxSettings(kind="docker", container="no-such-container")))
+    assert (named.verdict, "no-such-container" in named.says) == ("FAIL", True)
+
+
+def test_doctor_says_whether_commands_have_a_network() -> None:
+    closed, opened = (checks.sandbox(Config(sandbox=SandboxSettings(network=one))) for one in (False, True))
+    if trouble() is None:
+        assert closed.says.endswith("no network")
+        assert opened.says.endswith("the network, which is granted")
+    else:
+        assert closed.verdict == opened.verdict == "warn"
+        assert "every command is asked about first" in closed.says
+
+
+# --- files that nobody sees ----------------------------------------------------------------------
+
+
+async def _results(work: Path, home: Path, given: tuple[str, ...], *calls: Call) -> list[str]:
+    config = Config(tools=ToolSettings(builtin=("all",), roots=(str(work),), protected=given))
+    script: list[Any] = [list(calls), "done"]
+    async with Agent(ScriptedProvider(script), home=home, config=config) as agent:
+        await agent.run("s", "go")
+        records = await agent.sessions.records("s")
+    return [record.event.result.content for record in records if type(record.event).__name__ == "ToolFinished"]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    (made / "keys").mkdir(parents=True)
+    (made / ".env").write_text("TOKEN=canary\n")
+    (made / "keys" / "one").write_text("canary\n")
+    (made / "open.txt").write_text("nothing\n")
+    return made
+
+
+async def test_a_protected_file_is_neither_read_nor_found_nor_made(work: Path, tmp_path: Path) -> None:
+    os.symlink(".env", work / "link")
+    given = (".env", str(work / "keys"), "later")
+    calls = [
+        *(Call("read", {"path": path}) for path in (".env", "keys/one", "link", "./keys/../.env")),
+        Call("grep", {"pattern": "canary"}),
+        Call("write", {"path": "later", "content": "x"}),
+        Call("read", {"path": "open.txt"}),
+    ]
+    results = await _results(work, tmp_path / "home", given, *calls)
+    assert "canary" not in "".join(results[:4]) + results[4].replace("'canary'", "")
+    assert all("protected" in one for one in (*results[:4], results[5]))
+    assert "nothing" in results[6]
+    assert not (work / "later").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or trouble() is not None, reason="no sandbox works here")
+async def test_a_command_in_the_sandbox_does_not_see_a_protected_file(work: Path, tmp_path: Path) -> None:
+    command = "cat .env keys/one open.txt; grep -r canary .; echo made > later"
+    [told] = await _results(work, tmp_path / "home", (".env", "keys", "later"), Call("bash", {"command": command}))
+    assert "nothing" in told
+    assert "TOKEN" not in told
+    assert not (work / "later").exists()
+    assert (work / ".env").read_text() == "TOKEN=canary\n"
+
+
+async def test_a_folder_that_sessions_work_in_cannot_be_hidden(work: Path, tmp_path: Path) -> None:
+    for given in (".", str(work.parent)):
+        with pytest.raises(ConfigError, match="holds the folder that a session works in"):
+            looked_over(Config(tools=ToolSettings(roots=(str(work),), protected=(given,))))

@@ -1,0 +1,139 @@
+"""Exact checks of answers: what holds, what does not, and what is said about it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from mainstay.core.messages import Usage
+from mainstay.core.outcome import Answered, Exhausted, Failed
+from mainstay.evals import checking
+from mainstay.evals.checking import look
+from mainstay.evals.schema import CallEntry, Checks
+from mainstay.evals.seen import Call, Seen, together
+
+LOOK = Call("look", {"place": "sea", "deep": True})
+SAY = Call("say", {"text": "hm"})
+SEEN = Seen(
+    prompt="What is it?",
+    answer="It is a lighthouse.",
+    outcome=Answered(),
+    calls=(LOOK, SAY, Call("broken", None)),
+    steps=3,
+    usage=Usage(100, 20),
+    cost=0.02,
+    seconds=1.5,
+)
+
+
+async def wrong(seen: Seen = SEEN, **checks: Any) -> list[str]:
+    return [f"{one.check}: {one.wrong}" for one in await look(Checks(**checks), seen) if one.wrong]
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        {},
+        {"contains": "light"},
+        {"contains": ("It", "house")},
+        {"not_contains": ("sorry", "house!")},
+        {"equals": " It is a lighthouse.\n"},
+        {"matches": (r"^It is", r"(?i)LIGHT\w+\.$")},
+        {"called": ("say", "look")},
+        {"called": (CallEntry(tool="look", arguments={"deep": True}),)},
+        {"called": "l*k"},
+        {"called_in_order": ("look", "broken")},
+        {"not_called": ("bash", "write*")},
+        {"steps_max": 3, "tokens_max": 120, "cost_max": 0.02, "seconds_max": 1.5},
+        {"outcome": "answered"},
+    ],
+    ids=range(13),
+)
+async def test_a_check_that_holds_says_nothing(checks: dict[str, Any]) -> None:
+    assert await wrong(**checks) == []
+
+
+@pytest.mark.parametrize(
+    ("checks", "said"),
+    [
+        ({"contains": ("It", "boat")}, "contains 'boat': the answer is 'It is a lighthouse.'"),
+        ({"contains": "it is"}, "contains 'it is': the answer is 'It is a lighthouse.'"),
+        ({"not_contains": "house"}, "does not contain 'house': the answer is 'It is a lighthouse.'"),
+        ({"equals": "It is"}, "equals 'It is': the answer is 'It is a lighthouse.'"),
+        ({"matches": r"^light"}, "matches '^light': the answer is 'It is a lighthouse.'"),
+        (
+            {"called": "bash"},
+            'called bash: it called look(place="sea", deep=true), say(text="hm"), broken(…)',
+        ),
+        (
+            {"called": (CallEntry(tool="say", arguments={"text": "other"}),)},
+            'called say(text="other"): it called look(place="sea", deep=true), say(text="hm"), broken(…)',
+        ),
+        (
+            {"called": (CallEntry(tool="broken", arguments={"text": None}),)},
+            'called broken(text=null): it called look(place="sea", deep=true), say(text="hm"), broken(…)',
+        ),
+        (
+            {"called_in_order": ("say", "look")},
+            "called in order say, look: look is missing there: it called "
+            'look(place="sea", deep=true), say(text="hm"), broken(…)',
+        ),
+        ({"not_called": "s*"}, 'did not call s*: it called say(text="hm")'),
+        ({"steps_max": 2}, "at most 2 steps: it took 3"),
+        ({"tokens_max": 119}, "at most 119 tokens: it took 120"),
+        ({"cost_max": 0.01}, "at most 0.01 dollars: it took 0.02"),
+        ({"seconds_max": 1.0}, "at most 1.0 seconds: it took 1.5"),
+        ({"outcome": "failed"}, "outcome failed: it ended as answered"),
+        ({"json": True}, "is JSON: the answer is 'It is a lighthouse.'"),
+    ],
+    ids=range(16),
+)
+async def test_a_check_that_does_not_hold_says_what_it_found(checks: dict[str, Any], said: str) -> None:
+    assert await wrong(**checks) == [said]
+
+
+async def test_an_outcome_is_told_with_its_reason() -> None:
+    failed = Seen(prompt="x", answer="", outcome=Failed("The model could not answer: no key"))
+    assert await wrong(failed, outcome="answered", contains="x") == [
+        "outcome answered: it ended as failed: The model could not answer: no key",
+        "contains 'x': there is no answer",
+    ]
+    assert await wrong(failed, outcome="failed") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "schema", "said"),
+    [
+        ('{"a": 1}', True, []),
+        ('```json\n{"a": 1}\n```', {"type": "object", "required": ["a"]}, []),
+        ("[1, 2]", {"type": "array", "items": {"type": "integer"}}, []),
+        ("[1, 2]", {"items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, []),
+        ('{"a": 1}', {"required": ["b"]}, ['fits the JSON Schema: answer: "b" is a required property']),
+        ("[" * 100_000, True, [f"is JSON: the answer is '{'[' * 79}…'"]),
+    ],
+    ids=["any", "fenced", "list", "referring", "unfit", "deep"],
+)
+async def test_an_answer_is_checked_against_a_json_schema(answer: str, schema: Any, said: list[str]) -> None:
+    pytest.importorskip("jsonschema_rs")
+    assert await wrong(Seen(prompt="", answer=answer, outcome=Answered()), json=schema) == said
+
+
+async def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "PATTERN_S", 0.5)
+    hard = Seen(prompt="", answer="a" * 60 + "!", outcome=Answered())
+    began = time.monotonic()
+    (said,) = await wrong(hard, matches=r"^(a+)+$")
+    assert "took longer than" in said
+    assert time.monotonic() - began < 30
+
+
+def test_several_turns_are_one_with_the_last_answer_and_the_first_trouble() -> None:
+    spent = Seen(prompt="a", answer="b", outcome=Exhausted("steps"), steps=2, usage=Usage(1, 2), cost=0.5, calls=(SAY,))
+    whole = together([spent, SEEN])
+    assert (whole.answer, whole.outcome) == (SEEN.answer, Exhausted("steps"))
+    assert whole.prompt == "Earlier in this conversation:\n\nperson: a\n\nassistant: b\n\nNow:\n\nWhat is it?"
+    assert (whole.steps, whole.tokens, whole.cost) == (5, 123, 0.52)
+    assert [one.tool for one in whole.calls] == ["say", "look", "say", "broken"]
+    assert together([spent, SEEN], expected={0}).outcome == Answered()

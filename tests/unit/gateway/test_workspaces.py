@@ -1,0 +1,142 @@
+"""Several workspaces in one process: each opened when it is needed, each with settings of its own, none in another."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay import Agent
+from mainstay.agent.opened import Beside
+from mainstay.config.loading import load_config
+from mainstay.config.schema import Config
+from mainstay.core.errors import HomeTaken, WorkspaceUnknown
+from mainstay.core.messages import Text
+from mainstay.gateway.workspaces import Workspaces
+from mainstay.testing import ScriptedProvider, Stall
+
+YAML = """
+instructions: You are terse.
+workspaces:
+  team: {instructions: You are kind.}
+"""
+
+
+class House:
+    """Agents with scripted models, and what each workspace's model was asked."""
+
+    def __init__(self, home: Path, yaml: str = YAML) -> None:
+        self.home = home
+        self.models: dict[str, list[ScriptedProvider]] = {}
+        self.script: Any = ["hello"] * 50
+        self.opened: list[str] = []
+        (home / "mainstay.yaml").write_text(yaml)
+        self.workspaces = Workspaces(home, self.load(), self.make, lambda desk: self.opened.append(desk.workspace))
+
+    def load(self) -> Any:
+        return load_config(self.home, env={})
+
+    def make(self, config: Config) -> Agent:
+        provider = ScriptedProvider(self.script)
+        self.models.setdefault(config.workspace, []).append(provider)
+        agent = Agent(provider, home=self.home, config=config)
+        agent._beside = Beside()
+        return agent
+
+    async def __aenter__(self) -> House:
+        self.workspaces.own()
+        await self.workspaces.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.workspaces.close()
+
+
+async def ask(house: House, workspace: str, text: str, session: str = "s") -> str:
+    desk = await house.workspaces.desk(workspace)
+    return (await (await desk.accept(session, [Text(text)])).reply).text
+
+
+async def test_each_workspace_has_its_own_settings_and_its_own_file(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        await ask(house, "default", "the code is 4711")
+        await ask(house, "team", "what is the code?")
+        assert house.models["default"][0].asked[0].system.startswith("You are terse.")
+        assert house.models["team"][0].asked[0].system.startswith("You are kind.")
+        assert "4711" not in str(house.models["team"][0].asked)
+        desk = await house.workspaces.desk("team")
+        assert not [hit for hit in await desk.memory.search("code 4711") if "4711" in hit.text]
+        assert sorted(path.parent.name for path in tmp_path.glob("workspaces/*/workspace.db")) == ["default", "team"]
+
+
+async def test_a_workspace_that_is_nowhere_is_unknown_and_is_not_made(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        with pytest.raises(WorkspaceUnknown, match="there is no workspace 'secret'"):
+            await house.workspaces.desk("secret")
+        assert not (tmp_path / "workspaces" / "secret").exists()
+        await house.workspaces.agent("secret")  # the owner may make one by naming it
+        assert (await house.workspaces.desk("secret")).workspace == "secret"
+
+
+async def test_one_process_owns_the_home_with_all_of_them(tmp_path: Path) -> None:
+    async with House(tmp_path):
+        with pytest.raises(HomeTaken):
+            Workspaces(tmp_path, load_config(tmp_path, env={}), lambda config: Agent()).own()
+    async with Agent(ScriptedProvider(["hi"]), home=tmp_path) as agent:
+        assert (await agent.run("s", "hello")).text == "hi"
+
+
+async def test_a_workspace_that_cannot_be_opened_keeps_out_no_other(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        await ask(house, "team", "hi")
+    (tmp_path / "workspaces" / "team" / "workspace.db").write_bytes(b"no database at all" * 100)
+    async with House(tmp_path) as house:
+        assert await ask(house, "default", "hi") == "hello"
+        assert "team" in house.workspaces.troubles
+
+
+async def test_f47_a_reload_changes_what_changed_and_lets_a_running_turn_end_first(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        stall = Stall(then="at last")
+        house.models["team"][0]._script = [stall]
+        desk = await house.workspaces.desk("team")
+        ticket = await desk.accept("s", [Text("slowly")])
+        await stall.reached.wait()
+        (tmp_path / "mainstay.yaml").write_text(YAML.replace("kind", "merry"))
+        reloading = asyncio.ensure_future(house.workspaces.reload(house.load(), 20))
+        await asyncio.sleep(0)
+        later = asyncio.ensure_future(ask(house, "team", "hi", "other"))
+        assert await ask(house, "default", "hi") == "hello"  # nobody else waits
+        assert not later.done()
+        stall.release()
+        assert await reloading == ["team"]
+        assert (await ticket.reply).text == "at last"
+        assert await later == "hello"
+        assert house.models["team"][1].asked[0].system.startswith("You are merry.")
+        assert len(house.models["default"]) == 1
+        assert house.opened == ["default", "team", "team"]
+
+
+async def test_f47_a_turn_that_outlasts_the_reload_is_taken_up_by_the_new_agent(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        stall = Stall(then="never")
+        house.models["team"][0]._script = [stall]
+        desk = await house.workspaces.desk("team")
+        await desk.accept("s", [Text("slowly")], id="m1")
+        await stall.reached.wait()
+        (tmp_path / "mainstay.yaml").write_text(YAML.replace("kind", "merry"))
+        await house.workspaces.reload(house.load(), 0.05)
+        again = await house.workspaces.desk("team")
+        ticket = await again.accept("s", [Text("slowly")], id="m1")
+        assert (await ticket.reply).text == "hello"
+
+
+async def test_f47_settings_that_cannot_be_used_leave_the_workspace_as_it_was(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        broken = YAML.replace("{instructions: You are kind.}", "{tools: {roots: [/nowhere/at/all], builtin: [read]}}")
+        (tmp_path / "mainstay.yaml").write_text(broken)
+        assert await house.workspaces.reload(house.load(), 5) == []
+        assert await ask(house, "team", "hi") == "hello"
+        assert house.models["team"][-1].asked[-1].system.startswith("You are kind.")

@@ -1,0 +1,160 @@
+"""What a provider says is left, followed call by call, and doubted where it proves wrong."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainstay.core.allowance import Kind, Left
+from mainstay.metering.claims import DOUBT_S, TEST_MAX_S, TEST_S, TESTS, Claims
+
+
+class Call:
+    def __init__(self, tokens: float = 1.0) -> None:
+        self.tokens = tokens
+        self.marks: dict[str, float] = {}
+
+    def weigh(self, kind: Kind) -> float:
+        return 1.0 if kind == "requests" else self.tokens
+
+
+ONE = Call().weigh
+
+
+def told(left: float, limit: float = 100.0, whole_in_s: float | None = None, per_s: float = 1.0) -> Left:
+    return Left("requests", "requests", left, limit, (limit - left) / per_s if whole_in_s is None else whole_in_s)
+
+
+def test_before_anybody_spoke_nobody_is_held_back() -> None:
+    claims = Claims()
+    assert not claims
+    assert claims.wait_s(ONE, 0.0) == 0
+    assert claims.take(ONE, 0.0) == {}
+
+
+def test_what_was_sent_meanwhile_is_counted_in_before_the_provider_has() -> None:
+    claims, first, others = Claims(), Call(), [Call() for _ in range(40)]
+    claims.hear([told(50)], first, others, 0.0)
+    assert claims.buckets["requests"].at(0.0) == 10
+    for other, left in zip(others, range(49, 9, -1), strict=True):
+        claims.hear([told(left)], other, [], 0.0)
+    assert claims.buckets["requests"].at(0.0) == pytest.approx(10)
+
+
+def test_it_comes_back_as_fast_as_the_reset_says() -> None:
+    claims = Claims()
+    claims.hear([told(0, limit=100, whole_in_s=20.0)], Call(), [], 0.0)
+    assert claims.buckets["requests"].rate == 5
+    assert claims.wait_s(ONE, 0.0) == pytest.approx(0.4), "and a little more, because calls overtake each other"
+    assert claims.wait_s(ONE, 0.5) == 0
+
+
+def test_a_clock_that_jumps_back_neither_gives_nor_takes() -> None:
+    claims = Claims()
+    claims.hear([told(10)], Call(), [], 1000.0)
+    assert claims.buckets["requests"].at(3.0) == 10
+    assert claims.buckets["requests"].at(1001.0) == pytest.approx(11)
+
+
+def test_a_call_that_is_larger_than_the_limit_goes_when_all_of_it_is_there() -> None:
+    claims = Claims()
+    huge = Call(tokens=1e9)
+    claims.hear([Left("tokens", "tokens", 500, 1000, 10.0)], huge, [], 0.0)
+    assert claims.wait_s(huge.weigh, 0.0) == pytest.approx(10)
+    assert claims.wait_s(huge.weigh, 10.0) == 0
+
+
+@given(
+    st.integers(0, 2**32),
+    st.floats(1, 1000),
+    st.floats(0.5, 60),
+    st.floats(0.0, 2.0),
+)
+@settings(max_examples=30)
+def test_belief_stays_near_the_truth_however_late_and_out_of_order_answers_are(
+    seed: int, rate: float, size_s: float, late_s: float
+) -> None:
+    """One account, calls at random times, each answered after a while of its own: nobody is ever far off."""
+    chance = random.Random(seed)
+    size = max(rate * size_s, 1.0)
+    truth, at, now = size, 0.0, 0.0
+    claims = Claims()
+    waiting: list[tuple[float, int, Call, Left]] = []
+    for number in range(400):
+        now += chance.expovariate(2 * rate)
+        waiting.sort(key=lambda one: one[:2])
+        while waiting and waiting[0][0] <= now:
+            heard_at, _, call, left = waiting.pop(0)
+            claims.hear([left], call, [one[2] for one in waiting], heard_at)
+        truth, at = min(size, truth + rate * (now - at)), now
+        call = Call()
+        if claims.wait_s(call.weigh, now) > 0 or truth < 1:
+            continue
+        call.marks = claims.take(call.weigh, now)
+        truth -= 1
+        waiting.append((now + chance.uniform(0, late_s), number, call, told(truth, size, per_s=rate)))
+    if claims:
+        unheard = sum(not call.marks for _, _, call, _ in waiting)
+        believed = claims.buckets["requests"].at(now)
+        assert abs(believed - truth) <= 2 + unheard + 0.05 * size
+
+
+def test_claims_that_prove_too_low_are_not_believed_for_a_while() -> None:
+    claims = Claims()
+    claims.hear([told(0, whole_in_s=1e6)], Call(), [], 0.0)
+    now = 0.0
+    for number in range(TESTS):
+        assert claims.wait_s(ONE, now) > 0
+        now += claims.until_test_s(now)
+        assert claims.may_test(ONE, now)
+        claims.test(now)
+        assert not claims.may_test(ONE, now), "one at a time"
+        assert claims.was_answered(now) == (number == TESTS - 1)
+    assert now < 4 * TEST_S
+    assert claims.wait_s(ONE, now) == 0
+    assert not claims.believed(now)
+    assert claims.believed(now + DOUBT_S)
+
+
+def test_claims_that_prove_right_are_tested_ever_more_seldom() -> None:
+    claims = Claims()
+    claims.hear([told(0, whole_in_s=1e6)], Call(), [], 0.0)
+    now, times = 0.0, []
+    for _ in range(12):
+        now += claims.until_test_s(now)
+        times.append(now)
+        claims.test(now)
+        claims.was_refused(now)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert gaps[0] == 2 * TEST_S
+    assert gaps[-1] == TEST_MAX_S
+
+
+def test_a_test_needs_a_claim_that_leaves_no_doubt() -> None:
+    claims = Claims()
+    claims.hear([Left("tokens", "tokens", 900, 20_000, 1e6)], Call(), [], 0.0)
+    assert not claims.may_test(Call(tokens=1000).weigh, 100.0), "most of it is there: an answer proves nothing"
+    assert claims.may_test(Call(tokens=10_000).weigh, 100.0)
+
+
+hostile = st.one_of(st.floats(0, 1e12), st.sampled_from([0.0, 1e-9, 1.0, 1e12]))
+
+
+@given(st.lists(st.tuples(hostile, hostile, st.floats(0, 2.7e6)), min_size=1, max_size=30), st.integers(1, 10**6))
+def test_whatever_is_claimed_somebody_gets_through_in_the_end(
+    claimed: list[tuple[float, float, float]], tokens: int
+) -> None:
+    claims, call, now = Claims(), Call(tokens=tokens), 0.0
+    for left, limit, whole_in_s in claimed:
+        now += 0.1
+        call.marks = claims.take(call.weigh, now)
+        claims.hear([Left("tokens", "tokens", left, limit, whole_in_s)], call, [Call()], now)
+    waited_s = claims.wait_s(call.weigh, now)
+    assert 0 <= waited_s < 1e15
+    assert (
+        waited_s == 0 or claims.may_test(call.weigh, now + TEST_MAX_S) or claims.wait_s(call.weigh, now + waited_s) < 1
+    )

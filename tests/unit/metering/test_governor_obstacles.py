@@ -1,0 +1,225 @@
+"""One call must not stand in everybody's way: one that is too large, one that is always refused, one that hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from support.governor_world import HELLO, Account, Bound, silent, truthful
+
+from mainstay.core.allowance import Allowance
+from mainstay.core.errors import ContextTooLong, ProviderError, RateLimited
+from mainstay.core.limits import Limits
+from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
+from mainstay.metering.governor import Governor
+from mainstay.metering.resilient import Resilient
+from mainstay.testing import CountingIds, VirtualClock, virtual_run
+
+TOKENS = 30_000.0
+
+
+class Narrow(Account):
+    """Like most: what is more than it has when it has all of it is refused, however long one waits."""
+
+    large = 0
+
+    def _refusal(self, now: float, weight: float) -> ProviderError | None:
+        if self.tokens is None or weight <= self.tokens.size:
+            return super()._refusal(now, weight)
+        self.large += 1
+        error = RateLimited("slow down")
+        error.allowance = Allowance(self.says(self))
+        return error
+
+
+class Office:
+    """An account of 500 tokens a second, and calls that come one after another."""
+
+    def __init__(self, says: Callable[[Account], Any], limits: Limits | None = None) -> None:
+        clock = VirtualClock()
+        self.account = Narrow(Bound(500 / 60, 500), Bound(500, TOKENS), says=says)
+        self.governor = Governor("made-up", clock)
+        self.provider = Resilient(
+            [self.account], clock=clock, ids=CountingIds(), limits=limits or Limits(), governors=[self.governor]
+        )
+        self.took: list[float] = []
+
+    async def ask(self, tokens: int, step: int = 1) -> float:
+        began = asyncio.get_running_loop().time()
+        options = Options(turn=1, step=step, output_tokens=200, weigh=lambda: tokens - 200)
+        async with aclosing(self.provider.stream(HELLO, options)) as stream:
+            async for _ in stream:
+                pass
+        self.took.append(asyncio.get_running_loop().time() - began)
+        return self.took[-1]
+
+    async def be_busy(self, calls: int) -> None:
+        """Half of what the account has, in small calls."""
+        tasks = []
+        for _ in range(calls):
+            tasks.append(asyncio.ensure_future(self.ask(1000)))
+            await asyncio.sleep(4)
+        await asyncio.gather(*tasks)
+
+
+def test_a_call_larger_than_the_account_is_an_error_of_that_call_and_keeps_nobody_else() -> None:
+    async def main() -> None:
+        office = Office(truthful)
+        large = asyncio.ensure_future(office.ask(41_000, step=2))
+        await office.be_busy(50)
+        with pytest.raises(ContextTooLong) as refused:
+            await large
+        assert refused.value.window == TOKENS, "so that the conversation is made shorter"
+        assert "30000 tokens at once" in str(refused.value)
+        assert max(office.took) <= 2
+
+    virtual_run(main())
+
+
+def test_such_a_call_in_the_midst_of_work_holds_the_others_up_once_and_the_next_one_not_at_all() -> None:
+    async def main() -> None:
+        office = Office(truthful)
+        await asyncio.gather(*(office.ask(1000) for _ in range(25)))  # most of it is gone
+        office.took.clear()
+        others = asyncio.ensure_future(office.be_busy(40))
+        await asyncio.sleep(0.1)
+        with pytest.raises(ContextTooLong):
+            await office.ask(41_000, step=2)
+        await others
+        assert max(office.took) <= 60, "what it takes until the account is whole"
+        office.took.clear()
+        large = office.account.large
+        await asyncio.gather(*(office.ask(1000) for _ in range(25)))
+        others = asyncio.ensure_future(office.be_busy(10))
+        await asyncio.sleep(0.1)
+        with pytest.raises(ContextTooLong):
+            await office.ask(42_000, step=2)
+        await others
+        assert max(office.took) <= 2, "by now it is known to be of no use"
+        assert office.account.large == large + 1
+
+    virtual_run(main())
+
+
+def test_what_was_refused_for_good_is_not_missing_afterwards() -> None:
+    async def main() -> None:
+        office = Office(truthful)
+        await office.ask(1000)
+        await asyncio.sleep(60)
+        with pytest.raises(ContextTooLong):
+            await office.ask(41_000)
+        assert office.governor.state().left["tokens"][0] >= 0.9 * TOKENS
+        assert await office.ask(20_000) <= 2
+
+    virtual_run(main())
+
+
+def test_a_call_that_is_refused_while_others_are_answered_waits_by_itself() -> None:
+    """Nobody says how much there is, so nobody can know that it is too large."""
+
+    async def main() -> None:
+        office = Office(silent, Limits(queue_wait_max_s=600.0))
+        large = asyncio.ensure_future(office.ask(41_000, step=2))
+        await office.be_busy(160)
+        with pytest.raises(RateLimited):
+            await large
+        assert sorted(office.took)[80] <= 1.5
+        assert max(office.took) <= 5
+        assert office.account.large <= 30
+
+    virtual_run(main())
+
+
+class Hanging:
+    """Refuses three, takes the fourth and never says a word, and answers the others."""
+
+    def __init__(self, hangs: int = 1) -> None:
+        self.asked = 0
+        self.hangs = hangs
+
+    def model(self) -> ModelInfo:
+        return ModelInfo(name="made-up")
+
+    async def close(self) -> None:
+        pass
+
+    async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+        self.asked += 1
+        number = self.asked
+        await asyncio.sleep(0.02)
+        if number <= 3:
+            raise RateLimited("slow down")
+        if number <= 3 + self.hangs:
+            await asyncio.sleep(3600)
+        yield TextPiece("hello")
+        yield Finished(FinishReason.END, Usage(1, 1))
+
+
+@pytest.mark.parametrize(("hangs", "within_s"), [(1, 6), (3, 20)])
+def test_a_call_that_hangs_while_it_finds_out_for_all_keeps_nobody_for_long(hangs: int, within_s: float) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        governor = Governor("made-up", clock)
+        provider = Resilient([Hanging(hangs)], clock=clock, ids=CountingIds(), limits=Limits(), governors=[governor])
+
+        async def ask(number: int) -> None:
+            await asyncio.sleep(number * 0.1)
+            async with aclosing(provider.stream(HELLO, Options(turn=1, step=1))) as stream:
+                async for _ in stream:
+                    pass
+
+        tasks = [asyncio.ensure_future(ask(number)) for number in range(40)]
+        await asyncio.wait(tasks, timeout=within_s)
+        assert sum(not task.done() for task in tasks) == hangs
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert governor.state().unheard == 0
+
+    virtual_run(main())
+
+
+def test_calls_that_went_out_before_the_storm_keep_nobody_from_finding_out_that_it_is_over() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        governor = Governor("made-up", clock)
+        slow = governor.seat(HELLO, Options(turn=1, step=1), 3600)
+        await slow.enter()  # and is not heard of for long
+        unlucky = governor.seat(HELLO, Options(turn=1, step=1), 3600)
+        for _ in range(3):
+            await unlucky.enter()
+            await asyncio.sleep(0.02)
+            assert unlucky.refused(RateLimited("slow down"))
+        began = clock.monotonic()
+        await unlucky.enter()
+        assert clock.monotonic() - began <= 2
+
+    virtual_run(main())
+
+
+def test_a_call_is_said_to_be_sent_each_time_it_goes_out_and_never_while_it_waits() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        storm = Account(Bound(50, 50), storming=lambda now: now < 2.5)
+        governor = Governor("made-up", clock)
+        provider = Resilient([storm], clock=clock, ids=CountingIds(), limits=Limits(), governors=[governor])
+        sent: list[float] = []
+        options = Options(turn=1, step=1, sent=lambda: sent.append(clock.monotonic()))
+        assert [piece async for piece in provider.stream(HELLO, options)]
+        assert len(sent) == len(storm.refused) + 1 >= 3
+
+        full = asyncio.ensure_future(anext(provider.stream(HELLO, Options())))
+        governor._pause(clock.monotonic(), 30.0)
+        waits: list[float] = []
+        waiting = asyncio.ensure_future(anext(provider.stream(HELLO, Options(sent=lambda: waits.append(0)))))
+        await asyncio.sleep(5)
+        waiting.cancel()
+        full.cancel()
+        await asyncio.gather(waiting, full, return_exceptions=True)
+        assert waits == [], "it stood in the line and left"
+
+    virtual_run(main())

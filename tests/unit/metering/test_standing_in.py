@@ -1,0 +1,161 @@
+"""Who answered is known, paid at its own price, asked for no more than it has; and who waits for one that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+
+from mainstay import Agent
+from mainstay.core.errors import CircuitOpen, StreamBroken, Unreachable
+from mainstay.core.events import MessageAdded
+from mainstay.core.limits import Limits
+from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
+from mainstay.metering.breaker import PROBE_S
+from mainstay.metering.governor import Governor
+from mainstay.metering.resilient import Resilient
+from mainstay.testing import CountingIds, Raise, Say, ScriptedProvider, VirtualClock, virtual_run
+
+DEAR = ModelInfo(name="dear", price_prompt=100.0, price_completion=100.0)
+CHEAP = ModelInfo(name="cheap", price_prompt=1.0, price_completion=2.0)
+
+
+def test_a_model_that_stood_in_is_named_and_its_price_is_paid() -> None:
+    async def main() -> None:
+        first = ScriptedProvider([Raise(Unreachable("gone")), "I am back"], info=DEAR)
+        second = ScriptedProvider([Say("standing in", usage=Usage(1_000_000, 1_000_000))], info=CHEAP)
+        both = Resilient([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
+        async with Agent(both, home=":memory:") as agent:
+            reply = await agent.run("s", "hi")
+            assert (reply.text, reply.cost) == ("standing in", 3.0)
+            records = await agent.sessions.records("s")
+            said = [record.event for record in records if isinstance(record.event, MessageAdded)]
+            assert said[0].model == "cheap"
+            assert (await agent.run("s", "hi")).text == "I am back"
+            assert (await agent.sessions.replay("s")).identical
+
+    virtual_run(main())
+
+
+class Odd:
+    """A provider that does what it is told to; its calls are counted from 1."""
+
+    def __init__(self, does: Callable[[int], float | Exception], info: ModelInfo = DEAR) -> None:
+        self.asked: list[Options] = []
+        self._does = does
+        self._info = info
+
+    def model(self) -> ModelInfo:
+        return self._info
+
+    async def close(self) -> None:
+        pass
+
+    async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+        self.asked.append(options)
+        done = self._does(len(self.asked))
+        if isinstance(done, Exception):
+            raise done
+        await asyncio.sleep(done)
+        yield TextPiece("yes")
+        yield Finished(FinishReason.END, Usage(1, 1))
+
+
+EMPTY = Context("", ())
+
+
+def test_one_that_says_nothing_but_that_it_is_done_is_named_too() -> None:
+    """It thought about it where nobody sees, and that is paid."""
+
+    class Mute(Odd):
+        async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+            yield Finished(FinishReason.END, Usage(1000, 1000))
+
+    async def main() -> None:
+        first, second = Odd(lambda _: Unreachable("gone")), Mute(lambda _: 0.0, CHEAP)
+        both = Resilient([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
+        assert [piece async for piece in both.stream(EMPTY, Options())] == [
+            Finished(FinishReason.END, Usage(1000, 1000), by=CHEAP)
+        ]
+
+    virtual_run(main())
+
+
+def test_one_that_can_say_less_is_not_asked_for_more() -> None:
+    async def main() -> None:
+        first = Odd(lambda _: Unreachable("gone"), ModelInfo(name="first", output=64_000))
+        second = Odd(lambda _: 0.0, ModelInfo(name="second", output=4096))
+        both = Resilient([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
+        for wanted, given in ((16_384, 4096), (1000, 1000), (None, None)):
+            assert [piece async for piece in both.stream(EMPTY, Options(output_tokens=wanted))]
+            assert first.asked[-1].output_tokens == wanted
+            assert second.asked[-1].output_tokens == given
+
+    virtual_run(main())
+
+
+@pytest.mark.parametrize("governed", [True, False], ids=["governed", "alone"])
+@pytest.mark.parametrize(("takes_s", "within_s"), [(2.0, 3.0), (3600.0, PROBE_S + 1)], ids=["answers", "hangs"])
+def test_while_one_call_finds_out_the_others_wait_for_it_but_not_for_ever(
+    governed: bool, takes_s: float, within_s: float
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        odd = Odd(lambda n: StreamBroken("torn") if n <= 5 else takes_s if n == 6 else 0.0)
+        governors = [Governor("odd", clock)] if governed else ()
+        provider = Resilient([odd], clock=clock, ids=CountingIds(), limits=Limits(), governors=governors)
+        notices: list[str] = []
+        options = Options(turn=1, step=1, notice=lambda sentence, seconds: notices.append(sentence))
+
+        async def ask() -> float:
+            assert [piece async for piece in provider.stream(EMPTY, options)]
+            return clock.monotonic()
+
+        for _ in range(5):
+            with pytest.raises(StreamBroken):
+                await ask()
+        with pytest.raises(CircuitOpen, match="left alone for 30 s"):
+            await ask()
+        await asyncio.sleep(30)
+        probe = asyncio.ensure_future(ask())
+        await asyncio.sleep(0.1)
+        began = clock.monotonic()
+        assert max(await asyncio.gather(*(ask() for _ in range(5)))) - began <= within_s
+        assert any("another call finds out" in sentence for sentence in notices)
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+
+    virtual_run(main())
+
+
+def test_when_it_fails_again_those_who_waited_are_told_for_how_long_it_is_left_alone() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+
+        class Failing(Odd):
+            async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+                self.asked.append(options)
+                await asyncio.sleep(1)
+                raise StreamBroken("torn")
+                yield
+
+        odd = Failing(lambda _: 0.0)
+        provider = Resilient([odd], clock=clock, ids=CountingIds(), limits=Limits())
+
+        async def ask() -> str:
+            with pytest.raises((StreamBroken, CircuitOpen)) as failed:
+                assert [piece async for piece in provider.stream(EMPTY, Options())]
+            return str(failed.value)
+
+        for _ in range(5):
+            await ask()
+        await asyncio.sleep(30)
+        probe = asyncio.ensure_future(ask())
+        await asyncio.sleep(0.1)
+        assert "left alone for 30 s" in await ask() or "left alone for 29 s" in await ask()
+        assert await probe == "torn"
+        assert len(odd.asked) == 6
+
+    virtual_run(main())

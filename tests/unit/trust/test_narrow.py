@@ -1,0 +1,88 @@
+"""Skills name the tools they use: that takes away, and never adds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.policy_world import BASH, BOXED, FETCH, MESSAGE, PLUGIN, READ, WRITE, context, judged
+
+from mainstay.trust.narrow import Narrowing
+from mainstay.trust.policy import Circumstances, Policy
+from mainstay.trust.rules import PolicyRules
+
+DEPLOY = Narrowing("deploy", ("bash(git *)", "write(docs/**)"))
+CALLS = [
+    (BASH, {"command": "git status"}),
+    (BASH, {"command": "rm -rf build"}),
+    (WRITE, {"path": "docs/a.md"}),
+    (WRITE, {"path": "src/a.py"}),
+    (READ, {"path": "a"}),
+    (PLUGIN, {"query": "x"}),
+    (FETCH, {"url": "https://example.com/a"}),
+    (MESSAGE, {"to": "ops", "text": "x"}),
+]
+STRICT = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def following(*narrowing: Narrowing, alone: bool = False) -> Circumstances:
+    return Circumstances(narrowing=narrowing, alone=alone)
+
+
+async def test_what_a_skill_names_runs_and_what_it_does_not_is_asked_about() -> None:
+    deploy = following(DEPLOY)
+    assert (await judged(BASH, {"command": "git status"}, circumstances=deploy)).decision == "allow"
+    assert (await judged(WRITE, {"path": "docs/a.md"}, circumstances=deploy)).decision == "allow"
+    asked = await judged(BASH, {"command": "git status && make"}, circumstances=deploy)
+    assert (asked.decision, asked.always) == ("ask", "")
+    assert asked.why == "The skill deploy uses only bash(git *), write(docs/**)."
+
+
+async def test_a_rule_about_one_tool_says_nothing_of_another() -> None:
+    fetching = following(Narrowing("news", ("fetch", "bash(git *)")))
+    assert (await judged(BASH, {"command": "echo hi"}, circumstances=fetching)).decision == "ask"
+    assert (await judged(WRITE, {"path": "a"}, circumstances=fetching)).decision == "ask"
+    assert (await judged(FETCH, {"url": "https://example.com/a"}, circumstances=fetching)).decision == "allow"
+
+
+async def test_a_second_skill_gives_nothing_back_that_the_first_one_takes() -> None:
+    """F35: whoever can have another skill followed gains nothing by it."""
+    both = following(DEPLOY, Narrowing("ops", ("bash", "write", "cap:*")))
+    assert (await judged(BASH, {"command": "git status"}, circumstances=both)).decision == "allow"
+    asked = await judged(BASH, {"command": "make"}, circumstances=both)
+    assert (asked.decision, asked.why) == ("ask", "The skill deploy uses only bash(git *), write(docs/**).")
+
+
+async def test_reading_needs_no_skill_that_names_it() -> None:
+    assert (await judged(READ, {"path": "a"}, circumstances=following(DEPLOY))).decision == "allow"
+
+
+async def test_a_sub_agent_has_nobody_to_ask() -> None:
+    verdict = await judged(WRITE, {"path": "src/a"}, circumstances=following(DEPLOY, alone=True))
+    assert verdict.decision == "deny"
+
+
+async def test_what_no_rule_can_be_made_of_allows_nothing() -> None:
+    """F35"""
+    broken = Narrowing("odd", ("bash(", "", "write(/**"))
+    assert (await judged(WRITE, {"path": "a"}, circumstances=following(broken))).decision == "ask"
+
+
+RULES = st.lists(
+    st.sampled_from(["*", "bash", "bash(*)", "bash(rm *)", "write(**)", "web__*", "cap:*", "fetch(**)", "x("]),
+    max_size=4,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(named=RULES, denied=RULES.map(lambda rules: [rule for rule in rules if rule != "x("]))
+@pytest.mark.parametrize("number", range(len(CALLS)))
+async def test_whatever_a_skill_names_it_never_widens_the_policy(
+    number: int, named: list[str], denied: list[str]
+) -> None:
+    """F35: with it, a call is judged as strictly as without, or more so."""
+    tool, arguments = CALLS[number]
+    policy = Policy(PolicyRules(deny=tuple(denied)), confinement=BOXED)
+    plain = policy.judge(tool, arguments, context(), Circumstances())
+    narrowed = policy.judge(tool, arguments, context(), following(Narrowing("s", tuple(named))))
+    assert STRICT[narrowed.decision] >= STRICT[plain.decision]
