@@ -83,9 +83,9 @@ async def turns(agent: Agent, name: str) -> tuple[float, float]:
     for number in range(TURNS):
         await agent.run(f"{name}-{number % 25}", "What is one and two? Add them, please.")
     answered = time.process_time()
-    opened = await agent.opened()
-    await opened.library._follower.caught_up(600)
-    await opened.observing.follower.caught_up(600)  # type: ignore[attr-defined]
+    opened = await agent.runtime()
+    await opened.memory._indexer.wait_until_indexed(600)
+    await opened.observability.runner.wait_caught_up(600)  # type: ignore[attr-defined]
     return (answered - started) * 1000 / TURNS, (time.process_time() - started) * 1000 / TURNS
 
 
@@ -94,8 +94,8 @@ async def compare(folder: Path, on: Config, off: Config) -> dict[str, object]:
         Agent(ScriptedProvider(answer), tools=[add], home=folder / "on", config=on) as all_on,
         Agent(ScriptedProvider(answer), tools=[add], home=folder / "off", config=off) as bare,
     ):
-        opened = await bare.opened()
-        await opened.observing.follower.close()  # type: ignore[attr-defined]  # nothing is made of its journals
+        opened = await bare.runtime()
+        await opened.observability.runner.close()  # type: ignore[attr-defined]  # nothing is made of its journals
         await turns(all_on, "warm")
         await turns(bare, "warm")
         pairs = []

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from mainstay import Agent, Config, Limits
-from mainstay.context.tokens import tokenizer_for
+from mainstay.context.tokenizers import tokenizer_for
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, Piece, TextPiece
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import FunctionTool
-from mainstay.providers.openai import OpenAIProvider
+from mainstay.providers.openai.provider import OpenAIProvider
 
 TURNS = 100
 TOOLS = 50
@@ -48,19 +48,19 @@ class Recorder:
         if "You write the memory of a conversation" in context.system:
             self.summaries += 1
             yield TextPiece(json.dumps({"summary": prose(chance, 120), "facts": []}))
-            yield Finished(FinishReason.END, Usage(100, 100))
+            yield StreamFinished(FinishReason.END, Usage(100, 100))
             return
-        self.bodies.append(self._wire.body(context, options))
+        self.bodies.append(self._wire.build_body(context, options))
         usage = Usage(1000, 20)
         if options.step <= 2 or (options.step == 3 and chance.random() < 0.5):
             inline = any(tool.name == "tool_0" for tool in context.tools)
             name, arguments = f"tool_{chance.randrange(TOOLS)}", {"query": prose(chance, 5)}
             given = arguments if inline else {"name": name, "arguments": arguments}
-            yield CallPiece(0, name if inline else "call_tool", json.dumps(given))
-            yield Finished(FinishReason.TOOL_CALLS, usage)
+            yield ToolCallPiece(0, name if inline else "call_tool", json.dumps(given))
+            yield StreamFinished(FinishReason.TOOL_CALLS, usage)
         else:
             yield TextPiece(prose(chance, 60))
-            yield Finished(FinishReason.END, usage)
+            yield StreamFinished(FinishReason.END, usage)
 
 
 def prose(chance: random.Random, words: int) -> str:

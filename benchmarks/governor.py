@@ -27,13 +27,14 @@ from processes import HERE, Failed, python
 from report import Row, Target, machine, table
 
 from mainstay import Agent, Config, Limits
-from mainstay.agent.opened import Beside
-from mainstay.agent.world import SystemClock, SystemIds
+from mainstay.agent.agent_options import GatewayServices
+from mainstay.agent.system_clock import RandomIdGenerator, SystemClock
 from mainstay.config.schema import ToolSettings
 from mainstay.core.outcome import Answered
-from mainstay.metering.governor import Governors
-from mainstay.metering.resilient import Resilient
-from mainstay.providers import catalogue
+from mainstay.core.provider_manifest import ProviderSettings
+from mainstay.metering.rate_limiter import RateLimiterRegistry
+from mainstay.metering.resilient_provider import ResilientProvider
+from mainstay.providers import registry
 
 WORKSPACES = 4
 OUTPUT_TOKENS = 200
@@ -93,7 +94,7 @@ class Model:
 
 
 async def work(given: argparse.Namespace) -> dict[str, float]:
-    governors = Governors(SystemClock())
+    governors = RateLimiterRegistry(SystemClock())
     agents = [await make(given, number, governors).__aenter__() for number in range(WORKSPACES)]
     ended: list[bool] = []
 
@@ -113,23 +114,23 @@ async def work(given: argparse.Namespace) -> dict[str, float]:
         "turns": len(ended),
         "failed": ended.count(False),
     }
-    if (states := governors.states()) and given.governed:
+    if (states := governors.snapshot_states()) and given.governed:
         result |= {"waited_s": states[0].waited_s, "admitted": states[0].admitted}
     for agent in agents:
         await agent.__aexit__(None, None, None)
     return result
 
 
-def make(given: argparse.Namespace, number: int, governors: Governors) -> Agent:
+def make(given: argparse.Namespace, number: int, governors: RateLimiterRegistry) -> Agent:
     name, key = "openai/fake-model", "bench"
     config = Config(workspace=f"w{number}", tools=ToolSettings(memory="off"), limits=LIMITS)
     if given.governed:
         agent = Agent(name, base_url=given.url, api_key=key, tools=[add], home=given.home, config=config)
     else:
-        provider = catalogue.make(name, given.url, key, LIMITS)
-        alone = Resilient([provider], clock=SystemClock(), ids=SystemIds(), limits=LIMITS)
+        provider = registry.build_provider(name, ProviderSettings(base_url=given.url), key, LIMITS)
+        alone = ResilientProvider([provider], clock=SystemClock(), ids=RandomIdGenerator(), limits=LIMITS)
         agent = Agent(alone, tools=[add], home=given.home, config=config)
-    agent._beside = Beside(governors=governors)  # as `mainstay serve` does
+    agent.join_gateway(GatewayServices(rate_limiters=governors))  # as `mainstay serve` does
     return agent
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from report import Row, Target, machine, table
 
-from mainstay.trust.guards.guard import GuardRules, Guards
-from mainstay.trust.guards.redact import Redactor
-from mainstay.trust.guards.scan import scan
+from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.trust.guards.injection_scanner import scan_text
+from mainstay.trust.guards.redaction import Redactor
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -62,8 +62,8 @@ def scanner() -> list[Row]:
     for half, name in ((False, "seen"), (True, "held out")):
         texts = [text for _, text, held in attacks() if held is half]
         harmless = [text for text, held in benign() if held is half]
-        found = sum(scan(text) is not None for text in texts)
-        alarms = sum(scan(text) is not None for text in harmless)
+        found = sum(scan_text(text) is not None for text in texts)
+        alarms = sum(scan_text(text) is not None for text in harmless)
         rows += quality(f"scanner, {name}", found, len(texts), alarms, len(harmless), (0.97, 0.85))
     return rows
 
@@ -74,8 +74,8 @@ def redactor() -> list[Row]:
     for half, name in ((False, "seen"), (True, "held out")):
         texts = [(text, secret) for _, text, secret, held in leaks() if held is half]
         harmless = [text for text, held in clean() if held is half]
-        found = sum(not shown(secret, ours.whole(text)[0]) for text, secret in texts)
-        alarms = sum(ours.whole(text)[0] != text for text in harmless)
+        found = sum(not shown(secret, ours.redact(text)[0]) for text, secret in texts)
+        alarms = sum(ours.redact(text)[0] != text for text in harmless)
         rows += quality(f"redactor, {name}", found, len(texts), alarms, len(harmless), (0.98, 0.97))
     return rows
 
@@ -132,32 +132,32 @@ def spent(work: Callable[[], Any], times: int) -> float:
 
 def speed() -> list[Row]:
     ours, known = Redactor(), Redactor(["a-secret-of-the-configuration", "another-one-0123456789"])
-    guards = Guards(GuardRules(), b"k" * 32, ["a-secret-of-the-configuration"])
+    guards = Guardrails(GuardrailOptions(), b"k" * 32, ["a-secret-of-the-configuration"])
     plain, long = sized(PROSE, 2048), sized(PROSE, 65536)
     page, long_page = sized(PAGE, 2048), sized(PAGE, 65536)
     pieces = chunks(plain)
 
     def stream(redactor: Redactor) -> None:
-        one = redactor.stream()
+        one = redactor.open_stream()
         for piece in pieces:
             one.feed(piece)
-        one.end()
+        one.finish()
 
     def result(text: str) -> None:
-        guards.result(text, foreign=True)
+        guards.check_result(text, external=True)
 
     def row(figure: str, work: Callable[[], Any], times: int, bound: float | None = None, share: int = 1) -> Row:
         target = None if bound is None else Target(bound, of="ours")
         return Row("guards", figure, "us of CPU", spent(work, times) / share, target=target)
 
     return [
-        row("scan 2 KB of prose", lambda: scan(plain), 2000, 15),
-        row("scan 64 KB of prose", lambda: scan(long), 100, 150),
-        row("scan 2 KB of a page about agents", lambda: scan(page), 100),
-        row("scan 64 KB of pages about agents", lambda: scan(long_page), 5),
-        row("redact 2 KB of prose", lambda: ours.whole(plain), 2000, 10),
-        row("redact 64 KB of prose", lambda: ours.whole(long), 100),
-        row("redact 2 KB of a page about agents", lambda: ours.whole(page), 200),
+        row("scan 2 KB of prose", lambda: scan_text(plain), 2000, 15),
+        row("scan 64 KB of prose", lambda: scan_text(long), 100, 150),
+        row("scan 2 KB of a page about agents", lambda: scan_text(page), 100),
+        row("scan 64 KB of pages about agents", lambda: scan_text(long_page), 5),
+        row("redact 2 KB of prose", lambda: ours.redact(plain), 2000, 10),
+        row("redact 64 KB of prose", lambda: ours.redact(long), 100),
+        row("redact 2 KB of a page about agents", lambda: ours.redact(page), 200),
         row("redact one chunk of a stream", lambda: stream(ours), 50, 1, len(pieces)),
         row("redact one chunk, two known values", lambda: stream(known), 50, None, len(pieces)),
         row("a result of 100 characters, all guards", lambda: result(plain[:100]), 5000),

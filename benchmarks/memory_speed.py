@@ -21,11 +21,12 @@ from typing import Any
 
 from report import Row, Target, machine, table
 
-from mainstay.core.recall import Embedder, Entry, Query, Tiers
-from mainstay.memory.embed import LocalEmbedder, pieces
-from mainstay.memory.search import Found, search, semantic
-from mainstay.store.sqlite.tiers import SqliteTiers
-from mainstay.store.sqlite.words import STOP_WORDS
+from mainstay.core.memory_tiers import Embedder, IndexedMessage, MemoryQuery, WorkspaceTiers
+from mainstay.memory.embedders.local.embedder import LocalEmbedder
+from mainstay.memory.hybrid_search import MemorySearchResult, hybrid_search, semantic_search
+from mainstay.memory.text_chunks import split_chunks
+from mainstay.store.sqlite.full_text import STOP_WORDS
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 
 MESSAGES = 100_000
 SESSION = 500  # messages in each
@@ -71,7 +72,7 @@ class Writing:
         return f"what did {telling[0]} say about the {' '.join(telling[1:])}?"
 
 
-def entries(writing: Writing, count: int) -> list[list[Entry]]:
+def entries(writing: Writing, count: int) -> list[list[IndexedMessage]]:
     """In sessions."""
     made = []
     for start in range(0, count, SESSION):
@@ -79,41 +80,48 @@ def entries(writing: Writing, count: int) -> list[list[Entry]]:
         seqs = range(1, min(SESSION, count - start) + 1)
         made.append(
             [
-                Entry(session, seq, (start + seq) * 60_000, ("user", "assistant")[seq % 2], writing.message(), "user")
+                IndexedMessage(
+                    session, seq, (start + seq) * 60_000, ("user", "assistant")[seq % 2], writing.message(), "user"
+                )
                 for seq in seqs
             ]
         )
     return made
 
 
-async def index(tiers: Tiers, sessions: list[list[Entry]]) -> tuple[float, float]:
+async def index(tiers: WorkspaceTiers, sessions: list[list[IndexedMessage]]) -> tuple[float, float]:
     """Messages a second, elapsed, and a second of CPU."""
     began, cpu = time.perf_counter(), time.process_time()
     for session in sessions:
         for start in range(0, len(session), BATCH):
             some = session[start : start + BATCH]
-            await tiers.messages.absorb(some[0].session, some, some[-1].seq)
+            await tiers.messages.ingest(some[0].session, some, some[-1].seq)
     count = sum(map(len, sessions))
     return count / (time.perf_counter() - began), count / (time.process_time() - cpu)
 
 
-async def vectorise(tiers: Tiers, embedder: Embedder, sessions: list[list[Entry]]) -> tuple[float, float]:
+async def vectorise(
+    tiers: WorkspaceTiers, embedder: Embedder, sessions: list[list[IndexedMessage]]
+) -> tuple[float, float]:
     assert tiers.vectors is not None, "sqlite-vec is not installed"
-    await tiers.vectors.use(embedder.name, await embedder.load())
+    await tiers.vectors.set_model(embedder.name, await embedder.load())
     began, cpu = time.perf_counter(), time.process_time()
     for session in sessions:
         for start in range(0, len(session), BATCH):
             some = session[start : start + BATCH]
-            cut = [(entry.seq, piece) for entry in some for piece in pieces(entry.text)]
+            cut = [(entry.seq, piece) for entry in some for piece in split_chunks(entry.text)]
             made = await embedder.embed([piece for _, piece in cut])
             numbered = [(seq, vector) for (seq, _), vector in zip(cut, made, strict=True)]
-            await tiers.vectors.absorb(some[0].session, numbered, some[-1].seq)
+            await tiers.vectors.ingest(some[0].session, numbered, some[-1].seq)
     count = sum(map(len, sessions))
     return count / (time.perf_counter() - began), count / (time.process_time() - cpu)
 
 
 async def ask(
-    way: Callable[..., Awaitable[Found]], tiers: Tiers, embedder: Embedder | None, questions: list[Query]
+    way: Callable[..., Awaitable[MemorySearchResult]],
+    tiers: WorkspaceTiers,
+    embedder: Embedder | None,
+    questions: list[MemoryQuery],
 ) -> list[float]:
     """Milliseconds of CPU for each; once more before, so that no file is read for the first time."""
     spent: list[float] = []
@@ -121,7 +129,7 @@ async def ask(
         for question in questions:
             cpu = time.process_time()
             found = await way(tiers, embedder, question)
-            assert found.hits or way is search, question
+            assert found.hits or way is hybrid_search, question
             if not warm:
                 spent.append((time.process_time() - cpu) * 1000)
     return spent
@@ -139,9 +147,9 @@ def rows(figure: str, spent: list[float], bound: float | None) -> list[Row]:
 async def measure(count: int, place: str) -> list[Row]:
     writing = Writing(SEED)
     sessions = entries(writing, count)
-    questions = [Query(text=writing.question(), k=10) for _ in range(QUERIES)]
-    narrow = [Query(text=one.text, k=10, start=0, end=count * 30_000, speaker="user") for one in questions]
-    database = SqliteTiers(f"{place}/tiers.db")
+    questions = [MemoryQuery(text=writing.question(), k=10) for _ in range(QUERIES)]
+    narrow = [MemoryQuery(text=one.text, k=10, start=0, end=count * 30_000, speaker="user") for one in questions]
+    database = StandaloneTiers(f"{place}/tiers.db")
     tiers, embedder = await database.open(), LocalEmbedder()
     rate, rate_cpu = await index(tiers, sessions)
     made = [
@@ -153,10 +161,10 @@ async def measure(count: int, place: str) -> list[Row]:
         Row("memory", "indexed by meaning", "messages/s", rate),
         Row("memory", "indexed by meaning", "messages/s of CPU", rate_cpu),
     ]
-    made += rows("memory_semantic", await ask(semantic, tiers, embedder, questions), 15)
-    made += rows("memory_search", await ask(search, tiers, embedder, questions), 20)
-    made += rows("memory_search, words only", await ask(search, tiers, None, questions), None)
-    made += rows("memory_search, by time and speaker", await ask(search, tiers, embedder, narrow), None)
+    made += rows("memory_semantic", await ask(semantic_search, tiers, embedder, questions), 15)
+    made += rows("memory_search", await ask(hybrid_search, tiers, embedder, questions), 20)
+    made += rows("memory_search, words only", await ask(hybrid_search, tiers, None, questions), None)
+    made += rows("memory_search, by time and speaker", await ask(hybrid_search, tiers, embedder, narrow), None)
     await database.close()
     return made
 

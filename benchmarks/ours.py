@@ -15,9 +15,9 @@ from work import CHAT, Meter, Result, checked, rss_kb, spread, warm_up
 
 from mainstay import Agent, Config, Limits, tool
 from mainstay.config.schema import ToolSettings
-from mainstay.memory.follow import Follower
-from mainstay.memory.walk import Walk
-from mainstay.store.sqlite import SqliteStore
+from mainstay.memory.index_queue import IndexQueue
+from mainstay.memory.indexer import MemoryIndexer
+from mainstay.store.sqlite.store import SqliteStore
 
 
 @tool
@@ -47,15 +47,15 @@ class Ours:
 
     async def open(self) -> None:
         if self.given.memory == "off":
-            Follower.start = lambda follower: None  # type: ignore[method-assign]  # nothing is followed
-            Walk.touch = lambda walk, key: None  # type: ignore[method-assign]
+            MemoryIndexer.start = lambda follower: None  # type: ignore[method-assign]  # nothing is followed
+            IndexQueue.mark_changed = lambda walk, key: None  # type: ignore[method-assign]
         self.agent = await self.make().__aenter__()
 
     async def followed(self) -> None:
         """Returns when memory is up with the journal."""
         if self.given.memory == "off":
             return
-        await (await self.agent._opened()).library._follower.caught_up(600)  # type: ignore[attr-defined]
+        await (await self.agent.runtime()).memory._indexer.wait_until_indexed(600)  # type: ignore[attr-defined]
 
     async def close(self) -> None:
         if self.given.case in ("disk", "seed") and self.given.memory == "on":  # what follows belongs to it
@@ -80,7 +80,7 @@ class Ours:
 
     async def _asleep(self) -> None:
         """Returns when the last lane is gone; lanes tell nobody that they go to sleep."""
-        while self.agent._open is not None and len(self.agent._open.lanes):  # noqa: ASYNC110
+        while self.agent._open_agent is not None and len(self.agent._open_agent.lanes):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     async def seed(self) -> Result:

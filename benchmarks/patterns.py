@@ -20,10 +20,10 @@ from pathlib import Path
 
 from report import Row, Target, machine, table
 
-from mainstay.io.watch import Watch
-from mainstay.patterns.index import Index, terms_of
-from mainstay.patterns.library import Library
-from mainstay.patterns.pattern import Pattern
+from mainstay.io.file_watcher import FileWatcher
+from mainstay.patterns.index import PatternIndex, weigh_terms
+from mainstay.patterns.library import PatternLibrary
+from mainstay.patterns.pattern_template import InstructionPattern
 
 QUERIES, RELOADS, IDLE_S = 500, 50, 20.0
 THRESHOLD, MATCHES = 0.22, 3
@@ -50,8 +50,8 @@ class Made:
     def text(self, count: int) -> str:
         return " ".join(self._random.choices(self._words, self._shares, k=count))
 
-    def _pattern(self, number: int) -> Pattern:
-        return Pattern(
+    def _pattern(self, number: int) -> InstructionPattern:
+        return InstructionPattern(
             name=f"{self.text(2).replace(' ', '_')}_{number}",
             title=self.text(4),
             description=self.text(120),
@@ -77,9 +77,9 @@ def measure(count: int) -> list[Row]:
     builds = []
     for _ in range(3 if count > 1_000 else 9):
         terms: list[dict[str, float]] = []
-        took = spent(lambda terms=terms: terms.extend(map(terms_of, made.patterns)))  # type: ignore[misc]
-        builds.append(took + spent(lambda terms=terms: Index(made.patterns, terms)))  # type: ignore[misc]
-    index = Index(made.patterns, [terms_of(one) for one in made.patterns])
+        took = spent(lambda terms=terms: terms.extend(map(weigh_terms, made.patterns)))  # type: ignore[misc]
+        builds.append(took + spent(lambda terms=terms: PatternIndex(made.patterns, terms)))  # type: ignore[misc]
+    index = PatternIndex(made.patterns, [weigh_terms(one) for one in made.patterns])
     found = 0
     times = []
     for query in made.queries(QUERIES):
@@ -98,7 +98,7 @@ def measure(count: int) -> list[Row]:
     ]
 
 
-def document(pattern: Pattern) -> str:
+def document(pattern: InstructionPattern) -> str:
     fields = {name: getattr(pattern, name) for name in ("name", "title", "description", "category")}
     fields |= {"intents": list(pattern.intents), "use_cases": list(pattern.use_cases)}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in fields.items()) + "\n"
@@ -109,7 +109,7 @@ def reloads(count: int, place: Path) -> list[Row]:
     made = Made(150)
     for number, pattern in enumerate(made.patterns):
         (place / f"{number}.yaml").write_text(document(pattern))
-    loading = Library([str(place)])
+    loading = PatternLibrary([str(place)])
     first = spent(loading.load)
     stop, failed, searches = threading.Event(), [0], [0]
     queries = made.queries(100)
@@ -123,7 +123,7 @@ def reloads(count: int, place: Path) -> list[Row]:
             searches[0] += 1
             stop.wait(0.001)
 
-    loading.watch()
+    loading.start_watching()
     searching = threading.Thread(target=search, daemon=True)
     searching.start()
     time.sleep(3.0)  # until the files are old enough to be told apart by their times
@@ -141,7 +141,7 @@ def reloads(count: int, place: Path) -> list[Row]:
     ]
 
 
-def _reload(library: Library, place: Path, number: int) -> float:
+def _reload(library: PatternLibrary, place: Path, number: int) -> float:
     time.sleep(random.Random(number).uniform(0.05, 0.25))  # at any moment of its rhythm
     word = f"zyx{number}abc"
     text = f"name: changed\ntitle: {word}\ndescription: about {word} and nothing else\n"
@@ -155,7 +155,7 @@ def _reload(library: Library, place: Path, number: int) -> float:
 
 
 def idle(place: Path, seconds: float) -> Row:
-    watch = Watch([str(place)], lambda: None)
+    watch = FileWatcher([str(place)], lambda: None)
     watch.start()
     time.sleep(4.0)
     cost = spent(lambda: time.sleep(seconds))

@@ -23,13 +23,13 @@ import uvloop
 from report import Row, Target, machine, table
 
 from mainstay import tool
-from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.plugins.host import PluginHost
-from mainstay.plugins.manifest import Action, Manifest
+from mainstay.plugins.manifest import PluginAction, PluginManifest
 from mainstay.plugins.plugin import Plugin
-from mainstay.plugins.tool import plugin_tools
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
+from mainstay.plugins.tool import build_plugin_tools
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.store.memory.plugin_state import InMemoryPluginState
 
 CALLS, STARTS = 1000, 10
 CPU_MS_MAX = 1.5
@@ -44,7 +44,7 @@ def echo(text: str) -> str:
 
 serve()
 """
-ECHO = Action(
+ECHO = PluginAction(
     name="echo",
     description="Say it again.",
     parameters={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
@@ -86,18 +86,18 @@ async def per_call(asked: Tool, text: str, count: int) -> tuple[float, list[floa
 
 
 async def measure(place: str, count: int, starts: int) -> list[Row]:
-    manifest = Manifest(
+    manifest = PluginManifest(
         name="bench", version="1.0", description="For measuring.", run=("python", "main.py"), actions=(ECHO,)
     )
-    plugin = Plugin(manifest=manifest, folder=place, data=f"{place}/data")
-    sandbox, state = BubblewrapSandbox(), MemoryPluginState()
+    plugin = Plugin(manifest=manifest, folder=place, data_folder=f"{place}/data")
+    sandbox, state = BubblewrapSandbox(), InMemoryPluginState()
 
     def make() -> PluginHost:
         return PluginHost(plugin, sandbox, state)
 
     made = [await started(make, starts)]
     host = make()
-    (asked,) = plugin_tools(host)
+    (asked,) = build_plugin_tools(host)
     await per_call(asked, "warm", 100)
     await per_call(echo, "warm", 100)
     before = held()
@@ -119,7 +119,7 @@ async def started(make: Callable[[], PluginHost], count: int) -> Row:
     async def run() -> float:
         host = make()
         began = time.perf_counter()
-        await per_call(plugin_tools(host)[0], "x", 1)
+        await per_call(build_plugin_tools(host)[0], "x", 1)
         took = (time.perf_counter() - began) * 1000
         await host.close()
         return took
@@ -144,7 +144,7 @@ def main() -> None:
     options.add_argument("--calls", type=int, default=CALLS, help=f"how many (default {CALLS})")
     options.add_argument("--out", type=Path, help="where the results go (default benchmarks/results/plugins.json)")
     given = options.parse_args()
-    if (reason := trouble()) is not None:
+    if (reason := bubblewrap_problem()) is not None:
         sys.exit(reason)
     with tempfile.TemporaryDirectory() as place:
         Path(place, "main.py").write_text(PROGRAM)

@@ -28,11 +28,12 @@ import apsw
 from report import machine
 from support.talks import Question, Turn, World, worlds
 
-from mainstay.core.recall import Embedder, Entry, Query, Tiers
-from mainstay.core.stems import stems
-from mainstay.memory.embed import LocalEmbedder, pieces
-from mainstay.memory.search import Found, search, semantic
-from mainstay.store.sqlite.tiers import SqliteTiers
+from mainstay.core.memory_tiers import Embedder, IndexedMessage, MemoryQuery, WorkspaceTiers
+from mainstay.core.stemming import stem_words
+from mainstay.memory.embedders.local.embedder import LocalEmbedder
+from mainstay.memory.hybrid_search import MemorySearchResult, hybrid_search, semantic_search
+from mainstay.memory.text_chunks import split_chunks
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 
 SETS = {"first": 1, "held": 2, "third": 3}  # and their seeds
 WORLDS = 2  # of each
@@ -86,9 +87,9 @@ def plain(world: World, tokenizer: str) -> Method:
     return ask
 
 
-def ours(way: Callable[..., Awaitable[Found]], tiers: Tiers, embedder: Embedder | None) -> Method:
+def ours(way: Callable[..., Awaitable[MemorySearchResult]], tiers: WorkspaceTiers, embedder: Embedder | None) -> Method:
     async def ask(question: str) -> list[str]:
-        found = await way(tiers, embedder, Query(text=question, k=DEPTH))
+        found = await way(tiers, embedder, MemoryQuery(text=question, k=DEPTH))
         assert embedder is None or not found.note, found.note
         return [hit.message_id for hit in found.hits]
 
@@ -99,19 +100,19 @@ def named(turn: Turn) -> str:
     return f"{turn.session}#{turn.seq}"
 
 
-async def fill(tiers: Tiers, embedder: Embedder | None, world: World) -> None:
+async def fill(tiers: WorkspaceTiers, embedder: Embedder | None, world: World) -> None:
     if embedder is not None:
         assert tiers.vectors is not None, "sqlite-vec is not installed"
-        await tiers.vectors.use(embedder.name, await embedder.load())
+        await tiers.vectors.set_model(embedder.name, await embedder.load())
     for session, group in groupby(world.turns, key=lambda turn: turn.session):
         turns = list(group)
-        entries = [Entry(session, turn.seq, turn.at, turn.role, turn.text, turn.role) for turn in turns]
-        await tiers.messages.absorb(session, entries, turns[-1].seq)
+        entries = [IndexedMessage(session, turn.seq, turn.at, turn.role, turn.text, turn.role) for turn in turns]
+        await tiers.messages.ingest(session, entries, turns[-1].seq)
         if embedder is not None and tiers.vectors is not None:
-            cut = [(turn.seq, piece) for turn in turns for piece in pieces(turn.text)]
+            cut = [(turn.seq, piece) for turn in turns for piece in split_chunks(turn.text)]
             vectors = await embedder.embed([piece for _, piece in cut])
             numbered = [(seq, vector) for (seq, _), vector in zip(cut, vectors, strict=True)]
-            await tiers.vectors.absorb(session, numbered, turns[-1].seq)
+            await tiers.vectors.ingest(session, numbered, turns[-1].seq)
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -122,17 +123,17 @@ async def measure(name: str, embedder: Embedder | None) -> list[Score]:
     marks: dict[str, list[Mark]] = {}
     spent: dict[str, float] = {}
     for world in worlds(name, WORLDS, SETS[name]):
-        database = SqliteTiers(":memory:")
+        database = StandaloneTiers(":memory:")
         tiers = await database.open()
         await fill(tiers, embedder, world)
         methods = {
             "FTS5 BM25": plain(world, "unicode61"),
             "FTS5 BM25, stemmed": plain(world, "porter unicode61"),
-            "memory_search, words only": ours(search, tiers, None),
+            "memory_search, words only": ours(hybrid_search, tiers, None),
         }
         if embedder is not None:
-            methods["vectors alone (memory_semantic)"] = ours(semantic, tiers, embedder)
-            methods["memory_search"] = ours(search, tiers, embedder)
+            methods["vectors alone (memory_semantic)"] = ours(semantic_search, tiers, embedder)
+            methods["memory_search"] = ours(hybrid_search, tiers, embedder)
         for method, ask in methods.items():
             began = time.perf_counter()
             marks.setdefault(method, []).extend([await mark(question, ask) for question in world.questions])
@@ -168,8 +169,8 @@ def margin(better: Sequence[Mark], other: Sequence[Mark]) -> tuple[float, float,
 def kind(question: Question) -> str:
     if question.kind != "paraphrase":
         return question.kind
-    said = set(stems(" ".join(turn.text for turn in question.evidence)))
-    return "reworded" if said & set(stems(question.text)) else "reworded, no word shared"
+    said = set(stem_words(" ".join(turn.text for turn in question.evidence)))
+    return "reworded" if said & set(stem_words(question.text)) else "reworded, no word shared"
 
 
 def summary(method: str, rows: Sequence[Mark], seconds: float) -> Score:

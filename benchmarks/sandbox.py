@@ -20,9 +20,9 @@ from typing import Any
 
 from report import Row, Target, machine, table
 
-from mainstay.core.outside import Command, Grounds
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
-from mainstay.sandbox.host import HostSandbox
+from mainstay.core.tool_ports import SandboxCommand, SessionFolders
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.host.sandbox import HostSandbox
 
 COMMANDS = 100
 WALL_MS_MAX, CPU_MS_MAX = 100, 30
@@ -58,8 +58,8 @@ async def rows(name: str, run: Callable[[], Awaitable[None]], count: int, *, bou
 
 
 async def measure(place: str, count: int) -> list[Row]:
-    grounds = Grounds(cwd=f"{place}/work", writable=(f"{place}/work",), scratch=f"{place}/scratch")
-    command = Command(script="true", grounds=grounds)
+    grounds = SessionFolders(cwd=f"{place}/work", writable=(f"{place}/work",), scratch=f"{place}/scratch")
+    command = SandboxCommand(script="true", folders=grounds)
 
     async def plain() -> None:
         assert await (await asyncio.create_subprocess_exec("/bin/sh", "-c", "true")).wait() == 0
@@ -68,23 +68,23 @@ async def measure(place: str, count: int) -> list[Row]:
     host = HostSandbox()
 
     async def on_host() -> None:
-        assert (await host.exec(command)).code == 0
+        assert (await host.exec(command)).exit_code == 0
 
     made += await rows("host", on_host, count)
-    if (reason := trouble()) is not None:
+    if (reason := bubblewrap_problem()) is not None:
         print(reason, file=sys.stderr)
         return made
     walls = BubblewrapSandbox()
 
     async def behind_walls() -> None:
-        assert (await walls.exec(command)).code == 0
+        assert (await walls.exec(command)).exit_code == 0
 
     made += await rows("bubblewrap", behind_walls, count, bound=True)
-    if walls.guards:
-        guarded = Command(script="true", grounds=grounds, guarded=True)
+    if walls.can_protect_deletions:
+        guarded = SandboxCommand(script="true", folders=grounds, protect_deletions=True)
 
         async def under_guard() -> None:
-            assert (await walls.exec(guarded)).code == 0
+            assert (await walls.exec(guarded)).exit_code == 0
 
         made += await rows("bubblewrap, guarded", under_guard, count, bound=True)
     return made

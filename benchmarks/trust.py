@@ -20,9 +20,9 @@ import msgspec
 from mainstay import Agent, tool
 from mainstay.core.ports import Context, Options
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.trust.guards.guard import GuardRules, Guards
-from mainstay.trust.policy import Circumstances, Confinement, Policy, PolicyRules
-from mainstay.turn.means import Trust
+from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
+from mainstay.turn.dependencies import TrustServices
 from mainstay.turn.toolbox import Toolbox
 
 TURNS = 200
@@ -50,11 +50,11 @@ async def turns(agent: Agent, name: str) -> float:
 
 def without_trust(agent: Agent) -> None:
     """The same agent without any of it."""
-    opened = agent._open
+    opened = agent._open_agent
     assert opened is not None
     services = opened.services
-    bare = Toolbox(services.tools.own, services.limits, keep=services.store.keep)
-    opened.lanes._services = msgspec.structs.replace(services, trust=Trust(), screen=None, tools=bare)
+    bare = Toolbox(services.tools.agent_tools, services.limits, store_result=services.store.save_value)
+    opened.lanes._services = msgspec.structs.replace(services, trust=TrustServices(), scan_input=None, tools=bare)
 
 
 async def compare(folder: Path) -> dict[str, float]:
@@ -87,23 +87,23 @@ def each_us(work: Callable[[], object], times: int = 2000) -> float:
 
 
 def pieces() -> dict[str, float]:
-    guards = Guards(GuardRules(), b"k" * 32, ["sk-canary-0123456789"])
-    policy = Policy(PolicyRules(), confinement=Confinement(confined=True, network=False, guards=True))
+    guards = Guardrails(GuardrailOptions(), b"k" * 32, ["sk-canary-0123456789"])
+    policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
     plain = "A plain paragraph about nothing much, as most results are. " * 34
     chunks = [ANSWER[at : at + 12] for at in range(0, len(ANSWER), 12)]
 
     def stream() -> None:
-        voice = guards.answer()
+        voice = guards.open_answer_stream()
         assert voice is not None
         for chunk in chunks:
             voice.feed(chunk)
-        voice.end()
+        voice.finish()
 
-    clean = Circumstances(session="s")
+    clean = PolicyContext(session="s")
     return {
-        "judge_us": each_us(lambda: policy.judge(look, {"topic": "x"}, None, clean)),  # type: ignore[arg-type]
-        "scan_2kb_us": each_us(lambda: guards.input(plain)),
-        "result_2kb_us": each_us(lambda: guards.result(plain, foreign=False)),
+        "judge_us": each_us(lambda: policy.decide(look, {"topic": "x"}, None, clean)),  # type: ignore[arg-type]
+        "scan_2kb_us": each_us(lambda: guards.check_input(plain)),
+        "result_2kb_us": each_us(lambda: guards.check_result(plain, external=False)),
         "answer_of_23_chunks_us": each_us(stream),
     }
 

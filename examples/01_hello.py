@@ -1,5 +1,5 @@
-# A durable agent in a few lines. Prints two answers (the second shows that it remembers) and what they cost.
-# Run it again: it goes on where it was, because everything is kept in ./data.
+# A durable agent in a few lines. Prints two answers (the second shows that the session is remembered) and their cost.
+# Run it again: the session continues, because it is stored in ./data.
 
 import asyncio
 import os

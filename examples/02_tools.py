@@ -1,5 +1,5 @@
-# Functions as tools: the schema comes from the type hints and the docstring, and each says what it does to the world.
-# Prints every call with what the model was told, then the answer, once as text and once as data.
+# Functions as tools: the schema comes from the type hints and the docstring, and each tool declares its effect.
+# Prints every tool result, then the answer as structured output.
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from mainstay import Agent, ToolFinished, TurnEnded, tool
 PRICES = {"apple": 0.5, "melon": 3.0}
 
 
-@tool(effect="pure")  # no effect: may run again, and beside others
+@tool(effect="pure")  # no side effect: may run again, and concurrently
 def price(fruit: str) -> float:
     """What one piece of a fruit costs, in euros.
 
@@ -20,7 +20,7 @@ def price(fruit: str) -> float:
     return PRICES[fruit]
 
 
-@tool  # nobody declared its effect, so it is `unsafe`: it never runs twice for one call
+@tool  # no declared effect: `unsafe`, never runs twice for one call
 async def order(fruit: str, count: int) -> str:
     """Order some fruit."""
     return f"ordered {count} x {fruit}"

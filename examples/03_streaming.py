@@ -1,4 +1,4 @@
-# The same turn as it happens. Prints the answer word by word, and one line for everything else that is worth showing.
+# Stream the events of a turn. Prints the answer as it is generated, and one line for each other event worth showing.
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from mainstay import (
 @tool(effect="pure", timeout_s=60)
 async def count_words(text: str, context: ToolContext) -> int:
     """Count the words of a text."""
-    context.progress("counting")  # shown to whoever watches, kept nowhere
+    context.progress("counting")  # sent to subscribers, not stored
     return len(text.split())
 
 

@@ -1,5 +1,5 @@
-# Reaching into a running turn. Prints how a turn went that was given a new wish on its way, and how one ended that was
-# stopped; the prompt that waited behind it ran all the same. A model that is too quick to be reached is told of.
+# Steer and abort a running turn. Prints the answer of a steered turn, the outcome of an aborted one, and the answer to
+# the prompt that was queued after it. Says so if the model was too fast to be steered or aborted.
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from mainstay import Aborted, Agent, TextDelta, TurnEnded
 
 
 async def wait_for_words(agent: Agent, session: str) -> None:
-    async for event in agent.watch(session):  # every event of the session, until we stop listening
+    async for event in agent.watch(session):  # every event of the session
         if isinstance(event, TextDelta | TurnEnded):
             return
 
@@ -21,7 +21,7 @@ async def main() -> None:
         await listening
         await agent.steer("story", "Stop there, and tell me its moral in one sentence.")
         reply = await running
-        await agent.settled()  # if the story was over by then, the wish was a prompt of its own
+        await agent.settled()  # if the turn had ended by then, the text became a new prompt
         late = (await agent.sessions.get("story")).turns > reply.turn
         print("too late to steer:" if late else "steered:", reply.text)
 

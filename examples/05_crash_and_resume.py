@@ -1,5 +1,5 @@
-# A process is killed in the middle of a tool, twice, and its turn survives. Prints what each of three processes does:
-# the idempotent tool is run again; the unsafe one is not, and the model is told that its outcome is unknown.
+# Resume after a crash (durable execution): a process is killed twice in a tool call. Prints what three processes do:
+# the idempotent tool runs again; the unsafe one does not, and the model is told that its outcome is unknown.
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from mainstay import Agent, ToolFinished, tool
 def work(name: str) -> str:
     print(f"  {name} at work", flush=True)
     if os.environ.get("DIE_IN") == name:
-        os.kill(os.getpid(), signal.SIGKILL)  # no goodbye, no clean-up
+        os.kill(os.getpid(), signal.SIGKILL)  # no cleanup
     return "done"
 
 
@@ -33,7 +33,7 @@ async def live() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
     async with Agent(model=model, tools=[save_note, charge], home="data") as agent:
         prompt = "Save the note 'milk', then charge 5 euros. One tool at a time."
-        async for event in agent.stream("errands", prompt, id=sys.argv[2]):  # the same id is the same turn
+        async for event in agent.stream("errands", prompt, id=sys.argv[2]):  # idempotency key: the same turn
             if isinstance(event, ToolFinished):
                 print(f"  {event.result.name}: {event.result.content}", flush=True)
         print("  answer:", (await agent.run("errands", prompt, id=sys.argv[2])).text)

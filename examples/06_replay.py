@@ -1,5 +1,5 @@
-# What happened can be shown. Prints the history that the journal holds, replays the session without any model and says
-# whether it came out the same, then forks it before the last question and asks another one.
+# Replay, export and fork a session. Prints whether a replay without a model is identical, the exported history, and the
+# answer to another question in a fork that was made before the last one.
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ def add(a: int, b: int) -> int:
 
 
 def show(context: Path) -> None:
-    """What the model saw, one message a line."""
+    """Print what the model saw, one message per line."""
     for message in map(json.loads, context.read_text().splitlines()):
         print(message["id"], message["role"], [part["type"] for part in message["parts"]])
 
@@ -29,7 +29,7 @@ async def main() -> None:
         await agent.run("sums", "And twice that?")
 
         replayed = await agent.sessions.replay("sums")
-        print(f"replayed {replayed.turns} turns, {replayed.records} records, identical: {replayed.identical}")
+        print(f"replayed {replayed.turns} turns, {replayed.records} records, identical: {replayed.is_identical}")
 
         await agent.sessions.export("sums", "exported")
         show(Path("exported/context.jsonl"))

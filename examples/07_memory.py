@@ -1,5 +1,5 @@
-# What was said is found again, in any later conversation: by you, by words or meaning, and by the model with its tools.
-# Prints what a search finds and where, how the model answers from it, and that what was forgotten is gone everywhere.
+# Search and memory across sessions: by you, with full-text and vector search, and by the model with its tools.
+# Prints search hits, an answer of the model from memory, the context sections, and that a forgotten message is gone.
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ def today() -> str:
 
 async def main() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
-    async with Agent(model=model, tools=[today], home="data") as agent:  # with tools, memory has some too
+    async with Agent(model=model, tools=[today], home="data") as agent:  # with tools, the model gets memory tools too
         await agent.run("lisbon", "The flat in Lisbon is on Rua das Flores 12; the key is with Ana.")
         await agent.run("garden", "The roses want water twice a week.")
 

@@ -1,5 +1,5 @@
-# Sub-agents read a folder side by side, each in a session of its own with tools that only read, and report back.
-# Prints the report, who was sent for what, what it cost in all, and what happens when one wants more than it may have.
+# Sub-agents read files concurrently, each in its own session with read-only tools.
+# Prints the combined answer, the sub-agents' calls and tools, the token count, and the refusal of a tool not available.
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ async def main() -> None:
         before = {one.key for one in await agent.sessions.list()}
         reply = await agent.run("report", "Send one sub-agent for each file, and sum up what they say.")
         print(reply.text)
-        sent = [one for one in await agent.sessions.list() if one.errand and one.key not in before]
+        sent = [one for one in await agent.sessions.list() if one.spawned and one.key not in before]
         for one in sent:
-            print(f"sent by {one.errand.parent}, call {one.errand.call_id}, with {', '.join(one.errand.tools)}")
+            print(f"sent by {one.spawned.parent}, call {one.spawned.call_id}, with {', '.join(one.spawned.tools)}")
         print("the children's tokens are in it:", reply.usage.prompt > sum(one.prompt_tokens for one in sent) > 0)
 
         reply = await agent.run("greedy", "Send one that may use the tool nuke.")

@@ -1,5 +1,5 @@
-# A plugin: tools in a process of its own, in a sandbox. The agent has those of them that a rule names.
-# Prints what each call came to, in two conversations: what was kept in one is found in the other, and labelled.
+# Use a plugin, whose tools run in a separate, sandboxed process. The agent gets the tools that an allow rule names.
+# Prints the result of each call in two sessions: a note from the first is found in the second, labelled as untrusted.
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ async def main() -> None:
         policy=PolicySettings(allow=("notes__add", "notes__read", "notes__titles")),  # the others are not offered
     )
     async with Agent(model=model, home="data", config=config) as agent:
-        for trouble in await agent.troubles():  # for example: there is no sandbox here
+        for trouble in await agent.problems():  # for example: there is no sandbox here
             print(trouble)
         await ask(agent, "monday", "Note that the boat leaves at nine.")
         await ask(agent, "tuesday", "When does the boat leave? Look into the notes. Then remove the note.")

@@ -1,5 +1,5 @@
-# Data as tools: a database, within a scope, and a folder of texts. What the model writes is judged before it runs.
-# Prints what each of its questions was answered with, and how one about a table that was not granted was refused.
+# Use backends, a database within a scope and a folder of documents, as tools. Queries are checked before they run.
+# Prints the result of each query, and the refusal of a query to a table outside of the scope.
 
 import asyncio
 import os
@@ -7,8 +7,9 @@ import sqlite3
 from pathlib import Path
 
 from mainstay import Agent, Config, ToolFinished
+from mainstay.backends.documents.manifest import DocumentsSettings
+from mainstay.backends.sql.manifest import SqlScope, SqlSettings
 from mainstay.config.schema import PolicySettings
-from mainstay.config.schema_external_tools import BackendEntry, ScopeSettings
 
 HERE = Path.cwd()
 
@@ -17,10 +18,10 @@ async def main() -> None:
     model = os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
     config = Config(
         backends={
-            "shop": BackendEntry(kind="sql", url=f"sqlite:///{HERE}/shop.db", scope=ScopeSettings(tables=("orders",))),
-            "handbook": BackendEntry(kind="documents", path=f"{HERE}/handbook"),
+            "shop": SqlSettings(url=f"sqlite:///{HERE}/shop.db", scope=SqlScope(tables=("orders",))),
+            "handbook": DocumentsSettings(path=f"{HERE}/handbook"),
         },
-        policy=PolicySettings(allow=("shop__*", "handbook__*")),  # what no rule names is not even opened
+        policy=PolicySettings(allow=("shop__*", "handbook__*")),  # a backend without a rule is not opened
     )
     async with Agent(model=model, home="data", config=config) as agent:
         prompt = "Who ordered for the most, may they send it back, and what do we pay the staff?"

@@ -1,5 +1,5 @@
-# A skill: a folder that says how something is done. Its keyword brings it into the turn that needs it, and what it may
-# use narrows what that turn may do. Prints the skills there are, what each call came to, and what was asked about.
+# Use a skill, a folder with instructions for a task. A keyword in the prompt adds it to the turn, and its allowed tools
+# restrict that turn. Prints the available skills, the result of each call, and the call that needs approval.
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def main() -> None:
                     print(f"{result.name} -> {result.content.splitlines()[0]}")
 
         for waiting in await agent.approvals.list():
-            if waiting.session == "club":  # a copy is not what the skill is for, so somebody is asked
+            if waiting.session == "club":  # the skill does not allow a second file, so it needs approval
                 print(f"{waiting.asked.name} waits: {waiting.asked.why}")
                 reply = await agent.approvals.deny(waiting.asked.id, "one file is enough")
                 print(reply.text)

@@ -1,5 +1,5 @@
-# Work that nobody typed: a file that appears, a time that comes, a schedule in a time zone. Each is a file in the home.
-# Prints when each is due, what came of every run, and that what was dropped into the folder was done and put away.
+# Start turns with triggers, when a file appears, at a time, or on a cron schedule. Each trigger is a file in the home.
+# Prints when each is due, the outcome of every run, and that the fired file was moved to the folder done.
 
 import asyncio
 import json
@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from mainstay import Agent
-from mainstay.core.triggers import Run, Target, Trigger
+from mainstay.core.triggers import Trigger, TriggerRun, TriggerTarget
 
 EVENTS = Path("data/events")
-HARBOUR = Target(session="harbour")
+HARBOUR = TriggerTarget(session="harbour")
 STORM = Trigger(name="storm", kind="periodic", text="Any storm?", target=HARBOUR, schedule="30 6 * * *", missed="skip")
 
 
 def drop(name: str, event: dict[str, str]) -> None:
-    (EVENTS / name).write_text(json.dumps(event))  # any program can do that; half of a file is waited for
+    (EVENTS / name).write_text(json.dumps(event))  # any program can do that; incomplete files are read again
 
 
 async def main() -> None:
@@ -31,16 +31,16 @@ async def main() -> None:
             due = datetime.fromtimestamp(status.next / 1000, UTC)
             print(f"{status.name} ({status.kind}) is due at {due:%H:%M} UTC")
 
-        await agent.triggers.start()  # from here on what is due is fired, for as long as the agent is open
+        await agent.triggers.start()  # fires triggers while the agent is open
         drop("ferry.json", {"type": "immediate", "threadId": "harbour", "text": "The ferry has left."})
-        await agent.triggers.run("storm")  # by hand, beside its schedule
+        await agent.triggers.run("storm")  # manually, in addition to its schedule
 
-        runs: list[Run] = []
+        runs: list[TriggerRun] = []
         while len(runs) < 3:
             await asyncio.sleep(0.1)
             runs = [run for run in await agent.triggers.history() if run.at > began and run.outcome]
         for run in sorted(runs, key=lambda run: run.trigger):
-            print(f"{run.trigger}: {run.came} in {run.session}, {run.outcome}")
+            print(f"{run.trigger}: {run.result} in {run.session}, {run.outcome}")
     print("put away:", (EVENTS / "done" / "ferry.json").exists())
 
 

@@ -1,5 +1,5 @@
-# The gateway inside of a web application of your own: people, keys and the whole HTTP API, mounted below /agent.
-# Prints who comes in with a key, the answer they get, and what another's key finds of that conversation: nothing.
+# The gateway in your own web application: users, API keys and the whole HTTP API, mounted at /agent.
+# Prints the answer to a prompt, the session as its owner sees it, and the 404 that another user's key gets for it.
 
 import asyncio
 import os
@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mainstay import Agent
-from mainstay.config.loading import load_config
+from mainstay.config.loader import load_config
 from mainstay.core.people import Person
-from mainstay.gateway.service import Service
-from mainstay.server.http_app import Web, make_app
+from mainstay.gateway.service import GatewayService
+from mainstay.server.http_app import HttpSettings, create_app
 
 HOME, MODEL = Path("data").absolute(), os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")
 
@@ -31,11 +31,11 @@ def ask(url: str, key: str, body: bytes | None = None) -> str:
 
 
 async def main() -> None:
-    service = Service(HOME, load_config(HOME, env={}), lambda config: Agent(MODEL, home=HOME, config=config))
-    await service.open()  # it owns the home, with an agent for every workspace in it
-    service.people.declare([Person(name=name, roles={"default": "member"}) for name in ("ann", "bob")], [])
-    ann, bob = [(await service.people.make_key(name, "default", scopes=("chat",)))[0] for name in ("ann", "bob")]
-    api = make_app(service.gateway, Web(keys="required"))
+    service = GatewayService(HOME, load_config(HOME, env={}), lambda config: Agent(MODEL, home=HOME, config=config))
+    await service.open()  # it owns the home, with an agent for every workspace
+    service.people.set_declared([Person(name=name, roles={"default": "member"}) for name in ("ann", "bob")], [])
+    ann, bob = [(await service.people.create_key(name, "default", scopes=("chat",)))[0] for name in ("ann", "bob")]
+    api = create_app(service.gateway, HttpSettings(keys="required"))
     server = uvicorn.Server(uvicorn.Config(Starlette(routes=[Mount("/agent", app=api)]), log_level="warning"))
     with socket.create_server(("127.0.0.1", 0)) as at:
         serving = asyncio.create_task(server.serve(sockets=[at]))

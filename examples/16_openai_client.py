@@ -1,5 +1,5 @@
-# OpenAI's own client, as it is, against `mainstay serve`: a stream, and a tool that the client brings along and runs.
-# Prints what is streamed, the call that the agent hands back, and the answer that it makes of its result.
+# The unmodified OpenAI client with `mainstay serve`: streaming, and a tool that the client provides and runs.
+# Prints the streamed text, the tool call that the agent returns to the client, and the answer from its result.
 
 import json
 import os
@@ -24,7 +24,7 @@ def talk(client: OpenAI) -> None:
     message = client.chat.completions.create(model="mainstay", messages=said, tools=[TIDE]).choices[0].message
     for call in message.tool_calls or ():
         print(f"{call.function.name} {call.function.arguments}")
-        said += [message, {"role": "tool", "tool_call_id": call.id, "content": "18:37"}]  # in its place: look it up
+        said += [message, {"role": "tool", "tool_call_id": call.id, "content": "18:37"}]  # a real client looks it up
         message = client.chat.completions.create(model="mainstay", messages=said, tools=[TIDE]).choices[0].message
     print(message.content)
 
@@ -37,7 +37,7 @@ def main() -> None:
             told = next(line for line in server.stderr or () if line.startswith("mainstay "))
             address = told.split()[-1]  # mainstay 0.1.0 at http://127.0.0.1:43210
             asked = Request(f"{address}/api/keys", b'{"person": "ann"}', {"Content-Type": "application/json"})
-            with urlopen(asked, timeout=30) as made:  # whoever is on this machine needs no key, and may make some
+            with urlopen(asked, timeout=30) as made:  # local clients need no key, and may create keys
                 key = json.load(made)["key"]
             talk(OpenAI(base_url=f"{address}/v1", api_key=key))
         finally:

@@ -1,5 +1,5 @@
-# A stream that survives the server: it is killed in the middle of an answer, and started again.
-# Prints the events that the client heard from either of them, and that each one of the journal came once, in order.
+# Resume a stream after a server crash: the server is killed during an answer and started again.
+# Prints the events from both servers, and that the client got each durable event once, in order.
 
 import json
 import os
@@ -12,11 +12,11 @@ from urllib.request import Request, urlopen
 
 ENV = {**os.environ, "MAINSTAY__MODEL": os.environ.get("MAINSTAY_MODEL", "openai/gpt-4.1-mini")}
 SERVE = [sys.executable, "-m", "mainstay", "serve", "--home", "data", "--port", "0"]
-PROMPT = {"text": "Tell me a long story.", "id": f"story-{time.time_ns()}"}  # under the same id it is said once
+PROMPT = {"text": "Tell me a long story.", "id": f"story-{time.time_ns()}"}  # idempotency key: accepted once
 
 
 def hear(address: str, seen: int) -> Iterator[tuple[int, str]]:
-    """The sequence and the name of each event after that one."""
+    """Yield sequence and name of each event after `seen`."""
     headers = {"Accept": "text/event-stream", "Content-Type": "application/json", "Last-Event-ID": str(seen)}
     url = f"{address}/api/sessions/story/prompt"
     with urlopen(Request(url, json.dumps(PROMPT).encode(), headers), timeout=60) as stream:

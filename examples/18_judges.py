@@ -1,21 +1,21 @@
-# Answers are judged before anybody is shown them, and tried again with the reasons if they are not good enough.
-# Prints the verdict on each attempt, then the one answer that stood, and whether it passed.
+# Judges check answers before they are shown, and have the model correct answers that fail.
+# Prints the scores of each attempt, then a judged answer, and whether it passed.
 
 import asyncio
 import os
 
 from mainstay import Agent, Answered, Judge
 from mainstay.core.events import Judged
-from mainstay.core.judging import Exhibit
+from mainstay.core.judges import JudgeInput
 
 
-def brief(exhibit: Exhibit) -> tuple[bool, str]:
-    """A function: true or false, a number from 0 to 1, or one of them with a reason for the model."""
+def brief(exhibit: JudgeInput) -> tuple[bool, str]:
+    """A judge function returns a bool or a score from 0 to 1, optionally with a reason for the model."""
     words = len(exhibit.answer.split())
     return words <= 12, f"it has {words} words; twelve are enough"
 
 
-sourced = Judge(  # a model with criteria; without a `model` of its own, the one that answered
+sourced = Judge(  # a model with criteria; the default `model` is the one that answered
     "sourced",
     criteria="The answer says where its number comes from. One that only states a number fails.",
     timeout_s=30,

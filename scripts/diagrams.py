@@ -1,66 +1,70 @@
-"""The drawings of the documentation, as SVG without scripts or fonts from elsewhere.
+"""The diagrams of the documentation, as SVG without scripts and without web fonts.
 
-They are light, on a ground of their own, so that they can be read anywhere; the site turns them round in the dark.
+They have a light background of their own, so that they are readable anywhere; in dark mode the site inverts them.
 """
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
 INK, SOFT, LINE, GROUND = "#1f2a37", "#5b6776", "#8a96a6", "#f6f8fa"
-KINDS = {
+STYLES = {
     "plain": ("#ffffff", "#c3ccd6"),
-    "ours": ("#e3effc", "#5b93cf"),
-    "kept": ("#e5f4ea", "#58a274"),
-    "asked": ("#fdf1dc", "#cf9a3a"),
+    "runtime": ("#e3effc", "#5b93cf"),
+    "durable": ("#e5f4ea", "#58a274"),
+    "waiting": ("#fdf1dc", "#cf9a3a"),
 }
 Point = tuple[float, float]
+Rectangle = tuple[float, float, float, float]  # left, top, width, height
 
 
 class Drawing:
-    """What is on it, in the order in which it is drawn."""
+    """An SVG image; shapes are drawn in the order in which they are added."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self._size, self._title = (width, height), title
-        self._parts: list[str] = []
+        self._shapes: list[str] = []
 
-    def box(self, place: tuple[float, float, float, float], words: str, below: str = "", kind: str = "plain") -> None:
-        x, y, width, height = place
-        fill, edge = KINDS[kind]
-        self._parts.append(
+    def box(self, at: Rectangle, title: str, details: str = "", kind: str = "plain") -> None:
+        """A box with a bold title, and under it one small line for each line of `details`."""
+        x, y, width, height = at
+        fill, edge = STYLES[kind]
+        self._shapes.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" fill="{fill}" stroke="{edge}"/>'
         )
         middle = y + height / 2
-        rows = below.split("\n") if below else []
+        rows = details.split("\n") if details else []
         top = middle + 5 - 8 * len(rows)
-        self.text((x + width / 2, top), words, strong=True)
+        self.text((x + width / 2, top), title, strong=True)
         for number, row in enumerate(rows, start=1):
             self.text((x + width / 2, top + 16 * number), row, small=True)
 
-    def text(self, at: Point, words: str, *, strong: bool = False, small: bool = False, anchor: str = "middle") -> None:
+    def text(self, at: Point, text: str, *, strong: bool = False, small: bool = False, anchor: str = "middle") -> None:
         weight = ' font-weight="600"' if strong else ""
         size, colour = (12, SOFT) if small else (14, INK)
-        self._parts.append(
+        self._shapes.append(
             f'<text x="{at[0]:g}" y="{at[1]:g}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"{weight}>'
-            f"{escape(words)}</text>"
+            f"{escape(text)}</text>"
         )
 
     def arrow(self, *points: Point, dashed: bool = False) -> None:
         line = " ".join(f"{x:g},{y:g}" for x, y in points)
         dash = ' stroke-dasharray="5 4"' if dashed else ""
-        self._parts.append(
+        self._shapes.append(
             f'<polyline points="{line}" fill="none" stroke="{LINE}" stroke-width="1.6"{dash} marker-end="url(#tip)"/>'
         )
 
-    def frame(self, place: tuple[float, float, float, float], words: str) -> None:
-        x, y, width, height = place
-        self._parts.append(
+    def frame(self, at: Rectangle, title: str) -> None:
+        x, y, width, height = at
+        self._shapes.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="10" fill="none" stroke="{LINE}" '
             'stroke-dasharray="4 4"/>'
         )
-        self.text((x + 12, y + 20), words, small=True, anchor="start")
+        self.text((x + 12, y + 20), title, small=True, anchor="start")
 
     def __str__(self) -> str:
         width, height = self._size
@@ -73,126 +77,135 @@ class Drawing:
                 '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
                 f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{LINE}"/></marker></defs>',
                 f'<rect width="{width}" height="{height}" rx="10" fill="{GROUND}"/>',
-                *self._parts,
+                *self._shapes,
                 "</svg>\n",
             )
         )
 
 
 def flow() -> str:
-    """The way of a message: in at a door, through its lane to the model and the tools, and back once it is on disk."""
-    made = Drawing(880, 350, "The way of a message through Mainstay")
-    doors = ("your program", "the command", "HTTP, gRPC", "chat platforms", "triggers")
-    for number, door in enumerate(doors):
+    """The path of a message: from an interface through an operation and a lane to the model, and back once written."""
+    image = Drawing(880, 350, "The path of a message through Mainstay")
+    interfaces = ("library, CLI", "HTTP, gRPC", "MCP", "chat platforms", "triggers")
+    for number, interface in enumerate(interfaces):
         y = 26 + number * 46
-        made.box((22, y, 130, 34), door)
-        made.arrow((152, y + 17), (176, y + 17), (176, 135), (206, 135))
-    made.box((208, 95, 132, 80), "gateway", "who is it, where,\nmay they", "ours")
-    made.box((392, 95, 132, 80), "lane", "one conversation,\nin order", "ours")
-    made.box((576, 95, 132, 80), "turn", "ask, act, repeat", "ours")
-    made.box((760, 40, 98, 62), "model", "a provider")
-    made.box((760, 168, 98, 62), "tools", "policy first")
-    made.arrow((340, 135), (390, 135))
-    made.arrow((524, 135), (574, 135))
-    made.arrow((708, 120), (734, 120), (734, 71), (758, 71))
-    made.arrow((708, 150), (734, 150), (734, 199), (758, 199))
-    made.box((392, 258, 316, 66), "journal", "append only; synced before anybody is told", "kept")
-    made.arrow((436, 175), (436, 256))
-    made.text((428, 222), "append", small=True, anchor="end")
-    made.arrow((642, 256), (642, 177), dashed=True)
-    made.text((650, 222), "where it stands", small=True, anchor="start")
-    made.arrow((392, 291), (274, 291), (274, 177), dashed=True)
-    made.text((266, 240), "answers,", small=True, anchor="end")
-    made.text((266, 256), "once written", small=True, anchor="end")
-    return str(made)
+        image.box((22, y, 130, 34), interface)
+        image.arrow((152, y + 17), (176, y + 17), (176, 135), (206, 135))
+    image.box((208, 95, 132, 80), "operation", "caller, workspace,\npermission", "runtime")
+    image.box((392, 95, 132, 80), "lane", "one session's turns,\nin order", "runtime")
+    image.box((576, 95, 132, 80), "turn", "call model,\nrun tools, repeat", "runtime")
+    image.box((760, 40, 98, 62), "model", "a provider")
+    image.box((760, 168, 98, 62), "tools", "policy first")
+    image.arrow((340, 135), (390, 135))
+    image.arrow((524, 135), (574, 135))
+    image.arrow((708, 120), (734, 120), (734, 71), (758, 71))
+    image.arrow((708, 150), (734, 150), (734, 199), (758, 199))
+    image.box((392, 258, 316, 66), "journal", "append-only; written before it is delivered", "durable")
+    image.arrow((436, 175), (436, 256))
+    image.text((428, 222), "append", small=True, anchor="end")
+    image.arrow((642, 256), (642, 177), dashed=True)
+    image.text((650, 222), "progress", small=True, anchor="start")
+    image.arrow((392, 291), (274, 291), (274, 177), dashed=True)
+    image.text((266, 240), "answers,", small=True, anchor="end")
+    image.text((266, 256), "once written", small=True, anchor="end")
+    return str(image)
 
 
 def turn() -> str:
-    """From a prompt to its outcome, and the three waits for the disk."""
-    made = Drawing(880, 380, "A turn, from the prompt to the outcome")
-    made.box((22, 40, 100, 56), "prompt")
-    made.box((158, 40, 138, 56), "on disk", "then acknowledged", "kept")
-    made.arrow((122, 68), (156, 68))
-    made.frame((334, 18, 368, 338), "the loop: it keeps no state, it reads where the turn stands")
-    made.box((356, 50, 142, 60), "context", "compiled, counted", "ours")
-    made.box((538, 50, 142, 60), "model", "one step")
-    made.arrow((296, 68), (354, 68))
-    made.arrow((498, 80), (536, 80))
-    made.box((538, 152, 142, 60), "policy", "each call: allow,\nask or deny", "ours")
-    made.arrow((609, 110), (609, 150))
-    made.text((601, 136), "calls", small=True, anchor="end")
-    made.box((538, 256, 142, 60), "on disk", "unless it is pure", "kept")
-    made.arrow((609, 212), (609, 254))
-    made.text((601, 239), "allow", small=True, anchor="end")
-    made.box((356, 256, 142, 60), "tool runs", "one result, always")
-    made.arrow((538, 286), (500, 286))
-    made.arrow((427, 256), (427, 112))
-    made.text((435, 190), "results", small=True, anchor="start")
-    made.box((748, 40, 116, 56), "on disk", "then delivered", "kept")
-    made.arrow((680, 68), (746, 68))
-    made.text((712, 58), "answer", small=True)
-    made.box((748, 152, 116, 60), "paused", "waits on disk", "asked")
-    made.arrow((680, 182), (746, 182))
-    made.text((714, 174), "ask", small=True)
-    made.text((22, 190), "Stopped at any point,", small=True, anchor="start")
-    made.text((22, 208), "it goes on from what is on disk.", small=True, anchor="start")
-    made.text((22, 240), "A call that had begun and has", small=True, anchor="start")
-    made.text((22, 258), "no result is decided by what", small=True, anchor="start")
-    made.text((22, 276), "its tool declared: pure,", small=True, anchor="start")
-    made.text((22, 294), "idempotent, reconcile, unsafe.", small=True, anchor="start")
-    return str(made)
+    """One turn, from the prompt to the outcome, with the three points at which it waits for the disk."""
+    image = Drawing(880, 380, "A turn, from the prompt to the outcome")
+    image.box((22, 40, 100, 56), "prompt")
+    image.box((158, 40, 138, 56), "on disk", "then acknowledged", "durable")
+    image.arrow((122, 68), (156, 68))
+    image.frame((334, 18, 368, 338), "the loop: reads the turn's progress from the journal")
+    image.box((356, 50, 142, 60), "context", "compiled, counted", "runtime")
+    image.box((538, 50, 142, 60), "model", "one step")
+    image.arrow((296, 68), (354, 68))
+    image.arrow((498, 80), (536, 80))
+    image.box((538, 152, 142, 60), "policy", "each call: allow,\nask or deny", "runtime")
+    image.arrow((609, 110), (609, 150))
+    image.text((601, 136), "calls", small=True, anchor="end")
+    image.box((538, 256, 142, 60), "on disk", "unless it is pure", "durable")
+    image.arrow((609, 212), (609, 254))
+    image.text((601, 239), "allow", small=True, anchor="end")
+    image.box((356, 256, 142, 60), "tool runs", "always one result")
+    image.arrow((538, 286), (500, 286))
+    image.arrow((427, 256), (427, 112))
+    image.text((435, 190), "results", small=True, anchor="start")
+    image.box((748, 40, 116, 56), "on disk", "then delivered", "durable")
+    image.arrow((680, 68), (746, 68))
+    image.text((712, 58), "answer", small=True)
+    image.box((748, 152, 116, 60), "paused", "waits on disk", "waiting")
+    image.arrow((680, 182), (746, 182))
+    image.text((714, 174), "ask", small=True)
+    notes = ["After a crash, the same loop", "resumes from what is on disk.", "", "For a call that had started and"]
+    notes += ["has no result, its declared", "effect decides: pure,", "idempotent, reconcile, unsafe."]
+    for number, note in enumerate(notes):
+        image.text((22, 190 + 18 * number), note, small=True, anchor="start")
+    return str(image)
 
 
-LEVELS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("app",), "config in, objects out; the only room that knows everyone"),
-    (("server",), "HTTP, gRPC, OpenAI's API"),
-    (("gateway",), "who, which workspace, which lane"),
-    (("lane",), "one conversation's turns"),
-    (("turn",), "judge, act, ask, repeat"),
-    (
-        (
-            *("providers", "tools", "sandbox", "store", "memory", "skills", "patterns", "meter", "backends"),
-            *("channels", "triggers", "plugins", "observe", "judge"),
-        ),
-        "side by side; none of them imports another",
-    ),
-    (("context", "policy", "edges", "guards"), "pure decisions, and the borders to the outside"),
-    (("core",), "the nouns and the ports: the standard library and msgspec, nothing of ours"),
-)
-BESIDE = ("kit", "testing")
-ACROSS = 7  # boxes in a row
+# --- packages ------------------------------------------------------------------------------------
+
+FOR_AUTHORS = ("kit", "testing")  # imported by plugins and by tests, not by the other packages
+BOXES_PER_ROW = 9
 
 
-def rooms() -> str:
-    """Who is above whom: a room may import what is below it, as ARCHITECTURE.md says in detail."""
-    missing = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()} - set(drawn())
-    assert not missing, f"rooms that are on no level of the drawing: {', '.join(sorted(missing))}"
-    parts: list[tuple[float, tuple[str, ...], str]] = []
-    y = 24.0
-    for names, words in LEVELS:
-        parts.append((y, names, words))
-        y += 62 if len(names) <= ACROSS else 62 + 44
-    made = Drawing(880, int(y + 54), "The rooms of the code, each above what it may import")
-    for top, names, words in parts:
-        for number, name in enumerate(names):
-            row, column = divmod(number, ACROSS)
-            kind = "kept" if name == "core" else "ours" if len(names) == 1 else "plain"
-            width = 180 if len(names) == 1 else 83
-            made.box((22 + column * 89, top + row * 44, width, 36), name, kind=kind)
-        made.text(
-            (214 if len(names) == 1 else 652, top + 23), words if len(names) == 1 else "", small=True, anchor="start"
-        )
-        if len(names) > 1:
-            for number, part in enumerate(words.split("; ") if "; " in words else words.split(", ")):
-                made.text((656, top + 23 + 17 * number), part, small=True, anchor="start")
-    made.text(
-        (22, y + 24),
-        f"Beside them: {' and '.join(BESIDE)}, which authors of plugins and tests import.",
-        small=True,
-        anchor="start",
-    )
-    return str(made)
+def packages() -> str:
+    """The packages in levels, from the imports in the source: each package imports only packages below it."""
+    rows = [
+        (level, names[start : start + BOXES_PER_ROW])
+        for level, names in sorted(package_levels().items(), reverse=True)
+        for start in range(0, len(names), BOXES_PER_ROW)
+    ]
+    image = Drawing(880, 48 * len(rows) + 74, "The packages of Mainstay; each imports only packages below it")
+    for number, (level, names) in enumerate(rows):
+        left = (880 - 95 * len(names) + 3) / 2
+        style = "durable" if level == 0 else "runtime" if len(names) <= 2 else "plain"
+        for column, name in enumerate(names):
+            image.box((left + 95 * column, 20 + 48 * number, 92, 36), name, kind=style)
+    bottom = 48 * len(rows) + 34
+    image.text((440, bottom), "Each package imports only packages below it. core imports none.", small=True)
+    image.text((440, bottom + 18), f"Not shown: {' and '.join(FOR_AUTHORS)}, for plugin authors and tests.", small=True)
+    return str(image)
 
 
-def drawn() -> list[str]:
-    return [*(name for names, _ in LEVELS for name in names), *BESIDE]
+def package_levels() -> dict[int, list[str]]:
+    """The packages by level. A package's level is the length of the longest import path from it down to `core`."""
+    imports = package_imports()
+    levels: dict[str, int] = {}
+
+    def find_level(package: str, path: tuple[str, ...] = ()) -> int:
+        assert package not in path, f"packages import each other: {' -> '.join((*path, package))}"
+        if package not in levels:
+            below = [find_level(target, (*path, package)) for target in imports[package]]
+            levels[package] = max(below, default=-1) + 1
+        return levels[package]
+
+    for package in imports:
+        find_level(package)
+    return {
+        level: sorted(name for name in imports if levels[name] == level and name not in FOR_AUTHORS)
+        for level in set(levels.values())
+    }
+
+
+def package_imports() -> dict[str, set[str]]:
+    """For each package, the packages that it imports, inside functions too."""
+    names = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    imports: dict[str, set[str]] = {name: set() for name in sorted(names)}
+    for package in imports:
+        for path in (SOURCE / package).rglob("*.py"):
+            imports[package] |= set(_imported_packages(path)) & names - {package}
+    return imports
+
+
+def _imported_packages(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (module.split(".")[1] for module in modules if module.startswith("mainstay."))

@@ -27,7 +27,7 @@ from support.chat_tty import CTRL_D, MARK, Drawn  # noqa: E402
 from support.cli_support import Command  # noqa: E402
 from support.example_model import ExampleModel, Messages, Said  # noqa: E402
 
-from mainstay.cli.chat.signs import SPINNER  # noqa: E402
+from mainstay.cli.chat.glyphs import SPINNER  # noqa: E402
 
 ROWS, COLUMNS = 30, 92
 CELL_W, CELL_H, SIZE, EDGE, BAR = 8.0, 18.0, 13.3, 14.0, 30.0
@@ -140,11 +140,11 @@ class Filmed(Drawn):
             self.read(0.02)
 
     def ended(self, turns: int) -> bool:
-        return "\n".join(self.scrolled).count("first word after") >= turns
+        return "\n".join(self.scrolled).count("first token after") >= turns
 
     def asks(self) -> bool:
         """Something that nobody has answered yet."""
-        return "\n".join(self.scrolled).count("y approves it") > self.answered
+        return "\n".join(self.scrolled).count("y approves, n denies") > self.answered
 
 
 def _faint(found: re.Match[bytes]) -> bytes:
@@ -175,7 +175,7 @@ def play(model: str) -> list[tuple[float, tuple[Row, ...]]]:
 
 def _tell(chat: Filmed, story: tuple[str, ...]) -> None:
     """Whatever is asked meanwhile is read and then approved."""
-    chat.see("Ctrl-D leaves", MARK)
+    chat.see("Ctrl-D exits", MARK)
     chat.pause(1.0)
     for turn, prompt in enumerate(story, start=1):
         chat.type(prompt)
@@ -187,7 +187,7 @@ def _tell(chat: Filmed, story: tuple[str, ...]) -> None:
                 chat.type("y")
         chat.pause(1.4)
     chat.type("/context")
-    chat.see("room for more")
+    chat.see("free space")
     chat.pause(2.0)
     chat.send(CTRL_D)
     chat.leave()

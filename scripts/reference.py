@@ -1,7 +1,7 @@
-"""Writes the reference pages and the drawings from the code: `python scripts/reference.py`.
+"""Generates the reference pages, the diagrams and `operations.proto` from the code: `python scripts/reference.py`.
 
-`--check` writes nothing, names what differs and fails. Everything that is written here is committed, so that it can be
-read without building anything; `tests/unit/docs` compares it.
+`--check` writes nothing, lists the files that differ, and fails if there are any. The generated files are committed, so
+that they can be read without building the site; `tests/unit/docs` compares them with the code.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ DOCS = ROOT / "docs"
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
 import diagrams  # noqa: E402
+import reference_cli as command  # noqa: E402
 import reference_facts  # noqa: E402
 import reference_files  # noqa: E402
+import reference_http  # noqa: E402
 import reference_library  # noqa: E402
 
-from mainstay.cli.commands import reference as command  # noqa: E402
 from mainstay.config import reference  # noqa: E402
+from mainstay.server.grpc import operations_schema  # noqa: E402
 
-PAGES: dict[str, Callable[[], str]] = {
-    "reference/cli.md": command.render,
-    "reference/configuration.md": reference.render,
+Renderer = Callable[[], str]
+
+PAGES: dict[str, Renderer] = {  # below docs/
+    "reference/cli.md": command.render_page,
+    "reference/configuration.md": reference.render_page,
     "reference/library.md": reference_library.render,
+    "reference/http.md": reference_http.render,
     "reference/events.md": reference_facts.events,
     "reference/errors.md": reference_facts.errors,
     "reference/limits.md": reference_facts.limits,
@@ -36,25 +41,30 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/deployment.md": reference_files.deployment,
     "reference/benchmarks.md": reference_files.benchmarks,
     "images/flow.svg": diagrams.flow,
-    "images/rooms.svg": diagrams.rooms,
+    "images/packages.svg": diagrams.packages,
     "images/turn.svg": diagrams.turn,
+}
+# `contracts.md` includes the .proto files, so these come first
+FILES: dict[str, Renderer] = {
+    f"proto/{operations_schema.FILE}": operations_schema.render_proto,
+    **{f"docs/{path}": render for path, render in PAGES.items()},
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the reference pages and the drawings from the code.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something differs")
-    checking = parser.parse_args().check
-    stale = [path for path, render in PAGES.items() if not _same(DOCS / path, render())]
-    for path in stale:
-        if not checking:
-            (DOCS / path).write_text(PAGES[path](), encoding="utf-8")
-        print(f"docs/{path} {'is not what the code says' if checking else 'written'}")
-    return 1 if checking and stale else 0
-
-
-def _same(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text(encoding="utf-8") == text
+    parser = argparse.ArgumentParser(description="Generate the reference pages, the diagrams and operations.proto.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
+    check_only = parser.parse_args().check
+    outdated = 0
+    for path, render in FILES.items():
+        text, file = render(), ROOT / path
+        if file.exists() and file.read_text(encoding="utf-8") == text:
+            continue
+        outdated += 1
+        if not check_only:
+            file.write_text(text, encoding="utf-8")
+        print(f"{path} {'differs from the code' if check_only else 'written'}")
+    return 1 if check_only and outdated else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Three reference pages: events, errors, limits."""
+"""Generates three reference pages: events, errors, limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from source_text import code, fields_of, line, tree_of, words_of
 
 import mainstay
-from mainstay.config.reference import LIMITS as ABOUT_LIMITS
+from mainstay.config.reference import LIMIT_DESCRIPTIONS
 from mainstay.core import errors as errors_module
 from mainstay.core import events as events_module
 from mainstay.core.limits import Limits
@@ -20,10 +20,11 @@ from mainstay.core.outcome import Event
 EVENTS = """\
 # Events
 
-Every event by name, with what it carries: what [a journal](../concepts/journal.md) keeps, and what is only said to
-whoever watches. `agent.stream` and `agent.watch` yield both; so do the [streams over HTTP](http.md#events).
+Every event type with its fields. Durable events are stored in the session's [journal](../concepts/journal.md);
+partial events are only sent to subscribers. `agent.stream` and `agent.watch` yield both, and so do [streams over
+HTTP](http.md#events).
 
-<!-- Made from src/mainstay/core/events.py by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from src/mainstay/core/events.py by `python scripts/reference.py`; do not edit. -->
 
 ```python
 from mainstay import Agent, TextDelta, ToolFinished, TurnEnded
@@ -39,61 +40,72 @@ async with Agent(model="openai/gpt-4.1-mini", home="./data") as agent:
 """
 
 COMMON = """\
-## What every event has
+## Fields of every event
 
-| field | | |
+| field | type | |
 |---|---|---|
-| `session` | `str` | whose it is |
-| `sequence` | `int` | where it stands in the journal; 0 for what is not kept |
-| `turn` | `int` | of which turn |
-| `step` | `int` | of which model call in it |
+| `session` | `str` | the session's name |
+| `sequence` | `int` | the position in the journal; 0 for a partial event |
+| `turn` | `int` | the number of the turn |
+| `step` | `int` | the number of the model call in the turn |
 
-In the journal itself `session` and `sequence` go without saying, and are not repeated.
+The journal does not store `session` and `sequence` in the event: they are the key of the record.
 """
+
+NO_DOCSTRING = {  # event types whose name says everything, described here
+    "TurnEnded": "A turn ended with this outcome.",
+    "TextDelta": "The next part of the model's text.",
+    "ThinkingDelta": "The next part of the model's reasoning.",
+    "ToolCallDelta": "The next part of the arguments of a tool call.",
+    "ToolProgress": "A running tool reports its progress.",
+}
 
 
 def events() -> str:
     parts = [EVENTS, COMMON]
+    parts.append("## Durable events\n\nSubscribers receive them once they are on disk, in order, and none is lost.\n")
+    parts += [_event(one) for one in typing.get_args(events_module.DurableEvent)]
     parts.append(
-        "## Kept in the journal\n\nThey reach a watcher once they are on disk, in order, and are never lost.\n"
+        "## Partial events\n\nFor display while a turn runs. A subscriber that reads too slowly misses some of them, "
+        "and then receives [`Lagged`](#lagged).\n"
     )
-    parts += [_event(one) for one in typing.get_args(events_module.DURABLE)]
-    parts.append(
-        "## Only said\n\nPartial things, for a screen. A watcher that is too slow loses some of them, and hears "
-        "[`Lagged`](#lagged).\n"
-    )
-    parts += [_event(one) for one in typing.get_args(events_module.PARTIAL)]
+    parts += [_event(one) for one in typing.get_args(events_module.PartialEvent)]
     parts.append("## Failed\n\n" + _body(mainstay.Failed))
     return "\n".join(parts)
 
 
-ALIASES = {"MessageAdded": "MessageFinished"}  # what watchers know it by
+ALIASES = {"MessageAdded": "MessageFinished"}  # the public name, for subscribers
 
 
 def _event(kind: type) -> str:
     name = kind.__name__
     public = name in dir(mainstay) or ALIASES.get(name) in dir(mainstay)
-    also = f"Watchers know it as `{ALIASES[name]}`." if name in ALIASES else ""
-    where = f"In `{'mainstay' if public else 'mainstay.core.events'}`. {also}".rstrip() + "\n"
-    return f"### {name}\n\n{where}\n{_body(kind)}"
+    alias = f" as `{ALIASES[name]}`" if name in ALIASES else ""
+    module = "mainstay" if public else "mainstay.core.events"
+    return f"### {name}\n\nIn `{module}`{alias}.\n\n{_body(kind)}"
 
 
 def _body(kind: type) -> str:
     own = {one.name for one in fields_of(Event)}
     rows = [one for one in fields_of(kind) if one.name not in own]
-    said = _docstring(kind)
-    words = f"{said}\n" if said else ""
+    description = _docstring(kind)
     if not rows:
-        return words or "It carries nothing else.\n"
+        return f"{description}\n"
     table = ["| field | type | default | |", "|---|---|---|---|"]
     table += [f"| `{r.name}` | {code(r.kind)} | {code(r.default)} | {line(r.about)} |" for r in rows]
-    return "\n".join([*([words] if words else []), *table, ""])
+    return "\n".join([f"{description}\n", *table, ""])
+
+
+def event_summary(kind: type) -> str:
+    """The first paragraph of an event type's description."""
+    return _docstring(kind).split("\n\n")[0]
 
 
 def _docstring(kind: type) -> str:
-    """Its own; a struct without one would show its base's."""
+    """The type's own docstring: `inspect` would return that of a base class for a type without one."""
     _, tree = tree_of(kind)
-    return words_of(next(node for node in tree.body if isinstance(node, ast.ClassDef)))
+    text = words_of(next(node for node in tree.body if isinstance(node, ast.ClassDef)))
+    return text or NO_DOCSTRING[kind.__name__]
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -101,14 +113,14 @@ def _docstring(kind: type) -> str:
 ERRORS = """\
 # Errors
 
-Every error that a program which uses Mainstay may want to catch, named for the state of the world. They are in
-`mainstay.core.errors`; their base, `MainstayError`, is in `mainstay` too. `str(error)` is one sentence for a person.
+Every exception that a program using Mainstay may want to catch. The classes are in `mainstay.core.errors`; their base
+class, `MainstayError`, is also in `mainstay`. `str(error)` is one sentence for the user.
 
-<!-- Made from src/mainstay/core/errors.py by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from src/mainstay/core/errors.py by `python scripts/reference.py`; do not edit. -->
 
-A turn does not raise for what a model or a tool does: that is its [outcome](library.md#outcomes). What is raised is
-what somebody has to mend. The command prints the sentence and ends with 1; over HTTP an error has [a status and a
-kind](http.md#errors).
+Failures of a model or a tool in a turn are not raised: they are the turn's [outcome](library.md#outcomes). An
+exception reports a problem that the caller or the operator must solve. The command line prints the sentence and exits
+with status 1; over HTTP an error has [a status and a type](http.md#errors).
 
 ```python
 from mainstay import Agent, MainstayError
@@ -122,44 +134,41 @@ except MainstayError as error:
 """
 
 PROVIDER_ERRORS = """\
-`error.retry` says whether asking again may help; that has been done by then, within
-[`retries_max`](limits.md#a-model-call). `error.details` is what the provider said, for an operator. `RateLimited` and
-`Overloaded` know `retry_after_s` where the provider told. In a turn all of these end as the outcome `Failed`, with the
-same sentence.
+`error.retry` is true if a retry may succeed; Mainstay has then already retried, up to
+[`retries_max`](limits.md#a-model-call) times. `error.details` is the provider's message, for operators. `RateLimited`
+and `Overloaded` have `retry_after_s` if the provider sent it. In a turn, all of these become the outcome `Failed`
+with the same sentence.
 """
 
+NOT_IN_TREE = {"ContextTooLong": "the request does not fit the model's context window"}  # has no words in the tree
 _TREE = re.compile(r"^ {4}[│├└─ ]*([A-Z]\w+)(?: {2,}(\S.*))?$", re.MULTILINE)
 
 
 def errors() -> str:
-    """As the module has them: what each says stands in its tree, and every class of it is there."""
-    said = {name: re.sub(r" \(\w+/\w+\)$", "", words) for name, words in _TREE.findall(errors_module.__doc__ or "")}
+    """The error classes, with the descriptions in the tree of the module's docstring, which must list all of them."""
+    described = {name: re.sub(r" \(\w+/\w+\)$", "", text) for name, text in _TREE.findall(errors_module.__doc__ or "")}
     bases = {
         node.name: node.bases[0].id
         for node in tree_of(errors_module)[1].body
         if isinstance(node, ast.ClassDef) and isinstance(node.bases[0], ast.Name)
     }
-    silent = [name for name in bases if name not in said]
-    assert not silent, f"not in the tree of core/errors.py: {', '.join(silent)}"
-    titles = {"MainstayError": "In general", "StoreError": "Of the store", "ProviderError": "Of providers"}
+    missing = [name for name in bases if name not in described]
+    assert not missing, f"not in the tree of core/errors.py: {', '.join(missing)}"
+    titles = {"MainstayError": "General errors", "StoreError": "Store errors", "ProviderError": "Provider errors"}
     parts = [ERRORS]
     for top, title in titles.items():
         names = [name for name in bases if _top(name, bases) == top and name not in titles]
-        parts += [f"## {title}\n", "| error | is a | it says |", "|---|---|---|"]
-        parts += [f"| `{name}` | `{bases[name]}` | {line(said[name] or _own_words(name))} |" for name in names]
+        parts += [f"## {title}\n", "| error | base class | meaning |", "|---|---|---|"]
+        parts += [f"| `{name}` | `{bases[name]}` | {line(described[name] or NOT_IN_TREE[name])} |" for name in names]
         parts.append("")
     return "\n".join([*parts, PROVIDER_ERRORS])
 
 
 def _top(name: str, bases: dict[str, str]) -> str:
-    """The first of the three great families that it belongs to."""
+    """The section that an error class belongs to: the first of the three base classes among its ancestors."""
     while name not in ("StoreError", "ProviderError", "MainstayError"):
         name = bases[name]
     return name
-
-
-def _own_words(name: str) -> str:
-    return words_of(getattr(errors_module, name)) or "the request does not fit the model's window"
 
 
 # --- limits --------------------------------------------------------------------------------------
@@ -167,10 +176,10 @@ def _own_words(name: str) -> str:
 LIMITS = """\
 # Limits
 
-Everything that is bounded, and by how much. Set any of them under `limits` in
-[`mainstay.yaml`](configuration.md#limits), as `MAINSTAY__LIMITS__<KEY>` in the environment, or in code.
+All limits and timeouts with their defaults. Set them under `limits` in [`mainstay.yaml`](configuration.md#limits), as
+`MAINSTAY__LIMITS__<KEY>` in the environment, or in code.
 
-<!-- Made from src/mainstay/core/limits.py by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from src/mainstay/core/limits.py by `python scripts/reference.py`; do not edit. -->
 
 ```python
 from mainstay import Agent, Config, Limits
@@ -178,9 +187,9 @@ from mainstay import Agent, Config, Limits
 agent = Agent(model="openai/gpt-4.1-mini", config=Config(limits=Limits(steps_max=10, tool_timeout_s=5)))
 ```
 
-Names end in their unit: `_s` seconds, `_bytes_max`, `_chars_max`; plain `_max` counts. A turn that hits a bound ends as
-`Exhausted`, with an answer that says so. [Plugins](../how-to/plugins.md), [MCP servers](../how-to/mcp.md) and
-[the server](configuration.md#server) have bounds of their own.
+Names end in their unit: `_s` is seconds, `_bytes_max` bytes, `_chars_max` characters; `_max` alone is a count. A turn
+that reaches a limit ends with the outcome `Exhausted` and an answer that says so. [Plugins](../how-to/plugins.md),
+[MCP servers](../how-to/mcp.md) and [the server](configuration.md#server) have additional limits.
 """
 
 
@@ -189,16 +198,18 @@ def limits() -> str:
     parts = [LIMITS]
     for title, names in _groups():
         parts += [f"## {title}\n", "| limit | default | |", "|---|---|---|"]
-        parts += [f"| `{name}` | {_amount(name, defaults[name])} | {line(ABOUT_LIMITS[name])} |" for name in names]
+        parts += [
+            f"| `{name}` | {_amount(name, defaults[name])} | {line(LIMIT_DESCRIPTIONS[name])} |" for name in names
+        ]
         parts.append("")
     return "\n".join(parts)
 
 
 def _groups() -> Iterator[tuple[str, list[str]]]:
-    """As the class is divided: comments of a line of their own, and blank lines."""
+    """The limits by section; a comment on a line of its own begins a section of the class."""
     text, _ = tree_of(Limits)
     title, names = "", list[str]()
-    titles = {"approval_expires_s": "Approvals", "agent_hops_max": "Agents that write to each other"}
+    titles = {"approval_expires_s": "Approvals", "agent_hops_max": "Messages between agents"}
     for row in text.splitlines()[1:]:
         if heading := re.match(r"    # (.+)$", row):
             if names:

@@ -1,4 +1,5 @@
-"""Files of the repository as pages of the site: examples, contracts, what deploys it, what measures it."""
+"""Generates the reference pages that consist of files of the repository: examples, protobuf files, deployment,
+benchmarks."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ KINDS |= {".service": "ini", "": "dockerfile"}
 EXAMPLES = """\
 # Examples
 
-Whole programs, the smallest first, each under fifty lines and each run by the tests. In a checkout:
-`.venv/bin/python examples/01_hello.py`. They take their model from `MAINSTAY_MODEL` (default `openai/gpt-4.1-mini`).
+Complete programs, the smallest first, each under fifty lines and each run by the tests. In a checkout:
+`.venv/bin/python examples/01_hello.py`. They use the model in `MAINSTAY_MODEL` (default `openai/gpt-4.1-mini`).
 
-<!-- Made from examples/ by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from examples/ by `python scripts/reference.py`; do not edit. -->
 """
 
 
@@ -30,7 +31,7 @@ def examples() -> str:
     parts += ["| [Plugins](#plugins) | Two plugins, in Python and in JavaScript. |", ""]
     parts += [f"## {path.stem}\n\n{_block(path)}" for path in paths]
     parts.append("## Plugins\n")
-    parts.append("`plugin.yaml` says what a plugin offers and asks for; the rest is up to its author.\n")
+    parts.append("`plugin.yaml` declares the tools of a plugin and the permissions that it needs.\n")
     for folder in sorted(path for path in (ROOT / "examples" / "plugins").iterdir() if path.is_dir()):
         for path in sorted(folder.iterdir()):
             if path.suffix in KINDS and path.suffix:
@@ -39,12 +40,13 @@ def examples() -> str:
 
 
 CONTRACTS = """\
-# Contracts
+# Protobuf contracts
 
-The protocol buffers, for whoever writes a client or a plugin in another language: [clients](../how-to/grpc.md) speak
-`mainstay.v1`, [plugins](../how-to/plugins.md) serve `mainstay.plugin.v1`. A field that is there stays, with its number.
+The `.proto` files, for developers of clients and plugins in any language: [gRPC clients](../how-to/grpc.md) call
+`mainstay.v1`, [plugins](../how-to/plugins.md) serve `mainstay.plugin.v1`. Published fields keep their names and
+numbers.
 
-<!-- Made from proto/ by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from proto/ by `python scripts/reference.py`; do not edit. -->
 """
 
 
@@ -57,10 +59,9 @@ def contracts() -> str:
 DEPLOYMENT = """\
 # Deployment
 
-How to keep [a server](../how-to/serve.md) up: as a service of systemd, in a container, behind a proxy. The files
-are below.
+For operators of [a server](../how-to/serve.md): the steps, and [the files](#files) of the folder `deploy`.
 
-<!-- Made from deploy/ by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from deploy/ by `python scripts/reference.py`; do not edit. -->
 """
 
 
@@ -70,16 +71,15 @@ def deployment() -> str:
     files = [path for path in sorted((ROOT / "deploy").iterdir()) if path.suffix != ".md" and path.is_file()]
     files = [path for path in files if path.suffix in KINDS]
     parts = [f"### {path.name}\n\n{_block(path)}" for path in files]
-    return "\n".join([DEPLOYMENT, body, "## The files\n", *parts])
+    return "\n".join([DEPLOYMENT, body, "## Files\n", *parts])
 
 
 BENCHMARKS = """\
 # Benchmarks
 
-What is measured, how, and what came out. Measure it yourself: `make bench`.
-[Beside other runtimes](../comparison.md#what-it-costs).
+For developers who check or reproduce the figures. [Comparison with other runtimes](../comparison.md#what-it-costs).
 
-<!-- Made from benchmarks/ by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from benchmarks/ by `python scripts/reference.py`; do not edit. -->
 """
 
 
@@ -96,10 +96,10 @@ def benchmarks() -> str:
 
 
 def _first_sentence(path: Path) -> str:
-    """Of the comment that an example begins with."""
+    """The first sentence of the comment at the top of an example."""
     comment = re.match(r"(?:#.*\n)+", path.read_text(encoding="utf-8"))
-    said = re.sub(r"\n?# ", " ", comment[0] if comment else "").strip()
-    return said.split(". ")[0].split(":")[0].rstrip(".") + "."
+    text = re.sub(r"\n?# ", " ", comment[0] if comment else "").strip()
+    return text.split(". ")[0].split(":")[0].rstrip(".") + "."
 
 
 def _block(path: Path) -> str:
@@ -107,14 +107,14 @@ def _block(path: Path) -> str:
 
 
 def relinked(text: str, folder: str, page: str) -> str:
-    """Links of a file in `folder` as they must be on `page`; what is not on the site is only named."""
+    """Rewrite the links of a file in `folder` for `page`; a link to a file outside of the site becomes plain text."""
 
-    def lead(found: re.Match[str]) -> str:
-        words, target, fragment = found.groups()
+    def rewrite(link: re.Match[str]) -> str:
+        text, target, fragment = link.groups()
         target = os.path.normpath(PurePosixPath(folder, target))
         if not target.startswith("docs/"):
-            return str(words)
+            return str(text)
         relative = os.path.relpath(target.removeprefix("docs/"), PurePosixPath(page).parent)
-        return f"[{words}]({relative}{fragment or ''})"
+        return f"[{text}]({relative}{fragment or ''})"
 
-    return _LINK.sub(lead, text)
+    return _LINK.sub(rewrite, text)

@@ -16,37 +16,45 @@ import mainstay
 import mainstay.kit
 import mainstay.testing
 from mainstay.agent.approvals import AgentApprovals
-from mainstay.agent.memory import Recalling
+from mainstay.agent.memory import AgentMemory
 from mainstay.agent.profile import Profile
 from mainstay.agent.sessions import Sessions
-from mainstay.agent.triggers import AgentTriggers
+from mainstay.agent.triggers import LocalAgentTriggers
 from mainstay.core import events
-from mainstay.core.judging import Exhibit
+from mainstay.core.judges import JudgeInput
 from mainstay.core.ports import Tool
 
 HEAD = """\
-# The library
+# Python library
 
-Every public name of `mainstay`, with its signature. [Five minutes](../start.md) shows how they fit together; names that
-are not here may change without notice.
+Every public name of `mainstay`, with its signature. The [tutorial](../start.md) shows how they are used together. Names
+that are not on this page may change without notice.
 
-<!-- Made from the code by `python scripts/reference.py`; do not edit. -->
+<!-- Generated from the code by `python scripts/reference.py`; do not edit. -->
 
 ```python
 from mainstay import Agent, tool
 ```
 
-`import mainstay` loads next to nothing; a name is loaded when it is first used.
+`import mainstay` is fast: each name is imported when it is first used.
 """
 
 PARTS = (
-    ("agent.sessions", "Conversations as a whole. `key` is a session's name.", Sessions),
-    ("agent.memory", "What was said and kept, in every conversation. [More about it](../how-to/memory.md).", Recalling),
-    ("agent.approvals", "What waits for somebody's word. [More about it](../how-to/approvals.md).", AgentApprovals),
-    ("agent.triggers", "Work that nobody typed. [More about it](../how-to/triggers.md).", AgentTriggers),
-    ("agent.profile(session)", "Who the person of a session is.", Profile),
+    ("agent.sessions", "Administration of sessions. `key` is a session's name.", Sessions),
+    (
+        "agent.memory",
+        "Search and edit the memory of all sessions. [How to use memory](../how-to/memory.md).",
+        AgentMemory,
+    ),
+    (
+        "agent.approvals",
+        "Tool calls that wait for approval. [How approvals work](../how-to/approvals.md).",
+        AgentApprovals,
+    ),
+    ("agent.triggers", "Schedules and event files. [How to use triggers](../how-to/triggers.md).", LocalAgentTriggers),
+    ("agent.profile(session)", "The profile of a session's user: name, goals, preferences.", Profile),
 )
-HIDDEN = {"do", "span", "opened", "cancel"}  # for other processes, and for those who build on it
+HIDDEN = {"cancel", "current", "execute", "join_gateway", "open_stream", "runtime"}  # for other packages of ours
 OUTCOMES = ("Answered", "Aborted", "Exhausted", "Failed", "Paused")
 MESSAGES = ("Message", "Text", "Thinking", "ToolCall", "ToolResult", "Binary", "Usage")
 
@@ -54,21 +62,23 @@ MESSAGES = ("Message", "Text", "Thinking", "ToolCall", "ToolResult", "Binary", "
 def render() -> str:
     parts = [HEAD, *_agent(), *_tool(), *_outcomes()]
     parts += _judge()
-    parts += ["## Messages\n", "What people, models and tools say to each other, and what it is made of.\n"]
+    parts += ["## Messages\n", "Messages of a session, and the parts that they consist of.\n"]
     parts += [_struct(getattr(mainstay, name)) for name in MESSAGES]
     parts += _provider()
-    parts += _elsewhere()
-    parts += _others(
-        "mainstay.testing", mainstay.testing, "Doubles that behave. [How to test an agent](../how-to/testing.md)."
+    parts += _other_names()
+    parts += _module_section(
+        "mainstay.testing",
+        mainstay.testing,
+        "Test doubles and conformance suites. [How to test an agent](../how-to/testing.md).",
     )
-    parts += _others(
-        "mainstay.kit", mainstay.kit, "What a plugin's author imports. [How to write a plugin](../how-to/plugins.md)."
+    parts += _module_section(
+        "mainstay.kit", mainstay.kit, "What plugin authors import. [How to write a plugin](../how-to/plugins.md)."
     )
     return "\n".join(parts)
 
 
 def documented() -> set[str]:
-    """Names of `mainstay` that this page has a heading or a row for."""
+    """The names of `mainstay` that have a heading or a row on this page."""
     return {
         "Agent",
         "Judge",
@@ -79,7 +89,7 @@ def documented() -> set[str]:
         *MESSAGES,
         "ModelInfo",
         "Provider",
-        *_ELSEWHERE,
+        *_OTHER_NAMES,
         *_events(),
     }
 
@@ -105,60 +115,61 @@ def _tool() -> Iterator[str]:
     yield "## tool\n"
     yield f"```py\n@{signature('tool', made[1], result=False)}\n```\n"
     yield words_of(made[-1]) + "\n"
-    yield "[How to write one](../how-to/tools.md). An object with these attributes and methods is a tool as well:\n"
+    yield "[How to write a tool](../how-to/tools.md). Any object with these attributes and methods is a tool, too:\n"
     yield _table(fields_of(Tool))
     yield from _rows(Tool)
     yield "### ToolContext\n"
-    yield "A parameter of this type is filled in by the runtime; the model does not see it.\n"
+    yield "The runtime passes it to a tool's parameter of this type; the model does not see that parameter.\n"
     yield words_of(mainstay.ToolContext) + "\n"
     yield from _rows(mainstay.ToolContext)
 
 
 def _outcomes() -> Iterator[str]:
     yield "## Outcomes\n"
-    yield "How a turn ended. A turn does not raise for the model: match on what came of it.\n"
+    yield "How a turn ended. A failed model is an outcome, not an exception: match on the type.\n"
     yield from (_struct(getattr(mainstay, name)) for name in ("Reply", *OUTCOMES))
 
 
 def _judge() -> Iterator[str]:
     yield "## Judges\n"
-    yield "`judges=` takes functions of an `Exhibit`, and these. [How to judge answers](../how-to/judge-answers.md).\n"
+    yield "`judges=` takes functions of a `JudgeInput`, and `Judge` objects. [Judges](../how-to/judge-answers.md).\n"
     yield _struct(mainstay.Judge)
-    yield "An `Exhibit` (`mainstay.core.judging`) is what a judge looks at:\n"
-    yield _table(fields_of(Exhibit))
+    yield "A `JudgeInput` (`mainstay.core.judges`) is what a judge evaluates:\n"
+    yield _table(fields_of(JudgeInput))
 
 
 def _provider() -> Iterator[str]:
     yield "## Models\n"
-    yield "`model=` takes a name, or any object that is a `Provider`. [More about them](../concepts/providers.md).\n"
+    yield "`model=` takes a model name, or an object that implements `Provider` ([more](../concepts/providers.md)).\n"
     yield "### Provider\n"
     yield words_of(mainstay.Provider) + "\n"
     yield from _rows(mainstay.Provider)
     yield _struct(mainstay.ModelInfo)
 
 
-_ELSEWHERE = {
-    "Config": "everything that can be configured, as an object: the keys of [`mainstay.yaml`](configuration.md)",
-    "Limits": "[every bound](limits.md)",
-    "MainstayError": "the base of [every error](errors.md)",
-    "Event": "the base of [every event](events.md)",
-    "__version__": "this release",
+_OTHER_NAMES = {
+    "Config": "the whole configuration as an object, with the keys of [`mainstay.yaml`](configuration.md)",
+    "Limits": "[limits and timeouts](limits.md)",
+    "MainstayError": "the base class of [all errors](errors.md)",
+    "Event": "the base class of [all events](events.md)",
+    "__version__": "the version of this release",
 }
 
 
 def _events() -> list[str]:
-    return sorted(name for name in dir(mainstay) if getattr(events, name, None) is not None and name != "Event")
+    other = {"Event", *OUTCOMES, *MESSAGES}
+    return sorted(name for name in dir(mainstay) if getattr(events, name, None) is not None and name not in other)
 
 
-def _elsewhere() -> Iterator[str]:
-    yield "## The rest of `mainstay`\n"
+def _other_names() -> Iterator[str]:
+    yield "## Other names of `mainstay`\n"
     yield "| name | |\n|---|---|"
-    yield from (f"| `{name}` | {words} |" for name, words in _ELSEWHERE.items() if name in dir(mainstay))
-    names = ", ".join(f"`{name}`" for name in _events() if name not in OUTCOMES)
+    yield from (f"| `{name}` | {words} |" for name, words in _OTHER_NAMES.items() if name in dir(mainstay))
+    names = ", ".join(f"`{name}`" for name in _events())
     yield f"| {names} | [events](events.md) |\n"
 
 
-def _others(title: str, module: types.ModuleType, words: str) -> Iterator[str]:
+def _module_section(title: str, module: types.ModuleType, words: str) -> Iterator[str]:
     yield f"## {title}\n\n{words}\n\n| name | |\n|---|---|"
     for name, one in sorted(vars(module).items(), key=lambda pair: pair[0].lower()):
         if not name.startswith("_") and getattr(one, "__module__", "").startswith("mainstay."):
@@ -170,19 +181,18 @@ def _others(title: str, module: types.ModuleType, words: str) -> Iterator[str]:
 
 
 def _methods(kind: type, prefix: str) -> Iterator[str]:
-    for name, node in methods_of(kind):
-        if name not in HIDDEN:
+    for name, node, about in methods_of(kind):
+        if name not in HIDDEN and not is_property(node):
             call = signature(f"{prefix}.{name}", node)
-            yield f"### {prefix}.{name}\n\n```py\n{call}\n```\n"
-            yield words_of(node) + "\n"
+            yield f"### {prefix}.{name}\n\n```py\n{call}\n```\n\n{about}\n"
 
 
 def _rows(kind: type) -> Iterator[str]:
     yield "| | |\n|---|---|"
-    for name, node in methods_of(kind):
+    for name, node, about in methods_of(kind):
         if name not in HIDDEN:
             call = name if is_property(node) else " ".join(signature(name, node).split())
-            yield f"| {code(call.replace('( ', '(').replace(', )', ')'))} | {line(words_of(node))} |"
+            yield f"| {code(call.replace('( ', '(').replace(', )', ')'))} | {line(about)} |"
     yield ""
 
 
@@ -191,7 +201,7 @@ def _struct(kind: type[Any]) -> str:
     rows = [one for base in reversed(kind.__mro__) if _ours(base) for one in fields_of(base) if _is_field(base, one)]
     where = {"session", "sequence", "turn", "step"} if issubclass(kind, mainstay.Event) else set()
     rows = [one for one in rows if one.name not in where]
-    return f"### {kind.__name__}\n\n{words}\n\n{_table(rows)}" if rows else f"### {kind.__name__}\n\n{words}\n"
+    return "\n\n".join([f"### {kind.__name__}", *([words] if words else []), _table(rows) if rows else ""])
 
 
 def _is_field(kind: type, one: Field) -> bool:

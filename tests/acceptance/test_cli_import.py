@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from support.cli_support import Command
 
-from mainstay.cli.commands.session_write import INCIDENT, read_messages
+from mainstay.cli.commands.session_changes import INCIDENT_KEY, read_messages
 from mainstay.core.errors import InputRefused
-from mainstay.core.messages import text_of
+from mainstay.core.messages import parts_text
 
 MESSAGES = [
     {"date": "2026-01-01T00:00:00.000+00:00", "messageId": "1", "userId": "ada", "text": "I am Zoë", "isBot": False},
@@ -34,7 +34,7 @@ def mainstay(tmp_path: Path) -> Command:
 
 def texts(raw: bytes) -> tuple[list[str], str]:
     found, incident = read_messages(raw, "log.jsonl")
-    return [text_of(one.parts) for one in found], incident
+    return [parts_text(one.parts) for one in found], incident
 
 
 def test_f10_a_log_that_is_cut_at_any_byte_of_its_last_record_brings_all_before_it() -> None:
@@ -49,7 +49,7 @@ def test_f10_a_log_that_is_cut_at_any_byte_of_its_last_record_brings_all_before_
 
 @pytest.mark.parametrize("raw", [WHOLE[:20], b"\0" * 20, b'[{"role": "user", "content": "a"}, {"ro'])
 def test_f10_a_file_of_which_nothing_is_whole_is_refused(raw: bytes) -> None:
-    with pytest.raises(InputRefused, match=r"x\.jsonl (holds no messages|line 1)"):
+    with pytest.raises(InputRefused, match=r"x\.jsonl (contains no messages|line 1)"):
         read_messages(raw, "x.jsonl")
 
 
@@ -61,7 +61,7 @@ def test_f10_a_torn_log_is_brought_told_and_remembered(mainstay: Command, tmp_pa
     incident = "line 3 is cut off; what there was of it"
     assert done.stderr.startswith(f"mainstay: log.jsonl is damaged: {incident}")
     (session,) = mainstay.json("session", "list")["sessions"]
-    assert session["metadata"][INCIDENT].startswith(f"log.jsonl: {incident}")
+    assert session["metadata"][INCIDENT_KEY].startswith(f"log.jsonl: {incident}")
     assert session["messages"] == 2
     told = mainstay("session", "import", "log.jsonl", "--session", "other", "--json")
     assert json.loads(told.stdout)["incident"].startswith(incident)

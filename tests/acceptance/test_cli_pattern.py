@@ -74,7 +74,7 @@ def test_validate_lists_every_problem_with_file_and_line_and_fails(filled: Comma
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         f"{folder}/bad.yaml:3: the pattern 'bad' has no description",
-        f"{folder}/bad.yaml:4: '../evil' is no name: letters, digits, '_', '-' and '.', at most 64",
+        f"{folder}/bad.yaml:4: '../evil' is not a valid name: letters, digits, '_', '-' and '.', at most 64",
         f"{folder}/bomb.yaml:1: only plain tags are allowed",
     ]
     assert done.stderr == "3 problems; 4 patterns can be used\n"
@@ -88,7 +88,7 @@ def test_validate_lists_every_problem_with_file_and_line_and_fails(filled: Comma
 
 def test_validate_takes_files_and_folders_that_are_nowhere_in_the_home(mainstay: Command, tmp_path: Path) -> None:
     done = mainstay("pattern", "validate", str(EXAMPLES), str(EXAMPLES / "refunds.yaml"))
-    assert (done.returncode, done.stdout) == (0, "5 patterns, nothing wrong\n")
+    assert (done.returncode, done.stdout) == (0, "5 patterns, no problems\n")
     done = mainstay("pattern", "validate", "missing.yaml")
     assert (done.returncode, done.stdout) == (1, "missing.yaml: there is no such file\n")
 
@@ -102,7 +102,7 @@ def test_nothing_to_find_and_unknown_names_are_sentences(mainstay: Command, tmp_
     assert done.returncode != 0
     assert "there is no pattern 'refund_ordre'; did you mean 'refund_order'?" in done.stderr
     done = mainstay("pattern", "search", "weather")
-    assert done.stderr == "none of 3 patterns is about that\n"
+    assert done.stderr == "none of 3 patterns matches\n"
     done = mainstay("pattern", "search")
     assert done.returncode != 0
     assert "Traceback" not in done.stderr

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from support.cli_support import Command
 
-from mainstay.sandbox.bubblewrap import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 
-SANDBOXED = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+SANDBOXED = pytest.mark.skipif(
+    bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}"
+)
 NOTES = Path(__file__).parents[2] / "examples" / "plugins" / "notes"
 
 MANIFEST = """\
@@ -155,11 +157,11 @@ def test_adding_shows_what_it_is_and_asks_for_and_does_it_with_a_persons_word_on
     assert "\u202e" not in no.stdout
     yes = answered(mainstay, "y\nn\n", "plugin", "add", str(source))
     assert "loud 1.0.0 was added" in yes.stdout
-    assert 'its tools are denied until a rule names them: add "loud__*" to policy.allow' in yes.stdout
+    assert 'its tools are denied until a rule allows them: add "loud__*" to policy.allow' in yes.stdout
     assert "loud__*" not in rules(mainstay)
     [one] = mainstay.json("plugin", "list")["plugins"]
     assert (one["state"], [action["named"] for action in one["actions"]]) == ("ok", [False, False])
-    assert "denied: no rule names it" in mainstay("plugin", "list").stdout
+    assert "denied: no rule allows it" in mainstay("plugin", "list").stdout
 
 
 def test_its_tools_are_allowed_with_a_second_word_or_an_option_and_the_file_keeps_its_comments(
@@ -181,7 +183,7 @@ def test_a_rule_for_some_of_its_tools_leaves_only_the_others_denied(mainstay: Co
     mainstay.configure("policy:\n  allow: [loud__shout]\n")
     added = mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     assert "its tools are denied" not in added.stdout
-    assert "loud__fail: denied until a rule names them" in added.stdout
+    assert "loud__fail: denied until a rule allows them" in added.stdout
 
 
 def test_an_upgrade_shows_what_it_does_otherwise(mainstay: Command, tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ def test_an_upgrade_shows_what_is_newly_asked(mainstay: Command, tmp_path: Path)
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     newer = loud(tmp_path, "2.0.0", "'*'")
     no = answered(mainstay, "n\n", "plugin", "add", str(newer))
-    assert "in place of 1.0.0" in no.stdout
+    assert "replaces 1.0.0" in no.stdout
     assert "reach any host on the network  (new)" in no.stdout
     assert "processes in 256 MB, 600 s of CPU each\n" in no.stdout, "that is not new"
     assert mainstay.json("plugin", "list")["plugins"][0]["version"] == "1.0.0"
@@ -232,7 +234,7 @@ def test_an_archive_is_added_by_its_hash_and_no_other(mainstay: Command, tmp_pat
     with tarfile.open(archive, "w:gz") as file:
         file.add(source, "loud")
     wrong = mainstay("plugin", "add", str(archive), "--yes", "--sha256", "0" * 64)
-    refused(wrong, "this is not what was wanted: its hash is sha256:")
+    refused(wrong, "the content does not match --sha256: its hash is sha256:")
     digest = wrong.stderr.strip().rpartition(" ")[2]
     assert mainstay.json("plugin", "list")["plugins"] == []
     added = mainstay.json("plugin", "add", str(archive), "--yes", "--sha256", digest)
@@ -305,7 +307,7 @@ def test_an_action_is_called_with_arguments_of_its_schema_and_its_log_is_kept(
     refused(mainstay("plugin", "call", "loud", "fail"), "it was too quiet")
     refused(mainstay("plugin", "call", "loud", "shout"), "text")
     refused(mainstay("plugin", "call", "loud", "shout", "text=x", "times=many"), "times")
-    refused(mainstay("plugin", "call", "loud", "whisper"), "there are: shout, fail")
+    refused(mainstay("plugin", "call", "loud", "whisper"), "it has: shout, fail")
     refused(mainstay("plugin", "call", "loud", "shout", "text"), "KEY=VALUE", code=2)
     refused(mainstay("plugin", "call", "loud", "shout", "text=x", "--input", "{}"), "not both", code=2)
     refused(mainstay("plugin", "call", "quiet", "shout"), "no plugin quiet is installed")
@@ -340,7 +342,7 @@ def test_what_it_keeps_outlives_the_command_and_goes_when_it_is_removed(mainstay
     assert not list((mainstay.home / "workspaces").glob("*/plugins/notes"))
     mainstay("plugin", "add", str(NOTES), "--yes")
     assert "milk" not in mainstay("plugin", "call", "notes", "titles").stdout
-    refused(mainstay("plugin", "remove", "nothing", "--yes"), "those that are: notes")
+    refused(mainstay("plugin", "remove", "nothing", "--yes"), "installed: notes")
 
 
 @SANDBOXED
@@ -369,7 +371,7 @@ def _commands() -> list[str]:
 def test_the_log_of_nobody_is_a_sentence(mainstay: Command, tmp_path: Path) -> None:
     refused(mainstay("plugin", "log", "nobody"), "there is no plugin nobody, and no log of one")
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
-    assert "loud has said nothing here" in mainstay("plugin", "log", "loud").stderr
+    assert "loud has written no output" in mainstay("plugin", "log", "loud").stderr
     empty: dict[str, Any] = mainstay.json("plugin", "log", "loud")
     assert empty["lines"] == []
 
@@ -385,7 +387,7 @@ def test_a_failure_can_be_looked_into(mainstay: Command, tmp_path: Path) -> None
     assert failed.stderr.endswith("mainstay: The action failed: KeyError.\n")
     mainstay("plugin", "add", str(source), "--yes")
     failed = mainstay("plugin", "call", "loud", "fail")
-    assert "what it said is in its log: `mainstay plugin log loud`" in failed.stderr
+    assert "its output is in its log: `mainstay plugin log loud`" in failed.stderr
     assert "volume" not in failed.stderr
     assert "volume" in mainstay("plugin", "log", "loud").stdout
 
@@ -414,17 +416,15 @@ def test_what_is_added_again_is_the_same_even_if_somebody_changed_it_meanwhile(
     mainstay("plugin", "add", str(source), "--yes")
     (mainstay.home / "plugins" / "loud" / "main.py").write_text("print('other')")
     again = mainstay("plugin", "add", str(source), "--yes")
-    assert "  the same as was added\n" in again.stdout
+    assert "  the same content is installed already\n" in again.stdout
     assert "(new)" not in again.stdout
     assert mainstay.json("plugin", "list")["plugins"][0]["state"] == "ok"
 
 
 def test_it_is_said_that_nothing_holds_a_plugin(mainstay: Command, tmp_path: Path) -> None:
     mainstay.configure("sandbox: {kind: host}\n")
-    assert (
-        "it runs as you, with everything you can do" in mainstay("plugin", "add", str(loud(tmp_path)), "--yes").stdout
-    )
-    assert "  runs as you, with everything you can do" in mainstay("plugin", "list").stdout
+    assert "it runs as you, with all your permissions" in mainstay("plugin", "add", str(loud(tmp_path)), "--yes").stdout
+    assert "  runs as you, with all your permissions" in mainstay("plugin", "list").stdout
     assert mainstay.json("plugin", "list")["plugins"][0]["unconfined"]
     mainstay.configure("")
     assert "runs as you" not in mainstay("plugin", "list").stdout
@@ -434,7 +434,7 @@ def test_what_a_command_line_lacks_is_told_as_it_was_given(mainstay: Command, tm
     (tmp_path / "bare").mkdir()
     bare = str(tmp_path / "bare")
     refused(mainstay("plugin", "add", bare), f"there is no plugin.yaml in {bare}\n")
-    refused(mainstay("plugin", "add", "https://example.com/loud.zip"), "fetch it first")
+    refused(mainstay("plugin", "add", "https://example.com/loud.zip"), "download it first")
     refused(mainstay("plugin", "call", "loud"), "required: ACTION (see", code=2)
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     refused(mainstay("plugin", "call", "loud", "shout", "text=\udcff"), "is not UTF-8", code=2)

@@ -19,7 +19,7 @@ import pytest
 from support.cli_support import Command
 from support.example_model import ExampleModel, Messages
 
-from mainstay.io.signing import sign
+from mainstay.io.webhook_signatures import sign_webhook
 
 PATIENCE_S = 40.0
 AT_ONCE_S = 12.0  # what takes no longer did not wait for a turn of half a minute
@@ -164,7 +164,7 @@ def test_it_says_where_it_listens_and_what_is_connected_and_no_other_takes_its_h
 ) -> None:
     set_up(mainstay, model, TEAM + _channel())
     with Served(mainstay).ready() as server:
-        said = server.heard("without a key")
+        said = server.heard("need no API key")
         assert re.match(r"mainstay \S+ at http://127\.0\.0\.1:\d+\nworkspaces: default, team\nchat: connected\n", said)
         assert server.get("/healthz") == (200, '{"status":"alive"}')
         second = mainstay("serve", "--port", "0")
@@ -183,7 +183,7 @@ def test_it_says_where_it_listens_and_what_is_connected_and_no_other_takes_its_h
             ["--host", "0.0.0.0", "--port", "0"],
             "does not listen on 0.0.0.0 without an API key: make one with `mainstay",
         ),
-        (["--port", "TAKEN"], "cannot be had: Address already in use"),
+        (["--port", "TAKEN"], "of 127.0.0.1: Address already in use"),
         (["--port", "0", "--grpc-port", "TAKEN"], "gRPC cannot be served on 127.0.0.1:"),
         (["--port", "0", "--workspace", "../x"], "1 to 64 characters"),
     ],
@@ -253,7 +253,7 @@ def test_commands_work_through_it_in_any_workspace(mainstay: Command, model: Exa
         assert "the boat is green" in there
         assert "the boat is green" not in elsewhere
         added = mainstay("trigger", "add", "later", "Look up", "--cron", "0 0 1 1 *", "--workspace", "team")
-        assert "nothing fires it yet" not in added.stderr
+        assert "it will not run until" not in added.stderr
         ran = mainstay("trigger", "run", "later", "--workspace", "team")
         assert "[Be kind.]" in ran.stdout, ran.stderr
         assert server.end() == 0
@@ -263,7 +263,7 @@ def test_webhooks_and_event_files_reach_the_workspace_that_they_name(mainstay: C
     set_up(mainstay, model, TEAM + HOOK)
     with Served(mainstay).ready() as server:
         body = b'{"bug": "it is slow"}'
-        signed = sign("timestamp", SECRET, body, at_s=int(time.time()), id="one")
+        signed = sign_webhook("timestamp", SECRET, body, at_s=int(time.time()), id="one")
         assert server.post("/hooks/bugs", body, signed)[0] == 202
         assert server.post("/hooks/bugs", body, signed | {"X-Mainstay-Signature": "v1=00"})[0] == 401
         assert server.post("/hooks/other", body, signed)[0] == 404
@@ -299,7 +299,7 @@ def test_on_sighup_what_changed_is_changed_and_turns_go_on(mainstay: Command, mo
         people = "people:\n  ann: {called: Ann Lee, workspaces: [team]}\n"
         set_up(mainstay, model, TEAM.replace("kind", "polite") + _channel(name="talk") + people)
         server.process.send_signal(signal.SIGHUP)
-        said = server.heard("the configuration was read again; changed: ")
+        said = server.heard("the configuration was reloaded; changed: ")
         assert "changed: workspace team, people, channel chat, channel talk\n" in said
         model.pause_s = 0.0
         assert finished(going_on)[:2] == (0, "[Be terse.] a turn of several words that is under way \n")
@@ -317,8 +317,8 @@ def test_on_sighup_what_is_broken_changes_nothing_and_the_log_says_so(mainstay: 
     set_up(mainstay, model, TEAM)
     with Served(mainstay).ready() as server:
         for broken, sentence in (
-            ("server: {port: many}\n", "the configuration stays as it was: mainstay.yaml line"),
-            ("state: {data_dir: elsewhere}\n", "the configuration stays as it was: state.data_dir"),
+            ("server: {port: many}\n", "the configuration was not reloaded: mainstay.yaml line"),
+            ("state: {data_dir: elsewhere}\n", "the configuration was not reloaded: state.data_dir"),
         ):
             set_up(mainstay, model, TEAM.replace("kind", "rude") + broken, instructions="Be long.")
             server.process.send_signal(signal.SIGHUP)
@@ -332,7 +332,7 @@ def test_on_sighup_what_is_broken_changes_nothing_and_the_log_says_so(mainstay: 
         assert server.get("/api/sessions")[0] == 401  # also whoever is on this machine, from now on
         (mainstay.home / "mainstay.yaml").unlink()  # to go on without it would be to let everybody in
         server.process.send_signal(signal.SIGHUP)
-        server.heard("mainstay.yaml is gone")
+        server.heard("mainstay.yaml was removed")
         assert server.get("/api/sessions")[0] == 401
         assert server.end() == 0
 
@@ -357,7 +357,7 @@ def test_sigterm_waits_for_a_turn_and_a_second_one_does_not(mainstay: Command, m
         assert time.monotonic() - began < AT_ONCE_S
         code, _, said = finished(slow)
         assert code == 1
-        assert "the turn goes on when it opens again" in said
+        assert "the turn resumes when the agent is opened again" in said
     model.pause_s = 0.0
     with Served(mainstay).ready() as server:
         until(lambda: '"TurnEnded"' in server.events("left"), lambda: server.said)
@@ -390,11 +390,11 @@ def test_a_log_in_json_has_a_document_a_line_and_no_secret(mainstay: Command, mo
         assert server.post("/channels/chat", SECRET.encode())[0] == 401
         misplaced = "people:\n  {}: {{}}\n"  # what is wrong is named
         reload(misplaced.format("a fine name"), "'people.a fine name'")
-        reload(misplaced.format(SECRET), "the configuration stays as it was")
-        reload(misplaced.format(f"{KEY} it is"), "the configuration stays as it was")
-        reload(_channel(later), "the configuration was read again")
-        reload(misplaced.format(later), "the configuration stays as it was")
-        reload(misplaced.format(pasted), "the configuration stays as it was")
+        reload(misplaced.format(SECRET), "the configuration was not reloaded")
+        reload(misplaced.format(f"{KEY} it is"), "the configuration was not reloaded")
+        reload(_channel(later), "the configuration was reloaded")
+        reload(misplaced.format(later), "the configuration was not reloaded")
+        reload(misplaced.format(pasted), "the configuration was not reloaded")
         token = "1234567:AAH-canary-of-a-bot-0123456789abcd"  # its library writes whole addresses into the log
         reload(f"channels:\n  telegram: {{token: '{token}', base_url: 'http://127.0.0.1:9'}}\n", '"level":"debug"')
         until(lambda: "getMe" in server.said, lambda: server.said)

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from support.cli_support import Command
 
-from mainstay.core.outside import FileLabel
-from mainstay.core.recall import origin_of
-from mainstay.store.sqlite import SqliteStore
+from mainstay.core.memory_tiers import format_origin
+from mainstay.core.tool_ports import FileOriginLabel
+from mainstay.store.sqlite.store import SqliteStore
 
 MORE = (
     "allowed-tools: Bash(git:*) Read\nlicense: MIT\nmetadata:\n  gateway:trigger: keyword\n  gateway:keywords: ship\n"
@@ -79,8 +79,8 @@ def written_under_influence(workspace: Path, *files: Path) -> None:
     async def label() -> None:
         store = SqliteStore(str(workspace / "workspace.db"))
         await store.open()
-        origin = origin_of("agent", untrusted=True)
-        await (await store.labels()).put([FileLabel(os.path.realpath(file), origin) for file in files])
+        origin = format_origin("agent", untrusted=True)
+        await (await store.load_file_labels()).save([FileOriginLabel(os.path.realpath(file), origin) for file in files])
         await store.close()
 
     asyncio.run(label())
@@ -95,7 +95,7 @@ def test_a_skill_is_shown_asked_about_installed_listed_and_removed(mainstay: Com
     refused = mainstay("skill", "install", str(source))
     assert (refused.returncode, refused.stderr) == (
         2,
-        "mainstay: a skill is installed with your word only; add --yes to give it\n",
+        "mainstay: installing a skill needs confirmation; add --yes to confirm\n",
     )
     assert not (mainstay.home / "skills").exists()
     assert "nothing was installed" in answering(mainstay, "skill", "install", str(source), answer="n")
@@ -106,11 +106,11 @@ def test_a_skill_is_shown_asked_about_installed_listed_and_removed(mainstay: Com
         f"from {source}",
         "sha256:",
         "2 files",
-        "1 script, run in the sandbox if at all: scripts/run.sh",
-        "brought in: when one of these words is said: ship",
-        "tools it wants: Bash(git:*) Read",
+        "1 script, run only in the sandbox: scripts/run.sh",
+        "used: when a message contains one of: ship",
+        "allowed tools: Bash(git:*) Read",
         "license: MIT",
-        f"into the home's own skills: {mainstay.home / 'skills'}",
+        f"into the home's skills: {mainstay.home / 'skills'}",
         "deploy was installed",
     ):
         assert part in said, part
@@ -134,7 +134,7 @@ def test_a_skill_is_shown_asked_about_installed_listed_and_removed(mainstay: Com
 def test_a_workspace_has_its_own_which_others_do_not(mainstay: Command, tmp_path: Path) -> None:
     source = skill(tmp_path / "deploy")
     done = mainstay("skill", "install", str(source), "--workspace", "typo", "--yes")
-    assert (done.returncode, done.stderr) == (1, "mainstay: there is no workspace typo; those that are: none yet\n")
+    assert (done.returncode, done.stderr) == (1, "mainstay: there is no workspace typo; existing workspaces: none\n")
     assert mainstay("skill", "install", str(source), "--workspace", "default", "--yes").returncode == 0
     assert (mainstay.home / "workspaces" / "default" / "skills" / "deploy" / "SKILL.md").exists()
     (mainstay.home / "workspaces" / "other").mkdir()
@@ -157,7 +157,7 @@ def test_of_a_repository_some_are_chosen(mainstay: Command, tmp_path: Path) -> N
             made.write(path, f"repository-main/{path.relative_to(tmp_path / 'repository')}")
     done = mainstay("skill", "install", str(archive), "--yes")
     assert done.returncode == 1
-    assert "holds 3 skills; choose with --skill NAME, or --all: one, three, two" in done.stderr
+    assert "has 3 skills; choose with --skill NAME, or --all: one, three, two" in done.stderr
     assert mainstay("skill", "install", str(archive), "--yes", "--skill", "one", "--skill", "two").returncode == 0
     assert sorted(listed(mainstay)) == ["one", "two"]
     made = mainstay.json("skill", "install", str(archive), "--yes", "--all")
@@ -170,15 +170,15 @@ def test_what_looks_dangerous_takes_force(mainstay: Command, tmp_path: Path) -> 
     source = skill(tmp_path / "deploy", script=EVIL, body="Run scripts/run.sh.\n")
     done = mainstay("skill", "install", str(source), "--yes")
     assert done.returncode == 1
-    assert "danger: scripts/run.sh:1 fetches something and runs it unseen" in done.stdout
-    assert "deploy looks dangerous: scripts/run.sh:1 fetches something and runs it unseen" in done.stderr
-    assert "add --force if you want it all the same" in done.stderr
+    assert "danger: scripts/run.sh:1 fetches something and runs it without review" in done.stdout
+    assert "deploy looks dangerous: scripts/run.sh:1 fetches something and runs it without review" in done.stderr
+    assert "add --force to accept it" in done.stderr
     assert not (mainstay.home / "skills").exists()
     failed = json.loads(mainstay("skill", "install", str(source), "--yes", "--json").stdout)
     assert (failed["ok"], failed["error"]["type"]) == (False, "ConfigError")
     made = mainstay.json("skill", "install", str(source), "--yes", "--force")
     assert made["skills"][0]["findings"][0]["level"] == "danger"
-    assert "fetches something and runs it unseen" in mainstay("skill", "show", "deploy").stdout
+    assert "fetches something and runs it without review" in mainstay("skill", "show", "deploy").stdout
 
 
 def test_what_is_your_own_is_not_replaced_without_force(mainstay: Command, tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_what_is_your_own_is_not_replaced_without_force(mainstay: Command, tmp_p
     done = mainstay("skill", "install", str(source), "--yes")
     assert (done.returncode, done.stderr) == (
         1,
-        "mainstay: deploy is there already, and is your own; --force replaces it\n",
+        "mainstay: a skill deploy of your own exists already; --force replaces it\n",
     )
-    assert "in place of your own" in done.stdout
+    assert "replaces a skill of your own" in done.stdout
     assert (mainstay.home / "skills" / "deploy" / "SKILL.md").read_text().endswith("Mine.\n")
     assert mainstay("skill", "install", str(source), "--yes", "--force").returncode == 0
     assert listed(mainstay)["deploy"]["trust"] == "untrusted"
@@ -199,7 +199,7 @@ def test_what_is_your_own_is_not_replaced_without_force(mainstay: Command, tmp_p
     ("source", "why"),
     [
         ("nowhere", "cannot be installed: there is no"),
-        ("http://example.com/a.zip", "only https is fetched from, or this machine itself"),
+        ("http://example.com/a.zip", "only https URLs are allowed, except on this machine"),
         ("https://10.0.0.1/a.zip", "an address of a private or special network"),
         ("/dev/null", "is neither a file nor a folder"),
     ],
@@ -217,9 +217,9 @@ def test_what_cannot_be_had_is_told_in_a_sentence(mainstay: Command, source: str
 def test_a_change_after_approval_is_asked_about_again(mainstay: Command, tmp_path: Path) -> None:
     """F35, U22"""
     source = skill(tmp_path / "deploy", script="git push\n", body="Run scripts/run.sh.\n")
-    assert "its words are trusted" in mainstay("skill", "install", str(source), "--yes", "--trust").stdout
+    assert "was installed and trusted" in mainstay("skill", "install", str(source), "--yes", "--trust").stdout
     assert listed(mainstay)["deploy"]["trust"] == "trusted"
-    assert mainstay("skill", "approve", "deploy").stdout == "deploy is what was approved\n"
+    assert mainstay("skill", "approve", "deploy").stdout == "deploy has not changed since it was approved\n"
     script = mainstay.home / "skills" / "deploy" / "scripts" / "run.sh"
     script.write_text("git push --force\n")
     said = mainstay.json("skill", "list")
@@ -243,7 +243,7 @@ def test_a_change_after_approval_is_asked_about_again(mainstay: Command, tmp_pat
 def test_trust_is_given_by_a_person_and_taken_back(mainstay: Command, tmp_path: Path) -> None:
     mainstay("skill", "install", str(skill(tmp_path / "deploy")), "--yes")
     assert mainstay("skill", "trust", "deploy").returncode == 2
-    assert "count as yours" in answering(mainstay, "skill", "trust", "deploy", answer="yes")
+    assert "deploy is trusted" in answering(mainstay, "skill", "trust", "deploy", answer="yes")
     assert listed(mainstay)["deploy"]["trust"] == "trusted"
     assert mainstay.json("skill", "trust", "deploy", "--revoke") == {"ok": True, "name": "deploy", "trusted": False}
     assert listed(mainstay)["deploy"]["trust"] == "untrusted"
@@ -272,7 +272,7 @@ def test_skills_are_copied_and_linked_between_workspaces(mainstay: Command, tmp_
     assert mainstay("skill", "remove", "mine", "--yes").stdout == "the link mine was removed\n"
     assert (mine / "SKILL.md").exists()
     lost = mainstay("skill", "link", "other", "--from", "work")
-    assert lost.stderr == "mainstay: there is no skill other here; those that are: mine\n"
+    assert lost.stderr == "mainstay: there is no skill other here; available: mine\n"
 
 
 def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trusted_on_the_way(
@@ -285,7 +285,7 @@ def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trust
     assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "untrusted"
     refused = mainstay("skill", "link", "learnt", "--from", "work", "--to", "default")
     assert refused.returncode == 1
-    assert "after it had read others' words: read it, and copy it" in refused.stderr
+    assert "after reading untrusted text: read it, and copy it" in refused.stderr
     done = mainstay("skill", "copy", "learnt", "--from", "work", "--to", "default")
     assert "the copy is not trusted" in done.stderr
     assert listed(mainstay, "--workspace", "default")["learnt"]["trust"] == "untrusted"
@@ -321,7 +321,7 @@ def test_what_cannot_be_vouched_for_leaves_the_lock_as_it_was(mainstay: Command,
     before = (workspace / "skills" / "lock.json").read_bytes()
     done = mainstay("skill", "trust", "helper", "--workspace", "default", "--yes")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "lies in a folder that is called notes; write `name: notes` into its SKILL.md" in done.stderr
+    assert "has another name, notes; write `name: notes` into its SKILL.md" in done.stderr
     assert (workspace / "skills" / "lock.json").read_bytes() == before
     assert {name: one["trust"] for name, one in listed(mainstay).items()} == {
         "deploy": "untrusted",
@@ -343,7 +343,7 @@ def test_what_is_changed_between_the_question_and_the_answer_is_not_vouched_for(
     ) as asking:
         os.close(theirs)
         said = b""
-        while b"Do you vouch" not in said:
+        while b"Do you trust" not in said:
             assert select.select([ours], [], [], 60)[0], said
             said += os.read(ours, 4096)
         skill(workspace / "skills" / "brew", "brew", body="Written while the owner was reading.\n")
@@ -380,7 +380,7 @@ def test_skills_are_found_by_words(mainstay: Command) -> None:
         skill(mainstay.home / "skills" / name, name)
     assert [one["name"] for one in mainstay.json("skill", "search", "Release")["skills"]] == ["release-notes"]
     assert mainstay("skill", "search", "tables").stdout.startswith("tables (home): Helps to tables")
-    assert mainstay("skill", "search", "nothing").stderr == "none of 2 skills is about that\n"
+    assert mainstay("skill", "search", "nothing").stderr == "none of 2 skills matches\n"
 
 
 def test_a_skill_is_shown_whole_and_harmless_to_a_terminal(mainstay: Command) -> None:
@@ -393,7 +393,7 @@ def test_a_skill_is_shown_whole_and_harmless_to_a_terminal(mainstay: Command) ->
     for part in (
         "scope: home",
         "trigger: keyword (ship)",
-        "words: your own",
+        "trust: your own",
         "files: references/more.md",
         "license: MIT",
     ):
@@ -474,4 +474,4 @@ def test_without_a_path_every_skill_of_the_home_is_looked_at(mainstay: Command) 
 
 def test_nobody_is_asked_about_a_skill_that_is_not_there(mainstay: Command) -> None:
     done = mainstay("skill", "remove", "nope")
-    assert (done.returncode, done.stderr) == (1, "mainstay: there is no skill nope here; those that are: none\n")
+    assert (done.returncode, done.stderr) == (1, "mainstay: there is no skill nope here; available: none\n")

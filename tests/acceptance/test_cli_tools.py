@@ -13,15 +13,15 @@ from support.cli_support import Command
 from support.example_model import ExampleModel, Messages, Said
 
 from mainstay.core.errors import MainstayError
-from mainstay.sandbox.choose import choose
-from mainstay.sandbox.limits import SandboxRules
+from mainstay.sandbox.limits import SandboxLimits
+from mainstay.sandbox.selection import create_sandbox
 
 Work = Callable[..., tuple[Command, ExampleModel]]
 
 
 def confined() -> bool:
     try:
-        return choose("bubblewrap", SandboxRules()).confined
+        return create_sandbox("bubblewrap", SandboxLimits()).is_confined
     except MainstayError:
         return False
 

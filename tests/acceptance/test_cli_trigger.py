@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from support.cli_support import Command, FakeModel
 
-from mainstay.io.signing import sign
+from mainstay.io.webhook_signatures import sign_webhook
 
 PATIENCE_S = 40.0
 SECRET = "a secret that nobody guesses"
@@ -43,7 +43,7 @@ class Serving:
     def __init__(self, mainstay: Command, *arguments: str) -> None:
         self.process = mainstay.start("trigger", "serve", "--port", "0", *arguments)
         self.said = ""
-        self.wait_for("firing")
+        self.wait_for(" active")
 
     def wait_for(self, word: str) -> str:
         assert self.process.stderr is not None
@@ -192,7 +192,7 @@ def test_webhooks_are_taken_once_across_kill_9(mainstay: Command, model: FakeMod
     mainstay.configure((mainstay.home / "mainstay.yaml").read_text() + HOOK)
     (mainstay.home / "mainstay.yaml").chmod(0o600)
     body = json.dumps({"issue": {"title": "It is broken"}}).encode()
-    headers = sign("timestamp", SECRET, body, at_s=int(time.time()))
+    headers = sign_webhook("timestamp", SECRET, body, at_s=int(time.time()))
     with Serving(mainstay) as serving:
         url = f"{serving.url}/hooks/bugs"
         assert post(url, body, headers)[0] == 202

@@ -25,18 +25,21 @@ from support.example_model import ExampleModel, Messages, Said
 from support.published_packages import node, npm_packages
 from test_docs_plugins import Block, blocks, like, words
 
-from mainstay.channels.webhook.messages import Given, Posted
-from mainstay.config.loading import load_config
-from mainstay.config.schema_gateway import KINDS, ChannelEntry, PersonEntry, ServerSettings
-from mainstay.core.channels import Shows
-from mainstay.core.events import DURABLE, PARTIAL
-from mainstay.core.people import SCOPES, Scope
-from mainstay.gateway.channel_factory import make_channel
-from mainstay.gateway.commands import NAMES as COMMANDS
-from mainstay.server import quota
-from mainstay.server.calls import Operation
-from mainstay.server.openai.routes import openai_routes
-from mainstay.server.openapi import OPERATIONS
+from mainstay.channels import COMPONENTS as CHANNEL_COMPONENTS
+from mainstay.channels.webhook.messages import WebhookIncomingMessage, WebhookOutgoingMessage
+from mainstay.config.loader import load_config
+from mainstay.config.schema_gateway import PersonEntry, ServerSettings
+from mainstay.core.channel_settings import find_channel_component
+from mainstay.core.channels import ChannelCapabilities
+from mainstay.core.events import DurableEvent, PartialEvent
+from mainstay.core.people import ROLE_SCOPES, AccessScope
+from mainstay.gateway.channel_factory import build_channel
+from mainstay.gateway.slash_commands import COMMAND_NAMES as COMMANDS
+from mainstay.operations.entry import OperationEntry
+from mainstay.operations.table import entries_for
+from mainstay.server import quota_problem
+from mainstay.server.http_operations import OperationCodec
+from mainstay.server.openai.routes import create_openai_routes
 from mainstay.server.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +51,7 @@ GATEWAY, REFERENCE = DOCS / "concepts" / "gateway.md", DOCS / "reference" / "htt
 PAGES = (SERVE, HTTP, GRPC, PEOPLE, CHANNELS, GATEWAY, REFERENCE)
 PATIENCE_S = 60.0
 PORTS = ("7460", "7461", "8765")  # as the pages have them
-LAST = "whoever is on this machine"  # of what a server says at its start
+LAST = "programs on this machine"  # of what a server says at its start
 CODE = re.compile(r"\b[0-9A-Z]{4}-[0-9A-Z]{4}\b")
 SHOWN_CODE = "K7QM-4XPA"
 COMMENTS = {"py": "# ", "js": "// "}
@@ -150,7 +153,7 @@ class Doer:
                     printed = self._run(text, where, fails=fails)
                     count += 1
                     if "kill -HUP" in text:
-                        self._servers[-1].says("the configuration was read again")
+                        self._servers[-1].says("the configuration was reloaded")
                 case "text" if printed != "…":
                     assert like(_plain(block.text)).fullmatch(_plain(printed)), f"{where}: it is\n{printed}"
                 case "py" | "js":
@@ -268,13 +271,17 @@ def test_every_configuration_that_a_page_shows_is_valid(text: str, tmp_path: Pat
     env = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "a-secret-of-some-length")
     loaded = load_config(tmp_path, env=env)
     for workspace in loaded.config.workspaces:
-        loaded.of(workspace)
+        loaded.for_workspace(workspace)
 
 
 @pytest.mark.parametrize(
     ("page", "struct"),
-    [(SERVE, ServerSettings), (PEOPLE, PersonEntry), (CHANNELS, ChannelEntry)],
-    ids=["server", "people", "channels"],
+    [
+        (SERVE, ServerSettings),
+        (PEOPLE, PersonEntry),
+        *((CHANNELS, find_channel_component(kind).settings) for kind in CHANNEL_COMPONENTS),
+    ],
+    ids=["server", "people", *CHANNEL_COMPONENTS],
 )
 def test_the_pages_name_everything_that_can_be_configured(page: Path, struct: type[msgspec.Struct]) -> None:
     assert set(struct.__struct_fields__) - words(page) - {"password", "base_url"} == set()
@@ -282,9 +289,9 @@ def test_the_pages_name_everything_that_can_be_configured(page: Path, struct: ty
 
 def test_the_messages_of_a_webhook_channel_are_those_that_it_takes_and_posts() -> None:
     taken, posted = (json.loads(block.text) for block in blocks(CHANNELS) if block.kind == "json")
-    assert msgspec.convert(taken, Given)
-    assert set(taken) == set(Given.__struct_fields__)
-    assert set(posted) == set(Posted.__struct_fields__)
+    assert msgspec.convert(taken, WebhookIncomingMessage)
+    assert set(taken) == set(WebhookIncomingMessage.__struct_fields__)
+    assert set(posted) == set(WebhookOutgoingMessage.__struct_fields__)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -302,34 +309,35 @@ def quoted(cells: list[str]) -> list[str]:
     return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
 
-def row_of(one: Operation) -> str:
-    fields = [*(msgspec.structs.fields(one.body) if one.body is not None else ()), *msgspec.structs.fields(one.query)]
-    takes = ", ".join(f"`{field.encode_name}`" for field in fields)
-    return f"| `{one.method} {one.path}` | {one.says} | {takes} | {one.status} |"
+def row_of(entry: OperationEntry) -> str:
+    codec = OperationCodec(entry)
+    takes = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(codec.rest_type))
+    route = f"`{codec.route.method} {codec.route.path}`"
+    return f"| {route} | {entry.summary} | {takes} | `{entry.access}` | {codec.route.status} |"
 
 
 def test_every_route_is_on_the_page_with_what_it_takes_and_nothing_else() -> None:
     there = re.findall(r"^\| `[A-Z]+ /api/.*$", REFERENCE.read_text(), re.MULTILINE)
-    assert sorted(there) == sorted(map(row_of, OPERATIONS))
+    assert sorted(there) == sorted(map(row_of, entries_for("http")))
 
 
 def test_every_route_of_the_openai_api_is_on_the_page() -> None:
-    methods = [(route.path, method) for route in openai_routes() for method in route.methods or ()]
+    methods = [(route.path, method) for route in create_openai_routes() for method in route.methods or ()]
     made = {f"{method} {path.replace(':path', '')}" for path, method in methods if method != "HEAD"}
     assert {name for row in rows(REFERENCE, "OpenAI's API") for name in quoted(row[:1])} == made
 
 
 def test_every_event_is_on_the_page_on_its_side() -> None:
     told = [name for row in rows(REFERENCE, "Events") for name in quoted(row[:1])]
-    assert sorted(told) == sorted(one.__name__ for one in (*get_args(DURABLE), *get_args(PARTIAL)))
-    assert told[-len(get_args(PARTIAL)) :] == [one.__name__ for one in get_args(PARTIAL)]
+    assert sorted(told) == sorted(one.__name__ for one in (*get_args(DurableEvent), *get_args(PartialEvent)))
+    assert told[-len(get_args(PartialEvent)) :] == [one.__name__ for one in get_args(PartialEvent)]
 
 
 def test_every_error_over_http_is_on_the_page() -> None:
     """As the sources have them; gRPC has a page of its own."""
     sources = [path.read_text() for path in (SOURCE / "mainstay" / "server").glob("*.py")]
     made = {found for source in sources for found in re.findall(rf'{Problem.__name__}\(\s*(\d+),\s*"(\w+)"', source)}
-    made.add((str(quota.STATUS), quota.KIND))
+    made.add((str(quota_problem.QUOTA_STATUS), quota_problem.QUOTA_PROBLEM))
     told = {
         (status, kind)
         for row in rows(REFERENCE, "Errors")
@@ -341,34 +349,35 @@ def test_every_error_over_http_is_on_the_page() -> None:
 
 
 def test_every_role_scope_and_command_is_on_its_page() -> None:
-    assert quoted([row[0] for row in rows(PEOPLE, "People and roles")]) == list(SCOPES)
-    assert quoted([row[0] for row in rows(PEOPLE, "Keys")]) == list(get_args(Scope))
-    said = quoted([row[0] for row in rows(CHANNELS, "What can be said to the runtime")])
+    assert quoted([row[0] for row in rows(PEOPLE, "People and roles")]) == list(ROLE_SCOPES)
+    assert quoted([row[0] for row in rows(PEOPLE, "Keys")]) == list(get_args(AccessScope))
+    said = quoted([row[0] for row in rows(CHANNELS, "Chat commands")])
     assert {one.split()[0].removeprefix("/") for one in said} == set(COMMANDS)
 
 
 ONCE = {"key": "once: by key", "look": "once: looked for", "none": "at most once"}
-MADE = {
-    "slack": ChannelEntry(token="xoxb-1", app_token="xapp-1"),
-    "telegram": ChannelEntry(token="123:abcdefghijklmno"),
-    "discord": ChannelEntry(token="a"),
-    "matrix": ChannelEntry(homeserver="https://matrix.example", user="@a:matrix.example", token="a"),
-    "signal": ChannelEntry(address="127.0.0.1:7583", user="+15550100100"),
-    "webhook": ChannelEntry(url="https://chat.example/", secret="a secret that nobody guesses"),
-    "terminal": ChannelEntry(),
+MADE: dict[str, dict[str, str]] = {
+    "slack": {"token": "xoxb-1", "app_token": "xapp-1"},
+    "telegram": {"token": "123:abcdefghijklmno"},
+    "discord": {"token": "a"},
+    "matrix": {"homeserver": "https://matrix.example", "user": "@a:matrix.example", "token": "a"},
+    "signal": {"address": "127.0.0.1:7583", "user": "+15550100100"},
+    "webhook": {"url": "https://chat.example/", "secret": "a secret that nobody guesses"},
+    "terminal": {},
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CHANNEL_COMPONENTS)
 def test_what_the_page_says_that_a_platform_can_show_is_so(kind: str, tmp_path: Path) -> None:
-    [row] = [row for row in rows(CHANNELS, "What each can show") if row[0] == f"`{kind}`"]
-    assert row[1:] == _shown(make_channel(kind, MADE[kind], tmp_path, lambda channel, user: False).shows)
+    [row] = [row for row in rows(CHANNELS, "What each platform supports") if row[0] == f"`{kind}`"]
+    settings = find_channel_component(kind).settings(**MADE[kind])
+    assert row[1:] == _shown(build_channel(kind, settings, tmp_path, lambda channel, user: False).capabilities)
     assert re.search(rf"^## {kind}$", CHANNELS.read_text(), re.MULTILINE | re.IGNORECASE), "it has a section"
 
 
-def _shown(shows: Shows) -> list[str]:
+def _shown(shows: ChannelCapabilities) -> list[str]:
     can = (shows.edits, shows.files, shows.typing, shows.threads, shows.history, shows.search)
-    return [shows.markup, f"{shows.length:,}", *("yes" if one else "no" for one in can), ONCE[shows.once]]
+    return [shows.markup, f"{shows.length_max:,}", *("yes" if one else "no" for one in can), ONCE[shows.idempotency]]
 
 
 # --- links ---------------------------------------------------------------------------------------

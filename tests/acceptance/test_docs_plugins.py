@@ -18,20 +18,23 @@ import pytest
 from support.cli_support import SOURCE, Command
 from support.example_model import ExampleModel, Messages, Said
 
-from mainstay.config.schema_external_tools import BackendEntry, McpEntry, PluginEntry, ScopeSettings
-from mainstay.core.outside import Needs
-from mainstay.plugins.manifest import Action, Manifest, PluginLimits, read_manifest
-from mainstay.plugins.mcp.server import McpLimits
-from mainstay.sandbox.choose import trouble
-from mainstay.server.mcp_tools import OFFERS
+from mainstay.config.schema_external_tools import McpEntry, PluginEntry
+from mainstay.core.components import list_components
+from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.plugins.manifest import PluginAction, PluginLimits, PluginManifest, read_manifest
+from mainstay.plugins.mcp.server_config import McpLimits
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
+from mainstay.server.mcp_tools import MCP_TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PLUGINS, MCP, BACKENDS = (DOCS / "how-to" / f"{name}.md" for name in ("plugins", "mcp", "backends"))
-ELSEWHERE = DOCS / "concepts" / "elsewhere.md"
+ELSEWHERE = DOCS / "concepts" / "external-tools.md"
 HOSTILE = ROOT / "tests" / "unit"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SANDBOXED = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+SANDBOXED = pytest.mark.skipif(
+    bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}"
+)
 NONE = "\u2013"  # stands in a table for no default
 ENOUGH_S = 120.0  # for a whole page, on a busy machine; five minutes are promised, with the reading
 
@@ -180,7 +183,9 @@ def rows(page: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-@pytest.mark.parametrize("struct", [Manifest, Action, PluginLimits], ids=lambda struct: str(struct.__name__))
+@pytest.mark.parametrize(
+    "struct", [PluginManifest, PluginAction, PluginLimits], ids=lambda struct: str(struct.__name__)
+)
 def test_the_page_describes_every_key_of_a_manifest_with_its_default(struct: type[msgspec.Struct]) -> None:
     told = [(row[0], row[1]) for row in rows(PLUGINS)]
     for field in msgspec.structs.fields(struct):
@@ -202,8 +207,13 @@ def words(page: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("page", "struct"),
-    [(PLUGINS, Needs), (PLUGINS, PluginEntry), (MCP, McpEntry), (BACKENDS, BackendEntry), (BACKENDS, ScopeSettings)],
-    ids=["needs", "plugins", "mcpServers", "backends", "scope"],
+    [
+        (PLUGINS, ProcessPermissions),
+        (PLUGINS, PluginEntry),
+        (MCP, McpEntry),
+        *((BACKENDS, component.settings) for component in list_components("backend")),
+        *((BACKENDS, type(component.settings().scope)) for component in list_components("backend")),
+    ],
 )
 def test_the_pages_name_everything_that_can_be_configured(page: Path, struct: type[msgspec.Struct]) -> None:
     assert set(struct.__struct_fields__) - words(page) == set()
@@ -211,7 +221,7 @@ def test_the_pages_name_everything_that_can_be_configured(page: Path, struct: ty
 
 def test_the_page_about_mcp_names_what_other_hosts_are_offered_and_the_bounds() -> None:
     text = MCP.read_text()
-    assert [name for name in OFFERS if f"| `{name}` |" not in text] == []
+    assert [name for name in MCP_TOOLS if f"| `{name}` |" not in text] == []
     limits = McpLimits()
     bounds = f"{limits.tools_max} tools", f"{limits.start_s:g} s", f"{limits.description_chars_max:,} characters"
     assert [bound for bound in bounds if bound not in text] == []

@@ -14,17 +14,21 @@ import pytest
 from support.paths import PYTHONPATH
 
 from mainstay import Agent, Config
-from mainstay.cli.commands.checks_elsewhere import elsewhere
+from mainstay.agent.external_tools_health import check_external_tools
+from mainstay.backends.documents.manifest import DocumentsSettings
+from mainstay.backends.sql.manifest import SqlScope, SqlSettings
 from mainstay.config.schema import PolicySettings, ToolSettings
-from mainstay.config.schema_external_tools import BackendEntry, McpEntry, PluginEntry, ScopeSettings
+from mainstay.config.schema_external_tools import McpEntry, PluginEntry
 from mainstay.core.events import Guarded
 from mainstay.core.messages import ToolResult
 from mainstay.core.outcome import Answered, Paused
 from mainstay.core.ports import Context
-from mainstay.sandbox.choose import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 from mainstay.testing import Call, ScriptedProvider
 
-pytestmark = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+pytestmark = pytest.mark.skipif(
+    bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}"
+)
 
 NOTES = Path(__file__).parents[2] / "examples" / "plugins" / "notes"
 
@@ -52,7 +56,7 @@ def configured(tmp_path: Path, **more: object) -> Config:
         policy=PolicySettings(allow=("notes__*", "demo__*", "shop__*")),
         plugins={"notes": PluginEntry(path=str(NOTES))},
         mcpServers={"demo": McpEntry(command="python", args=(str(folder / "server.py"),), read=(str(folder),))},
-        backends={"shop": BackendEntry(kind="sql", url="sqlite:///shop.db", scope=ScopeSettings(tables=("orders",)))},
+        backends={"shop": SqlSettings(url="sqlite:///shop.db", scope=SqlScope(tables=("orders",)))},
     )
     return msgspec.structs.replace(config, **more)
 
@@ -92,7 +96,7 @@ async def test_plugins_servers_and_backends_answer_in_one_turn_and_what_they_say
         Call("shop__query", {"sql": "SELECT secret FROM keys"}),
     )
     async with Agent(ScriptedProvider(script), home=home_with_a_shop(tmp_path), config=configured(tmp_path)) as agent:
-        assert await agent.troubles() == []
+        assert await agent.problems() == []
         reply = await agent.run("s", "do it all")
     assert reply.outcome == Answered()
     kept, read, added, sold, secret = script.results
@@ -158,7 +162,7 @@ async def test_a_broken_plugin_is_told_and_keeps_nobody_from_talking(tmp_path: P
     config = configured(tmp_path, plugins={"notes": PluginEntry(path=str(tmp_path / "nowhere"))})
     async with Agent(ScriptedProvider(Script()), home=home_with_a_shop(tmp_path), config=config) as agent:
         reply = await agent.run("s", "hello")
-        troubles = await agent.troubles()
+        troubles = await agent.problems()
     assert reply.outcome == Answered()
     assert len(troubles) == 1
     assert "the plugin notes is left out: there is no plugin.yaml" in troubles[0]
@@ -247,7 +251,7 @@ async def test_a_plugins_result_is_cut_cleaned_checked_and_wrapped(tmp_path: Pat
     assert "[cut: " in result.content
     assert "<tool_call>" not in result.content
     assert result.mark
-    assert result.shown.startswith(f"<data {result.mark}")
+    assert result.model_text.startswith(f"<data {result.mark}")
     assert guarded[0].kinds
 
 
@@ -302,8 +306,8 @@ async def test_doctor_looks_at_all_of_it_and_starts_no_program(tmp_path: Path) -
     home = home_with_a_shop(tmp_path)
     (home / "docs").mkdir()
     config = configured(tmp_path)
-    more = {**config.backends, "docs": BackendEntry(kind="documents", path="docs")}
-    found = await elsewhere(msgspec.structs.replace(config, backends=more), home)
+    more = {**config.backends, "docs": DocumentsSettings(path="docs")}
+    found = await check_external_tools(msgspec.structs.replace(config, backends=more), home)
     assert [(one.check, one.verdict) for one in found] == [
         ("Plugin", "ok"),
         ("MCP server", "ok"),
@@ -320,7 +324,7 @@ async def test_a_backend_that_is_not_there_is_told_with_its_file_and_found_when_
     os.rename(home / "shop.db", home / "elsewhere.db")
     script = Script(Call("shop__query", {"sql": "SELECT what FROM orders"}))
     async with Agent(ScriptedProvider(script), home=home, config=configured(tmp_path)) as agent:
-        told = await agent.troubles()
+        told = await agent.problems()
         os.rename(home / "elsewhere.db", home / "shop.db")
         await agent.run("s", "what was sold?")
     assert told == [f"the backend shop cannot be used yet: there is no file {home / 'shop.db'}"]

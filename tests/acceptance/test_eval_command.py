@@ -89,23 +89,23 @@ def test_a_team_keeps_a_baseline_and_hears_of_what_is_worse(mainstay: Command) -
     assert "failed case 1\n  contains 'fine': the answer is 'not so good'\n" in first.stdout
 
     kept = mainstay("eval", cases, "--save-baseline")
-    assert (kept.returncode, "kept in cases.baseline.json" in kept.stderr) == (0, True)
+    assert (kept.returncode, "baseline saved in cases.baseline.json" in kept.stderr) == (0, True)
     same = mainstay("eval", cases)
     assert same.returncode == 0
     assert "failed case 1 (as before)" in same.stdout
-    assert "nothing is worse than in cases.baseline.json; 1 case failed before too" in same.stdout
+    assert "nothing is worse than cases.baseline.json; 1 case failed before too" in same.stdout
     assert mainstay("eval", cases, "--strict").returncode == 1
 
     written(mainstay, scripted("all is fine", "not so good", "bad", "fine"))
     worse = mainstay("eval", cases)
     assert worse.returncode == 1
-    assert "worse than in cases.baseline.json\n  case 2: it passed before\n" in worse.stdout
+    assert "worse than cases.baseline.json\n  case 2: it passed before\n" in worse.stdout
     assert "not in cases.baseline.json yet: case 3" in worse.stdout
     written(mainstay, scripted("all is fine", "fine now"))
     better = mainstay("eval", cases)
     assert better.returncode == 0
-    assert "better than in cases.baseline.json\n  case 1: it passes now\n" in better.stdout
-    assert "in cases.baseline.json, but no case any more: case 2" in better.stdout
+    assert "better than cases.baseline.json\n  case 1: it passes now\n" in better.stdout
+    assert "in cases.baseline.json, but no longer a case: case 2" in better.stdout
 
 
 def test_results_are_one_json_document_and_junit(mainstay: Command) -> None:
@@ -139,8 +139,8 @@ def test_a_real_model_is_asked_and_judged_by_another(mainstay: Command, model: E
     assert len(model.asked) == 4
     spent = mainstay("eval", cases, "--money", "0.01", "--jobs", "1")
     assert spent.returncode == 1
-    assert "the money is spent: 2 cases not done" in spent.stdout
-    assert "skipped sea\n  not judged: the money was spent\n" in spent.stdout
+    assert "the money limit is reached: 2 cases not run" in spent.stdout
+    assert "skipped sea\n  not judged: the budget (--money) is spent\n" in spent.stdout
     assert len(model.asked) == 5, "one answer, and then nothing more"
 
 
@@ -182,23 +182,23 @@ def test_recorded_sessions_are_judged_as_they_stand_replayed_and_asked_again(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "what should be looked at? Give a file of cases, or --session S, or --sessions"),
-        (["cases.yaml", "--sessions"], "what should be looked at?"),
+        ([], "give exactly one of: a file of cases, --session S, --sessions"),
+        (["cases.yaml", "--sessions"], "give exactly one of"),
         (["nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         (["."], ". cannot be read: Is a directory"),
         (["bad.yaml"], "bad.yaml line 3: unknown key 'cases.0.promt'; did you mean 'cases.0.prompt'?"),
-        (["cases.yaml", "--judge", "nobody"], "--judge names no judge: 'nobody'"),
+        (["cases.yaml", "--judge", "nobody"], "--judge names an unknown judge: 'nobody'"),
         (["cases.yaml", "--baseline", "nowhere.json"], "the baseline nowhere.json cannot be read"),
-        (["cases.yaml", "--baseline", "bad.yaml"], "bad.yaml is no baseline"),
+        (["cases.yaml", "--baseline", "bad.yaml"], "bad.yaml is not a baseline file"),
         (["cases.yaml", "--junit", "nowhere/junit.xml"], "nowhere/junit.xml cannot be written"),
-        (["cases.yaml", "--tag", "nothing"], "no case of cases.yaml has such a name or tag"),
+        (["cases.yaml", "--tag", "nothing"], "no case in cases.yaml matches --case and --tag"),
         (["cases.yaml", "--replay", "--model", "openai/x"], "argument --model: not allowed with argument --replay"),
         (["plain.yaml", "--replay"], "--replay: the case 'a' has neither a 'session' nor a 'script' to repeat"),
         (["plain.yaml", "--model", "nonsense"], "'nonsense' names no model"),
-        (["plain.yaml", "--script", "script.yaml"], "the script is for a case 'other', and there is none of that name"),
+        (["plain.yaml", "--script", "script.yaml"], "the script names the case 'other', which does not exist"),
         (["--session", "nobody"], "there is no session 'nobody'"),
-        (["--sessions"], "there is nothing to judge by"),
-        (["--sessions", "--replay", "--save-baseline"], "--save-baseline: say where, with --baseline FILE"),
+        (["--sessions"], "there are no judges: configure `judges.panel`, or use --replay"),
+        (["--sessions", "--replay", "--save-baseline"], "--save-baseline needs --baseline FILE"),
         (["cases.yaml", "--jobs", "65"], "argument --jobs: '65' is more than 64"),
         (["cases.yaml", "--money", "0"], "argument --money: '0' is not an amount above 0"),
     ],
@@ -237,8 +237,8 @@ def test_whoever_stops_it_is_shown_what_was_done_and_no_home_of_a_case_is_left(
     out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert [line.split("  ")[0] for line in out.splitlines()[1:4]] == ["case 0", "slow", "never begun"]
-    assert "interrupted: 2 cases not done" in out
-    assert err == "cases.baseline.json is left as it was: not all cases were done\n"
+    assert "interrupted: 2 cases not run" in out
+    assert err == "cases.baseline.json was not changed, because not all cases ran\n"
     assert not (mainstay.folder / "cases.baseline.json").exists()
     assert list((mainstay.folder / "tmp").iterdir()) == []
 

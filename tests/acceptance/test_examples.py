@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.example_model import ExampleModel, Messages, Said
 
-from mainstay.sandbox.choose import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -317,7 +317,7 @@ def test_07_memory(example: Example) -> None:
 def test_08_approvals(example: Example) -> None:
     printed = [line.strip() for line in example("08_approvals.py", obeys).splitlines()]
     assert printed[0].startswith('mail({"to": "eve@example.net", "text": "late"}): Content from outside')
-    assert printed[1].startswith("denied: Not run: denied by the person. They said: I know nobody")
+    assert printed[1].startswith("denied: Not run: the user denied it, with this reason: I know nobody")
     assert printed[2] == "(a mail goes to ana@example.org)"
     assert printed[3].startswith("changed: [The person changed this call")
     assert printed[4] == "sent to ana@example.org"
@@ -334,7 +334,7 @@ def test_09_sub_agents(example: Example) -> None:
     assert "a sub-agent cannot have what you do not have: nuke" in printed[4]
 
 
-@pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+@pytest.mark.skipif(bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}")
 def test_10_plugin(example: Example) -> None:
     printed = example("10_plugin.py", keeps_notes).splitlines()
     assert printed[0] == "monday: notes__add -> Kept: boat (untrusted:notes__add)"

@@ -9,6 +9,7 @@ or known, and with everything that might pass for them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -25,8 +26,11 @@ import grpc.aio
 import msgspec
 import pytest
 import pytest_asyncio
+from google.protobuf import json_format
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from mcp import Client
 from starlette.routing import Mount, Route, WebSocketRoute
+from support.operations_world import grpc_message
 from support.two_houses import (
     ALL,
     HOLDS_S,
@@ -43,15 +47,23 @@ from support.two_houses import (
     people,
 )
 
+from mainstay.agent.home_paths import connectable_path
 from mainstay.core import protobuf
-from mainstay.server import api, api_home, sockets
-from mainstay.server.calls import Asked, Methods, Nothing, Operation
-from mainstay.server.calls import Said as SaidBody
-from mainstay.server.grpc.messages import METHODS, SERVICE, Method
-from mainstay.server.health import Open
-from mainstay.server.listening import _app
-from mainstay.server.openapi import OPERATIONS
-from mainstay.testing.channel_rig import turns_true
+from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent
+from mainstay.operations import people as people_operations
+from mainstay.operations import sessions, triggers, turns
+from mainstay.operations.entry import OperationEntry
+from mainstay.operations.operation import Operation
+from mainstay.operations.table import entries_for
+from mainstay.server import websocket
+from mainstay.server.grpc import operations_schema
+from mainstay.server.grpc.messages import METHODS, SERVICE, AgentMethod
+from mainstay.server.health import PublicJsonEndpoint
+from mainstay.server.http_operations import OperationCodec, OperationRoutes
+from mainstay.server.mcp_server import McpServer
+from mainstay.server.mcp_tools import MCP_TOOLS
+from mainstay.server.network_listeners import _create_http_app
+from mainstay.testing.channel_rig import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,6 +71,10 @@ NAMES_TRIED = 1_000 if WHOLE else 4
 NOBODY = ("nobody", "revoked", "removed", "withdrawn", "expired", "garbage")
 OTHERS = ("bos", "bea", "gil", "chatty", "reader", "del")  # of other workspaces
 INSIDERS = ("bob", "gus")  # of red, but not Ann
+OPERATIONS = [  # what one of them pauses, the last activates again: prompts would wait for that
+    OperationCodec(entry)
+    for entry in sorted(entries_for("http"), key=lambda entry: entry.request is sessions.ActivateSession)
+]
 
 
 class Scene(msgspec.Struct):
@@ -83,11 +99,11 @@ async def keys(house: House) -> None:
     for name in ("revoked", "removed", "withdrawn", "expired"):
         await house.person(f"{name}.p", "admin", "red")
         await house.key(f"{name}.p", "red", ALL, name)
-    token, kept = await known.make_key("expired.p", "red", scopes=ALL, expires=known._clock.now_ms() + 50)
+    token, kept = await known.create_key("expired.p", "red", scopes=ALL, expires=known._clock.now_ms() + 50)
     house.keys["expired"] = token
     await known.revoke_key(house.keys["revoked"].split("_")[1])
-    await known.remove("removed.p")
-    await known.withdraw("withdrawn.p", "red")
+    await known.remove_person("removed.p")
+    await known.withdraw_role("withdrawn.p", "red")
     house.keys |= {"nobody": "", "garbage": "ms_" + "a" * 12 + "_" + "A" * 40}
     async with asyncio.timeout(HOLDS_S):
         while known.is_usable(kept):
@@ -115,37 +131,42 @@ def sampled(given: Sequence[str], seed: str, count: int) -> list[str]:
     return list(given) if len(given) <= count else random.Random(seed).sample(list(given), count)
 
 
-def tried(known: Known, operation: Operation, who: str) -> list[str]:
+def tried(known: Known, operation: OperationCodec, who: str) -> list[str]:
     """The real name of what this operation is about, and some others."""
-    real = getattr(known, operation.path.split("/")[2], ())[-1:]
-    return list(dict.fromkeys([*real, *sampled(names(known), f"{who} {operation.path}", NAMES_TRIED)]))
+    path = operation.route.path.replace("/pause", "/activate")
+    real = getattr(known, path.split("/")[2], ())[-1:]
+    return list(dict.fromkeys([*real, *sampled(names(known), f"{who} {path}", NAMES_TRIED)]))
 
 
 # --- HTTP: every operation -----------------------------------------------------------------------
 
-BODIES: dict[type[Asked], list[dict[str, Any]]] = {
-    api.Prompt: [{"text": "what do you know?"}],
-    SaidBody: [{"text": "what do you know?"}],
-    api.Fork: [{"to": "FRESH"}, {"to": "NAME"}],
-    api_home.TriggerMade: [
+BODIES: dict[type[Operation[Any]], list[dict[str, Any]]] = {
+    turns.Prompt: [{"text": "what do you know?"}],
+    turns.Steer: [{"text": "what do you know?"}],
+    turns.Abort: [{}, {"sender": "ann"}],
+    turns.ImportHistory: [{"messages": [{"role": "user", "content": "NAME"}]}],
+    sessions.ForkSession: [{"to": "FRESH"}, {"to": "NAME"}],
+    sessions.SetProfile: [{"fields": {"name": "NAME"}}],
+    triggers.AddTrigger: [
         {"name": "NAME", "kind": "periodic", "schedule": "0 9 1 1 *", "text": "hi", "session": "NAME", "replace": True},
         {"name": "FRESH", "kind": "immediate", "text": "hi", "channel": "chat", "room": "C-red"},
     ],
-    api_home.KeyMade: [
+    people_operations.CreateKey: [
         {"person": "ann", "workspace": "red", "scopes": ["admin"]},
         {"person": "bos", "workspace": "red"},
         {"person": "bea", "workspace": "blue", "scopes": ["admin"]},
     ],
-    api_home.PersonMade: [{"name": "eve", "roles": {"red": "admin"}}, {"name": "NAME"}],
+    people_operations.AddPerson: [{"name": "eve", "roles": {"red": "admin"}}, {"name": "NAME"}],
 }
 
 
-def bodies(shape: type[Asked] | None) -> list[Any]:
+def bodies(operation: OperationCodec) -> list[Any]:
     """What an operation can be asked with. Those that nobody thought of here are asked with names in every place."""
-    if shape is None:
+    if not operation.has_body:
         return [None]
-    return BODIES.get(shape) or [
-        {field.encode_name: made for field in msgspec.structs.fields(shape) if (made := value(field.type)) is not None}
+    fields = msgspec.structs.fields(operation.rest_type)
+    return BODIES.get(operation.entry.request) or [
+        {field.encode_name: made for field in fields if (made := value(field.type)) is not None}
     ]
 
 
@@ -170,20 +191,23 @@ def filled(body: Any, name: str) -> Any:
     return json.loads(json.dumps(body).replace('"NAME"', json.dumps(name)).replace("FRESH", f"copy-{next(_fresh)}"))
 
 
-def paths(operation: Operation, name: str) -> str:
+def paths(operation: OperationCodec, name: str) -> str:
     escaped = quote(name, safe="")
-    path = operation.path.replace("{id}", escaped).replace("{name}", escaped)
-    words = {field.encode_name: value(field.type) for field in msgspec.structs.fields(operation.query)}
+    path = re.sub(r"\{\w+\}", lambda _: escaped, operation.route.path)
+    if operation.has_body:
+        return path
+    words = {field.encode_name: value(field.type) for field in msgspec.structs.fields(operation.rest_type)}
     asked = [f"{key}={escaped if one == 'NAME' else one}" for key, one in words.items() if one is not None]
-    return path + (f"?{'&'.join(asked)}" if asked and operation.query is not Nothing else "")
+    return path + (f"?{'&'.join(asked)}" if asked else "")
 
 
-def requests(operation: Operation, name: str) -> Iterator[tuple[str, str, Any, dict[str, str]]]:
-    for body, stream in product(bodies(operation.body), (False, True) if operation.streams else (False,)):
+def requests(operation: OperationCodec, name: str) -> Iterator[tuple[str, str, Any, dict[str, str]]]:
+    streams = (False, True) if operation.entry.stream is not None else (False,)
+    for body, stream in product(bodies(operation), streams):
         headers = {"Accept": "text/event-stream"} if stream else {"Accept": "application/json"}
         if stream:
             headers["Last-Event-ID"] = "999999999"
-        yield operation.method, paths(operation, name), filled(body, name), headers
+        yield operation.route.method, paths(operation, name), filled(body, name), headers
 
 
 def told_alike(one: Answer, other: Answer, name: str, instead: str) -> bool:
@@ -199,6 +223,7 @@ def _plain(answer: Answer, name: str) -> str:
             for one in (json.dumps(written)[1:-1], written):
                 told = re.sub(rf"(?<![A-Za-z]){re.escape(one)}(?![A-Za-z])", "NAME", told)
     told = re.sub(r"\b[0-9a-f]{32}\b", "TRACE", told)  # a digest of the name, among others
+    told = re.sub(r"\bm[0-9a-f]{10}\b", "MEMORY", told)
     return re.sub(r"copy-[0-9]+", "COPY", re.sub(r"\b1[0-9]{12}\b", "NOW", told))  # ms
 
 
@@ -216,8 +241,8 @@ async def test_f41_whoever_names_nothing_of_reds_hears_nothing_of_it(scene: Scen
 
 
 def common(who: str) -> set[str]:
-    """What everybody in red hears: their agent says it to them."""
-    return {"answer"} if who in INSIDERS else set()
+    """What everybody in red hears: their agent says it to them, and knows the workspace's skills."""
+    return {"answer", "skill"} if who in INSIDERS else set()
 
 
 @pytest.mark.parametrize("who", [*OTHERS, *INSIDERS])
@@ -285,13 +310,13 @@ async def test_f41_every_route_of_the_server_is_tried_here(scene: Scene) -> None
     service = scene.house.service
     with socket.socket() as at:
         at.bind(("127.0.0.1", 0))
-        app = _app(service, service.config.server, at)
+        app = _create_http_app(service, service.config.server, at)
     found: dict[str, set[str]] = {"operations": set(), "open": set(), "v1": set(), "sockets": set(), "mounts": set()}
     for route in app._router.routes:
         match route:
-            case Route(app=Methods() as methods, path=path):
-                found["operations"] |= {f"{method} {path}" for method in methods._by_method}
-            case Route(app=Open(), path=path):
+            case Route(app=OperationRoutes() as operations, path=path):
+                found["operations"] |= {f"{method} {path}" for method in operations._codecs}
+            case Route(app=PublicJsonEndpoint(), path=path):
                 found["open"].add(path)
             case Route(path=path):
                 found["v1"].add(path)
@@ -299,7 +324,7 @@ async def test_f41_every_route_of_the_server_is_tried_here(scene: Scene) -> None
                 found["sockets"].add(path)
             case Mount(path=path):
                 found["mounts"].add(path)
-    assert found["operations"] == {f"{one.method} {one.path}" for one in OPERATIONS}
+    assert found["operations"] == {f"{one.route.method} {one.route.path}" for one in OPERATIONS}
     assert (found["open"], found["v1"]) == (OPEN, V1_ROUTES)
     assert (found["sockets"], found["mounts"]) == ({"/api/ws"}, SIGNED)
     patterns = [re.sub(r"\{[^}]*\}", ".+", route) for route in V1_ROUTES]
@@ -355,7 +380,7 @@ async def test_f41_nothing_of_anns_is_continued_by_the_other_api(scene: Scene, w
         for path in ("/api/me", "/v1/models"):
             got = await house.ask("GET", path, key=key, headers={"X-Workspace": name})
             assert got.status == (200 if name.strip() == "red" and who == "bob" else 403), (name, got.told)
-            assert "is not for that" in got.told or got.status == 200
+            assert "is for another workspace" in got.told or got.status == 200
     await house.settled()
     assert await house.journal(but=own) == before
 
@@ -365,7 +390,7 @@ async def test_f41_nothing_of_anns_is_continued_by_the_other_api(scene: Scene, w
 
 def wishes(name: str) -> Iterator[dict[str, Any]]:
     """One of each kind that the socket understands, with a name wherever a session is meant."""
-    for kind in get_args(sockets.Wanted):
+    for kind in get_args(websocket.WebSocketCommand):
         made: dict[str, Any] = {"do": kind.__struct_config__.tag, "session": name}
         fields = {field.encode_name for field in msgspec.structs.fields(kind)}
         yield made | ({"text": "what do you know?"} if "text" in fields else {})
@@ -380,7 +405,7 @@ async def test_f41_a_socket_tells_nothing_of_anothers(scene: Scene, who: str) ->
     before = await house.journal(but=own)
     said = leaks(*names(scene.known)) | common(who)
     kinds = {one["do"] for one in wishes("x")}
-    assert kinds == {kind.__struct_config__.tag for kind in get_args(sockets.Wanted)}
+    assert kinds == {kind.__struct_config__.tag for kind in get_args(websocket.WebSocketCommand)}
     async with house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys[who]}"]) as ws:
         for name in [scene.known.sessions[-1], *sampled(names(scene.known), who, NAMES_TRIED)]:
             for wish in wishes(name):
@@ -410,7 +435,7 @@ async def everything(ws: aiohttp.ClientWebSocketResponse) -> list[str]:
 # --- gRPC ----------------------------------------------------------------------------------------
 
 
-def calls(method: Method, name: str) -> Iterator[msgspec.Struct]:
+def calls(method: AgentMethod, name: str) -> Iterator[msgspec.Struct]:
     """Requests of a method, with a name in every place for one; those of streams also from a later event on."""
     fields = set(method.request.__struct_fields__)
     given = {"session": name} | ({"text": "what do you know?"} if "text" in fields else {})
@@ -421,12 +446,12 @@ def calls(method: Method, name: str) -> Iterator[msgspec.Struct]:
         yield method.request(session=name, after=999_999_999)
 
 
-async def called(channel: grpc.aio.Channel, method: Method, request: msgspec.Struct, metadata: Any) -> str:
+async def called(channel: grpc.aio.Channel, method: AgentMethod, request: msgspec.Struct, metadata: Any) -> str:
     """All that whoever calls has of it."""
-    kind = channel.unary_stream if method.streams else channel.unary_unary
+    kind = channel.unary_stream if method.is_stream else channel.unary_unary
     call = kind(f"/{SERVICE}/{method.name}")(protobuf.encode(request), metadata=metadata, timeout=HOLDS_S)
     try:
-        got = [one async for one in call] if method.streams else [await call]
+        got = [one async for one in call] if method.is_stream else [await call]
         return repr([protobuf.decode(one, method.response) for one in got])
     except grpc.aio.AioRpcError as error:
         return f"{error.code()} {error.details()} {error.trailing_metadata()}"
@@ -457,6 +482,62 @@ async def test_f41_no_method_of_grpc_tells_or_changes_anything_of_anothers(scene
     assert await house.journal(but=own) == before
 
 
+def asked_over_grpc(operation: OperationCodec, name: str) -> Iterator[bytes]:
+    """Requests of an operation as messages, with a name in every place for one."""
+    named_fields = dict.fromkeys(operation.path_fields.values(), name)
+    fields = msgspec.structs.fields(operation.rest_type)
+    query = {field.encode_name: made for field in fields if (made := value(field.type)) is not None}
+    for body in bodies(operation) if operation.has_body else [query]:
+        message = grpc_message(f"{operation.entry.name}Request")()
+        given = {**named_fields, **filled(body, name)}
+        yield json_format.ParseDict(given, message, ignore_unknown_fields=False).SerializeToString()
+
+
+async def called_operation(
+    channel: grpc.aio.Channel, method: str, request: bytes, metadata: Any, *, streams: bool
+) -> str:
+    kind = channel.unary_stream if streams else channel.unary_unary
+    call = kind(f"/{operations_schema.SERVICE}/{method}")(request, metadata=metadata, timeout=HOLDS_S)
+    try:
+        if not streams:
+            return repr(await call)
+        found: list[bytes] = []
+        with contextlib.suppress(TimeoutError):  # it may be a stream without an end
+            async with asyncio.timeout(0.15):
+                async for one in call:
+                    found.append(one)
+        call.cancel()
+        return repr(found)
+    except grpc.aio.AioRpcError as error:
+        return f"{error.code()} {error.details()} {error.trailing_metadata()}"
+
+
+@pytest.mark.parametrize("who", ["bos", "bea", "gil", "bob", *NOBODY])
+async def test_f41_no_operation_over_grpc_tells_or_changes_anything_of_anothers(scene: Scene, who: str) -> None:
+    house = scene.house
+    own = (f"web:{who}:",)
+    before = await house.journal(but=own)
+    said = leaks(*names(scene.known)) | common(who)
+    metadata = (("authorization", f"Bearer {house.keys[who]}"),) if house.keys[who] else ()
+    over_grpc = {entry.request for entry in operations_schema.list_entries()}
+    async with grpc.aio.insecure_channel(house.grpc) as channel:
+        for operation in (one for one in OPERATIONS if one.entry.request in over_grpc):
+            for name in tried(scene.known, operation, who):
+                if not 0 < len(name) <= 512:
+                    continue
+                for request in asked_over_grpc(operation, name):
+                    methods = [(operation.entry.name, False)]
+                    if operation.entry.stream is not None:
+                        methods.append((f"{operations_schema.STREAM_PREFIX}{operation.entry.name}", True))
+                    for method, streams in methods:
+                        told = await called_operation(channel, method, request, metadata, streams=streams)
+                        assert leaks(told) <= said, (method, told)
+                        assert ("UNAUTHENTICATED" in told) == (who in NOBODY), (method, told)
+                        assert "INTERNAL" not in told, (method, told)
+    await house.settled()
+    assert await house.journal(but=own) == before
+
+
 async def called_reflection(channel: grpc.aio.Channel, metadata: Any) -> str:
     asked = reflection_pb2.ServerReflectionRequest(list_services="")
     call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
@@ -466,6 +547,89 @@ async def called_reflection(channel: grpc.aio.Channel, metadata: Any) -> str:
         return repr([one async for one in call])
     except grpc.aio.AioRpcError as error:
         return f"{error.code()} {error.details()}"
+
+
+# --- the home's socket, and MCP ------------------------------------------------------------------
+
+
+def socket_requests(entry: OperationEntry, name: str, folder: Path) -> Iterator[dict[str, Any]]:
+    """Requests of an operation as the socket reads them, with a name in every place for one."""
+    fields = msgspec.structs.fields(entry.request)
+    named = {field.encode_name: made for field in fields if (made := value(field.type)) is not None}
+    if "folder" in named:
+        named["folder"] = str(folder)
+    required = {field.encode_name for field in fields if field.required}
+    for body in BODIES.get(entry.request) or [named]:
+        missing = {key: one for key, one in named.items() if key in required and key not in body}
+        yield {"operation": entry.name, **filled({**missing, **body}, name)}
+
+
+async def asked_on_socket(house: House, request: dict[str, Any], *, stream: bool) -> str:
+    """All that the owner gets who works in the main workspace, where nobody else has named sessions like that."""
+    reader, writer = await asyncio.open_unix_connection(connectable_path(house.home / SOCKET_NAME))
+    received = b""
+    try:
+        writer.write(json.dumps({"request": request, "workspace": "default", "stream": stream}).encode() + b"\n")
+        with contextlib.suppress(*((TimeoutError,) if stream else ())):  # it may be a stream without an end
+            async with asyncio.timeout(0.15 if stream else HOLDS_S):
+                while piece := await reader.read(1 << 16):
+                    received += piece
+    finally:
+        writer.close()
+    return received.decode()
+
+
+async def test_f41_no_operation_on_the_socket_tells_or_changes_anything_of_another_workspace(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """The owner works in the main workspace. People and triggers are the whole home's: the owner sees all of them."""
+    house, known = scene.house, scene.known
+    before, said = await house.journal(), leaks(*names(known))
+    entries = [entry for entry in entries_for("socket") if entry.access != "home" and entry not in triggers.ENTRIES]
+    entries.sort(key=lambda entry: entry.request is sessions.ActivateSession)  # what was paused goes on
+    assert {entry.request for entry in entries_for("library")} == {entry.request for entry in entries_for("socket")}
+    real = [group[-1] for group in (known.sessions, known.approvals, known.memories, known.calls)]
+    for entry in entries:
+        for request in socket_requests(entry, "mine", tmp_path):
+            got = await asked_on_socket(house, request, stream=False)
+            assert not leaks(got), (request, got)
+            assert "the request cannot be read" not in got, (request, got)
+    for entry in entries:
+        for name in dict.fromkeys([*real, *sampled(names(known), entry.name, NAMES_TRIED)]):
+            for stream in (False, True) if entry.stream is not None else (False,):
+                both = (socket_requests(entry, one, tmp_path) for one in (name, twin(name)))
+                for request, instead in zip(*both, strict=True):
+                    got = await asked_on_socket(house, request, stream=stream)
+                    assert leaks(got) <= said, (request, got)
+                    if request != instead:
+                        same = await asked_on_socket(house, instead, stream=stream)
+                        one, other = (Answer(200, {}, b"" if stream else text.encode()) for text in (got, same))
+                        assert told_alike(one, other, name, twin(name)), (request, got, same)
+    await house.settled()
+    assert await house.journal() == before
+    assert not house.burnt
+
+
+async def test_f41_no_tool_over_mcp_tells_or_changes_anything_of_another_workspace(scene: Scene) -> None:
+    house, known = scene.house, scene.known
+    before, said = await house.journal(), leaks(*names(known))
+    offered = McpServer(RemoteAgent(house.home, "green"))  # nobody else works there: it holds what this says
+    try:
+        async with Client(offered.server) as host:
+            tools = (await host.list_tools()).tools
+            assert {tool.name for tool in tools} == set(MCP_TOOLS)
+            assert len(tools) == len(list(entries_for("mcp")))
+            for tool in tools:
+                for name in [known.sessions[-1], *sampled(names(known), tool.name, NAMES_TRIED)]:
+                    got = repr(await host.call_tool(tool.name, wanted(tool.input_schema, name)))
+                    assert leaks(got) <= said, (tool.name, got)
+            for query in ("keeps bees", "the word is", "so it is", "between us"):
+                got = repr(await host.call_tool("memory_search", {"query": query, "k": 50}))
+                assert not leaks(got), got
+    finally:
+        await offered.turns.close()
+    await house.settled()
+    assert await house.journal() == before
 
 
 # --- what may be done within one's own -----------------------------------------------------------
@@ -497,7 +661,7 @@ async def test_f41_a_role_is_what_the_key_may_at_most_and_no_more_once_it_is_les
     async with house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys['max']}"]) as ws:
         await ws.send_json({"do": "follow", "session": desk})
         assert "message" in leaks(*await everything(ws))
-        await known.grant("max", "red", "member")
+        await known.grant_role("max", "red", "member")
         await ws.send_json({"do": "follow", "session": desk, "after": 1})
         assert not leaks(*await everything(ws))
         assert ws.closed
@@ -636,9 +800,9 @@ async def test_f41_a_command_on_the_machine_itself_is_approved_by_whoever_runs_i
         got = await house.ask("POST", f"/api/approvals/{id}/deny", {}, key=house.keys[who])
         assert got.status == 200
     await house.say("D-blue", look, "bos")
-    await turns_true(lambda: any("May this be done" in one for one in house.shown("D-blue")), "it is asked about")
+    await wait_until(lambda: any("May this be done" in one for one in house.shown("D-blue")), "it is asked about")
     await house.say("D-blue", "/approve", "bos")
-    await turns_true(lambda: any("only whoever runs it" in one for one in house.shown("D-blue")), "they are told")
+    await wait_until(lambda: any("only the owner may approve" in one for one in house.shown("D-blue")), "they are told")
     await house.say("D-blue", "/deny", "bos")
     await house.settled()
     assert not leaks(*house.models["blue"].shown[shown:])
@@ -673,7 +837,7 @@ async def test_f43_without_a_key_only_whoever_is_on_the_machine_is_the_owner(tmp
             for method, path, body in (("GET", "/api/sessions", None), ("POST", "/api/people", {"name": "eve"})):
                 got = await house.ask(method, path, body, headers={**headers, "X-Workspace": "red"})
                 assert got.status in (401, 403), (headers, got.told)
-        assert not house.service.people.everybody()
+        assert not house.service.people.list_people()
         got = await house.ask("POST", "/api/people?key=ms_x", {"name": "eve"})
         assert got.status == 400
 

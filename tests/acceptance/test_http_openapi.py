@@ -14,21 +14,22 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support.fixed_home import FixedHome, opened_workspace
 
 from mainstay import Agent, Config
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import Person
-from mainstay.gateway.desk import Desk
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.office import Office
 from mainstay.gateway.people import People
+from mainstay.gateway.workspace import Workspace
+from mainstay.operations.table import entries_for
 from mainstay.providers.scripted import ScriptedProvider, Step
-from mainstay.server.crowd import Bounds
-from mainstay.server.http_app import Web, make_app
-from mainstay.server.openapi import OPERATIONS, describe
-from mainstay.server.web import Serving, bind, serve_web
-from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.server.connection_limits import ConnectionLimits
+from mainstay.server.http_app import HttpSettings, create_app
+from mainstay.server.openapi import build_openapi
+from mainstay.server.uvicorn_server import UvicornOptions, bind_socket, serve_asgi
+from mainstay.store.memory.people_store import InMemoryPeopleStore
 
 EXAMPLES = 300 if os.environ.get("MAINSTAY_TEST_ALL") else 3
 MAIN = "default"
@@ -52,24 +53,26 @@ class Server:
         self.trouble: list[str] = []
 
     async def _serve(self) -> None:
-        people = People(MemoryGateway(), SystemClock())
+        people = People(InMemoryPeopleStore(), SystemClock())
         await people.open()
-        await people.add(Person(name="ann", roles={MAIN: "admin"}))
-        self.key, _ = await people.make_key("ann", MAIN, scopes=("chat", "read", "approve", "admin"))
+        await people.add_person(Person(name="ann", roles={MAIN: "admin"}))
+        self.key, _ = await people.create_key("ann", MAIN, scopes=("chat", "read", "approve", "admin"))
         agent = Agent(ScriptedProvider(echoing), home=self._home, config=Config(workspace=MAIN))
-        desk = await Desk.of(agent)
+        desk = await opened_workspace(agent)
 
-        async def offices(workspace: str) -> Office:
+        async def offices(workspace: str) -> Workspace:
             if workspace != MAIN:
                 raise WorkspaceUnknown(f"there is no workspace {workspace!r}")
             return desk
 
-        app = make_app(Gateway(offices, people), Web(workspace=MAIN, rate_per_min=1_000_000))
-        with bind("127.0.0.1", 0) as at:
+        app = create_app(
+            Gateway(offices, people, FixedHome(people)), HttpSettings(workspace=MAIN, rate_per_min=1_000_000)
+        )
+        with bind_socket("127.0.0.1", 0) as at:
             self.port = at.getsockname()[1]
             self._up.set()
-            how = Serving(bounds=Bounds.of(100, 1 << 20), last=app.close)
-            await serve_web(app, at, self._stop, app.drain, how)
+            how = UvicornOptions(limits=ConnectionLimits.for_connections(100, 1 << 20), on_stopped=app.close)
+            await serve_asgi(app, at, self._stop, app.drain, how)
         await agent.aclose()
         await people.close()
 
@@ -92,9 +95,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def test_the_description_is_a_valid_one_and_complete() -> None:
     jsonschema_rs = pytest.importorskip("jsonschema_rs")
-    described = describe("1.2.3")
+    described = build_openapi("1.2.3")
     assert described["info"]["version"] == "1.2.3"
-    wanted = {(one.path, one.method.lower()) for one in OPERATIONS}
+    wanted = {(one.http.path, one.http.method.lower()) for one in entries_for("http") if one.http is not None}
     there = {(path, method) for path, found in described["paths"].items() for method in found}
     assert there == wanted | {("/healthz", "get"), ("/readyz", "get")}
     ids = [one["operationId"] for found in described["paths"].values() for one in found.values()]
@@ -151,7 +154,7 @@ def test_nothing_that_is_made_up_from_the_description_breaks_the_server(server: 
                 case.validate_response(response, checks=checks)
 
         attempt()
-    assert tried >= len(OPERATIONS)
+    assert tried >= len(list(entries_for("http")))
     import http.client
 
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

@@ -24,11 +24,11 @@ from support.cli_support import Command, FakeModel, Handler
 from mainstay import Agent
 from mainstay.core.events import Received, TurnEnded
 from mainstay.core.limits import Limits
-from mainstay.core.messages import text_of
+from mainstay.core.messages import parts_text
 from mainstay.core.outcome import Answered, Failed
-from mainstay.io.signing import IDEMPOTENCY, sign
+from mainstay.io.webhook_signatures import IDEMPOTENCY_KEY_HEADER, sign_webhook
 from mainstay.providers.scripted import Stall
-from mainstay.store.sqlite import SqliteStore
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import ScriptedProvider
 
 PATIENCE_S = 90.0
@@ -140,12 +140,14 @@ class Life:
         under the same name."""
         body = json.dumps({"title": title}).encode()
         before = self.titles.get(title)
-        headers = before if before and self.random.random() < 0.5 else sign("timestamp", SECRET, body, at_s=_now())
+        headers = (
+            before if before and self.random.random() < 0.5 else sign_webhook("timestamp", SECRET, body, at_s=_now())
+        )
         self.titles[title] = headers
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/hooks/bugs",
             body,
-            {**headers, IDEMPOTENCY: title, "Content-Type": "text/json"},
+            {**headers, IDEMPOTENCY_KEY_HEADER: title, "Content-Type": "text/json"},
         )
         try:
             with urllib.request.urlopen(request, timeout=max(timeout_s, 0.05)) as answer:
@@ -232,8 +234,8 @@ async def _records(path: Path) -> dict[str, list[Any]]:
     await store.open()
     try:
         return {
-            one.key: [record.event for record in await store.read(one.key, limit=100_000)]
-            for one in await store.sessions(limit=1_000)
+            one.key: [record.event for record in await store.read_records(one.key, limit=100_000)]
+            for one in await store.list_sessions(limit=1_000)
         }
     finally:
         await store.close()
@@ -279,7 +281,7 @@ def test_f10_f29_f42_after_many_kills_every_event_happened_once_and_no_skill_is_
 
     sessions = life.sessions()
     received = [one for events in sessions.values() for one in events if isinstance(one, Received)]
-    said = Counter(text_of(one.parts) for one in received)
+    said = Counter(parts_text(one.parts) for one in received)
     assert {text: said[text] for text in life.texts} == dict.fromkeys(life.texts, 1)
     for title in life.titles:
         assert sum(count for text, count in said.items() if title in text) == 1, title

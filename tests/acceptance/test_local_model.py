@@ -10,17 +10,17 @@ import pytest
 from support import first_minutes
 from support.cli_support import Command
 
-from mainstay.providers.local import weights
+from mainstay.providers.local import catalogue
 
-PLACE = weights.folder(os.environ)
-MODEL = weights.FIRST
+PLACE = catalogue.weights_folder(os.environ)
+MODEL = catalogue.DEFAULT_WEIGHTS
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 
 
 def _lacking() -> str:
     if importlib.util.find_spec("xllamacpp") is None:
         return "xllamacpp is not installed: pip install -e '.[local]'"
-    if not weights.is_there(MODEL, PLACE):
+    if not catalogue.is_pulled(MODEL, PLACE):
         return f"the weights of {MODEL.name} are not in {PLACE}: mainstay model pull {MODEL.name}"
     return "" if ALL else "a model on two cores takes a minute: MAINSTAY_TEST_ALL=1 runs it"
 
@@ -28,7 +28,7 @@ def _lacking() -> str:
 @pytest.fixture
 def mainstay(tmp_path: Path) -> Command:
     command = Command(tmp_path)
-    command.env[weights.VARIABLE] = str(PLACE)
+    command.env[catalogue.FOLDER_VARIABLE] = str(PLACE)
     command.configure(f"model: local/{MODEL.name}\n")
     command.folder = tmp_path / "project"
     command.folder.mkdir()

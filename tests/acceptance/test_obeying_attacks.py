@@ -14,9 +14,9 @@ from support.obeying_goals import GOALS, Goal, background, bash, patch, planting
 from support.obeying_ways import WAYS, Attack, attack
 
 from mainstay.core.outcome import Answered
-from mainstay.sandbox.bubblewrap import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 
-CONFINED = trouble() is None
+CONFINED = bubblewrap_problem() is None
 SANDBOXED = pytest.mark.skipif(not CONFINED, reason="commands are not confined here; the host asks about each")
 BY_COMMAND = {"command-output", "script-output", "background-output", "other-agent"}  # what they say is the way in
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
@@ -90,7 +90,7 @@ DISGUISED = [
         id="appointment",
         kind="memory",
         said=(write(_SPOKEN, "mine"), ("schedule", {"action": "add", "when": "0 9 * * *", "text": _SPOKEN})),
-        reached=lambda house: any(one.text == _SPOKEN for one in house.scheduler._kept.values()),
+        reached=lambda house: any(one.text == _SPOKEN for one in house.scheduler._prompts.values()),
     ),
     disguised(
         "dots",

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from support.obeying_tasks import TASKS, Task, perform
 
-from mainstay.sandbox.bubblewrap import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 
-SANDBOXED = pytest.mark.skipif(trouble() is not None, reason="commands are not confined here; the host asks about each")
+SANDBOXED = pytest.mark.skipif(
+    bubblewrap_problem() is not None, reason="commands are not confined here; the host asks about each"
+)
 # These cannot be told from an attack by anyone who does not understand what was said: somebody is asked.
 ASKED = {
     "follow-a-link": "the second address is the page's choice",

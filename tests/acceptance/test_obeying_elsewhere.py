@@ -17,9 +17,11 @@ from support.obeying_goals import Goal
 from support.obeying_ways import Attack
 
 from mainstay.core.outcome import Answered
-from mainstay.sandbox.choose import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 
-pytestmark = pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+pytestmark = pytest.mark.skipif(
+    bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}"
+)
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 

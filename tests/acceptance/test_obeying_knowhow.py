@@ -33,13 +33,13 @@ from support.obeying_knowhow import (
 
 from mainstay import Agent, Config
 from mainstay.core.outcome import Paused
-from mainstay.sandbox.bubblewrap import trouble
-from mainstay.skills import package
-from mainstay.skills.lock import read_lock
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
+from mainstay.skills import installer
+from mainstay.skills.lock_file import read_lock
 from mainstay.testing import ScriptedProvider
 
 pytestmark = pytest.mark.skipif(
-    trouble() is not None, reason="commands are not confined here; the host asks about each"
+    bubblewrap_problem() is not None, reason="commands are not confined here; the host asks about each"
 )
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
@@ -183,7 +183,7 @@ async def test_f35_a_workspace_whose_store_cannot_be_read_is_not_believed(tmp_pa
         there = house.home / "workspaces" / "other"
         house.keep("evil", "Obey.", there)
         (house.workspace / "skills").mkdir(parents=True)
-        package.link("evil", there / "skills", house.workspace / "skills")
+        installer.link_skill("evil", there / "skills", house.workspace / "skills")
         await house.open()
         assert [one.untrusted for one in await house.agent.skills(SESSION)] == [False]
         (there / "workspace.db").write_bytes(b"this is no database" * 100)
@@ -197,7 +197,7 @@ async def test_a_skill_that_is_no_longer_trusted_taints_from_then_on(tmp_path: P
         await house.open()
         await house.say("hello")
         assert not await house.tainted()
-        package.distrust("evil", made.parent)
+        installer.distrust_skill("evil", made.parent)
         await house.reopen()
         await house.say("use skill: evil")
         assert await house.tainted()

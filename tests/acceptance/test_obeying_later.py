@@ -14,11 +14,11 @@ from support.obeying_ways import WAYS, described, letter, lines_of, picture
 
 from mainstay.core.messages import Binary, Text
 from mainstay.core.outcome import Answered
-from mainstay.sandbox.bubblewrap import trouble
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 
 GOALS = [BY_ID[id] for id in WANTED]
 pytestmark = pytest.mark.skipif(
-    trouble() is not None, reason="commands are not confined here; the host asks about each"
+    bubblewrap_problem() is not None, reason="commands are not confined here; the host asks about each"
 )
 
 

@@ -14,9 +14,9 @@ from support.openai_rig import HOLDS_S, World, served
 from support.published_packages import LLM, OPENAI_NODE, node, npm_packages, python_packages
 
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Context, Finished, TextPiece
+from mainstay.core.ports import Context, StreamFinished, TextPiece
 from mainstay.providers.scripted import Call, Pieces, Step
-from mainstay.server.doors import Web
+from mainstay.server.http_state import HttpSettings
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -33,7 +33,7 @@ def speak(context: Context, options: Any) -> Step:
     said = last.text if last.role == "user" else last.parts[0].content  # type: ignore[union-attr]
     words = f"{len(context.messages)}: {said}".split(" ")
     texts = [TextPiece(word + " ") for word in words[:-1]] + [TextPiece(words[-1])]
-    return Pieces([*texts, Finished(FinishReason.END, Usage(prompt=9, completion=len(words)))])
+    return Pieces([*texts, StreamFinished(FinishReason.END, Usage(prompt=9, completion=len(words)))])
 
 
 async def test_the_official_python_client_streams_calls_tools_and_is_told_what_is_wrong() -> None:
@@ -102,7 +102,7 @@ async def _responds(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_the_official_python_client_without_asyncio_is_told_when_it_asks_too_often() -> None:
-    async with served(speak, web=Web(rate_per_min=3)) as world:
+    async with served(speak, web=HttpSettings(rate_per_min=3)) as world:
         key = await world.key("ann")
 
         def work() -> None:
@@ -171,7 +171,7 @@ console.log(JSON.stringify(told));
 
 async def test_the_official_javascript_client_streams_calls_tools_and_is_told_what_is_wrong() -> None:
     folder = await asyncio.to_thread(npm_packages, *OPENAI_NODE)
-    async with served(speak, web=Web(rate_per_min=40)) as world:
+    async with served(speak, web=HttpSettings(rate_per_min=40)) as world:
         env = {"URL_": world.url, "KEY_": await world.key("ann"), "OFTEN_": await world.key("bob")}
         told = msgspec.json.decode(await _run([str(node()), "--input-type=module", "-e", SCRIPT], env, folder))
     assert told["models"] == ["mainstay", "mainstay/default", "default"]

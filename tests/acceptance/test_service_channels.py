@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from mainstay import Agent
-from mainstay.config.loading import load_config
+from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
-from mainstay.core.addresses import Address
 from mainstay.core.channels import ChatChannel
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.events import Delivered
-from mainstay.core.triggers import Target, Trigger
-from mainstay.gateway.service import Service
-from mainstay.io.paths import folder_name
+from mainstay.core.triggers import Trigger, TriggerTarget
+from mainstay.gateway.home_socket import RemoteAgent
+from mainstay.gateway.service import GatewayService
+from mainstay.io.paths import encode_folder_name
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.channel_rig import Shown, eventually
+from mainstay.testing.channel_rig import PostedMessage, eventually
 from mainstay.testing.loopback_channel import LoopbackRig
 
 YAML = """
@@ -47,26 +48,26 @@ class House:
         return Agent(self.models[-1], home=self.home, config=config)
 
     @asynccontextmanager
-    async def open(self, *channels: ChatChannel) -> AsyncIterator[Service]:
+    async def open(self, *channels: ChatChannel) -> AsyncIterator[GatewayService]:
         given = channels or (self.rig.channel,)
-        service = Service(self.home, load_config(self.home, env={}), self.make, given)
+        service = GatewayService(self.home, load_config(self.home, env={}), self.make, given)
         await service.open()
         try:
             yield service
         finally:
             await service.close()
 
-    async def shown(self, room: str, text: str) -> Shown:
-        async def look() -> Shown | None:
-            return next((one for one in await self.rig.shown(room) if text in one.text), None)
+    async def shown(self, room: str, text: str) -> PostedMessage:
+        async def look() -> PostedMessage | None:
+            return next((one for one in await self.rig.posted_messages(room) if text in one.text), None)
 
         return await eventually(look, f"{text!r} is shown in {room}")
 
-    async def delivered(self, service: Service, session: str, turn: int = 1) -> Delivered:
-        desk = await service.workspaces.desk("default")
+    async def delivered(self, service: GatewayService, session: str, turn: int = 1) -> Delivered:
+        agent = await service.workspaces.get_agent("default")
 
         async def look() -> Delivered | None:
-            records = await desk.sessions.records(session)
+            records = await agent.sessions.records(session)
             found = [one.event for one in records if isinstance(one.event, Delivered) and one.event.turn == turn]
             return found[0] if found else None
 
@@ -77,9 +78,9 @@ async def test_guppy_062_063_a_conversation_has_folders_by_channel_room_and_thre
     house = House(tmp_path)
     house.script = [[Call("write", {"path": "notes.md", "content": "# Notes"})], "written"]
     async with house.open():
-        root = await house.rig.say("C1", "note this", mention=True, files=[("plan.txt", b"the plan")])
+        root = await house.rig.send_message("C1", "note this", mention=True, files=[("plan.txt", b"the plan")])
         await house.shown("C1", "written")
-    thread = tmp_path / "workspaces" / "default" / "chat" / folder_name("C1") / root
+    thread = tmp_path / "workspaces" / "default" / "chat" / encode_folder_name("C1") / root
     assert (thread / "scratch" / "notes.md").read_text() == "# Notes"
     (kept,) = (thread / "attachments").iterdir()
     assert kept.name.endswith("_plan.txt")
@@ -94,12 +95,12 @@ async def test_guppy_096_042_a_file_that_was_made_is_posted_to_the_thread(tmp_pa
         "there it is",
     ]
     async with house.open():
-        await house.rig.say("C1", "a report, please", mention=True)
+        await house.rig.send_message("C1", "a report, please", mention=True)
         await house.shown("C1", "there it is")
         await house.shown("C1", "as you asked")
 
-        async def uploaded() -> Shown | None:
-            return next((one for one in await house.rig.shown("C1") if one.files), None)
+        async def uploaded() -> PostedMessage | None:
+            return next((one for one in await house.rig.posted_messages("C1") if one.files), None)
 
         posted = await eventually(uploaded, "the file is posted")
         assert "report.md" in str(posted.files)
@@ -109,8 +110,8 @@ async def test_guppy_056_the_room_is_searched_by_its_platform(tmp_path: Path) ->
     house = House(tmp_path)
     house.script = [[Call("search_channel", {"query": "pizza"})], "found it"]
     async with house.open():
-        await house.rig.say("C1", "pizza on friday?", user="bob")
-        await house.rig.say("C1", "who wanted what?", mention=True)
+        await house.rig.send_message("C1", "pizza on friday?", user="bob")
+        await house.rig.send_message("C1", "who wanted what?", mention=True)
         await house.shown("C1", "found it")
         result = next(text for role, text in house.models[0].asked[-1].messages if role == "tool")
         assert "pizza on friday?" in result
@@ -120,16 +121,16 @@ async def test_guppy_006_102_a_trigger_with_a_room_is_posted_there_and_runs_in_t
     house = House(tmp_path)
     house.script = ["stand-up notes are ready"]
     async with house.open() as service:
-        desk = await service.workspaces.desk("default")
-        target = Target(channel="chat", room="C1")
-        await desk.triggers.add(Trigger(name="standup", kind="immediate", text="Time for the stand-up", target=target))
+        agent = await service.workspaces.get_agent("default")
+        target = TriggerTarget(channel="chat", room="C1")
+        await agent.triggers.add(Trigger(name="standup", kind="immediate", text="Time for the stand-up", target=target))
         opened = await house.shown("C1", "Time for the stand-up")
         answered = await house.shown("C1", "stand-up notes are ready")
         assert answered.thread == opened.id
-        session = str(Address("chat", "C1", opened.id))
+        session = str(ChatAddress("chat", "C1", opened.id))
         await house.delivered(service, session)
         assert ("user", "Time for the stand-up") in house.models[0].asked[0].messages
-        assert len([one for one in await house.rig.shown("C1") if "stand-up" in one.text]) == 2
+        assert len([one for one in await house.rig.posted_messages("C1") if "stand-up" in one.text]) == 2
 
 
 async def test_what_an_agent_scheduled_in_a_thread_is_answered_in_that_thread(tmp_path: Path) -> None:
@@ -140,12 +141,12 @@ async def test_what_an_agent_scheduled_in_a_thread_is_answered_in_that_thread(tm
         "Water the plants!",
     ]
     async with house.open() as service:
-        root = await house.rig.say("C1", "remind me", mention=True)
+        root = await house.rig.send_message("C1", "remind me", mention=True)
         await house.shown("C1", "I cannot remind you")
-        desk = await service.workspaces.desk("default")
-        session = str(Address("chat", "C1", root))
-        later = Trigger(name="plants", kind="immediate", text="water the plants", target=Target(session=session))
-        await desk.triggers.add(later)
+        agent = await service.workspaces.get_agent("default")
+        session = str(ChatAddress("chat", "C1", root))
+        later = Trigger(name="plants", kind="immediate", text="water the plants", target=TriggerTarget(session=session))
+        await agent.triggers.add(later)
         reminded = await house.shown("C1", "Water the plants!")
         assert reminded.thread == root
 
@@ -157,37 +158,37 @@ async def test_u13_an_answer_that_was_not_delivered_is_delivered_by_the_next_pro
     house.script = ["the answer"]
     deaf = LoopbackRig(platform=house.rig.platform)
     async with house.open(deaf.channel) as service:
-        house.rig.platform.limited["C1"] = 3600  # nothing can be posted now
-        root = await house.rig.say("C1", "well?", mention=True)
-        session = str(Address("chat", "C1", root))
-        desk = await service.workspaces.desk("default")
+        house.rig.platform.rate_limits_s["C1"] = 3600  # nothing can be posted now
+        root = await house.rig.send_message("C1", "well?", mention=True)
+        session = str(ChatAddress("chat", "C1", root))
+        agent = await service.workspaces.get_agent("default")
 
         async def answered() -> bool | None:
-            found = [one for one in await desk.sessions.list() if one.key == session]
+            found = [one for one in await agent.sessions.list() if one.key == session]
             return True if found and found[0].turns == 1 and not found[0].unfinished else None
 
         await eventually(answered, "it is answered")
-    assert not await house.rig.shown("C1")
-    house.rig.platform.limited.clear()
-    async with house.open(house.rig.renew()) as service:
+    assert not await house.rig.posted_messages("C1")
+    house.rig.platform.rate_limits_s.clear()
+    async with house.open(house.rig.recreate_channel()) as service:
         await house.shown("C1", "the answer")
         await house.delivered(service, session)
         await asyncio.sleep(0)
-        assert len(await house.rig.shown("C1")) == 1
+        assert len(await house.rig.posted_messages("C1")) == 1
 
 
 async def test_a_guest_has_nothing_changed_and_a_stranger_gets_a_code_and_nothing_else(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.script = [[Call("write", {"path": "x.md", "content": "x"})], "sorry"]
     async with house.open() as service:
-        root = await house.rig.say("C1", "write it down", user="bob", mention=True)
+        root = await house.rig.send_message("C1", "write it down", user="bob", mention=True)
         await house.shown("C1", "sorry")
         denied = next(text for role, text in house.models[0].asked[-1].messages if role == "tool")
         assert "Only reading is allowed" in denied
         assert not list(tmp_path.glob(f"workspaces/default/chat/*/{root}/scratch/x.md"))
-        await house.rig.say(house.rig.direct, "hello? who are you?", user="eve")
-        prompt = await house.shown(house.rig.direct, "mainstay user pair")
-        (waiting,) = service.people.pairings()
+        await house.rig.send_message(house.rig.direct_room, "hello? who are you?", user="eve")
+        prompt = await house.shown(house.rig.direct_room, "mainstay user pair")
+        (waiting,) = service.people.list_pairings()
         assert (waiting.channel, waiting.user) == ("chat", "eve")
         assert "hello" not in prompt.text
         assert len(house.models[0].asked) == 2, "no model was asked for a stranger"
@@ -205,14 +206,14 @@ triggers:
     house = House(tmp_path, YAML + webhooks)
     (tmp_path / "mainstay.yaml").chmod(0o600)
     async with house.open() as service:
-        assert list(service.broken_hooks()) == ["webhook ci"]
-        assert await service._hook("ci") is None
-        assert await service._hook("door") is not None
+        assert list(service.find_broken_webhooks()) == ["webhook ci"]
+        assert await service._find_webhook_app("ci") is None
+        assert await service._find_webhook_app("door") is not None
 
 
 async def test_a_mistyped_workspace_is_not_made_by_naming_it(tmp_path: Path) -> None:
     house = House(tmp_path)
-    async with house.open() as service:
+    async with house.open():
         with pytest.raises(WorkspaceUnknown, match="mainstay workspace create"):
-            await service.agent("typpo")
+            await RemoteAgent(tmp_path, "typpo").sessions.list()
         assert not (tmp_path / "workspaces" / "typpo").exists()

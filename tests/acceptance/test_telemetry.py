@@ -25,12 +25,12 @@ from support.cli_support import Command
 from support.example_model import ExampleModel, Messages, Said
 
 from mainstay import Agent, Config, tool
-from mainstay.agent.telemetry import Collector
-from mainstay.config.loading import load_config
+from mainstay.agent.telemetry import OtlpCollectorClient
+from mainstay.config.loader import load_config
 from mainstay.config.schema import ToolSettings
 from mainstay.config.schema_observability import TelemetrySettings
 from mainstay.core.errors import ConfigError
-from mainstay.core.tracing import trace_id
+from mainstay.core.trace_ids import trace_id
 from mainstay.testing import Call, ScriptedProvider
 
 proto: Any = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
@@ -244,7 +244,7 @@ async def test_loom_126_what_was_asked_of_a_backend_is_in_the_trace(tmp_path: Pa
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
 async def test_whatever_a_collector_answers_the_connection_is_used_again(endpoint: Endpoint, status: int) -> None:
     endpoint.answer = lambda n: (status, {"Retry-After": "7"})
-    collector = Collector(endpoint.url + "/", {})
+    collector = OtlpCollectorClient(endpoint.url + "/", {})
     first, second = await collector.send(b""), await collector.send(b"")
     collector.close()
     assert (first.status, second.status, first.retry_after_s) == (status, status, 7.0)
@@ -252,25 +252,25 @@ async def test_whatever_a_collector_answers_the_connection_is_used_again(endpoin
 
 async def test_a_collector_that_closes_or_is_not_there_is_named_without_its_key(endpoint: Endpoint) -> None:
     endpoint.answer = lambda n: (200, {"Connection": "close"})
-    collector = Collector(endpoint.url, {"x-key": KEY})
+    collector = OtlpCollectorClient(endpoint.url, {"x-key": KEY})
     assert [(await collector.send(b"")).status for _ in range(3)] == [200] * 3
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    lost = await Collector(f"http://user:{KEY}@127.0.0.1:{port}", {"x-key": KEY}).send(b"")
+    lost = await OtlpCollectorClient(f"http://user:{KEY}@127.0.0.1:{port}", {"x-key": KEY}).send(b"")
     assert lost.status == 0
-    assert f"127.0.0.1:{port} cannot be reached" in lost.trouble
-    assert KEY not in lost.trouble
+    assert f"127.0.0.1:{port} cannot be reached" in lost.error
+    assert KEY not in lost.error
     collector.close()
 
 
 WRONG = {
-    "no scheme": ("localhost:4318", {}, "telemetry.endpoint is no address"),
-    "no host": ("http://", {}, "telemetry.endpoint is no address"),
-    "no port": ("http://here:99999", {}, "telemetry.endpoint is no address"),
-    "spaces": ("http://he re", {}, "telemetry.endpoint is no address"),
-    "a name": ("http://here", {"x y": "z"}, "'x y' cannot be sent along"),
-    "ours": ("http://here", {"Content-Length": "9"}, "'Content-Length' cannot be sent along"),
-    "a value": ("http://here", {"x": "a\r\nInjected: yes"}, "what 'x' says is not one line of text"),
+    "no scheme": ("localhost:4318", {}, "telemetry.endpoint is not a URL"),
+    "no host": ("http://", {}, "telemetry.endpoint is not a URL"),
+    "no port": ("http://here:99999", {}, "telemetry.endpoint is not a URL"),
+    "spaces": ("http://he re", {}, "telemetry.endpoint is not a URL"),
+    "a name": ("http://here", {"x y": "z"}, "'x y' cannot be used"),
+    "ours": ("http://here", {"Content-Length": "9"}, "'Content-Length' cannot be used"),
+    "a value": ("http://here", {"x": "a\r\nInjected: yes"}, "the value of 'x' must be one line of text"),
 }
 
 
@@ -278,7 +278,7 @@ WRONG = {
 def test_where_nothing_can_be_sent_is_one_sentence_with_its_line(wrong: str, tmp_path: Path) -> None:
     url, headers, said = WRONG[wrong]
     (tmp_path / "mainstay.yaml").write_text(json.dumps({"telemetry": {"endpoint": url, "headers": headers}}))
-    for refuse in (lambda: Collector(url, headers), lambda: load_config(tmp_path, env={})):
+    for refuse in (lambda: OtlpCollectorClient(url, headers), lambda: load_config(tmp_path, env={})):
         with pytest.raises(ConfigError, match=re.escape(said)) as refused:
             refuse()
         assert "Injected" not in str(refused.value)
@@ -355,8 +355,8 @@ def test_a_chat_draws_the_turn_before(mainstay: Command) -> None:
     said = mainstay("chat", "--new", stdin="/trace\nhello\n/trace\n/trace 9\n/trace x\n").stdout
     assert re.search(r"turn 1 of \S+ · answered · ", said)
     assert "there is no turn 9" in said
-    assert "say which turn: /trace NUMBER" in said
-    assert "say something first" in said
+    assert "a turn's number is needed: /trace NUMBER" in said
+    assert "send a prompt first" in said
 
 
 # --- for Prometheus ------------------------------------------------------------------------------

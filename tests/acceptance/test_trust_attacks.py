@@ -13,24 +13,25 @@ import msgspec
 import pytest
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.config.schema import PolicySettings, RuleSettings, SandboxSettings, ToolSettings
+from mainstay.config.schema import PersonRuleSettings, PolicySettings, SandboxSettings, ToolSettings
 from mainstay.core.errors import ApprovalUnknown
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Answered, Paused, Reply
 from mainstay.core.ports import Context, Options
 from mainstay.core.tools import FunctionTool
-from mainstay.lane.ending import lacks_a_tool
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
+from mainstay.lane.replies import needs_missing_tool
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.trust.flow import named
-from mainstay.trust.shell.analysis import analyse
+from mainstay.trust.information_flow import is_named_by_user
+from mainstay.trust.shell.analysis import analyse_script
 from mainstay.turn.toolbox import Toolbox
 
-WALLS = trouble()
+WALLS = bubblewrap_problem()
 walls = pytest.mark.skipif(WALLS is not None, reason=str(WALLS))
 overlay = pytest.mark.skipif(
-    WALLS is not None or not BubblewrapSandbox().guards, reason=str(WALLS or "no overlay can be mounted here")
+    WALLS is not None or not BubblewrapSandbox().can_protect_deletions,
+    reason=str(WALLS or "no overlay can be mounted here"),
 )
 
 
@@ -67,7 +68,7 @@ class Den:
 
 
 async def results(agent: Agent, session: str = "s") -> list[ToolResult]:
-    messages = (await (await agent._opened()).lanes.get(session).view()).messages
+    messages = (await (await agent.runtime()).lanes.get(session).load_session()).messages
     return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
 
 
@@ -237,7 +238,7 @@ async def test_a_rule_about_paths_holds_for_a_link_that_leads_there(tmp_path: Pa
 
 
 async def test_f52_what_a_person_may_not_do_no_other_agent_does_for_them(tmp_path: Path) -> None:
-    den = Den(tmp_path, people={"ana": RuleSettings(deny=("write",))})
+    den = Den(tmp_path, people={"ana": PersonRuleSettings(deny=("write",))})
 
     def obey(context: Context, options: Options) -> Any:
         match context.messages[-1].text:
@@ -362,7 +363,7 @@ async def test_f38_an_answer_that_comes_too_late_is_none(tmp_path: Path) -> None
     async with den.agent([Call("page")], call, "Done.") as agent:
         await agent.run("s", "Go.")
         [pending] = await agent.approvals.list()
-        services = (await agent._opened()).services
+        services = (await agent.runtime()).services
         seconds = services.limits.approval_expires_s + 1
         msgspec.structs.force_setattr(services, "clock", Later(services.clock, seconds))
         with pytest.raises(ApprovalUnknown):
@@ -427,9 +428,9 @@ async def test_f38_what_is_always_allowed_is_no_more_than_was_shown(
 def test_a_call_through_the_catalogue_is_known_to_whoever_takes_its_turn_up() -> None:
     turn = OpenTurn(1, (1,), "")
     turn.step_calls = (ToolCall("c", "call_tool", '{"name": "page"}'),)
-    turn.started = {"c"}
-    assert not lacks_a_tool(turn, Toolbox([page, *many()], Limits()))
-    assert lacks_a_tool(turn, Toolbox(many(), Limits()))
+    turn.started_calls = {"c"}
+    assert not needs_missing_tool(turn, Toolbox([page, *many()], Limits()))
+    assert needs_missing_tool(turn, Toolbox(many(), Limits()))
 
 
 async def test_an_approval_of_a_deleted_session_is_gone(tmp_path: Path) -> None:
@@ -479,14 +480,14 @@ async def test_f55_a_conversation_brought_from_elsewhere_names_no_destination_an
 @pytest.mark.parametrize("unit", ["1.", "192.", "<a b", "a;", "{a,", "$(", "a=b "])
 def test_no_script_takes_long_to_be_judged(unit: str) -> None:
     begun = time.process_time()
-    analyse((unit * 64 * 1024)[: 63 * 1024])
+    analyse_script((unit * 64 * 1024)[: 63 * 1024])
     assert time.process_time() - begun < 3
 
 
 @pytest.mark.parametrize(("destination", "unit"), [("amp;&amp", ";&amp"), ("a'a", "'a"), ("a*a", "*a")])
 def test_no_destination_takes_long_to_be_looked_for_in_what_was_pasted(destination: str, unit: str) -> None:
     begun = time.process_time()
-    named(destination, [unit * 30_000])
+    is_named_by_user(destination, [unit * 30_000])
     assert time.process_time() - begun < 0.8
 
 

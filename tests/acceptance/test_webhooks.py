@@ -26,9 +26,9 @@ from support.hook_server import GITHUB, HOOKS, SECRET, STANDARD, House, loop_of,
 from support.paths import PYTHONPATH
 
 from mainstay.core.limits import Limits
-from mainstay.io.signing import sign
+from mainstay.io.webhook_signatures import sign_webhook
 from mainstay.providers.scripted import Stall
-from mainstay.triggers.hooks import Bounds
+from mainstay.triggers.webhook_app import WebhookAppLimits
 
 LOOPS = ["asyncio", "uvloop"]
 
@@ -56,7 +56,7 @@ def post(
 
 
 def signed(body: bytes, *, at_s: int = 0, id: str = "") -> dict[str, str]:
-    return sign("timestamp", SECRET, body, at_s=at_s or int(time.time()), id=id)
+    return sign_webhook("timestamp", SECRET, body, at_s=at_s or int(time.time()), id=id)
 
 
 async def raw(port: int, *pieces: bytes, wait_s: float = 0.0) -> bytes:
@@ -96,22 +96,25 @@ def test_what_real_senders_sign_is_taken_and_reaches_its_session(
             assert (answer.status, answer.json["accepted"]) == (202, True)
             assert answer.headers["content-type"] == "application/json"
             issue = json.dumps({"issue": {"title": "It breaks"}, "sender": {"login": "ada"}}).encode()
-            for headers in (sign("github", GITHUB, issue, id="72d3162e"), sign("github", GITHUB, issue, id="other")):
+            for headers in (
+                sign_webhook("github", GITHUB, issue, id="72d3162e"),
+                sign_webhook("github", GITHUB, issue, id="other"),
+            ):
                 answer = await asyncio.to_thread(post, port, issue, headers, "/hooks/github")
                 assert answer.status == 202
             assert answer.json["duplicate"] is True  # the same bytes, whatever they are called
             for n in range(2):
                 text = f"disk {n} is full".encode()
-                made = sign("timestamp", "for rooms, long enough", text, at_s=int(time.time()))
+                made = sign_webhook("timestamp", "for rooms, long enough", text, at_s=int(time.time()))
                 assert (await asyncio.to_thread(post, port, text, made, "/hooks/rooms")).status == 202
             assert (await asyncio.to_thread(post, port, b"", {}, "/healthz", "GET")).json == {"ok": True}
-        await house.lanes.settled()
+        await house.lanes.wait_until_settled()
         assert await house.said("builds") == ['A build ended:{\n  "job": "tests",\n  "ok": false\n}']
         assert await house.said("issues") == ["ada opened It breaks"]
-        rooms = [one.key for one in await house.store.sessions() if one.key.startswith("chat:ops:rooms-")]
+        rooms = [one.key for one in await house.store.list_sessions() if one.key.startswith("chat:ops:rooms-")]
         assert len(rooms) == 2  # each a thread of its own
         assert [run.trigger for run in house.runs] == ["ci", "github", "rooms", "rooms"]
-        assert (await house.store.get("builds")).untrusted  # type: ignore[union-attr]
+        assert (await house.store.get_session("builds")).untrusted  # type: ignore[union-attr]
         await house.close()
 
     run(life())
@@ -294,7 +297,7 @@ def test_f42_f6_what_was_answered_with_202_is_there_once_however_often_the_serve
     kills = 0
 
     def attempt(n: int) -> bool:
-        headers = sign("timestamp", secret, bodies[n], at_s=int(time.time()), id=f"d{n}")
+        headers = sign_webhook("timestamp", secret, bodies[n], at_s=int(time.time()), id=f"d{n}")
         try:
             return post(server.port, bodies[n], headers, "/hooks/rooms").status == 202
         except (OSError, http.client.HTTPException):
@@ -318,7 +321,7 @@ def test_f42_f6_what_was_answered_with_202_is_there_once_however_often_the_serve
     async def all_said() -> list[str]:
         house = House(tmp_path)
         await house.store.open()
-        keys = [one.key for one in await house.store.sessions(limit=1000) if one.key.startswith("chat:ops:")]
+        keys = [one.key for one in await house.store.list_sessions(limit=1000) if one.key.startswith("chat:ops:")]
         said = [text for key in keys for text in await house.said(key)]
         await house.store.close()
         return said
@@ -343,7 +346,7 @@ def test_a_lane_that_is_full_says_when_to_come_back_and_takes_it_then(
             assert [one.status for one in answers] == [202] * (len(bodies) - 1) + [429]
             assert answers[-1].headers["retry-after"] == "10"
             stall.release()
-            await house.lanes.settled()
+            await house.lanes.wait_until_settled()
             assert (await asyncio.to_thread(post, port, bodies[-1], headers[-1])).json.get("duplicate") is None
         assert len(await house.said("builds")) == len(bodies)
         await house.close()
@@ -359,7 +362,7 @@ def test_senders_that_are_slow_endless_or_lie_are_cut_off_and_others_are_served_
     async def life() -> None:
         house = House(tmp_path)
         await house.open()
-        async with serving(house.app(bounds=Bounds(body_s=2.0))) as port:
+        async with serving(house.app(bounds=WebhookAppLimits(body_timeout_s=2.0))) as port:
             slow = [asyncio.create_task(raw(port, head + b"Content-Length: 100\r\n\r\nx")) for _ in range(20)]
             body = b"{}"
             assert (await asyncio.to_thread(post, port, body, signed(body))).status == 202
@@ -433,7 +436,7 @@ def test_paths_that_play_tricks_lead_nowhere(tmp_path: Path, target: bytes) -> N
             request = b"POST " + target + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n" + headers + b"\r\n{}"
             answer = await raw(port, request)
             assert answer.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
-        assert await house.store.sessions() == []
+        assert await house.store.list_sessions() == []
         await house.close()
 
     asyncio.run(life())

@@ -17,17 +17,17 @@ if importlib.util.find_spec("discord") is None:
 
 from support.discord_platform import BEN, BOT, GUILD, DiscordRig, discord_rig, snowflake, user
 
-from mainstay.channels.discord.connection import library
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, MaybeSent, NeverSent
+from mainstay.channels.discord.connection import import_discord
+from mainstay.core.channels import DeliveryRejected, DeliveryUnknown, IncomingFile
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.testing.channel_rig import Ear, thread_of, turns_true
+from mainstay.testing.channel_rig import RecordingMessageHandler, start_thread, wait_until
 from mainstay.testing.channel_suite import ChannelSuite
 
 
 class TestDiscordChannel(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[DiscordRig]:
-        return discord_rig(where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[DiscordRig]:
+        return discord_rig(folder)
 
 
 # --- what is Discord's own -----------------------------------------------------------------------
@@ -42,35 +42,37 @@ async def rig(tmp_path: Path) -> AsyncIterator[DiscordRig]:
 async def test_a_wrong_token_is_a_fault_of_the_configuration_and_leaves_nothing_behind(rig: DiscordRig) -> None:
     before = asyncio.all_tasks()
     channel = rig.made("wrong")
-    with pytest.raises(ConfigError, match="dc: the token is not accepted"):
-        await channel.start(Ear())
+    with pytest.raises(ConfigError, match="dc: Discord does not accept the token"):
+        await channel.start(RecordingMessageHandler())
     assert channel.state == "closed"
     assert asyncio.all_tasks() == before
 
 
-@pytest.mark.parametrize(("code", "said"), [(4004, "the token is not accepted"), (4014, "Message Content Intent")])
+@pytest.mark.parametrize(
+    ("code", "said"), [(4004, "Discord does not accept the token"), (4014, "Message Content Intent")]
+)
 async def test_a_gateway_that_sends_us_away_for_good_says_why(rig: DiscordRig, code: int, said: str) -> None:
     rig.platform.close_code = code
     with pytest.raises(ConfigError, match=said):
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
 
 
 async def test_no_more_is_asked_for_than_is_needed(rig: DiscordRig) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     guilds, guild_messages, dm_messages, content = 1 << 0, 1 << 9, 1 << 12, 1 << 15
     assert rig.platform.intents == guilds | guild_messages | dm_messages | content
 
 
 async def test_asked_to_reconnect_it_resumes_and_hears_what_was_said_meanwhile(rig: DiscordRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    await rig.say(rig.room, "one", mention=True)
-    await ear.until("one")
+    await rig.send_message(rig.room, "one", mention=True)
+    await ear.wait_for("one")
     await rig.platform.tell_all(7)
-    await rig.say(rig.room, "two", mention=True)
-    await ear.until("two")
+    await rig.send_message(rig.room, "two", mention=True)
+    await ear.wait_for("two")
     assert (rig.platform.identified, rig.platform.resumed) == (1, 1)
-    assert [one.text for one in ear.heard] == ["one", "two"]
+    assert [one.text for one in ear.received] == ["one", "two"]
 
 
 async def test_a_session_that_is_forgotten_begins_anew_and_what_was_missed_is_looked_up(
@@ -78,24 +80,24 @@ async def test_a_session_that_is_forgotten_begins_anew_and_what_was_missed_is_lo
 ) -> None:
     async def at_once(self: object, shard_id: object, *, initial: bool = False) -> None: ...
 
-    monkeypatch.setattr(library().Client, "before_identify_hook", at_once)  # the library would wait for 5 s
-    ear = Ear()
+    monkeypatch.setattr(import_discord().Client, "before_identify_hook", at_once)  # the library would wait for 5 s
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     await rig.channel.post(at, "an answer", key="k")
-    await rig.say(rig.room, "in the thread", thread=at.thread)
-    await ear.until("in the thread")
+    await rig.send_message(rig.room, "in the thread", thread=at.thread)
+    await ear.wait_for("in the thread")
     await rig.platform.forget_sessions()
-    missed = await rig.say(rig.room, "while you were away", thread=at.thread)  # no session: nobody is told
-    heard = await ear.until("while you were away")
+    missed = await rig.send_message(rig.room, "while you were away", thread=at.thread)  # no session: nobody is told
+    heard = await ear.wait_for("while you were away")
     assert (heard.id, heard.address) == (missed, at)
     assert (rig.platform.identified, rig.channel.state) == (2, "connected")
 
 
 async def test_an_answer_calls_nobodys_attention_and_has_a_nonce(rig: DiscordRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     sent = await rig.channel.post(at, "@everyone <@900000000000000001> look", key="k")
     await rig.channel.edit(at, sent.id, "@here again")
     assert [one["allowed_mentions"] for one in rig.platform.posted] == [{"parse": []}, {"parse": []}]
@@ -105,33 +107,33 @@ async def test_an_answer_calls_nobodys_attention_and_has_a_nonce(rig: DiscordRig
 
 async def test_what_was_taken_without_our_knowing_is_not_handed_over_again(rig: DiscordRig) -> None:
     """F45: its nonce holds for minutes; what the gateway tells of our own messages holds for longer."""
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     await rig.accept_then_drop()
-    with pytest.raises(MaybeSent, match="the connection to Discord was lost"):
+    with pytest.raises(DeliveryUnknown, match="the connection to Discord was lost"):
         await rig.channel.post(at, "did it arrive?", key="k")
-    await rig.say(rig.room, "later", mention=True)
-    await ear.until("later")
+    await rig.send_message(rig.room, "later", mention=True)
+    await ear.wait_for("later")
     rig.platform.forget_nonces()
     sent = await rig.channel.post(at, "did it arrive?", key="k")
-    assert [one.id for one in await rig.shown(rig.room)] == [sent.id]
+    assert [one.id for one in await rig.posted_messages(rig.room)] == [sent.id]
 
 
 async def test_what_the_library_stumbles_over_ends_one_connection_and_no_more(rig: DiscordRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     await rig.platform.dispatch("MESSAGE_CREATE", {"id": "not even a number"})
-    await turns_true(lambda: rig.platform.identified + rig.platform.resumed > 1, "it connected again")
-    await rig.say(rig.room, "still there?", mention=True)
-    await ear.until("still there?")
+    await wait_until(lambda: rig.platform.identified + rig.platform.resumed > 1, "it connected again")
+    await rig.send_message(rig.room, "still there?", mention=True)
+    await ear.wait_for("still there?")
 
 
 async def test_a_thread_is_made_when_there_is_something_to_say_in_it(rig: DiscordRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    id = await rig.say(rig.room, "what is\n the time?", mention=True)
-    at = (await ear.until("the time?")).address
+    id = await rig.send_message(rig.room, "what is\n the time?", mention=True)
+    at = (await ear.wait_for("the time?")).address
     assert (at.thread, rig.platform.threads_made) == (id, [])
     assert [one.id for one in await rig.channel.history(at, 0, 10)] == [id]
     for number in range(2):
@@ -140,44 +142,44 @@ async def test_a_thread_is_made_when_there_is_something_to_say_in_it(rig: Discor
 
 
 async def test_a_thread_that_somebody_made_first_is_used(rig: DiscordRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     await rig.platform.make_thread(rig.room, at.thread, "mine")
     await rig.channel.post(at, "an answer", key="k")
-    assert [one.thread for one in await rig.shown(rig.room)] == [at.thread]
+    assert [one.thread for one in await rig.posted_messages(rig.room)] == [at.thread]
 
 
 async def test_after_a_restart_a_thread_that_was_never_made_is_made(rig: DiscordRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     await rig.channel.close()
-    await rig.renew().start(ear)
+    await rig.recreate_channel().start(ear)
     await rig.channel.post(at, "an answer", key="k")
-    assert [one.thread for one in await rig.shown(rig.room)] == [at.thread]
+    assert [one.thread for one in await rig.posted_messages(rig.room)] == [at.thread]
 
 
 async def test_where_there_can_be_no_threads_it_is_said_in_the_room(rig: DiscordRig) -> None:
-    ear, voice = Ear(), rig.platform.add_channel(2, guild_id=GUILD, permission_overwrites=[])
+    ear, voice = RecordingMessageHandler(), rig.platform.add_channel(2, guild_id=GUILD, permission_overwrites=[])
     await rig.channel.start(ear)
-    await rig.say(voice, "can you hear me?", mention=True)
-    at = (await ear.until("can you hear me?")).address
+    await rig.send_message(voice, "can you hear me?", mention=True)
+    at = (await ear.wait_for("can you hear me?")).address
     await rig.channel.post(at, "I can", key="k")
-    assert [one.text for one in await rig.shown(voice)] == ["I can"]
+    assert [one.text for one in await rig.posted_messages(voice)] == ["I can"]
 
 
 async def test_programs_are_not_heard_and_neither_are_edits(rig: DiscordRig) -> None:
-    ear, platform = Ear(), rig.platform
+    ear, platform = RecordingMessageHandler(), rig.platform
     await rig.channel.start(ear)
-    id = await rig.say(rig.room, "frist", mention=True)
-    await ear.until("frist")
+    id = await rig.send_message(rig.room, "frist", mention=True)
+    await ear.wait_for("frist")
     robot = {**platform.messages[id], "id": snowflake(), "content": f"<@{BOT}> I am one too"}
     await platform.dispatch("MESSAGE_CREATE", {**robot, "author": {**user(BEN), "bot": True}, "guild_id": GUILD})
     await platform.dispatch("MESSAGE_UPDATE", {**platform.messages[id], "content": "first", "guild_id": GUILD})
-    await rig.say(rig.room, "second", mention=True)
-    await ear.until("second")
-    assert [one.text for one in ear.heard] == ["frist", "second"]
+    await rig.send_message(rig.room, "second", mention=True)
+    await ear.wait_for("second")
+    assert [one.text for one in ear.received] == ["frist", "second"]
 
 
 @pytest.mark.parametrize(
@@ -194,27 +196,27 @@ async def test_programs_are_not_heard_and_neither_are_edits(rig: DiscordRig) -> 
 )
 async def test_a_file_is_fetched_from_discords_own_servers_and_nowhere_else(rig: DiscordRig, ref: str) -> None:
     """F39"""
-    await rig.channel.start(Ear())
-    with pytest.raises(NeverSent, match=r"x\.png is not fetched"):
-        await rig.channel.download(Attached(ref=ref, name="x.png"), str(rig.where / "x"), 1000)
+    await rig.channel.start(RecordingMessageHandler())
+    with pytest.raises(DeliveryRejected, match=r"x\.png is not fetched"):
+        await rig.channel.download(IncomingFile(ref=ref, name="x.png"), str(rig.where / "x"), 1000)
     assert not (rig.where / "x").exists()
 
 
 async def test_the_library_knows_one_address_of_discord_and_says_so(rig: DiscordRig, tmp_path: Path) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     async with discord_rig(tmp_path) as other:
-        with pytest.raises(ConfigError, match="another base_url beside it cannot be used"):
-            await other.channel.start(Ear())
+        with pytest.raises(ConfigError, match="cannot use different base_urls"):
+            await other.channel.start(RecordingMessageHandler())
         await rig.channel.close()
-        await other.renew().start(Ear())  # it is free now
+        await other.recreate_channel().start(RecordingMessageHandler())  # it is free now
         assert other.channel.state == "connected"
 
 
 @pytest.mark.parametrize("room", ["12/../34", "", "x", "9" * 21, "\uff11\uff12"])
 async def test_what_is_no_room_is_never_sent_to(rig: DiscordRig, room: str) -> None:
-    await rig.channel.start(Ear())
-    with pytest.raises(NeverSent, match="is no room of Discord"):
-        await rig.channel.post(Address("dc", room), "hello?", key="k")
+    await rig.channel.start(RecordingMessageHandler())
+    with pytest.raises(DeliveryRejected, match="is no room of Discord"):
+        await rig.channel.post(ChatAddress("dc", room), "hello?", key="k")
 
 
 def test_it_works_on_uvloop_and_ends_with_no_thread_left(tmp_path: Path) -> None:
@@ -222,13 +224,13 @@ def test_it_works_on_uvloop_and_ends_with_no_thread_left(tmp_path: Path) -> None
 
     async def talk() -> None:
         async with discord_rig(tmp_path) as rig:
-            ear = Ear()
+            ear = RecordingMessageHandler()
             await rig.channel.start(ear)
-            at = await thread_of(rig, ear)
+            at = await start_thread(rig, ear)
             await rig.channel.post(at, "an answer", key="k")
             await rig.platform.tell_all(7)
-            await rig.say(rig.room, "still there?", thread=at.thread)
-            await ear.until("still there?")
+            await rig.send_message(rig.room, "still there?", thread=at.thread)
+            await ear.wait_for("still there?")
 
     uvloop.run(talk())
     until = time.monotonic() + 30

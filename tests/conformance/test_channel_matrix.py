@@ -22,24 +22,24 @@ from support.matrix_platform import ANN, BEN, BOT, MatrixRig, People, matrix_rig
 from support.synapse_server import synapse
 
 from mainstay.channels.matrix.channel import MatrixChannel
-from mainstay.channels.matrix.homeserver import TIMELINE, Account
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, NeverSent, NotSent
+from mainstay.channels.matrix.client import TIMELINE_EVENTS_MAX, MatrixCredentials
+from mainstay.core.channels import DeliveryDeferred, DeliveryRejected, IncomingFile
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.testing.channel_rig import Ear, posted, room_of, thread_of, turns_true
+from mainstay.testing.channel_rig import RecordingMessageHandler, room_address, start_thread, wait_for_post, wait_until
 from mainstay.testing.channel_suite import ChannelSuite
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 SAMPLE = {
     "test_a_post_to_a_room_begins_a_thread",
     "test_a_message_is_edited_and_deleted",
-    "test_the_same_key_is_posted_once_or_can_be_looked_for",
+    "test_a_repeated_key_is_posted_once_or_can_be_found",
     "test_a_file_is_posted_with_its_comment",
-    "test_a_message_told_twice_has_the_same_id_and_address",
-    "test_what_was_said_while_nobody_listened_is_heard_later",
-    "test_files_are_told_and_fetched",
-    "test_history_tells_what_was_said_the_oldest_first_with_our_own_marked",
-    "test_search_finds_what_was_said_in_the_room",
+    "test_a_message_delivered_twice_has_the_same_id_and_address",
+    "test_messages_sent_while_disconnected_are_received_later",
+    "test_files_are_received_and_downloaded",
+    "test_history_returns_messages_oldest_first_with_own_messages_marked",
+    "test_search_finds_messages_of_the_room",
 }
 
 
@@ -64,8 +64,8 @@ class TestMatrixChannel(ChannelSuite):
     def _people(self, people: People) -> None:
         self.people = people
 
-    def make(self, where: Path) -> AbstractAsyncContextManager[MatrixRig]:
-        return matrix_rig(self.people, where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[MatrixRig]:
+        return matrix_rig(self.people, folder)
 
 
 for _name in dir(ChannelSuite):
@@ -87,130 +87,134 @@ async def rig(people: People, tmp_path: Path) -> AsyncIterator[MatrixRig]:
 
 
 def with_password(rig: MatrixRig, password: str = "agent") -> MatrixChannel:
-    account = Account(homeserver=rig.proxy.url, user="agent", password=password)
-    made = MatrixChannel("mx", account, state=str(rig.where / "state" / "mx.json"), welcome=lambda user: False)
+    account = MatrixCredentials(homeserver=rig.proxy.url, user="agent", password=password)
+    made = MatrixChannel(
+        "mx", account, state_path=str(rig.where / "state" / "mx.json"), is_inviter_allowed=lambda user: False
+    )
     rig.made_too(made)
     return made
 
 
 async def test_a_password_logs_in_once_and_its_device_is_kept_where_nobody_else_reads(rig: MatrixRig) -> None:
     first = with_password(rig)
-    await first.start(Ear())
+    await first.start(RecordingMessageHandler())
     await first.close()
     file = rig.where / "state" / "mx.json"
     kept = msgspec.json.decode(file.read_bytes())
     assert file.stat().st_mode & 0o777 == 0o600
-    ear = Ear()
+    ear = RecordingMessageHandler()
     second = with_password(rig)
     await second.start(ear)
-    await rig.say(rig.room, "still there?", mention=True)
-    await ear.until("still there?")
+    await rig.send_message(rig.room, "still there?", mention=True)
+    await ear.wait_for("still there?")
     assert msgspec.json.decode(file.read_bytes())["device"] == kept["device"]
     assert rig.proxy.asked("/login") == 1
 
 
 @whole
 async def test_a_token_that_is_taken_away_is_replaced_where_there_is_a_password(rig: MatrixRig) -> None:
-    channel, ear = with_password(rig), Ear()
+    channel, ear = with_password(rig), RecordingMessageHandler()
     await channel.start(ear)
     kept = msgspec.json.decode((rig.where / "state" / "mx.json").read_bytes())
     await rig.people.synapse.call(kept["token"], "POST", "logout", {})
     rig.proxy.end_syncs()
-    await rig.say(rig.room, "after the logout", mention=True)
-    await ear.until("after the logout")
+    await rig.send_message(rig.room, "after the logout", mention=True)
+    await ear.wait_for("after the logout")
     assert (rig.proxy.asked("/login"), channel.state) == (2, "connected")
 
 
 @whole
 async def test_a_wrong_token_or_password_is_a_fault_of_the_configuration(rig: MatrixRig) -> None:
-    account = Account(homeserver=rig.proxy.url, user=BOT, token="syt_wrong")
+    account = MatrixCredentials(homeserver=rig.proxy.url, user=BOT, token="syt_wrong")
     for channel in (
-        MatrixChannel("mx", account, state=str(rig.where / "other.json"), welcome=lambda user: False),
+        MatrixChannel("mx", account, state_path=str(rig.where / "other.json"), is_inviter_allowed=lambda user: False),
         with_password(rig, "not this"),
     ):
         with pytest.raises(ConfigError, match="mx: the account cannot be used: the homeserver says M_"):
-            await channel.start(Ear())
+            await channel.start(RecordingMessageHandler())
         assert channel.state == "closed"
 
 
 @whole
 async def test_a_token_of_somebody_else_is_not_used(rig: MatrixRig) -> None:
-    account = Account(homeserver=rig.proxy.url, user=BOT, token=rig.people.tokens[BEN])
-    channel = MatrixChannel("mx", account, state=str(rig.where / "other.json"), welcome=lambda user: False)
-    with pytest.raises(ConfigError, match="the token is @ben:localhost's, and not @agent:localhost's"):
-        await channel.start(Ear())
+    account = MatrixCredentials(homeserver=rig.proxy.url, user=BOT, token=rig.people.tokens[BEN])
+    channel = MatrixChannel(
+        "mx", account, state_path=str(rig.where / "other.json"), is_inviter_allowed=lambda user: False
+    )
+    with pytest.raises(ConfigError, match="the token belongs to @ben:localhost, not to @agent:localhost"):
+        await channel.start(RecordingMessageHandler())
 
 
 async def test_nothing_is_kept_as_read_before_it_was_heard(rig: MatrixRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    ear.failures = 1_000_000
+    ear.failures_left = 1_000_000
     for number in range(3):
-        await rig.say(rig.room, f"word {number}", mention=True)
-    await turns_true(lambda: ear.refused, "it was refused")
+        await rig.send_message(rig.room, f"word {number}", mention=True)
+    await wait_until(lambda: ear.rejected, "it was refused")
     await rig.channel.close()
-    later = Ear()
-    await rig.renew().start(later)
-    await later.until("word 2")
-    assert [one.text for one in later.heard] == ["word 0", "word 1", "word 2"]
+    later = RecordingMessageHandler()
+    await rig.recreate_channel().start(later)
+    await later.wait_for("word 2")
+    assert [one.text for one in later.received] == ["word 0", "word 1", "word 2"]
 
 
 @whole
 async def test_more_than_one_sync_tells_is_caught_up_with_in_order(rig: MatrixRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    await rig.say(rig.room, "before", mention=True)
-    await ear.until("before")
+    await rig.send_message(rig.room, "before", mention=True)
+    await ear.wait_for("before")
     await rig.channel.close()
-    for number in range(TIMELINE + 5):
-        await rig.say(rig.room, f"meanwhile {number}.")
-    later = Ear()
-    await rig.renew().start(later)
-    await later.until(f"meanwhile {TIMELINE + 4}.")
-    assert [one.text for one in later.heard] == [f"meanwhile {number}." for number in range(TIMELINE + 5)]
+    for number in range(TIMELINE_EVENTS_MAX + 5):
+        await rig.send_message(rig.room, f"meanwhile {number}.")
+    later = RecordingMessageHandler()
+    await rig.recreate_channel().start(later)
+    await later.wait_for(f"meanwhile {TIMELINE_EVENTS_MAX + 4}.")
+    assert [one.text for one in later.received] == [f"meanwhile {number}." for number in range(TIMELINE_EVENTS_MAX + 5)]
 
 
 async def test_an_invitation_is_accepted_from_whoever_is_welcome_and_what_they_said_is_heard(rig: MatrixRig) -> None:
-    people, ear = rig.people, Ear()
+    people, ear = rig.people, RecordingMessageHandler()
     await rig.channel.start(ear)
     unwelcome = await people.room(BEN, BOT, join=False)
     welcome = await people.room(ANN, join=False)
     await people.send(ANN, welcome, {"msgtype": "m.text", "body": "not for you"})
     await people.call(ANN, "POST", f"rooms/{quote(welcome)}/invite", {"user_id": BOT})
     await people.send(ANN, welcome, {"msgtype": "m.text", "body": "welcome!"})
-    heard = await ear.until("welcome!")
+    heard = await ear.wait_for("welcome!")
     assert (heard.address.room, heard.direct) == (welcome, True)
     joined = (await people.call(BOT, "GET", "joined_rooms"))["joined_rooms"]
     assert unwelcome not in joined
-    assert not any(one.text == "not for you" for one in ear.heard)
+    assert not any(one.text == "not for you" for one in ear.received)
     await people.send(BEN, unwelcome, {"msgtype": "m.text", "body": "let me in"})
     rig.welcome.add(BEN)  # paired meanwhile
     rig.proxy.end_syncs()
-    assert (await ear.until("let me in")).address.room == unwelcome
+    assert (await ear.wait_for("let me in")).address.room == unwelcome
 
 
 @whole
 async def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(rig: MatrixRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     secret = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "AwgA", "session_id": "x"}
     for _ in range(2):
         await rig.people.send(ANN, rig.room, secret, "m.room.encrypted")
-    await posted(rig, rig.room, "encrypted end to end")
+    await wait_for_post(rig, rig.room, "encrypted end to end")
     await rig.channel.close()
-    await rig.renew().start(ear)
+    await rig.recreate_channel().start(ear)
     await rig.people.send(ANN, rig.room, secret, "m.room.encrypted")
-    await rig.say(rig.room, "in plain words", mention=True)
-    await ear.until("in plain words")
-    assert len(await rig.shown(rig.room)) == 1
+    await rig.send_message(rig.room, "in plain words", mention=True)
+    await ear.wait_for("in plain words")
+    assert len(await rig.posted_messages(rig.room)) == 1
 
 
 async def test_edits_notices_and_reactions_are_not_heard_and_a_reply_is_heard_without_its_quotation(
     rig: MatrixRig,
 ) -> None:
-    people, ear = rig.people, Ear()
+    people, ear = rig.people, RecordingMessageHandler()
     await rig.channel.start(ear)
-    id = await rig.say(rig.room, "frist", mention=True)
+    id = await rig.send_message(rig.room, "frist", mention=True)
     new = {"msgtype": "m.text", "body": "first"}
     edit = {**new, "body": "* first", "m.new_content": new, "m.relates_to": {"rel_type": "m.replace", "event_id": id}}
     await people.send(ANN, rig.room, edit)
@@ -219,18 +223,18 @@ async def test_edits_notices_and_reactions_are_not_heard_and_a_reply_is_heard_wi
     await people.send(BEN, rig.room, reaction, "m.reaction")
     reply = {"msgtype": "m.text", "body": f"> <{ANN}> frist\n> of all\n\n@agent:localhost, and second"}
     await people.send(BEN, rig.room, {**reply, "m.relates_to": {"m.in_reply_to": {"event_id": id}}})
-    heard = await ear.until("second")
-    assert [one.text for one in ear.heard] == ["frist", "and second"]
+    heard = await ear.wait_for("second")
+    assert [one.text for one in ear.received] == ["frist", "and second"]
     assert (heard.mentioned, heard.user, heard.name) == (True, BEN, "ben")
-    told = await rig.channel.history(ear.heard[0].address, 0, 10)
+    told = await rig.channel.history(ear.received[0].address, 0, 10)
     assert [one.text for one in told] == ["first"], "by now it was edited"
 
 
 @whole
 async def test_an_answer_is_shown_as_html_and_calls_nobodys_attention(rig: MatrixRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     sent = await rig.channel.post(at, "**Look** @room, @ann:localhost <b>x</b> ![i](https://x.org/i.png)", key="k")
     event = next(one for one in await rig.people.events(rig.room) if one["event_id"] == sent.id)
     content = event["content"]
@@ -241,16 +245,16 @@ async def test_an_answer_is_shown_as_html_and_calls_nobodys_attention(rig: Matri
 
 
 async def test_the_homeservers_own_rate_limit_says_how_long_to_wait(rig: MatrixRig) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     path = f"/_synapse/admin/v1/users/{BOT}/override_ratelimit"
     await rig.people.call(ANN, "POST", path, {"messages_per_second": 1, "burst_count": 1})
 
     async def talk_fast() -> None:
         for number in range(20):
-            await rig.channel.post(room_of(rig), f"number {number}", key=f"k{number}")
+            await rig.channel.post(room_address(rig), f"number {number}", key=f"k{number}")
 
     try:
-        with pytest.raises(NotSent) as refused:
+        with pytest.raises(DeliveryDeferred) as refused:
             await talk_fast()
     finally:  # 0: as if there were no limit
         await rig.people.call(ANN, "POST", path, {"messages_per_second": 0, "burst_count": 0})
@@ -260,62 +264,62 @@ async def test_the_homeservers_own_rate_limit_says_how_long_to_wait(rig: MatrixR
 
 @whole
 async def test_a_room_that_we_were_thrown_out_of_is_never_sent_to(rig: MatrixRig) -> None:
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
-    at = await thread_of(rig, ear)
+    at = await start_thread(rig, ear)
     await rig.people.call(ANN, "POST", f"rooms/{quote(rig.room)}/kick", {"user_id": BOT})
     for doing in (
         rig.channel.post(at, "hello?", key="k"),
         rig.channel.edit(at, at.thread, "changed"),
         rig.channel.delete(at, at.thread),
     ):
-        with pytest.raises(NeverSent, match="M_FORBIDDEN"):
+        with pytest.raises(DeliveryRejected, match="M_FORBIDDEN"):
             await doing
 
 
 @whole
 async def test_a_talk_of_two_is_direct_until_a_third_comes(rig: MatrixRig) -> None:
-    people, ear = rig.people, Ear()
+    people, ear = rig.people, RecordingMessageHandler()
     room = await people.room(ANN, BOT)
     await rig.channel.start(ear)
-    await rig.say(room, "just us")
-    assert (await ear.until("just us")).direct
-    sent = await rig.channel.post(Address("mx", room), "indeed", key="k")
+    await rig.send_message(room, "just us")
+    assert (await ear.wait_for("just us")).direct
+    sent = await rig.channel.post(ChatAddress("mx", room), "indeed", key="k")
     assert sent.thread == "", "one talk, and no thread"
     await people.call(ANN, "POST", f"rooms/{quote(room)}/invite", {"user_id": BEN})
     await people.call(BEN, "POST", f"join/{quote(room)}", {})
-    await rig.say(room, "not any more")
-    assert not (await ear.until("not any more")).direct
+    await rig.send_message(room, "not any more")
+    assert not (await ear.wait_for("not any more")).direct
 
 
 async def test_a_file_is_fetched_from_the_homeserver_and_nowhere_else(rig: MatrixRig) -> None:
     """F39"""
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     before = len(rig.proxy.paths)
     for ref in ("mxc://localhost/../../account/whoami", "http://127.0.0.1/x", "mxc://a/b/c", "mxc://a@b/c", ""):
-        with pytest.raises(NeverSent, match="no file of a Matrix homeserver"):
-            await rig.channel.download(Attached(ref=ref), str(rig.where / "x"), 1000)
+        with pytest.raises(DeliveryRejected, match="no file of a Matrix homeserver"):
+            await rig.channel.download(IncomingFile(ref=ref), str(rig.where / "x"), 1000)
     assert not [path for path in rig.proxy.paths[before:] if not path.endswith("/sync")]
     assert not (rig.where / "x").exists()
 
 
 @whole
 async def test_what_breaks_while_listening_does_not_end_it(rig: MatrixRig) -> None:
-    ear, asked = Ear(), list[str]()
+    ear, asked = RecordingMessageHandler(), list[str]()
 
     def broken(user: str) -> bool:
         asked.append(user)
         raise KeyError("a bug of the caller's")
 
-    rig.channel = MatrixChannel("mx", rig.account, state=str(rig.where / "mx.json"), welcome=broken)
+    rig.channel = MatrixChannel("mx", rig.account, state_path=str(rig.where / "mx.json"), is_inviter_allowed=broken)
     rig.made_too(rig.channel)
     await rig.channel.start(ear)
     room = await rig.people.room(ANN, BOT, join=False)
-    await turns_true(lambda: len(asked) > 1, "it was asked again")
-    assert rig.channel.state == "listening broke, and goes on"
+    await wait_until(lambda: len(asked) > 1, "it was asked again")
+    assert rig.channel.state == "receiving failed; retrying"
     await rig.people.call(BOT, "POST", f"join/{quote(room)}", {})
-    await rig.say(rig.room, "still there?", mention=True)
-    assert not ear.heard, "nothing is passed over"
+    await rig.send_message(rig.room, "still there?", mention=True)
+    assert not ear.received, "nothing is passed over"
 
 
 def test_it_works_on_uvloop_too(people: People, tmp_path: Path) -> None:
@@ -323,13 +327,13 @@ def test_it_works_on_uvloop_too(people: People, tmp_path: Path) -> None:
 
     async def talk() -> None:
         async with matrix_rig(people, tmp_path) as rig:
-            ear = Ear()
+            ear = RecordingMessageHandler()
             await rig.channel.start(ear)
-            at = await thread_of(rig, ear)
+            at = await start_thread(rig, ear)
             await rig.channel.post(at, "an answer", key="k")
             await rig.drop_connection()
-            await rig.say(rig.room, "still there?", thread=at.thread)
-            await ear.until("still there?")
+            await rig.send_message(rig.room, "still there?", thread=at.thread)
+            await ear.wait_for("still there?")
             assert [one.own for one in await rig.channel.history(at, 0, 10)] == [False, True, False]
 
     uvloop.run(talk())

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from support.signal_platform import signal
 
-from mainstay.testing.channel_suite import ChannelSuite, Rig
+from mainstay.testing.channel_suite import ChannelRig, ChannelSuite
 
 
 class TestSignal(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
         return signal()
 
 
 class TestSignalThatReceivesByItself(ChannelSuite):
     """A daemon in its other mode tells everything twice to whoever asks for it."""
 
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
         return signal(receive="on-connection")

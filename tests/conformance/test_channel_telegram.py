@@ -7,9 +7,9 @@ from pathlib import Path
 
 from support.telegram_platform import telegram
 
-from mainstay.testing.channel_suite import ChannelSuite, Rig
+from mainstay.testing.channel_suite import ChannelRig, ChannelSuite
 
 
 class TestTelegram(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
         return telegram()

@@ -8,30 +8,30 @@ from pathlib import Path
 
 from support.terminal_platform import terminal
 
-from mainstay.testing.channel_rig import Ear
-from mainstay.testing.channel_suite import ChannelSuite, Rig
+from mainstay.testing.channel_rig import RecordingMessageHandler
+from mainstay.testing.channel_suite import ChannelRig, ChannelSuite
 
 
 class TestTerminal(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
         return terminal()
 
-    async def test_a_message_is_heard_with_who_said_it_where_and_when(self, tmp_path: Path) -> None:
+    async def test_a_message_is_received_with_sender_address_and_time(self, tmp_path: Path) -> None:
         async with self.make(tmp_path) as rig:
-            ear = Ear()
+            ear = RecordingMessageHandler()
             await rig.channel.start(ear)
-            id = await rig.say(rig.room, "hello, it is *me* & <you> 👋")
-            heard = await ear.until("hello")
+            id = await rig.send_message(rig.room, "hello, it is *me* & <you> 👋")
+            heard = await ear.wait_for("hello")
             assert (heard.id, heard.user, heard.text) == (id, rig.user, "hello, it is *me* & <you> 👋")
             assert (heard.address.channel, heard.address.room, heard.direct) == (rig.channel.name, rig.room, True)
             assert heard.at > 1_600_000_000_000
             await rig.channel.close()
 
-    async def test_what_does_not_name_us_is_heard_as_such(self, tmp_path: Path) -> None:
+    async def test_a_message_without_a_mention_is_received_as_such(self, tmp_path: Path) -> None:
         raise unittest.SkipTest("there is one person at a terminal, who speaks to us")
 
-    async def test_a_post_whose_fate_is_unknown_says_so(self, tmp_path: Path) -> None:
+    async def test_a_post_without_a_response_raises_delivery_unknown(self, tmp_path: Path) -> None:
         raise unittest.SkipTest("a screen does not take something and then deny it")
 
-    async def test_too_soon_is_not_sent_and_says_how_long_to_wait(self, tmp_path: Path) -> None:
+    async def test_a_rate_limited_post_is_deferred_with_a_retry_time(self, tmp_path: Path) -> None:
         raise unittest.SkipTest("a screen takes whatever comes")

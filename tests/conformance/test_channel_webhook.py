@@ -7,9 +7,9 @@ from pathlib import Path
 
 from support.webhook_platform import webhook
 
-from mainstay.testing.channel_suite import ChannelSuite, Rig
+from mainstay.testing.channel_suite import ChannelRig, ChannelSuite
 
 
 class TestWebhook(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
         return webhook()

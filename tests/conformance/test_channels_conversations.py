@@ -11,24 +11,24 @@ from test_channel_signal import TestSignal as _Signal
 from test_channel_slack import TestSlackInSocketMode as _Slack
 from test_channel_telegram import TestTelegram as _Telegram
 
-from mainstay.testing.channel_suite import Rig
+from mainstay.testing.channel_suite import ChannelRig
 
 
 class TestSlackConversations(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return _Slack().make(where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return _Slack().make(folder)
 
 
 class TestTelegramConversations(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return _Telegram().make(where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return _Telegram().make(folder)
 
 
 class TestDiscordConversations(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return _Discord().make(where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return _Discord().make(folder)
 
 
 class TestSignalConversations(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return _Signal().make(where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return _Signal().make(folder)

@@ -8,41 +8,41 @@ from pathlib import Path
 
 from support.conversation_suite import ConversationSuite
 
-from mainstay.core.channels import Shows
-from mainstay.testing.channel_suite import ChannelSuite, Rig
-from mainstay.testing.loopback_channel import ALL, LoopbackRig
+from mainstay.core.channels import ChannelCapabilities
+from mainstay.testing.channel_suite import ChannelRig, ChannelSuite
+from mainstay.testing.loopback_channel import ALL_CAPABILITIES, LoopbackRig
 
 
 @asynccontextmanager
-async def rig(shows: Shows) -> AsyncIterator[Rig]:
+async def rig(shows: ChannelCapabilities) -> AsyncIterator[ChannelRig]:
     yield LoopbackRig(shows)
 
 
 class TestAbleToDoEverything(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return rig(ALL)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return rig(ALL_CAPABILITIES)
 
 
 class TestAbleToLook(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return rig(Shows(markup="plain", length=200, threads=True, files=True, once="look"))
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return rig(ChannelCapabilities(markup="plain", length_max=200, threads=True, files=True, idempotency="look"))
 
 
 class TestAbleToDoNothing(ChannelSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return rig(Shows(length=100))
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return rig(ChannelCapabilities(length_max=100))
 
 
 class TestConversationsWithEverything(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return rig(ALL)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return rig(ALL_CAPABILITIES)
 
 
 class TestConversationsWithALook(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return rig(Shows(length=500, threads=True, files=True, once="look"))
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return rig(ChannelCapabilities(length_max=500, threads=True, files=True, idempotency="look"))
 
 
 class TestConversationsWithNothing(ConversationSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        return rig(Shows(length=300))
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        return rig(ChannelCapabilities(length_max=300))

@@ -13,9 +13,11 @@ import pytest
 from support.streams.server import RESET, STALL, Action, Loopback, status
 
 from mainstay.core import errors
+from mainstay.core.embedder_settings import EmbedderFactoryContext, EmbedderOptions
 from mainstay.core.limits import Limits
-from mainstay.providers import embeddings
-from mainstay.providers.embeddings import ApiEmbedder
+from mainstay.core.provider_manifest import ProviderSettings
+from mainstay.providers.embeddings import embedder as embeddings
+from mainstay.providers.embeddings.embedder import ApiEmbedder
 
 KEY = "sk-very-secret-0123456789"
 
@@ -90,7 +92,7 @@ async def test_requests_are_bounded_in_texts_and_in_characters() -> None:
         assert len(await embedder.embed(["long " * 10_000] * 15)) == 15
         asked = [one.body["input"] for one in server.asked[1:]]
         assert [len(texts) for texts in asked] == [64, 36, 12, 3]
-        assert all(sum(map(len, texts)) <= embeddings.CHARS_MAX for texts in asked)
+        assert all(sum(map(len, texts)) <= embeddings.REQUEST_CHARS_MAX for texts in asked)
 
 
 async def test_refusals_that_may_pass_are_asked_again_when_the_server_says() -> None:
@@ -173,7 +175,7 @@ async def test_an_error_inside_a_good_answer_is_the_error_it_says() -> None:
 async def test_vectors_of_another_length_are_refused() -> None:
     async with embedding(answer([1.0, 0.0]), answer([1.0, 0.0, 0.0])) as (embedder, _, _):
         await embedder.load()
-        with pytest.raises(errors.StreamBroken, match="3 numbers now, it was 2"):
+        with pytest.raises(errors.StreamBroken, match="now returns 3 dimensions instead of 2"):
             await embedder.embed(["x"])
 
 
@@ -217,18 +219,24 @@ async def test_many_numbers_keep_their_direction() -> None:
     assert all(math.isclose(a, b / length, abs_tol=1e-6) for a, b in zip(got, numbers_, strict=True))
 
 
+def build(model: str, environ: dict[str, str], base_url: str | None = None) -> ApiEmbedder:
+    provider = ProviderSettings(base_url=base_url)
+    context = EmbedderFactoryContext(provider=provider, limits=Limits(), environ=environ)
+    return embeddings.build_api_embedder(model, EmbedderOptions(), context)
+
+
 def test_make_finds_the_address_and_the_key_where_models_have_theirs() -> None:
-    made = embeddings.make("openai/text-embedding-3-small", environ={"OPENAI_API_KEY": KEY})
+    made = build("openai/text-embedding-3-small", {"OPENAI_API_KEY": KEY})
     assert made.name == "openai/text-embedding-3-small"
-    assert embeddings.make("ollama/nomic-embed-text", environ={}).name == "ollama/nomic-embed-text"
-    assert embeddings.make("mine/e5", "http://127.0.0.1:9/v1", environ={}).name == "mine/e5"
-    assert embeddings.make("gemini/text-embedding-004", environ={"GOOGLE_API_KEY": KEY})._key == KEY
+    assert build("ollama/nomic-embed-text", {}).name == "ollama/nomic-embed-text"
+    assert build("mine/e5", {}, "http://127.0.0.1:9/v1").name == "mine/e5"
+    assert build("gemini/text-embedding-004", {"GOOGLE_API_KEY": KEY})._api_key == KEY
     with pytest.raises(errors.ConfigError, match="OPENAI_API_KEY has quotes"):
-        embeddings.make("openai/text-embedding-3-small", environ={"OPENAI_API_KEY": f'"{KEY}"'})
+        build("openai/text-embedding-3-small", {"OPENAI_API_KEY": f'"{KEY}"'})
 
 
 @pytest.mark.parametrize("spec", ["openai/text-embedding-3-small", "nobody/x", "anthropic/x", "openai", "/", ""])
 def test_make_says_what_is_missing(spec: str) -> None:
     with pytest.raises(errors.ConfigError) as caught:
-        embeddings.make(spec, environ={})
+        build(spec, {})
     assert "\n" not in str(caught.value)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from support.paths import SUPPORT
 
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.gateway.people import People
-from mainstay.store.sqlite.gateway import SqliteGateway
+from mainstay.store.sqlite.people_store import SqlitePeopleStore
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 STEP = 1 if WHOLE else 7
@@ -75,9 +75,9 @@ def test_f3_a_code_is_used_up_whole_or_not_at_all_whenever_it_stops(lives: Lives
 
 async def test_of_two_processes_that_use_the_same_codes_each_code_is_used_once(tmp_path: Path) -> None:
     path = str(tmp_path / "gateway.db")
-    people = People(SqliteGateway(path), SystemClock())
+    people = People(SqlitePeopleStore(path), SystemClock())
     await people.open()
-    codes = [await people.ask("slack", f"U{number}", "") for number in range(9)]
+    codes = [await people.issue_pairing_code("slack", f"U{number}", "") for number in range(9)]
     await people.close()
     pair = [Lives(), Lives()]
     try:
@@ -92,9 +92,9 @@ async def test_of_two_processes_that_use_the_same_codes_each_code_is_used_once(t
             one.end()
     assert sorted(won[0] + won[1]) == sorted(codes), "each by one, and none by both"
     await people.open()
-    assert len(people.everybody()) == 9
+    assert len(people.list_people()) == 9
     for number, code in enumerate(codes):
-        found = people.who("slack", f"U{number}")
+        found = people.find_by_account("slack", f"U{number}")
         assert found is not None
         assert found.name == f"{'p' if code in won[0] else 'q'}{number}"
     await people.close()

@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.core import labels as known
 from mainstay.core.errors import StoreFailed
-from mainstay.core.labels import MemoryLabels
 from mainstay.core.limits import Limits
-from mainstay.core.outside import FileLabel, Labels
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite.desk import Beside
-from mainstay.store.sqlite.files import SqliteLabels
-from mainstay.store.sqlite.reader import Reader
+from mainstay.core.tool_ports import FileLabelStore, FileOriginLabel
+from mainstay.store.memory import file_labels as known
+from mainstay.store.memory.file_labels import InMemoryFileLabels
+from mainstay.store.sqlite.file_labels import SqliteFileLabels
+from mainstay.store.sqlite.reader_thread import ReaderThread
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.store.sqlite.workspace_database import JournalDatabase
 
 OUT = "untrusted:fetch"
-Make = Callable[[], AbstractAsyncContextManager[Labels]]
+Make = Callable[[], AbstractAsyncContextManager[FileLabelStore]]
 
 
 @asynccontextmanager
-async def kept(folder: Path) -> AsyncIterator[SqliteLabels]:
+async def kept(folder: Path) -> AsyncIterator[SqliteFileLabels]:
     store = SqliteStore(str(folder / "workspace.db"))
     await store.open()
-    reader = Reader(store.path, busy_s=Limits().store_busy_s, vfs=None)
-    made = SqliteLabels(Beside(reader, store._put))
+    reader = ReaderThread(store.path, busy_s=Limits().store_busy_s, vfs=None)
+    made = SqliteFileLabels(JournalDatabase(reader, store._submit))
     await made.open()
     try:
         yield made
@@ -37,8 +37,8 @@ async def kept(folder: Path) -> AsyncIterator[SqliteLabels]:
 
 
 @asynccontextmanager
-async def held() -> AsyncIterator[MemoryLabels]:
-    yield MemoryLabels()
+async def held() -> AsyncIterator[InMemoryFileLabels]:
+    yield InMemoryFileLabels()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -49,22 +49,24 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 async def test_a_label_is_found_replaced_and_removed(make: Make) -> None:
     async with make() as labels:
         assert labels.get("/w/f") is None
-        await labels.put([FileLabel("/w/f", OUT, "s", "1:2:3"), FileLabel("/w/g")])
-        assert labels.get("/w/f") == FileLabel("/w/f", OUT, "s", "1:2:3")
-        await labels.put([FileLabel("/w/f", "", "t")])
-        assert labels.get("/w/f") == FileLabel("/w/f", "", "t")
+        await labels.save([FileOriginLabel("/w/f", OUT, "s", "1:2:3"), FileOriginLabel("/w/g")])
+        assert labels.get("/w/f") == FileOriginLabel("/w/f", OUT, "s", "1:2:3")
+        await labels.save([FileOriginLabel("/w/f", "", "t")])
+        assert labels.get("/w/f") == FileOriginLabel("/w/f", "", "t")
         await labels.remove(["/w/f", "/w/never"])
         assert labels.get("/w/f") is None
-        assert labels.get("/w/g") == FileLabel("/w/g")
-        await labels.put([])
+        assert labels.get("/w/g") == FileOriginLabel("/w/g")
+        await labels.save([])
         await labels.remove([])
 
 
 async def test_a_folder_knows_whether_anything_in_it_comes_from_outside(make: Make) -> None:
     async with make() as labels:
-        await labels.put([FileLabel("/w/a/b/f", OUT), FileLabel("/w/c/g"), FileLabel("/w/ab/h", "private:x")])
+        await labels.save(
+            [FileOriginLabel("/w/a/b/f", OUT), FileOriginLabel("/w/c/g"), FileOriginLabel("/w/ab/h", "private:x")]
+        )
         answers = {
-            folder: labels.any_untrusted(folder) for folder in ("/", "/w", "/w/", "/w/a", "/w/a/b", "/w/c", "/w/ab")
+            folder: labels.has_untrusted(folder) for folder in ("/", "/w", "/w/", "/w/a", "/w/a/b", "/w/c", "/w/ab")
         }
         assert answers == {
             "/": True,
@@ -75,13 +77,13 @@ async def test_a_folder_knows_whether_anything_in_it_comes_from_outside(make: Ma
             "/w/c": False,
             "/w/ab": False,
         }
-        await labels.put([FileLabel("/w/a/b/f", "")])
-        assert not labels.any_untrusted("/")
-        await labels.put([FileLabel("/w/a/x", "untrusted+private:file"), FileLabel("/w/a/y", OUT)])
+        await labels.save([FileOriginLabel("/w/a/b/f", "")])
+        assert not labels.has_untrusted("/")
+        await labels.save([FileOriginLabel("/w/a/x", "untrusted+private:file"), FileOriginLabel("/w/a/y", OUT)])
         await labels.remove(["/w/a/x"])
-        assert labels.any_untrusted("/w/a")
+        assert labels.has_untrusted("/w/a")
         await labels.remove(["/w/a/y"])
-        assert not labels.any_untrusted("/w/a")
+        assert not labels.has_untrusted("/w/a")
 
 
 async def test_odd_paths_are_kept_apart(make: Make) -> None:
@@ -98,7 +100,7 @@ async def test_odd_paths_are_kept_apart(make: Make) -> None:
         "/w/a",
     ]
     async with make() as labels:
-        await labels.put([FileLabel(path, OUT, str(number)) for number, path in enumerate(odd)])
+        await labels.save([FileOriginLabel(path, OUT, str(number)) for number, path in enumerate(odd)])
         found = [labels.get(path) for path in odd]
         assert [one.session for one in found if one is not None] == [str(number) for number in range(len(odd))]
 
@@ -108,9 +110,9 @@ async def test_above_the_bound_the_oldest_of_the_agents_own_goes_and_what_is_fro
 ) -> None:
     monkeypatch.setattr(known, "LABELS_MAX", 10)
     async with make() as labels:
-        await labels.put([FileLabel("/w/out", OUT)])
+        await labels.save([FileOriginLabel("/w/out", OUT)])
         for number in range(15):
-            await labels.put([FileLabel(f"/w/{number}")])
+            await labels.save([FileOriginLabel(f"/w/{number}")])
         left = [number for number in range(15) if labels.get(f"/w/{number}") is not None]
         assert left == list(range(6, 15))
         assert labels.get("/w/out") is not None
@@ -118,20 +120,22 @@ async def test_above_the_bound_the_oldest_of_the_agents_own_goes_and_what_is_fro
 
 async def test_labels_outlive_a_restart(tmp_path: Path) -> None:
     async with kept(tmp_path) as labels:
-        await labels.put([FileLabel("/w/f", OUT, "s", "1:2:3"), FileLabel("/w/g"), FileLabel("/w/h")])
+        await labels.save(
+            [FileOriginLabel("/w/f", OUT, "s", "1:2:3"), FileOriginLabel("/w/g"), FileOriginLabel("/w/h")]
+        )
         await labels.remove(["/w/h"])
     async with kept(tmp_path) as labels:
-        assert labels.get("/w/f") == FileLabel("/w/f", OUT, "s", "1:2:3")
-        assert labels.get("/w/g") == FileLabel("/w/g")
+        assert labels.get("/w/f") == FileOriginLabel("/w/f", OUT, "s", "1:2:3")
+        assert labels.get("/w/g") == FileOriginLabel("/w/g")
         assert labels.get("/w/h") is None
-        assert labels.any_untrusted("/w")
+        assert labels.has_untrusted("/w")
 
 
 async def test_what_could_not_be_kept_is_not_believed_either(tmp_path: Path) -> None:
     async with kept(tmp_path) as labels:
-        await labels.put([FileLabel("/w/f", OUT)])
+        await labels.save([FileOriginLabel("/w/f", OUT)])
     with pytest.raises(StoreFailed):
-        await labels.put([FileLabel("/w/f", "")])
+        await labels.save([FileOriginLabel("/w/f", "")])
     found = labels.get("/w/f")
     assert found is not None
     assert found.origin == OUT
@@ -139,7 +143,7 @@ async def test_what_could_not_be_kept_is_not_believed_either(tmp_path: Path) -> 
 
 async def test_what_a_session_made_is_nobodys_once_it_is_gone(make: Make) -> None:
     async with make() as labels:
-        await labels.put([FileLabel("/w/f", OUT, "s", "1:2:3"), FileLabel("/w/g", "", "other")])
-        await labels.disown("s")
-        assert labels.get("/w/f") == FileLabel("/w/f", OUT, "", "1:2:3"), "it still comes from outside"
-        assert labels.get("/w/g") == FileLabel("/w/g", "", "other")
+        await labels.save([FileOriginLabel("/w/f", OUT, "s", "1:2:3"), FileOriginLabel("/w/g", "", "other")])
+        await labels.clear_session("s")
+        assert labels.get("/w/f") == FileOriginLabel("/w/f", OUT, "", "1:2:3"), "it still comes from outside"
+        assert labels.get("/w/g") == FileOriginLabel("/w/g", "", "other")

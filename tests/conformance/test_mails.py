@@ -6,41 +6,41 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from mainstay.core.channels import Mail
-from mainstay.core.mail import MemoryMail
-from mainstay.store.sqlite import SqliteStore
-from mainstay.testing.mail_suite import MailSuite, arrival_of, delivery_of
+from mainstay.core.channels import ChannelQueue
+from mainstay.store.memory.channel_queue import InMemoryChannelQueue
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.channel_queue_suite import ChannelQueueSuite, build_delivery, build_pending_message
 
 
 @asynccontextmanager
-async def held() -> AsyncIterator[Mail]:
-    yield MemoryMail()
+async def held() -> AsyncIterator[ChannelQueue]:
+    yield InMemoryChannelQueue()
 
 
 @asynccontextmanager
-async def kept(where: Path) -> AsyncIterator[Mail]:
+async def kept(where: Path) -> AsyncIterator[ChannelQueue]:
     store = SqliteStore(str(where / "workspace.db"))
     await store.open()
     try:
-        yield store.mail()
+        yield store.channel_queue()
     finally:
         await store.close()
 
 
-class TestMemory(MailSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Mail]:
+class TestMemory(ChannelQueueSuite):
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelQueue]:
         return held()
 
 
-class TestSqlite(MailSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[Mail]:
-        return kept(where)
+class TestSqlite(ChannelQueueSuite):
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelQueue]:
+        return kept(folder)
 
     async def test_it_survives_a_restart(self, tmp_path: Path) -> None:
         async with self.make(tmp_path) as mail:
-            await mail.arrive(arrival_of("1"))
-            await mail.put(delivery_of("k", "sending"))
+            await mail.add_pending(build_pending_message("1"))
+            await mail.add_delivery(build_delivery("k", "sending"))
         async with self.make(tmp_path) as mail:
-            assert list(await mail.arrivals()) == [arrival_of("1")]
-            assert list(await mail.due()) == [delivery_of("k", "sending")]
-            assert await mail.put(delivery_of("k")) == delivery_of("k", "sending")
+            assert list(await mail.list_pending()) == [build_pending_message("1")]
+            assert list(await mail.list_due()) == [build_delivery("k", "sending")]
+            assert await mail.add_delivery(build_delivery("k")) == build_delivery("k", "sending")

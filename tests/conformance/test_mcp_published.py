@@ -14,39 +14,39 @@ import pytest
 from support.published_packages import MCP_NODE, MCP_PYTHON, npm_packages, python_packages
 
 from mainstay.core.events import Event, ToolProgress
-from mainstay.core.outside import Needs
 from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.tool_ports import ProcessPermissions
 from mainstay.core.tools import BadArguments
-from mainstay.plugins.mcp.server import McpLimits, McpServer
-from mainstay.plugins.mcp.servers import McpServers
-from mainstay.plugins.mcp.trouble import CallFailed
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
+from mainstay.plugins.mcp.errors import CallFailed
+from mainstay.plugins.mcp.server_config import McpLimits, McpServerConfig
+from mainstay.plugins.mcp.tool_source import McpToolSource
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 
-pytestmark = pytest.mark.skipif(trouble() is not None, reason=trouble() or "")
+pytestmark = pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or "")
 
 
-def of_node(name: str, package: str, *args: str, write: tuple[str, ...] = ()) -> McpServer:
+def of_node(name: str, package: str, *args: str, write: tuple[str, ...] = ()) -> McpServerConfig:
     folder = npm_packages(*MCP_NODE)
     entry = folder / "node_modules" / "@modelcontextprotocol" / package / "dist" / "index.js"
-    needs = Needs(read=(str(folder),), write=write)
-    return McpServer(name=name, command="node", args=(str(entry), *args), needs=needs)
+    needs = ProcessPermissions(read=(str(folder),), write=write)
+    return McpServerConfig(name=name, command="node", args=(str(entry), *args), permissions=needs)
 
 
-def of_python(name: str, program: str, *args: str, write: tuple[str, ...] = ()) -> McpServer:
+def of_python(name: str, program: str, *args: str, write: tuple[str, ...] = ()) -> McpServerConfig:
     venv = python_packages(*MCP_PYTHON)
-    needs = Needs(read=(str(venv),), write=write)
-    return McpServer(name=name, command=str(venv / "bin" / program), args=args, needs=needs)
+    needs = ProcessPermissions(read=(str(venv),), write=write)
+    return McpServerConfig(name=name, command=str(venv / "bin" / program), args=args, permissions=needs)
 
 
 @asynccontextmanager
-async def discovered(folder: Path, server: McpServer) -> AsyncIterator[McpServers]:
+async def discovered(folder: Path, server: McpServerConfig) -> AsyncIterator[McpToolSource]:
     sandbox = BubblewrapSandbox()
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    servers = McpServers([server], workspace, sandbox, limits=McpLimits(start_s=60.0))
+    servers = McpToolSource([server], workspace, sandbox, limits=McpLimits(start_s=60.0))
     try:
         await servers.discover()
-        assert servers.troubles == {}
+        assert servers.problems == {}
         yield servers
     finally:
         await servers.close()
@@ -54,7 +54,7 @@ async def discovered(folder: Path, server: McpServer) -> AsyncIterator[McpServer
 
 
 class Call:
-    def __init__(self, servers: McpServers, name: str) -> None:
+    def __init__(self, servers: McpToolSource, name: str) -> None:
         self.tool: Tool = next(one for one in servers.tools if one.name == name)
         self.events: list[Event] = []
         self.context = ToolContext("s", 1, 1, "c1", self.events.append)
@@ -67,7 +67,7 @@ class Call:
         return [event.note for event in self.events if isinstance(event, ToolProgress)]
 
 
-async def call(servers: McpServers, name: str, **arguments: Any) -> str:
+async def call(servers: McpToolSource, name: str, **arguments: Any) -> str:
     return await Call(servers, name).run(**arguments)
 
 
@@ -83,7 +83,7 @@ async def test_everything_that_the_reference_server_has_can_be_used(
         assert "is 5" in await call(servers, "every__get-sum", a=2, b=3)
         seen = Call(servers, "every__get-tiny-image")
         assert "image/png" in await seen.run()
-        [image] = seen.context.attached
+        [image] = seen.context.attachments
         assert image.data.startswith(b"\x89PNG")
         told = await call(servers, "every__get-structured-content", location="New York")
         assert "temperature" in told
@@ -95,15 +95,15 @@ async def test_everything_that_the_reference_server_has_can_be_used(
 
 async def test_its_resources_and_prompts_can_be_listed_and_read(tmp_path: Path) -> None:
     async with discovered(tmp_path, of_node("every", "server-everything")) as servers:
-        page = await servers.resources("every")
+        page = await servers.list_resources("every")
         first = next(one for one in page.resources if not one.template)
-        assert len((await servers.read("every", first.uri)).text) > 100
+        assert len((await servers.read_resource("every", first.uri)).text) > 100
         assert any(one.template for one in page.resources)
         assert first.uri in await call(servers, "every__list_resources")
         assert first.uri in await call(servers, "every__read_resource", uri=first.uri)
-        prompts = {one.name: one for one in await servers.prompts("every")}
+        prompts = {one.name: one for one in await servers.list_prompts("every")}
         assert prompts["args-prompt"].arguments[0].required
-        [(role, said)] = await servers.prompt("every", "args-prompt", {"city": "Bern"})
+        [(role, said)] = await servers.get_prompt("every", "args-prompt", {"city": "Bern"})
         assert role == "user"
         assert "Bern" in said
 

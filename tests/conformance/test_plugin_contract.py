@@ -18,10 +18,10 @@ from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings
 from mainstay.core.messages import ToolResult
 from mainstay.core.ports import Context
-from mainstay.plugins.package import install
-from mainstay.sandbox.choose import trouble
+from mainstay.plugins.installer import install_plugin
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.plugin_suite import PluginSuite, Sample
+from mainstay.testing.plugin_suite import PluginSuite, SampleCall
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples" / "plugins"
@@ -31,56 +31,56 @@ class TestNotesInPython(PluginSuite):
     command = (sys.executable, "main.py")
     folder = EXAMPLES / "notes"
     env = {"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    simple = Sample("add", {"title": "Grüße", "text": "世界"}, "Kept: Grüße")
-    unfit = Sample("add", {"title": "a"})
-    slow = Sample("later", {"title": "a", "after_s": 100})
+    simple = SampleCall("add", {"title": "Grüße", "text": "世界"}, "Kept: Grüße")
+    invalid = SampleCall("add", {"title": "a"})
+    slow = SampleCall("later", {"title": "a", "after_s": 100})
 
-    def keep(self, key: str, value: str) -> Sample:
-        return Sample("add", {"title": key, "text": value})
+    def store_call(self, key: str, value: str) -> SampleCall:
+        return SampleCall("add", {"title": key, "text": value})
 
-    def recall(self, key: str) -> Sample:
-        return Sample("read", {"title": key})
+    def load_call(self, key: str) -> SampleCall:
+        return SampleCall("read", {"title": key})
 
-    def forget(self, key: str) -> Sample:
-        return Sample("remove", {"title": key})
+    def delete_call(self, key: str) -> SampleCall:
+        return SampleCall("remove", {"title": key})
 
-    def big(self, size: int) -> tuple[Sample, ...]:
-        notes = (self.keep(f"note {n}", "x" * 60_000) for n in range(size // 60_000 + 1))
-        return (*notes, Sample("everything", {}))
+    def large_calls(self, size_bytes: int) -> tuple[SampleCall, ...]:
+        notes = (self.store_call(f"note {n}", "x" * 60_000) for n in range(size_bytes // 60_000 + 1))
+        return (*notes, SampleCall("everything", {}))
 
 
 class TestWordsInJavaScript(PluginSuite):
     command = ("node", "main.js")
-    simple = Sample("count", {"text": "eins zwei 三"}, "3")
-    unfit = Sample("count", {})
-    slow = Sample("wait", {"seconds": 100})
+    simple = SampleCall("count", {"text": "eins zwei 三"}, "3")
+    invalid = SampleCall("count", {})
+    slow = SampleCall("wait", {"seconds": 100})
 
     @pytest.fixture(autouse=True)
     def with_its_libraries(self, words_in_javascript: tuple[str, Path]) -> None:
         node, self.folder = words_in_javascript
         self.command = (node, "main.js")
 
-    def keep(self, key: str, value: str) -> Sample:
-        return Sample("learn", {"word": key, "meaning": value})
+    def store_call(self, key: str, value: str) -> SampleCall:
+        return SampleCall("learn", {"word": key, "meaning": value})
 
-    def recall(self, key: str) -> Sample:
-        return Sample("meaning", {"word": key})
+    def load_call(self, key: str) -> SampleCall:
+        return SampleCall("meaning", {"word": key})
 
-    def forget(self, key: str) -> Sample:
-        return Sample("forget", {"word": key})
+    def delete_call(self, key: str) -> SampleCall:
+        return SampleCall("forget", {"word": key})
 
-    def big(self, size: int) -> tuple[Sample, ...]:
-        return (Sample("repeat", {"text": "x" * 10_000, "times": size // 10_000 + 1}),)
+    def large_calls(self, size_bytes: int) -> tuple[SampleCall, ...]:
+        return (SampleCall("repeat", {"text": "x" * 10_000, "times": size_bytes // 10_000 + 1}),)
 
 
-@pytest.mark.skipif(trouble() is not None, reason=f"no sandbox to run programs in: {trouble()}")
+@pytest.mark.skipif(bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}")
 async def test_the_one_in_javascript_is_added_and_answers_in_the_sandbox(
     words_in_javascript: tuple[str, Path], tmp_path: Path
 ) -> None:
     _, folder = words_in_javascript
     home = tmp_path / "home"
     shutil.copytree(folder, tmp_path / "words")  # with its libraries as files
-    install(tmp_path / "words", home / "plugins")
+    install_plugin(tmp_path / "words", home / "plugins")
     calls = [Call("words__learn", {"word": "tea", "meaning": "a drink"}), Call("words__meaning", {"word": "tea"})]
     seen: list[Context] = []
 
@@ -90,7 +90,7 @@ async def test_the_one_in_javascript_is_added_and_answers_in_the_sandbox(
 
     config = Config(policy=PolicySettings(allow=("words__*",)))
     async with Agent(ScriptedProvider(model), home=home, config=config) as agent:
-        assert await agent.troubles() == []
+        assert await agent.problems() == []
         await agent.run("s", "learn it")
     results = [part for one in seen[-1].messages for part in one.parts if isinstance(part, ToolResult)]
     assert [one.content for one in results] == ["Learned: tea", "a drink"]

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from mainstay.core.outside import PluginState, Quota
-from mainstay.core.plugin_state import MemoryPluginState
-from mainstay.store.sqlite import SqliteStore
+from mainstay.core.tool_ports import PluginState, PluginStateQuota
+from mainstay.store.memory.plugin_state import InMemoryPluginState
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing.plugin_state_suite import PluginStateSuite
 
 
 @asynccontextmanager
 async def held() -> AsyncIterator[PluginState]:
-    yield MemoryPluginState()
+    yield InMemoryPluginState()
 
 
 @asynccontextmanager
@@ -28,17 +28,17 @@ async def kept(where: Path) -> AsyncIterator[PluginState]:
 
 
 class TestMemory(PluginStateSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[PluginState]:
+    def make(self, folder: Path) -> AbstractAsyncContextManager[PluginState]:
         return held()
 
 
 class TestSqlite(PluginStateSuite):
-    def make(self, where: Path) -> AbstractAsyncContextManager[PluginState]:
-        return kept(where)
+    def make(self, folder: Path) -> AbstractAsyncContextManager[PluginState]:
+        return kept(folder)
 
     async def test_it_survives_a_restart_and_so_does_the_count_of_it(self, tmp_path: Path) -> None:
         """OPENTALON-035: each plugin has a key-value namespace of its own that survives a restart."""
-        small = Quota(bytes_max=10)
+        small = PluginStateQuota(bytes_max=10)
         async with self.make(tmp_path) as state:
             await state.set("weather", "a", "12345678", small)
         async with self.make(tmp_path) as state:
@@ -51,6 +51,6 @@ class TestSqlite(PluginStateSuite):
         for name in ("one", "other"):
             (tmp_path / name).mkdir()
         async with self.make(tmp_path / "one") as state:
-            await state.set("weather", "a", "1", Quota())
+            await state.set("weather", "a", "1", PluginStateQuota())
         async with self.make(tmp_path / "other") as state:
             assert await state.keys("weather") == []

@@ -18,10 +18,10 @@ from support.streams.server import OK, RESET, STALL, Action, Loopback, chunked, 
 from mainstay.core import errors
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Binary, FinishReason, Message, Text
-from mainstay.core.ports import CallPiece, Context, Finished, Options, Piece, TextPiece, ThinkingPiece
+from mainstay.core.ports import Context, Options, Piece, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.core.tools import tool
-from mainstay.providers import http_client
-from mainstay.providers.http_client import Reply
+from mainstay.providers.wire import http_client
+from mainstay.providers.wire.http_client import HttpPayloadStream
 
 HELLO = Context("Be brief.", [Message(1, "user", (Text("hello"),))])
 QUICK = Limits(model_idle_timeout_s=0.05)
@@ -63,14 +63,14 @@ def joined(pieces: list[Piece]) -> list[Any]:
                     made[-1] = ("thinking", made[-1][1] + text, made[-1][2] + signature)
                 else:
                     made.append(("thinking", text, signature))
-            case CallPiece(index=index, name=name, input=input):
+            case ToolCallPiece(index=index, name=name, input=input):
                 if index not in calls:
                     calls[index] = ["call", name, input]
                     made.append(calls[index])
                 else:
                     assert not name, "the name comes with the first piece of a call"
                     calls[index][2] += input
-            case Finished():
+            case StreamFinished():
                 made.append(piece)
     return [tuple(one) if isinstance(one, list) else one for one in made]
 
@@ -93,7 +93,7 @@ async def test_text_arrives_with_its_end_and_its_usage(api: Format) -> None:
     async with served(api, chunked(*text_stream(api))) as (provider, server):
         pieces, error = await ask(provider, HELLO)
     assert error is None
-    assert joined(pieces) == [("text", "".join(UNICODE)), Finished(FinishReason.END, api.usage)]
+    assert joined(pieces) == [("text", "".join(UNICODE)), StreamFinished(FinishReason.END, api.usage)]
     assert server.asked[0].line == f"POST {api.path} HTTP/1.1"
     assert KEY in "".join(server.asked[0].headers.values())
 
@@ -101,7 +101,7 @@ async def test_text_arrives_with_its_end_and_its_usage(api: Format) -> None:
 async def test_what_arrived_together_is_one_piece(api: Format) -> None:
     async with served(api, chunked(b"".join(text_stream(api)))) as (provider, _):
         pieces, _ = await ask(provider, HELLO)
-    assert [type(piece) for piece in pieces] == [TextPiece, Finished]
+    assert [type(piece) for piece in pieces] == [TextPiece, StreamFinished]
 
 
 async def test_thinking_comes_before_text_and_keeps_its_signature(api: Format) -> None:
@@ -118,7 +118,7 @@ async def test_parallel_calls_come_whole_and_in_order(api: Format) -> None:
         ("text", "so"),
         ("call", "add", '{"a": 2}'),
         ("call", "see", '{"x":"é"}'),
-        Finished(FinishReason.TOOL_CALLS, api.usage),
+        StreamFinished(FinishReason.TOOL_CALLS, api.usage),
     ]
 
 
@@ -136,14 +136,14 @@ async def test_f17_every_stop_reason_is_told(api: Format) -> None:
     async with served(api, *streams) as (provider, _):
         for reason in reasons:
             pieces, _ = await ask(provider, HELLO)
-            assert pieces[-1] == Finished(FinishReason(reason), api.usage)
+            assert pieces[-1] == StreamFinished(FinishReason(reason), api.usage)
 
 
 async def test_f17_a_call_that_the_output_limit_cut_ends_as_length(api: Format) -> None:
     stream = [*api.begin(), *api.call(0, "add", '{"a": '), *api.end("length"), *api.tail()]
     async with served(api, chunked(*stream)) as (provider, _):
         pieces, _ = await ask(provider, HELLO)
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], StreamFinished)
     assert pieces[-1].reason is FinishReason.LENGTH
 
 
@@ -151,7 +151,7 @@ async def test_an_end_with_calls_counts_as_calls(api: Format) -> None:
     stream = [*api.begin(), *api.call(0, "add", "{}"), *api.end("end"), *api.tail()]
     async with served(api, chunked(*stream)) as (provider, _):
         pieces, _ = await ask(provider, HELLO)
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], StreamFinished)
     assert pieces[-1].reason is FinishReason.TOOL_CALLS
 
 
@@ -180,7 +180,7 @@ async def test_tools_stay_in_the_request_when_none_may_be_called(api: Format) ->
 
     context = Context("s", HELLO.messages, (add,))
     async with served(api, chunked(*text_stream(api))) as (provider, server):
-        for options in (Options(), Options(tool_choice="none", output_tokens=77)):
+        for options in (Options(), Options(tool_choice="none", output_tokens_max=77)):
             await ask(provider, context, options)
         await ask(provider, HELLO)
     first, second, third = (asked.body for asked in server.asked)
@@ -194,10 +194,10 @@ async def test_tools_stay_in_the_request_when_none_may_be_called(api: Format) ->
 
 async def given_back(provider: Made) -> None:
     """The end of a transfer may come after the answer: wait until its connection is free again."""
-    client = provider._wire._client
-    assert isinstance(client, http_client.Client)
+    client = provider._api._http_client
+    assert isinstance(client, http_client.HttpClient)
     async with asyncio.timeout(5):
-        while not any(client._idle.values()):
+        while not any(client._idle_connections.values()):
             await asyncio.sleep(0.001)
 
 
@@ -214,7 +214,7 @@ async def test_a_connection_is_kept_though_the_transfer_ends_after_the_answer(ap
     async with served(api, slow) as (provider, server):
         for _ in range(3):
             pieces, _ = await ask(provider, HELLO)
-            assert isinstance(pieces[-1], Finished)
+            assert isinstance(pieces[-1], StreamFinished)
             await given_back(provider)
     assert server.connections == 1
 
@@ -267,7 +267,7 @@ async def test_f12_cut_at_every_byte_never_yields_a_call(api: Format, stream: st
         script: list[Action] = [OK + head, body[:size]]
         async with served(api, script + ([RESET] if how == "rst" else [])) as (provider, _):
             pieces, error = await ask(provider, HELLO)
-        finished = [piece for piece in pieces if isinstance(piece, Finished)]
+        finished = [piece for piece in pieces if isinstance(piece, StreamFinished)]
         assert (error is None) == bool(finished), size
         assert len(finished) <= 1, size
         if size < end:
@@ -295,19 +295,19 @@ async def test_f12_split_at_every_byte_says_the_same(api: Format, stream: str) -
     await _many([partial(split, size) for size in places(events)[1:-1]])
 
 
-def heard(api: Format, *parts: bytes) -> tuple[list[Any], Finished | None, Exception | None]:
+def heard(api: Format, *parts: bytes) -> tuple[list[Any], StreamFinished | None, Exception | None]:
     """What is made of bytes that come in these parts, and then end; without a connection, so that it takes no time."""
     cutter, answer = api.cutter(), api.answer()
     pieces: list[Piece] = []
     for part in (*parts, None):
-        if answer.over:
+        if answer.is_over:
             break
         try:
-            payloads = cutter.end() if part is None else cutter.feed(part)
+            payloads = cutter.flush() if part is None else cutter.feed(part)
         except errors.StreamBroken as error:
             return joined(pieces), None, error
         pieces += answer.feed(payloads)
-    return joined(pieces), None if answer.error else answer.finished(), answer.error
+    return joined(pieces), None if answer.error else answer.final_piece(), answer.error
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -316,7 +316,7 @@ def test_f12_an_answer_is_the_same_however_it_is_cut(api: Format, stream: str) -
     events = [*api.thinking("hm"), *STREAMS[stream](api)]
     body, end = b"".join(events), finish_at(api, events)
     whole, finished, _ = heard(api, body)
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, StreamFinished)
     assert heard(api, *(body[at : at + 1] for at in range(len(body))))[:2] == (whole, finished)
     for size in range(len(body) + 1):
         assert heard(api, body[:size], body[size:])[:2] == (whole, finished), size
@@ -358,12 +358,12 @@ async def test_an_end_mark_that_never_comes_is_not_missed(api: Format) -> None:
 
 
 async def test_what_is_only_form_is_not_waited_for(api: Format, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "TAIL_S", 0.02)
+    monkeypatch.setattr(http_client, "TAIL_TIMEOUT_S", 0.02)
     stream = [*closing(*api.begin(), *api.text("x"), 0.01, *api.end("end")), STALL]
     async with served(api, stream) as (provider, _):
         pieces, error = await asyncio.wait_for(ask(provider, HELLO), 2)
     assert error is None
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], StreamFinished)
 
 
 async def test_f12_an_answer_that_never_says_how_it_ended_is_broken(api: Format) -> None:
@@ -371,7 +371,7 @@ async def test_f12_an_answer_that_never_says_how_it_ended_is_broken(api: Format)
     async with served(api, chunked(*events)) as (provider, _):
         pieces, error = await ask(provider, HELLO)
     assert isinstance(error, errors.StreamBroken)
-    assert not any(isinstance(piece, Finished) for piece in pieces)
+    assert not any(isinstance(piece, StreamFinished) for piece in pieces)
 
 
 @pytest.mark.parametrize("junk", [b'{"a"', b"nonsense", b"[1]", b"\xff\xfe"], ids=["half", "words", "list", "binary"])
@@ -402,7 +402,7 @@ async def test_f16_an_error_before_text_is_what_it_says(api: Format) -> None:
         _, overloaded = await ask(provider, HELLO)
         _, too_long = await ask(provider, HELLO)
     assert isinstance(overloaded, errors.Overloaded)
-    assert overloaded.counts == api.overload_counts
+    assert overloaded.counts_as_failure == api.overload_counts
     assert isinstance(too_long, errors.ContextTooLong)
 
 
@@ -460,7 +460,7 @@ async def test_f16_a_status_is_mapped(
     assert pieces == []
     assert type(error) is kind
     assert isinstance(error, errors.ProviderError)
-    assert (error.retry_after_s, error.counts) == (wait_s, counts)
+    assert (error.retry_after_s, error.counts_as_failure) == (wait_s, counts)
     assert KEY not in str(error) + error.details
 
 
@@ -611,13 +611,13 @@ async def test_a_dense_stream_is_read_in_few_pieces_and_never_held_before_words_
     api: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[tuple[bool, bool]] = []
-    hold = Reply._hold
+    hold = HttpPayloadStream._pause_reading
 
-    def watched(reply: Reply) -> None:
-        held.append((reply.spoken, reply.done))
+    def watched(reply: HttpPayloadStream) -> None:
+        held.append((reply.has_output, reply.is_done))
         hold(reply)
 
-    monkeypatch.setattr(Reply, "_hold", watched)
+    monkeypatch.setattr(HttpPayloadStream, "_pause_reading", watched)
     words = [f"w{number} " for number in range(40)]
     paced: list[Action] = []
     for event in [*api.begin(), *api.text(*words), *api.end("end"), *api.tail()]:
@@ -662,7 +662,7 @@ def test_a_provider_works_in_one_loop_after_another(api: Format) -> None:
             made = api.make(server.url)
             provider.append(made)
             if len(provider) > 1:
-                made._wire, made._url = provider[0]._wire, made._url
+                made._api, made._url = provider[0]._api, made._url
             pieces, _ = await ask(made, HELLO)
             await asyncio.sleep(0)
             if len(provider) > 1:

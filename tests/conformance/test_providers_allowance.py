@@ -10,10 +10,10 @@ from support.streams.more import ResponsesFormat
 from support.streams.server import Action, Loopback, chunked, status
 from test_providers import HELLO, text_stream
 
-from mainstay.core.allowance import Allowance
 from mainstay.core.errors import RateLimited
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Options
+from mainstay.core.rate_limits import RateLimitStatus
 
 OPENAI = ["x-ratelimit-remaining-requests: 41", "x-ratelimit-limit-requests: 60", "x-ratelimit-reset-requests: 19s"]
 ANTHROPIC = ["anthropic-ratelimit-requests-remaining: 41", "anthropic-ratelimit-requests-limit: 60"]
@@ -38,36 +38,36 @@ def with_headers(script: list[Action], lines: list[str]) -> list[Action]:
 
 
 async def test_an_answer_says_what_is_left_before_its_first_word(api: Format) -> None:
-    told: list[Allowance] = []
+    told: list[RateLimitStatus] = []
     async with Loopback(with_headers(chunked(*text_stream(api)), said_by(api))) as server:
         provider = api.make(server.url, Limits())
-        async with aclosing(provider.stream(HELLO, Options(heard=told.append))) as stream:
+        async with aclosing(provider.stream(HELLO, Options(on_rate_limits=told.append))) as stream:
             async for _ in stream:
                 assert len(told) == 1
         await provider.close()
-    (left,) = told[0].lefts
-    assert (left.name, left.kind, left.left, left.limit) == ("requests", "requests", 41, 60)
+    (left,) = told[0].quotas
+    assert (left.name, left.kind, left.remaining, left.limit) == ("requests", "requests", 41, 60)
 
 
 async def test_one_that_says_nothing_is_heard_to_have_taken_the_call(api: Format) -> None:
-    told: list[Allowance] = []
+    told: list[RateLimitStatus] = []
     async with Loopback(chunked(*text_stream(api))) as server:
         provider = api.make(server.url, Limits())
-        async with aclosing(provider.stream(HELLO, Options(heard=told.append))) as stream:
+        async with aclosing(provider.stream(HELLO, Options(on_rate_limits=told.append))) as stream:
             async for _ in stream:
                 pass
         await provider.close()
-    assert told == [Allowance()]
+    assert told == [RateLimitStatus()]
 
 
 async def test_a_refusal_says_it_too_and_nobody_hears_that_it_was_taken(api: Format) -> None:
-    told: list[Allowance] = []
+    told: list[RateLimitStatus] = []
     async with Loopback(status(429, headers=[*said_by(api), "Retry-After: 3"])) as server:
         provider = api.make(server.url, Limits())
         with pytest.raises(RateLimited) as caught:
-            await anext(provider.stream(HELLO, Options(heard=told.append)))
+            await anext(provider.stream(HELLO, Options(on_rate_limits=told.append)))
         await provider.close()
     assert told == []
-    assert caught.value.allowance is not None
-    assert caught.value.allowance.asked_s == 3.0
-    assert [left.left for left in caught.value.allowance.lefts] == [41]
+    assert caught.value.rate_limits is not None
+    assert caught.value.rate_limits.retry_after_s == 3.0
+    assert [left.remaining for left in caught.value.rate_limits.quotas] == [41]

@@ -11,14 +11,14 @@ from mainstay.core.errors import Overloaded, StreamBroken
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
 from mainstay.core.tools import tool
-from mainstay.providers.anthropic import AnthropicProvider
-from mainstay.providers.anthropic_answer import MessagesAnswer
+from mainstay.providers.anthropic.provider import AnthropicProvider
+from mainstay.providers.anthropic.response import AnthropicResponseParser
 
 api = AnthropicFormat()
 
 
-def fed(events: list[bytes]) -> tuple[list[Any], MessagesAnswer]:
-    answer = MessagesAnswer("anthropic")
+def fed(events: list[bytes]) -> tuple[list[Any], AnthropicResponseParser]:
+    answer = AnthropicResponseParser("anthropic")
     pieces: list[Piece] = answer.feed([event.partition(b"data: ")[2].strip() for event in events])
     return joined(pieces), answer
 
@@ -57,14 +57,14 @@ def test_redacted_thinking_and_events_yet_to_be_invented_are_passed_over() -> No
 
 def test_usage_sums_fresh_read_and_written_tokens() -> None:
     _, answer = fed([*api.begin(), *api.text("x"), *api.end("end")])
-    finished = answer.finished()
+    finished = answer.final_piece()
     assert finished is not None
     assert finished.usage == Usage(prompt=50, completion=7, cached=30, written=5)
 
 
 def test_pause_turn_is_an_end() -> None:
     _, answer = fed([api.event("message_delta", {"delta": {"stop_reason": "pause_turn"}})])
-    finished = answer.finished()
+    finished = answer.final_piece()
     assert finished is not None
     assert finished.reason is FinishReason.END
 
@@ -87,11 +87,11 @@ def test_the_fixed_part_and_the_end_of_the_history_are_marked_for_the_cache() ->
 
     provider = AnthropicProvider("m", info=ModelInfo(name="m", output=123))
     mark = {"type": "ephemeral"}
-    body = json.loads(provider.body(Context("sys", HELLO.messages, (add,)), Options()))
+    body = json.loads(provider.build_body(Context("sys", HELLO.messages, (add,)), Options()))
     assert body["system"] == [{"type": "text", "text": "sys", "cache_control": mark}]
     assert body["messages"][-1]["content"][-1]["cache_control"] == mark
     assert "cache_control" not in body["tools"][-1]
     assert body["max_tokens"] == 123
-    bare = json.loads(provider.body(Context("", HELLO.messages, (add,)), Options()))
+    bare = json.loads(provider.build_body(Context("", HELLO.messages, (add,)), Options()))
     assert "system" not in bare
     assert bare["tools"][-1]["cache_control"] == mark

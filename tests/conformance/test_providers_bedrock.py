@@ -13,12 +13,12 @@ from test_providers import HELLO, call_stream, heard, joined
 
 from mainstay.core import errors
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult
-from mainstay.core.ports import Context, Finished, Options
-from mainstay.providers.bedrock import BedrockProvider
-from mainstay.providers.bedrock_keys import AwsKeys, signed
+from mainstay.core.ports import Context, Options, StreamFinished
+from mainstay.providers.bedrock.aws_auth import AwsCredentials, sign_headers
+from mainstay.providers.bedrock.provider import BedrockProvider
 
 api = BedrockFormat()
-KEYS = AwsKeys("AKID", "SECRET/+", "eu-west-1")
+KEYS = AwsCredentials("AKID", "SECRET/+", "eu-west-1")
 HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/vnd.amazon.eventstream",
@@ -42,8 +42,8 @@ URL = (
 def test_a_request_is_signed_as_amazons_own_client_signs_it(token: str, signature: str) -> None:
     """The signatures are those that botocore 1.44 makes of the same."""
     now = datetime(2026, 11, 15, 9, 0, 0, tzinfo=UTC)
-    keys = AwsKeys(KEYS.id, KEYS.secret, KEYS.region, token)
-    made = signed(URL, HEADERS, b'{"messages":[]}', keys, now)
+    keys = AwsCredentials(KEYS.access_key_id, KEYS.secret_access_key, KEYS.region, token)
+    made = sign_headers(URL, HEADERS, b'{"messages":[]}', keys, now)
     assert made["Authorization"].endswith(f"Signature={signature}")
     assert made["X-Amz-Date"] == "20261115T090000Z"
     assert made.get("X-Amz-Security-Token", "") == token
@@ -59,7 +59,7 @@ async def test_keys_are_used_and_never_sent() -> None:
     (asked,) = server.asked
     assert asked.line == "POST /v1/model/a.b%3A0/converse-stream HTTP/1.1"
     assert asked.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKID/")
-    assert KEYS.secret not in str(asked) + repr(KEYS) + repr(provider)
+    assert KEYS.secret_access_key not in str(asked) + repr(KEYS) + repr(provider)
 
 
 def test_f12_a_garbled_frame_breaks_the_stream_wherever_it_is_garbled() -> None:
@@ -152,14 +152,14 @@ def test_frames_that_come_byte_by_byte_are_not_joined_each_time() -> None:
     cutter = api.cutter()
     frame = api.frame(b'{"delta":{"text":"' + b"x" * 50_000 + b'"}}')
     assert [cutter.feed(frame[at : at + 1]) for at in range(len(frame) - 1)] == [[]] * (len(frame) - 1)
-    assert len(cutter._line) > 40_000
+    assert len(cutter._partial_line) > 40_000
     assert len(cutter.feed(frame[-1:])) == 1
 
 
 def test_the_whole_stream_is_read_in_one_piece() -> None:
     said, finished, _ = heard(api, b"".join(call_stream(api)))
     assert said[0] == ("text", "so")
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, StreamFinished)
 
 
 def test_a_history_with_calls_is_never_sent_without_tools() -> None:
@@ -168,6 +168,6 @@ def test_a_history_with_calls_is_never_sent_without_tools() -> None:
     said = Message(1, "user", (Text('{"toolUse":{}} is only text'),))
     made, done = Message(2, "assistant", (call,)), Message(3, "tool", (ToolResult("c1", "add", "2"),))
     provider = api.make("http://127.0.0.1:1")
-    assert "toolConfig" not in json.loads(provider.body(Context("", [said]), Options()))
-    body = json.loads(provider.body(Context("", [said, made, done]), Options()))
+    assert "toolConfig" not in json.loads(provider.build_body(Context("", [said]), Options()))
+    body = json.loads(provider.build_body(Context("", [said, made, done]), Options()))
     assert [one["toolSpec"]["name"] for one in body["toolConfig"]["tools"]] == ["none"]

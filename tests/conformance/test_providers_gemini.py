@@ -8,21 +8,22 @@ from typing import Any
 import pytest
 from support.streams.formats import sse
 from support.streams.more import GeminiFormat
+from support.wire_messages import wire_messages
 from test_providers import HELLO, joined
 
 from mainstay.core.errors import ContextTooLong, RateLimited, StreamBroken, Unauthorised
 from mainstay.core.messages import FinishReason, Message, ToolCall, ToolResult, Usage
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
 from mainstay.core.tools import tool
-from mainstay.providers.gemini import GeminiProvider
-from mainstay.providers.gemini_answer import GeminiAnswer
-from mainstay.providers.trouble import from_status
+from mainstay.providers.gemini.provider import GeminiProvider
+from mainstay.providers.gemini.response import GeminiResponseParser
+from mainstay.providers.wire.errors import error_from_status
 
 api = GeminiFormat()
 
 
-def fed(*events: bytes) -> tuple[list[Any], GeminiAnswer]:
-    answer = GeminiAnswer("gemini")
+def fed(*events: bytes) -> tuple[list[Any], GeminiResponseParser]:
+    answer = GeminiResponseParser("gemini")
     pieces: list[Piece] = answer.feed([event.partition(b"data: ")[2].strip() for event in events])
     return joined(pieces), answer
 
@@ -53,7 +54,7 @@ def test_a_signature_stands_before_its_call_and_after_its_text() -> None:
 
 @pytest.mark.parametrize("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "SPII", "BLOCKLIST", "LANGUAGE"])
 def test_what_was_withheld_is_filtered(reason: str) -> None:
-    finished = fed(sse({"candidates": [{"finishReason": reason, "index": 0}]}))[1].finished()
+    finished = fed(sse({"candidates": [{"finishReason": reason, "index": 0}]}))[1].final_piece()
     assert finished is not None
     assert finished.reason is FinishReason.FILTERED
 
@@ -61,7 +62,7 @@ def test_what_was_withheld_is_filtered(reason: str) -> None:
 def test_a_prompt_that_is_blocked_has_no_candidates_and_is_filtered() -> None:
     usage = {"promptTokenCount": 9, "totalTokenCount": 9}
     _, answer = fed(sse({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": usage}))
-    finished = answer.finished()
+    finished = answer.final_piece()
     assert finished is not None
     assert (finished.reason, finished.usage) == (FinishReason.FILTERED, Usage(9))
 
@@ -76,7 +77,7 @@ def test_a_call_that_it_could_not_write_breaks_the_stream_so_that_it_is_asked_ag
 def test_an_end_with_every_chunk_is_no_end_of_the_stream() -> None:
     said, answer = fed(*(api.chunk({"text": part}, reason="STOP") for part in "abc"))
     assert said == [("text", "abc")]
-    assert not answer.over
+    assert not answer.is_over
 
 
 def test_an_error_says_its_own_status() -> None:
@@ -86,7 +87,7 @@ def test_an_error_says_its_own_status() -> None:
 
 def test_the_prompt_counts_what_tools_brought_and_the_answer_what_was_thought() -> None:
     counts = {"toolUsePromptTokenCount": 5, "candidatesTokenCount": 3, "thoughtsTokenCount": 4}
-    finished = fed(api.chunk(reason="STOP", counts=counts))[1].finished()
+    finished = fed(api.chunk(reason="STOP", counts=counts))[1].final_piece()
     assert finished is not None
     assert finished.usage == Usage(55, 7, 0, 4)
 
@@ -99,20 +100,20 @@ def test_schemas_go_as_they_are_and_thoughts_are_asked_for_where_there_are_any()
 
     context = Context("s", HELLO.messages, (add,), "p")
     provider = GeminiProvider("m", base_url="http://127.0.0.1:1", info=ModelInfo(name="m", thinking=True))
-    body = json.loads(provider.body(context, Options(tool_choice="none")))
+    body = json.loads(provider.build_body(context, Options(tool_choice="none")))
     (declared,) = body["tools"][0]["functionDeclarations"]
     assert declared["parametersJsonSchema"]["properties"] == {"a": {"type": "integer"}}
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
     assert body["generationConfig"] == {"thinkingConfig": {"includeThoughts": True}}
     assert body["systemInstruction"] == {"parts": [{"text": "s"}, {"text": "p"}]}
-    plain = json.loads(api.make("http://127.0.0.1:1").body(HELLO, Options()))
+    plain = json.loads(api.make("http://127.0.0.1:1").build_body(HELLO, Options()))
     assert "generationConfig" not in plain
 
 
 def test_an_error_of_a_tool_is_told_as_one() -> None:
     asked = Message(2, "assistant", (ToolCall("c", "a", "{}"),))
     answered = Message(3, "tool", (ToolResult("c", "a", "no", is_error=True),))
-    made = api.make("http://127.0.0.1:1").wire_messages(Context("", [*HELLO.messages, asked, answered]))
+    made = wire_messages(api.make("http://127.0.0.1:1"), Context("", [*HELLO.messages, asked, answered]))
     assert made[2]["parts"][0]["functionResponse"]["response"] == {"error": "no"}
 
 
@@ -143,7 +144,7 @@ def test_the_address_is_found_from_either_of_its_apis(model: str, base_url: str)
 )
 def test_what_google_says_in_its_own_way_is_understood(status: int, message: str, kind: type) -> None:
     body = json.dumps({"error": {"code": status, "message": message, "status": "X"}}).encode()
-    error = from_status("gemini", status, {}, body, now_s=0.0)
+    error = error_from_status("gemini", status, {}, body, now_s=0.0)
     assert type(error) is kind
     assert getattr(error, "window", None) in (None, 1_048_576)
     assert error.retry_after_s in (None, 34.07)

@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.streams.formats import AnthropicFormat, Format, OpenAIFormat
 from support.streams.more import FORMATS, BedrockFormat, GeminiFormat, OllamaFormat, ResponsesFormat
+from support.wire_messages import wire_messages
 from support.wire_rules import check_anthropic, check_openai
 from support.wire_rules_more import check_bedrock, check_gemini, check_ollama, check_responses
 from test_providers import walked
 
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo
-from mainstay.providers.bedrock import BedrockProvider
-from mainstay.providers.gemini import GeminiProvider
+from mainstay.providers.bedrock.provider import BedrockProvider
+from mainstay.providers.gemini.provider import GeminiProvider
+from mainstay.providers.openai.mistral import MistralProvider
 
 WHOLE = 1000 if os.environ.get("MAINSTAY_TEST_ALL") else 0
 RULES = {
@@ -43,8 +45,8 @@ def sent(
 ) -> list[dict[str, Any]]:
     provider = api.make("http://127.0.0.1:1/v1", info=ModelInfo(name="m", images=images, thinking=thinking))
     context = Context(system, list(messages))
-    made = provider.wire_messages(context)
-    assert provider.wire_messages(context) == made, "what is kept says the same"
+    made = wire_messages(provider, context)
+    assert wire_messages(provider, context) == made, "what is kept says the same"
     RULES[api.name](made)
     return made
 
@@ -156,11 +158,9 @@ def test_anthropic_has_results_first_in_a_message() -> None:
 
 
 def test_mistral_gets_ids_of_nine_letters() -> None:
-    from mainstay.providers.openai import OpenAIProvider
-
     call = ToolCall("call_1_1_0", "add", "{}")
-    provider = OpenAIProvider("m", base_url="http://127.0.0.1:1", label="mistral")
-    made = provider.wire_messages(Context("", [user("a"), called(call), results(call)]))
+    provider = MistralProvider("m", base_url="http://127.0.0.1:1")
+    made = wire_messages(provider, Context("", [user("a"), called(call), results(call)]))
     check_openai(made)
     assert len(made[1]["tool_calls"][0]["id"]) == 9
 
@@ -203,7 +203,7 @@ def test_a_model_that_does_not_think_is_not_sent_what_another_one_thought(api: F
 def test_bedrock_gets_thoughts_back_if_its_model_may_be_one_of_anthropics(name: str, taken: bool) -> None:
     message = Message(2, "assistant", (Thinking("b", "bedrock:sig"), Text("x")))
     provider = BedrockProvider(name, base_url="http://127.0.0.1:1")
-    assert ("reasoningContent" in str(provider.wire_messages(Context("", [user("a"), message])))) is taken
+    assert ("reasoningContent" in str(wire_messages(provider, Context("", [user("a"), message])))) is taken
 
 
 def test_responses_get_no_thought_that_led_to_nothing_and_each_message_with_its_phase() -> None:
@@ -224,7 +224,7 @@ def test_gemini_takes_the_calls_of_another_model(model: str, given: bool) -> Non
     """From its third generation on it refuses a call without a signature, unless told that there is none."""
     calls = [ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}")]
     provider = GeminiProvider(model, base_url="http://127.0.0.1:1")
-    made = provider.wire_messages(Context("", [user("a"), called(*calls), results(*calls)]))
+    made = wire_messages(provider, Context("", [user("a"), called(*calls), results(*calls)]))
     assert ["thoughtSignature" in part for part in made[1]["parts"]] == [given, False]
 
 
@@ -238,9 +238,9 @@ def test_ollama_gets_thoughts_back_with_the_calls_they_led_to() -> None:
 def test_a_message_is_encoded_once(api: Format) -> None:
     message = user("hello")
     provider = api.make("http://127.0.0.1:1/v1")
-    provider.wire_messages(Context("", [message]))
+    wire_messages(provider, Context("", [message]))
     kept = message.wire
-    provider.wire_messages(Context("", [message]))
+    wire_messages(provider, Context("", [message]))
     assert message.wire is kept
 
 

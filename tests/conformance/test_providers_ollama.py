@@ -12,10 +12,10 @@ from support.streams.server import STALL, Action, Loopback, chunked, status
 from test_providers import HELLO, call_stream, heard, joined
 
 from mainstay.core import errors
-from mainstay.core.ports import Finished, ModelInfo, Options
-from mainstay.providers import ollama
-from mainstay.providers.known import OLLAMA_WINDOW
-from mainstay.providers.ollama import OllamaProvider
+from mainstay.core.ports import ModelInfo, Options, StreamFinished
+from mainstay.providers.ollama import provider
+from mainstay.providers.ollama.provider import KEEP_ALIVE, OllamaProvider
+from mainstay.providers.ollama.settings import DEFAULT_WINDOW
 
 api = OllamaFormat()
 SHOWN = {
@@ -42,7 +42,7 @@ async def asked(*scripts: list[Action], info: ModelInfo | None = None) -> tuple[
         for _ in range(2):
             pieces, error = await ask(provider, HELLO)
             assert error is None, error
-            assert isinstance(pieces[-1], Finished)
+            assert isinstance(pieces[-1], StreamFinished)
         await provider.close()
     return provider, server
 
@@ -56,7 +56,7 @@ async def test_every_request_says_its_window_and_that_nothing_may_be_cut() -> No
     assert [one.line for one in server.asked] == ["POST /api/chat HTTP/1.1"] * 2
     assert windows(server) == [32_768, 32_768]
     assert all((one.body["truncate"], one.body["shift"]) == (False, False) for one in server.asked)
-    assert all(one.body["keep_alive"] == ollama.KEEP_ALIVE for one in server.asked)
+    assert all(one.body["keep_alive"] == KEEP_ALIVE for one in server.asked)
     assert provider.model().window == 32_768
 
 
@@ -64,9 +64,9 @@ async def test_a_window_that_nobody_chose_is_learned_before_the_first_request_an
     provider, server = await asked(shown(), fine())
     assert [one.line.split()[1] for one in server.asked] == ["/api/show", "/api/chat", "/api/chat"]
     assert server.asked[0].body == {"model": "qwen3"}
-    assert windows(server) == [OLLAMA_WINDOW, OLLAMA_WINDOW]
+    assert windows(server) == [DEFAULT_WINDOW, DEFAULT_WINDOW]
     assert [one.body.get("think") for one in server.asked] == [None, True, True]
-    assert provider.model() == ModelInfo(name="qwen3", window=OLLAMA_WINDOW, output=4096, images=False, thinking=True)
+    assert provider.model() == ModelInfo(name="qwen3", window=DEFAULT_WINDOW, output=4096, images=False, thinking=True)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ async def test_a_window_that_nobody_chose_is_learned_before_the_first_request_an
         ({"model_info": {"llama.context_length": 4096}}, 4096),
         ({"parameters": "num_ctx                        65536\nstop x"}, 65_536),
         ({"model_info": {"llama.context_length": 2048}, "parameters": "num_ctx 1024"}, 1024),
-        ({"model_info": None, "parameters": None, "capabilities": None}, OLLAMA_WINDOW),
-        ({"model_info": {"llama.context_length": "many"}, "parameters": "num_ctx many"}, OLLAMA_WINDOW),
+        ({"model_info": None, "parameters": None, "capabilities": None}, DEFAULT_WINDOW),
+        ({"model_info": {"llama.context_length": "many"}, "parameters": "num_ctx many"}, DEFAULT_WINDOW),
     ],
     ids=["trained for less", "its maker chose", "both", "an old server", "nonsense"],
 )
@@ -88,15 +88,15 @@ async def test_the_window_is_what_its_maker_chose_or_it_was_trained_for(changed:
 
 
 async def test_a_server_that_will_not_say_does_not_hold_up_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ollama, "SHOW_S", 0.05)
+    monkeypatch.setattr(provider, "SHOW_TIMEOUT_S", 0.05)
     _, server = await asked([STALL], fine())
     assert [one.line.split()[1] for one in server.asked] == ["/api/show", "/api/chat", "/api/chat"]
-    assert windows(server) == [OLLAMA_WINDOW, OLLAMA_WINDOW]
+    assert windows(server) == [DEFAULT_WINDOW, DEFAULT_WINDOW]
 
 
 async def test_a_server_that_cannot_say_is_asked_again_next_time() -> None:
     _, server = await asked(status(404, b'{"error":"x"}'), fine(), shown(parameters="num_ctx 8192"), fine())
-    assert windows(server) == [OLLAMA_WINDOW, 8192]
+    assert windows(server) == [DEFAULT_WINDOW, 8192]
 
 
 async def test_a_model_that_is_not_there_is_told_by_name() -> None:
@@ -147,5 +147,5 @@ async def test_no_key_means_no_authorization_header_and_a_key_goes_along() -> No
 
 
 def test_the_bound_of_an_answer_is_said_beside_the_window() -> None:
-    body = json.loads(api.make("http://127.0.0.1:1").body(HELLO, Options(output_tokens=9)))
+    body = json.loads(api.make("http://127.0.0.1:1").build_body(HELLO, Options(output_tokens_max=9)))
     assert body["options"] == {"num_ctx": 128_000, "num_predict": 9}

@@ -10,9 +10,9 @@ from support.streams.server import Loopback, chunked
 from test_providers import HELLO, joined
 
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Finished, ModelInfo, Piece
-from mainstay.providers.openai import OpenAIProvider
-from mainstay.providers.openai_answer import ChatAnswer
+from mainstay.core.ports import ModelInfo, Piece, StreamFinished
+from mainstay.providers.openai.provider import OpenAIProvider
+from mainstay.providers.openai.response import ChatCompletionParser
 
 api = OpenAIFormat()
 
@@ -20,12 +20,12 @@ api = OpenAIFormat()
 def said(*deltas: dict[str, Any], reason: str = "tool_calls", together: bool = True) -> list[Any]:
     """What an answer makes of deltas, whether they arrive together or one by one."""
     events = [api.delta(delta)[6:-2] for delta in deltas] + [api.delta({}, reason)[6:-2]]
-    answer = ChatAnswer("openai")
+    answer = ChatCompletionParser("openai")
     pieces: list[Piece] = []
     for batch in [events] if together else [[event] for event in events]:
         pieces += answer.feed(batch)
     assert answer.error is None
-    finished = answer.finished()
+    finished = answer.final_piece()
     assert finished is not None
     return [*joined(pieces), finished.reason.value]
 
@@ -153,7 +153,7 @@ async def test_empty_choices_and_missing_deltas_are_nothing() -> None:
         pieces, error = await ask(provider, HELLO)
         await provider.close()
     assert error is None
-    assert joined(pieces) == [("text", "x"), Finished(FinishReason.END)]
+    assert joined(pieces) == [("text", "x"), StreamFinished(FinishReason.END)]
 
 
 async def test_usage_with_every_chunk_counts_once() -> None:
@@ -165,7 +165,7 @@ async def test_usage_with_every_chunk_counts_once() -> None:
         provider = api.make(server.url)
         pieces, _ = await ask(provider, HELLO)
         await provider.close()
-    assert pieces[-1] == Finished(FinishReason.END, Usage(5, 3))
+    assert pieces[-1] == StreamFinished(FinishReason.END, Usage(5, 3))
 
 
 async def test_no_key_means_no_authorization_header() -> None:
@@ -195,9 +195,9 @@ async def test_a_key_may_be_a_function_that_is_asked_every_time() -> None:
 def test_the_output_bound_is_named_as_each_server_wants_it() -> None:
     from mainstay.core.ports import Options
 
-    bound = Options(output_tokens=9)
+    bound = Options(output_tokens_max=9)
     own = OpenAIProvider("m", api_key=KEY, info=ModelInfo(name="m"))
     other = OpenAIProvider("m", base_url="http://127.0.0.1:1/v1")
-    assert b'"max_completion_tokens":9' in own.body(HELLO, bound)
-    assert b'"max_tokens":9' in other.body(HELLO, bound)
-    assert b"max_" not in own.body(HELLO, Options())
+    assert b'"max_completion_tokens":9' in own.build_body(HELLO, bound)
+    assert b'"max_tokens":9' in other.build_body(HELLO, bound)
+    assert b"max_" not in own.build_body(HELLO, Options())

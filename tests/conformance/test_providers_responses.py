@@ -15,15 +15,15 @@ from mainstay.core.errors import Overloaded, RateLimited, RequestRefused
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
 from mainstay.core.tools import tool
-from mainstay.providers.openai_responses import ResponsesProvider
-from mainstay.providers.openai_responses_answer import ResponsesAnswer
+from mainstay.providers.openai_responses.provider import OpenAIResponsesProvider
+from mainstay.providers.openai_responses.response import OpenAIResponsesParser
 
 api = ResponsesFormat()
 THINKS = ModelInfo(name="m", thinking=True)
 
 
-def fed(events: list[bytes]) -> tuple[list[Any], ResponsesAnswer]:
-    answer = ResponsesAnswer("openai")
+def fed(events: list[bytes]) -> tuple[list[Any], OpenAIResponsesParser]:
+    answer = OpenAIResponsesParser("openai")
     pieces: list[Piece] = answer.feed([event.partition(b"data: ")[2].strip() for event in events])
     return joined(pieces), answer
 
@@ -34,7 +34,9 @@ def test_nothing_is_stored_and_tools_are_taken_as_they_are() -> None:
         """Add."""
         return a
 
-    body = json.loads(api.make("http://127.0.0.1:1/v1").body(Context("s", HELLO.messages, (add,), "p"), Options()))
+    body = json.loads(
+        api.make("http://127.0.0.1:1/v1").build_body(Context("s", HELLO.messages, (add,), "p"), Options())
+    )
     assert body["store"] is False
     assert body["tools"][0]["strict"] is False
     assert body["instructions"] == "s\n\np"
@@ -43,8 +45,8 @@ def test_nothing_is_stored_and_tools_are_taken_as_they_are() -> None:
 
 
 def test_a_model_that_thinks_is_asked_for_what_it_needs_back() -> None:
-    own = ResponsesProvider("m", api_key=KEY, info=THINKS)
-    body = json.loads(own.body(HELLO, Options()))
+    own = OpenAIResponsesProvider("m", api_key=KEY, info=THINKS)
+    body = json.loads(own.build_body(HELLO, Options()))
     assert body["include"] == ["reasoning.encrypted_content"]
     assert body["reasoning"] == {"summary": "auto"}
     assert body["stream_options"] == {"include_obfuscation": False}
@@ -139,7 +141,7 @@ def test_an_error_is_read_wherever_it_stands() -> None:
 @pytest.mark.parametrize("reason", ["max_messages", None])
 def test_an_answer_that_stopped_for_other_reasons_is_an_end(reason: str | None) -> None:
     _, answer = fed([api.event("response.incomplete", {"response": {"incomplete_details": {"reason": reason}}})])
-    finished = answer.finished()
+    finished = answer.final_piece()
     assert finished is not None
     assert finished.reason is FinishReason.END
 
@@ -148,6 +150,6 @@ def test_half_a_call_is_never_taken_for_a_whole_one() -> None:
     begun = api.event("response.output_item.added", {"item": {"type": "function_call", "name": "add"}})
     for reason in ("max_output_tokens", "something_new", None):
         body = {"response": {"incomplete_details": {"reason": reason}}}
-        finished = fed([begun, api.event("response.incomplete", body)])[1].finished()
+        finished = fed([begun, api.event("response.incomplete", body)])[1].final_piece()
         assert finished is not None
         assert finished.reason is FinishReason.LENGTH

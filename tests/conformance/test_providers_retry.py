@@ -13,8 +13,8 @@ from test_providers import HELLO, joined, text_stream
 
 from mainstay.core import errors
 from mainstay.core.limits import Limits
-from mainstay.core.ports import Finished, Options, Piece
-from mainstay.metering.resilient import Resilient
+from mainstay.core.ports import Options, Piece, StreamFinished
+from mainstay.metering.resilient_provider import ResilientProvider
 
 
 class Clock:
@@ -38,7 +38,7 @@ class Chance:
     def __init__(self, value: float = 0.5) -> None:
         self.value = value
 
-    def new(self) -> str:
+    def new_id(self) -> str:
         return "id"
 
     def random(self) -> float:
@@ -52,7 +52,7 @@ def api(request: pytest.FixtureRequest) -> Format:
 
 
 class Asking:
-    def __init__(self, resilient: Resilient, servers: list[Loopback], clock: Clock) -> None:
+    def __init__(self, resilient: ResilientProvider, servers: list[Loopback], clock: Clock) -> None:
         self.resilient = resilient
         self.servers = servers
         self.clock = clock
@@ -60,7 +60,7 @@ class Asking:
 
     async def __call__(self) -> tuple[list[Piece], Exception | None]:
         pieces: list[Piece] = []
-        options = Options(notice=lambda sentence, seconds: self.notices.append((sentence, seconds)))
+        options = Options(on_wait=lambda sentence, seconds: self.notices.append((sentence, seconds)))
         try:
             async with aclosing(self.resilient.stream(HELLO, options)) as stream:
                 async for piece in stream:
@@ -82,7 +82,7 @@ async def asking(
     servers = [Loopback(*one, now=clock.monotonic) for one in scripts]
     for server in servers:
         await server.__aenter__()
-    resilient = Resilient(
+    resilient = ResilientProvider(
         [api.make(server.url, limits) for server in servers], clock=clock, ids=Chance(chance), limits=limits
     )
     try:
@@ -101,7 +101,7 @@ async def test_f16_a_storm_of_429_is_asked_again_after_2_4_8_seconds(api: Format
     async with asking(api, [*[status(429)] * 4, fine(api)]) as ask:
         pieces, error = await ask()
     assert error is None
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], StreamFinished)
     assert ask.times() == [0, 2, 6, 14, 30]
     assert [seconds for _, seconds in ask.notices] == [2, 4, 8, 16]
     assert all("asks to slow down" in sentence for sentence, _ in ask.notices)
@@ -170,7 +170,7 @@ async def test_f16_the_next_provider_is_asked_when_the_first_is_exhausted(api: F
     async with asking(api, [status(429)], [fine(api)], limits=Limits(retries_max=2)) as ask:
         pieces, error = await ask()
     assert error is None
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], StreamFinished)
     assert (ask.times(), ask.times(1)) == ([0, 2, 6], [6])
 
 

@@ -16,9 +16,10 @@ import pytest
 from support.described_api import DescribedApi
 from support.published_packages import npm
 
-from mainstay.backends.common import BackendRefused
-from mainstay.backends.rest import RestBackend, RestSettings
-from mainstay.context.tokens import WheelTokenizer
+from mainstay.backends.base import BackendRefused
+from mainstay.backends.rest.backend import RestBackend
+from mainstay.backends.rest.manifest import RestScope, RestSettings
+from mainstay.context.tokenizers import SplintrTokenizer
 from mainstay.core.ports import Tool, ToolContext
 
 CACHE = Path(__file__).parents[2] / ".cache" / "openapi"
@@ -88,7 +89,7 @@ async def test_a_published_description_of_13_mb_is_read_searched_and_asked(publi
     with open(file) as opened:
         double = DescribedApi(json.load(opened))
     with double as server:
-        github = RestBackend(RestSettings(name="github", description=file, url=server.url, rows_max=20))
+        github = RestBackend("github", RestSettings(description=file, url=server.url, rows_max=20))
         await github.start()
         describe, query = github.tools
         found = await run(describe, search="list repository issues")
@@ -127,11 +128,8 @@ async def test_a_large_description_takes_changes_with_checked_bodies(published: 
     with open(file) as opened:
         double = DescribedApi(json.load(opened))
     with double as server:
-        github = RestBackend(
-            RestSettings(
-                name="github", description=file, url=server.url, write=True, paths=("/repos/{owner}/{repo}/issues/**",)
-            )
-        )
+        scope = RestScope(paths=("/repos/{owner}/{repo}/issues/**",))
+        github = RestBackend("github", RestSettings(description=file, url=server.url, write=True, scope=scope))
         *_, change = github.tools
         where = {"owner": "o", "repo": "r"}
         body = {"title": "It leaks", "labels": ["bug", {"name": "x"}], "milestone": 3}
@@ -147,15 +145,15 @@ async def test_a_large_description_takes_changes_with_checked_bodies(published: 
 
 async def test_a_large_description_costs_little(published: Published, record_property: Any) -> None:
     file = published("octokit", "generated/api.github.com.json")
-    github = RestBackend(RestSettings(name="github", description=file, write=True, schema_tokens=800))
+    github = RestBackend("github", RestSettings(description=file, write=True, schema_tokens=800))
     began = time.process_time()
     await github.start()
     read_s = time.process_time() - began
-    api = await github.api()
-    assert api.base.url == "https://api.github.com/"
-    assert len(api.listed) > 1000
-    assert api.description.unreadable == 0
-    tokens = WheelTokenizer("o200k_base").count(github.schema())
+    api = await github.load_api()
+    assert api.base_url.url == "https://api.github.com/"
+    assert len(api.operations) > 1000
+    assert api.document.unreadable_count == 0
+    tokens = SplintrTokenizer("o200k_base").count(github.schema_summary())
     record_property("read_s", round(read_s, 3))
     record_property("schema_tokens", tokens)
     assert read_s < 2.0  # 0.06 at rest
@@ -165,8 +163,8 @@ async def test_a_large_description_costs_little(published: Published, record_pro
 async def test_every_operation_of_a_large_description_can_be_described(published: Published) -> None:
     every = os.environ.get("MAINSTAY_TEST_ALL") == "1"
     file = published("octokit", "generated/api.github.com.json")
-    github = RestBackend(RestSettings(name="github", description=file, write=True))
-    for one in (await github.api()).listed[:: 1 if every else 20]:
+    github = RestBackend("github", RestSettings(description=file, write=True))
+    for one in (await github.load_api()).operations[:: 1 if every else 20]:
         told = await run(github.tools[0], operation=one.id)
         assert told.startswith(f"{one.id} {one.method} {one.path}")
         assert len(told) < 20_000
@@ -184,7 +182,7 @@ async def test_a_published_description_in_yaml_of_version_31_works(published: Pu
     with open(file) as opened:
         double = DescribedApi(yaml.safe_load(opened))
     with double as server:
-        figma = RestBackend(RestSettings(name="figma", description=file, url=server.url))
+        figma = RestBackend("figma", RestSettings(description=file, url=server.url))
         await figma.start()
         assert "getFile GET /v1/files/{file_key}" in await run(figma.tools[0], search="get file json")
         await run(figma.tools[1], operation="getFile", parameters={"file_key": "k1", "depth": 2, "ids": "1:2,1:3"})
@@ -203,8 +201,8 @@ async def test_every_example_of_every_version_can_be_read_and_described(publishe
     for file in files:
         if file.suffix not in (".json", ".yaml"):
             continue
-        api = RestBackend(RestSettings(name="api", description=str(file), url="http://127.0.0.1:1", write=True))
-        for one in (await api.api()).listed:
+        api = RestBackend("api", RestSettings(description=str(file), url="http://127.0.0.1:1", write=True))
+        for one in (await api.load_api()).operations:
             assert one.path in await run(api.tools[0], operation=one.id)
             counted[file.relative_to(root).parts[0]] += 1
     assert all(count > 10 for count in counted.values()), counted

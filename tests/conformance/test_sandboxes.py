@@ -10,48 +10,57 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.example_distributions import import_example
 from support.fake_docker import fake_docker
 
-from mainstay.core.outside import Sandbox
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, can_overlay, trouble
-from mainstay.sandbox.docker import DockerSandbox
-from mainstay.sandbox.host import HostSandbox
-from mainstay.sandbox.limits import SandboxRules
-from mainstay.testing.escape_suite import ConfinedSuite
-from mainstay.testing.guarding_suite import GuardingSuite
-from mainstay.testing.sandbox_suite import BoundedSuite, SandboxSuite
+from mainstay.core.tool_ports import Sandbox
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem, can_overlay
+from mainstay.sandbox.docker.sandbox import DockerSandbox
+from mainstay.sandbox.host.sandbox import HostSandbox
+from mainstay.sandbox.limits import SandboxLimits
+from mainstay.testing.sandbox_deletion_suite import SandboxDeletionSuite
+from mainstay.testing.sandbox_escape_suite import SandboxEscapeSuite
+from mainstay.testing.sandbox_suite import SandboxLimitsSuite, SandboxSuite
 
-SMALL = SandboxRules(processes=64, memory_mb=256, file_mb=8)
+SMALL = SandboxLimits(processes=64, memory_mb=256, file_mb=8)
 
 
-class TestHost(SandboxSuite, BoundedSuite):
-    def make(self, where: Path) -> Sandbox:
+class TestHost(SandboxSuite, SandboxLimitsSuite):
+    def make(self, folder: Path) -> Sandbox:
         return HostSandbox()
 
-    def make_small(self, where: Path) -> Sandbox:
+    def make_limited(self, folder: Path) -> Sandbox:
         return HostSandbox(SMALL)
 
 
-@pytest.mark.skipif(trouble() is not None, reason=trouble() or "")
-class TestBubblewrap(SandboxSuite, BoundedSuite, ConfinedSuite):
-    def make(self, where: Path) -> Sandbox:
+class TestExampleSandbox(SandboxSuite):
+    """The sandbox of `examples/components/sandbox`."""
+
+    def make(self, folder: Path) -> Sandbox:
+        sandbox: Sandbox = import_example("sandbox").NiceSandbox(1)
+        return sandbox
+
+
+@pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or "")
+class TestBubblewrap(SandboxSuite, SandboxLimitsSuite, SandboxEscapeSuite):
+    def make(self, folder: Path) -> Sandbox:
         return BubblewrapSandbox()
 
-    def make_small(self, where: Path) -> Sandbox:
+    def make_limited(self, folder: Path) -> Sandbox:
         return BubblewrapSandbox(SMALL)
 
 
 @pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel has no overlay for us")
-class TestBubblewrapGuarding(GuardingSuite):
-    def make(self, where: Path) -> Sandbox:
+class TestBubblewrapGuarding(SandboxDeletionSuite):
+    def make(self, folder: Path) -> Sandbox:
         sandbox = BubblewrapSandbox()
-        assert sandbox.guards
+        assert sandbox.can_protect_deletions
         return sandbox
 
 
 class TestDockerStandIn(SandboxSuite):
-    def make(self, where: Path) -> Sandbox:
-        return DockerSandbox("box", docker=fake_docker(where))
+    def make(self, folder: Path) -> Sandbox:
+        return DockerSandbox("box", docker=fake_docker(folder))
 
 
 def _engine() -> str:
@@ -82,5 +91,5 @@ class TestDocker(SandboxSuite):
         yield
         subprocess.run(["docker", "kill", self.name], check=False, capture_output=True, timeout=60)
 
-    def make(self, where: Path) -> Sandbox:
+    def make(self, folder: Path) -> Sandbox:
         return DockerSandbox(self.name)

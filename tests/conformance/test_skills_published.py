@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.published_packages import CACHE, locked, npm
 
-from mainstay.skills.allowed import UNREADABLE, rules_of
-from mainstay.skills.find import Scope, Shelf
-from mainstay.skills.header import SkillRefused
+from mainstay.skills.allowed_tools import UNREADABLE_PREFIX, parse_allowed_tools
+from mainstay.skills.frontmatter import SkillRefused
+from mainstay.skills.registry import SkillRegistry, SkillScope
 from mainstay.skills.skill import read_skill
-from mainstay.skills.validate import validate
-from mainstay.trust.rules import Rule
+from mainstay.skills.validator import validate_skill
+from mainstay.trust.rules import ToolRule
 
 skills_ref = pytest.importorskip("skills_ref", reason="this needs skills-ref")
 
@@ -48,7 +48,7 @@ def test_there_are_hundreds_of_them(published: list[Path]) -> None:
 
 
 def test_the_verdict_on_published_skills_is_that_of_the_reference(published: list[Path]) -> None:
-    wrong = [folder for folder in some(published) if bool(validate(folder)) != bool(skills_ref.validate(folder))]
+    wrong = [folder for folder in some(published) if bool(validate_skill(folder)) != bool(skills_ref.validate(folder))]
     assert wrong == []
 
 
@@ -75,14 +75,14 @@ def test_published_skills_are_loaded_unchanged_whenever_they_have_a_header_and_a
 
 
 def test_all_valid_ones_of_a_collection_are_on_the_shelf(published: list[Path]) -> None:
-    every = [folder for folder in published if not validate(folder)]
+    every = [folder for folder in published if not validate_skill(folder)]
     collection = max({folder.parent for folder in every}, key=lambda one: sum(folder.parent == one for folder in every))
-    shelf = Shelf(lambda session: (Scope("home", str(collection), str(collection)),), workspace="main")
+    shelf = SkillRegistry(lambda session: (SkillScope("home", str(collection), str(collection)),), workspace="main")
     found = {one.skill.folder: one for one in shelf.skills("s")}
     valid = [folder for folder in every if folder.parent == collection]
     assert len(valid) > 20
     for folder in valid:
-        assert shelf.body(found[str(folder.resolve())])
+        assert shelf.load_body(found[str(folder.resolve())])
 
 
 def test_what_they_allow_themselves_becomes_rules_that_can_be_read(published: list[Path]) -> None:
@@ -92,8 +92,8 @@ def test_what_they_allow_themselves_becomes_rules_that_can_be_read(published: li
             skill, _ = read_skill(str(folder))
         except SkillRefused:
             continue
-        for rule in rules_of(skill.allowed_tools):
-            Rule.parse(rule)
+        for rule in parse_allowed_tools(skill.allowed_tools):
+            ToolRule.parse(rule)
             seen.add(rule)
     assert {"read", "bash", "edit"} <= seen
-    assert not [rule for rule in seen if rule.startswith(UNREADABLE)]
+    assert not [rule for rule in seen if rule.startswith(UNREADABLE_PREFIX)]

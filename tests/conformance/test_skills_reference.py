@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainstay.skills.header import FILE_BYTES_MAX, HEADER_BYTES_MAX
+from mainstay.skills.frontmatter import FILE_BYTES_MAX, HEADER_BYTES_MAX
 from mainstay.skills.skill import read_skill
-from mainstay.skills.validate import validate
+from mainstay.skills.validator import validate_skill
 
 skills_ref = pytest.importorskip("skills_ref", reason="this needs skills-ref")
 
@@ -309,13 +309,13 @@ OTHERWISE: dict[str, tuple[str, bool, str]] = {
 @pytest.mark.parametrize(("folder", "data"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_verdict_is_that_of_the_reference(tmp_path: Path, folder: str, data: str | bytes) -> None:
     place = written(tmp_path, folder, data)
-    assert bool(validate(place)) == reference_refuses(place), validate(place)
+    assert bool(validate_skill(place)) == reference_refuses(place), validate_skill(place)
 
 
 def test_what_is_valid_is_also_loaded_and_means_the_same(tmp_path: Path) -> None:
     for id, folder, data in CASES:
         place = written(tmp_path, folder, data)
-        if validate(place):
+        if validate_skill(place):
             continue
         loaded, _ = read_skill(str(place))
         known = skills_ref.read_properties(place)
@@ -331,11 +331,11 @@ def test_what_is_valid_is_also_loaded_and_means_the_same(tmp_path: Path) -> None
 def test_what_is_decided_otherwise_is_so_for_a_reason(tmp_path: Path, id: str) -> None:
     data, taken, reason = OTHERWISE[id]
     place = written(tmp_path, "pdf", data)
-    assert (not validate(place), not reference_refuses(place)) == (taken, not taken), reason
+    assert (not validate_skill(place), not reference_refuses(place)) == (taken, not taken), reason
 
 
 def test_the_cases_are_hundreds_and_of_both_kinds(tmp_path: Path) -> None:
-    valid = sum(not validate(written(tmp_path, folder, data)) for _, folder, data in CASES)
+    valid = sum(not validate_skill(written(tmp_path, folder, data)) for _, folder, data in CASES)
     assert len(CASES) > 500
     assert valid > 100
     assert len(CASES) - valid > 100
@@ -343,11 +343,11 @@ def test_the_cases_are_hundreds_and_of_both_kinds(tmp_path: Path) -> None:
 
 def test_a_file_in_small_letters_counts_where_the_other_is_missing(tmp_path: Path) -> None:
     place = written(tmp_path, "pdf", WHOLE, "skill.md")
-    assert validate(place) == []
+    assert validate_skill(place) == []
     assert not reference_refuses(place)
     if not (place / "SKILL.md").exists():  # where the disk tells letters apart
         written(tmp_path, "pdf", "nothing", "SKILL.md")
-        assert validate(place)
+        assert validate_skill(place)
         assert reference_refuses(place)
 
 
@@ -358,7 +358,7 @@ def test_what_is_no_folder_of_a_skill_is_refused_by_both(tmp_path: Path) -> None
     odd = tmp_path / "odd"
     (odd / "SKILL.md").mkdir(parents=True)
     for place in (empty, file, odd, tmp_path / "missing"):
-        assert validate(place)
+        assert validate_skill(place)
         assert reference_refuses(place)
 
 
@@ -368,7 +368,7 @@ def test_a_folder_is_known_by_its_last_name_however_it_is_reached(
     written(tmp_path, "pdf", WHOLE)
     monkeypatch.chdir(tmp_path / "pdf")
     for place in (tmp_path / "pdf" / ".", tmp_path / "pdf" / ".." / "pdf", Path("."), Path("..") / "pdf"):
-        assert bool(validate(place)) == reference_refuses(place), place
+        assert bool(validate_skill(place)) == reference_refuses(place), place
 
 
 # --- made up -------------------------------------------------------------------------------------
@@ -401,8 +401,8 @@ def test_a_skill_with_something_put_in_or_taken_out_has_the_same_verdict(
     for at, piece, gone in changes:
         text = text[:at] + (piece if gone < 4 else "") + text[at + gone :]
     place = written(tmp_path, "pdf", text)
-    assert bool(validate(place)) == reference_refuses(place), text
-    if not validate(place):
+    assert bool(validate_skill(place)) == reference_refuses(place), text
+    if not validate_skill(place):
         read_skill(str(place))
 
 
@@ -410,7 +410,7 @@ def test_a_skill_with_something_put_in_or_taken_out_has_the_same_verdict(
 @given(header=st.lists(st.sampled_from(PIECES + WORDS), max_size=14).map("".join))
 def test_a_header_of_anything_has_the_same_verdict(tmp_path: Path, header: str) -> None:
     place = written(tmp_path, "pdf", skill(f"name: pdf\ndescription: one\nmetadata:\n  a: b\n{header}\n"))
-    assert bool(validate(place)) == reference_refuses(place), header
+    assert bool(validate_skill(place)) == reference_refuses(place), header
 
 
 @EXACTLY
@@ -420,11 +420,11 @@ def test_a_name_of_any_letters_has_the_same_verdict(tmp_path: Path, name: str) -
         return
     quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
     place = written(tmp_path, name, skill(f"name: {quoted}\ndescription: one\n"))
-    assert bool(validate(place)) == reference_refuses(place), name
+    assert bool(validate_skill(place)) == reference_refuses(place), name
 
 
 @EXACTLY
 @given(name=st.text(st.sampled_from(string.ascii_lowercase[:3] + "12-A_é語ﬁ"), min_size=1, max_size=12))
 def test_a_name_of_likely_letters_has_the_same_verdict(tmp_path: Path, name: str) -> None:
     place = written(tmp_path, name, skill(f"name: '{name}'\ndescription: one\n"))
-    assert bool(validate(place)) == reference_refuses(place), name
+    assert bool(validate_skill(place)) == reference_refuses(place), name

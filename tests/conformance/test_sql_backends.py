@@ -29,12 +29,12 @@ from support.sql_worlds import (
     tricks,
 )
 
-from mainstay.backends.common import BackendRefused
-from mainstay.backends.sql import SqlBackend
-from mainstay.backends.sql_engine import Page
-from mainstay.backends.sql_rows import Rows, binary, show, table
-from mainstay.backends.sql_scope import SqlScope
-from mainstay.backends.sql_statements import Judge, Statement
+from mainstay.backends.base import BackendRefused
+from mainstay.backends.sql.backend import SqlBackend
+from mainstay.backends.sql.csv_results import ResultRows, format_binary, format_csv, format_value
+from mainstay.backends.sql.engine import ResultPageRequest
+from mainstay.backends.sql.manifest import SqlScope
+from mainstay.backends.sql.statement_checker import CheckedStatement, StatementChecker
 
 pytest.importorskip("sqlglot")
 
@@ -106,12 +106,12 @@ async def test_at_least_sixty_honest_questions_each_are_answered_as_the_database
             binaries = [tuple(plainly(_unhex(cell)) for cell in row) for row in theirs]
             assert ours == binaries, sql
         else:
-            assert ours == [tuple(plainly(show(cell)) for cell in row) for row in rows], sql
+            assert ours == [tuple(plainly(format_value(cell)) for cell in row) for row in rows], sql
 
 
-async def answered(backend: SqlBackend, sql: str) -> Rows:
-    statement, rows = await backend.engine.query(lambda judge: judge.query(sql), Page(0, 100))
-    assert table(rows, 0, statement.ordered)
+async def answered(backend: SqlBackend, sql: str) -> ResultRows:
+    statement, rows = await backend.engine.run_query(lambda judge: judge.check_query(sql), ResultPageRequest(0, 100))
+    assert format_csv(rows, 0, statement.is_ordered)
     return rows
 
 
@@ -122,7 +122,7 @@ def as_text(sql: str, columns: int) -> str:
 
 
 def _unhex(cell: str | None) -> str | None:
-    return binary((len(cell) - 2) // 2) if cell is not None and cell.startswith("\\x") else cell
+    return format_binary((len(cell) - 2) // 2) if cell is not None and cell.startswith("\\x") else cell
 
 
 # --- hostile ones --------------------------------------------------------------------------------
@@ -218,13 +218,13 @@ async def test_with_the_first_wall_down_the_database_itself_still_refuses(
     before = world.fingerprint()
     raw = sql.format(s="public." if name == "postgres" else "main.")
 
-    def blind(judge: Judge) -> Statement:
+    def blind(judge: StatementChecker) -> CheckedStatement:
         orders = judge.catalog.find("orders")
         assert orders is not None
-        return Statement(sql=raw, relations=(orders,))
+        return CheckedStatement(sql=raw, relations=(orders,))
 
     with pytest.raises(BackendRefused) as caught:
-        print(await world.backend().engine.query(blind, Page(0, 10)))
+        print(await world.backend().engine.run_query(blind, ResultPageRequest(0, 10)))
     assert SECRET not in str(caught.value)
     assert world.fingerprint() == before
 
@@ -234,7 +234,11 @@ async def test_with_the_first_wall_down_mysql_still_changes_nothing(worlds: dict
     world = worlds["mysql"]
     before = world.fingerprint()
     with pytest.raises(BackendRefused):
-        print(await world.backend().engine.query(lambda judge: Statement(sql=sql, relations=()), Page(0, 10)))
+        print(
+            await world.backend().engine.run_query(
+                lambda judge: CheckedStatement(sql=sql, relations=()), ResultPageRequest(0, 10)
+            )
+        )
     assert world.fingerprint() == before
     assert ("x",) not in world.direct("SHOW TABLES")[1]
 

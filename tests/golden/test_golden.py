@@ -11,26 +11,27 @@ from typing import Any
 import apsw
 import pytest
 import record_release
+from support.wire_messages import wire_messages
 from support.wire_rules import check_anthropic, check_openai
 
 from mainstay import Agent, Config, ToolContext, tool
-from mainstay.agent.sessions import read_all
 from mainstay.config.schema import EmbeddingSettings, MemorySettings, SessionSettings
 from mainstay.core import journal
 from mainstay.core.errors import SessionUnknown, StoreCorrupt, StoreTooNew
-from mainstay.core.events import DURABLE, Folded, MessageAdded, ToolFinished, TurnEnded
-from mainstay.core.journal import decode, decode_all, encode
+from mainstay.core.events import DurableEvent, Folded, MessageAdded, ToolFinished, TurnEnded
+from mainstay.core.journal import decode_event, decode_events, encode_event
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import Context
-from mainstay.lane.replay import replay
-from mainstay.observe.export import history
-from mainstay.providers.anthropic import AnthropicProvider
-from mainstay.providers.openai import OpenAIProvider
-from mainstay.store.home import workspace_path
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite.tiers import SqliteTiers
+from mainstay.lane.replay import replay_journal
+from mainstay.observe.session_export import full_history
+from mainstay.operations.sessions import read_journal
+from mainstay.providers.anthropic.provider import AnthropicProvider
+from mainstay.providers.openai.provider import OpenAIProvider
+from mainstay.store.home import workspace_folder
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 from mainstay.testing import ScriptedProvider
 
 FOLDER = Path(__file__).parent
@@ -50,7 +51,7 @@ def release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def home(tmp_path: Path, release: str) -> Path:
     """A home as that release left it."""
-    path = workspace_path(tmp_path / "home")
+    path = workspace_folder(tmp_path / "home") / "workspace.db"
     path.parent.mkdir(parents=True)
     db = apsw.Connection(str(path))
     db.execute("BEGIN")
@@ -66,13 +67,13 @@ def expected(release: str) -> Any:
 
 
 async def open_store(home: Path) -> SqliteStore:
-    store = SqliteStore(str(workspace_path(home)))
+    store = SqliteStore(str(workspace_folder(home) / "workspace.db"))
     await store.open()
     return store
 
 
 async def test_f54_every_session_is_seen_as_it_was(home: Path, expected: Any) -> None:
-    seen = (await record_release.expected(workspace_path(home)))["sessions"]
+    seen = (await record_release.expected(workspace_folder(home) / "workspace.db"))["sessions"]
     assert set(seen) == set(expected["sessions"])
     for key, before in expected["sessions"].items():
         now = seen[key]
@@ -86,18 +87,18 @@ async def test_f54_every_session_replays_identically(home: Path, expected: Any) 
     store = await open_store(home)
     limits = Limits(**expected["limits"])
     for key in expected["sessions"]:
-        records = await read_all(store, key)
-        replayed = await replay(records, limits)
-        assert replayed.identical, f"{key}: {replayed.difference}"
+        records = await read_journal(store, key)
+        replayed = await replay_journal(records, limits)
+        assert replayed.is_identical, f"{key}: {replayed.difference}"
         assert replayed.records == len(records)
     await store.close()
 
 
 async def test_f54_every_record_is_written_again_as_it_was_read(home: Path) -> None:
-    db = apsw.Connection(str(workspace_path(home)))
+    db = apsw.Connection(str(workspace_folder(home) / "workspace.db"))
     for (body,) in db.execute("SELECT body FROM events ORDER BY id"):
-        event = decode(str(body))
-        assert decode(encode(event)) == event
+        event = decode_event(str(body))
+        assert decode_event(encode_event(event)) == event
     db.close()
 
 
@@ -116,8 +117,8 @@ async def test_f54_the_sessions_go_on(home: Path, expected: Any) -> None:
         return "paid"
 
     def answer(context: Context, options: Any) -> str:
-        check_openai(OpenAIProvider("any", api_key="k").wire_messages(context))
-        check_anthropic(AnthropicProvider("any", api_key="k").wire_messages(context))
+        check_openai(wire_messages(OpenAIProvider("any", api_key="k"), context))
+        check_anthropic(wire_messages(AnthropicProvider("any", api_key="k"), context))
         return f"answer {options.turn}"
 
     async with Agent(ScriptedProvider(answer), tools=[look, pay], home=home, config=quiet(expected)) as agent:
@@ -130,14 +131,14 @@ async def test_f54_the_sessions_go_on(home: Path, expected: Any) -> None:
             assert isinstance(reply.outcome, Answered)
             assert reply.text == f"answer {reply.turn}"
             replayed = await agent.sessions.replay(key)
-            assert replayed.identical, replayed.difference
+            assert replayed.is_identical, replayed.difference
         again = await agent.run("tour", "what is it like in Lisbon?", id="m-1", sender="ada")
         assert again.turn == 1, "an input is accepted once, also by a later release"
         assert again.text.startswith("Mild, 21 °C.")
         with pytest.raises(SessionUnknown):
             await agent.sessions.get("forgotten")
     store = await open_store(home)
-    results = [r.event.result for r in await read_all(store, "unfinished") if isinstance(r.event, ToolFinished)]
+    results = [r.event.result for r in await read_journal(store, "unfinished") if isinstance(r.event, ToolFinished)]
     assert "Outcome unknown" in results[2].content
     await store.close()
 
@@ -164,7 +165,7 @@ async def test_f54_a_folded_session_is_seen_through_its_summary_and_folded_again
         assert shown[0][0] == "user"
         assert shown[0][1].startswith("[This summary stands for the earlier part of this conversation.")
         assert shown[0][1].endswith(before["summary"])
-        whole = {m.id: m for m in history(list(records.values()))}
+        whole = {m.id: m for m in full_history(list(records.values()))}
         newer = [id for id, role, _ in before["view"][1:] if id in whole]
         assert [text for _, text in shown].count("what came before?") == 1
         assert len(shown) >= len(before["view"]) + 1
@@ -176,13 +177,13 @@ async def test_f54_a_folded_session_is_seen_through_its_summary_and_folded_again
         folds = [r.event for r in await agent.sessions.records(key, limit=1000) if isinstance(r.event, Folded)]
         assert folds[-1].version == before["folds"][-1].get("version", 1) + 1
         replayed = await agent.sessions.replay(key)
-        assert replayed.identical, replayed.difference
+        assert replayed.is_identical, replayed.difference
 
 
 async def test_f54_what_was_remembered_is_known(home: Path, expected: Any) -> None:
     """As that release left it, or, where it had no memory yet, from its journals."""
     store = await open_store(home)
-    heads, positions = await store.heads(), await store.tiers(vectors=False).messages.positions()
+    heads, positions = await store.list_heads(), await store.tiers(vectors=False).messages.positions()
     assert positions in ({}, heads), "all of it, or none"
     assert await record_release.remembered(store) == expected["memory"]
     await store.close()
@@ -191,7 +192,7 @@ async def test_f54_what_was_remembered_is_known(home: Path, expected: Any) -> No
 async def test_f54_memory_is_built_again_from_the_journals(home: Path, expected: Any) -> None:
     """All but what somebody asked to keep, which is in no journal."""
     store = await open_store(home)
-    beside = SqliteTiers(":memory:", vectors=False)
+    beside = StandaloneTiers(":memory:", vectors=False)
     built = await record_release.remembered(store, await beside.open())
     before = dict(expected["memory"])
     before["memories"] = [one for one in before["memories"] if "workflow" in one.get("tags", ())]
@@ -232,7 +233,7 @@ def quiet(expected: Any) -> Config:
 def test_f54_the_golden_files_hold_every_kind_of_record() -> None:
     """A new kind of record asks for a new golden file."""
     seen = {kind for release in RELEASES for session in read(release)["sessions"].values() for kind in session["types"]}
-    assert seen >= {kind.__name__ for kind in DURABLE.__args__}
+    assert seen >= {kind.__name__ for kind in DurableEvent.__args__}
 
 
 def test_f54_the_golden_files_hold_folds_with_facts_kept_values_profiles_and_memories() -> None:
@@ -265,13 +266,13 @@ def test_f54_a_golden_file_is_never_made_again() -> None:
 def test_f54_a_record_of_a_newer_release_is_refused_with_a_sentence() -> None:
     for body in ('{"type":"Dreamt","of":"sheep"}', '{"type":"TurnEnded.2","outcome":"fine","turn":1}'):
         with pytest.raises(StoreTooNew, match="use the newer release"):
-            decode(body)
+            decode_event(body)
         with pytest.raises(StoreTooNew, match="newer release"):
-            list(decode_all([encode(TurnEnded(Answered())).decode(), body]))
+            list(decode_events([encode_event(TurnEnded(Answered())).decode(), body]))
 
 
 async def test_f54_a_session_of_a_newer_release_does_not_stop_the_others(home: Path, expected: Any) -> None:
-    db = apsw.Connection(str(workspace_path(home)))
+    db = apsw.Connection(str(workspace_folder(home) / "workspace.db"))
     (session,) = db.execute("SELECT id FROM sessions WHERE key = 'unfinished'").fetchone()
     db.execute("""UPDATE events SET body = '{"type":"Dreamt"}' WHERE id = (? << 32) + 5""", (session,))
     db.close()
@@ -287,7 +288,7 @@ async def test_f54_a_session_of_a_newer_release_does_not_stop_the_others(home: P
 )
 def test_f54_a_record_that_is_no_record_is_corrupt_not_new(body: str) -> None:
     with pytest.raises(StoreCorrupt):
-        decode(body)
+        decode_event(body)
 
 
 def test_f54_an_upcast_reads_an_old_shape(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,9 +303,9 @@ def test_f54_an_upcast_reads_an_old_shape(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(journal.UPCASTS, "MessageAdded.0", message)
     monkeypatch.setitem(journal.UPCASTS, "TurnEnded.0", ended)
     old = ['{"type":"MessageAdded.0","who":"assistant","text":"hi"}', '{"type":"TurnEnded.0","turn":4}']
-    new = encode(TurnEnded(Answered(), turn=5)).decode()
-    assert decode(old[0]) == MessageAdded("assistant", (Text("hi"),))
-    assert list(decode_all([*old, new])) == [
+    new = encode_event(TurnEnded(Answered(), turn=5)).decode()
+    assert decode_event(old[0]) == MessageAdded("assistant", (Text("hi"),))
+    assert list(decode_events([*old, new])) == [
         MessageAdded("assistant", (Text("hi"),)),
         TurnEnded(Exhausted("unknown"), turn=4),
         TurnEnded(Answered(), turn=5),

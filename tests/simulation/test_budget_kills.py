@@ -15,11 +15,11 @@ from typing import Any
 from support.budget_life import lines_of
 from support.paths import SUPPORT
 
-from mainstay.core.following import Stretch
-from mainstay.core.journal import Record, decode
-from mainstay.core.ledger import Put, entries
-from mainstay.core.ports import Standing
-from mainstay.core.reservations import NANO
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR
+from mainstay.core.journal import Record, decode_event
+from mainstay.core.ledger_entries import OpenReservation, ledger_entries
+from mainstay.core.ports import SessionInfo
+from mainstay.core.projections import JournalBatch
 
 KILLS = 100 if os.environ.get("MAINSTAY_TEST_ALL") else 6
 LANES = 6
@@ -49,26 +49,26 @@ class Lab:
         self._process.wait(timeout=30)
 
 
-def journals(home: Path) -> dict[str, tuple[Standing, list[Record]]]:
+def journals(home: Path) -> dict[str, tuple[SessionInfo, list[Record]]]:
     """Read with nothing of ours but the codec."""
     db = sqlite3.connect(f"file:{home}/workspaces/default/workspace.db?mode=ro", uri=True)
-    found: dict[str, tuple[Standing, list[Record]]] = {}
+    found: dict[str, tuple[SessionInfo, list[Record]]] = {}
     rows = db.execute(
         "SELECT s.key, e.id & 4294967295, e.at, e.body FROM events e JOIN sessions s ON s.id = e.id >> 32"
     )
     for key, seq, at, body in sorted(rows):
-        found.setdefault(key, (Standing(key=key), []))[1].append(Record(seq, at, decode(body)))
+        found.setdefault(key, (SessionInfo(key=key), []))[1].append(Record(seq, at, decode_event(body)))
     db.close()
     return found
 
 
-def recounted(home: Path) -> tuple[Sums, dict[str, dict[str, Put]]]:
+def recounted(home: Path) -> tuple[Sums, dict[str, dict[str, OpenReservation]]]:
     """By whom what was spent, counted from the first record on; and what has no end."""
     sums: Sums = {}
-    left: dict[str, dict[str, Put]] = {}
+    left: dict[str, dict[str, OpenReservation]] = {}
     for key, (standing, records) in journals(home).items():
-        open: dict[str, Put] = {}
-        for entry in entries(Stretch(standing, records), open):
+        open: dict[str, OpenReservation] = {}
+        for entry in ledger_entries(JournalBatch(standing, records), open):
             for who in (("home", ""), ("workspace", "default"), ("person", entry.person)):
                 total = sums.setdefault(who, [0, 0, 0, 0])
                 for place, number in enumerate((entry.money, entry.tokens, entry.calls, entry.lost)):
@@ -101,7 +101,7 @@ def test_u3_kills_cost_no_more_than_the_budget_and_the_books_stay_exact(tmp_path
             calls = chance.choice((0, 1, 3, 6, 10))
             result = lab.run(seed, kill_after=calls, moment_s=chance.choice((0.0, 0.003, 0.02)))
             killed += result["killed"]
-            assert billed(tmp_path) <= DOLLARS * NANO if (tmp_path / "bill").exists() else True
+            assert billed(tmp_path) <= DOLLARS * NANODOLLARS_PER_DOLLAR if (tmp_path / "bill").exists() else True
         lab.run(KILLS)  # to the end: whatever was cut is taken up
     finally:
         lab.close()
@@ -116,6 +116,6 @@ def test_u3_kills_cost_no_more_than_the_budget_and_the_books_stay_exact(tmp_path
     assert kept == sums, "the ledger is what the journals say"
     assert final["spent"] == sums["home", ""][0], "and so are the books"
     spent, lost = sums["home", ""][0], sums["home", ""][3]
-    assert billed(tmp_path) <= spent <= DOLLARS * NANO
+    assert billed(tmp_path) <= spent <= DOLLARS * NANODOLLARS_PER_DOLLAR
     assert 0 < lost < spent
     assert lines_of(tmp_path / "bill") > KILLS

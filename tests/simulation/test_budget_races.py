@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 from test_budget_kills import journals, ledger, recounted
 
-from mainstay.agent.accounts import HomeAccounts
 from mainstay.agent.agent import Agent
-from mainstay.agent.opened import Beside
-from mainstay.agent.world import SystemClock
+from mainstay.agent.agent_options import GatewayServices
+from mainstay.agent.home_budgets import HomeBudgets
+from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import Config
 from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR, to_nanodollars
 from mainstay.core.errors import StreamBroken, Unreachable
 from mainstay.core.events import Reserved, Settled, Waiting
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted, Outcome
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.core.reservations import NANO, nanodollars
-from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
+from mainstay.metering.session_accounts import WorkspaceBudgetManager
+from mainstay.store.sqlite.home_database import HomeDatabase
 
 LANES = 200
 INFO = ModelInfo(name="meter", price_prompt=1.0, price_completion=2.0, price_cached=0.1)
@@ -42,20 +43,20 @@ class Greedy:
     async def close(self) -> None: ...
 
     async def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]:
-        assert options.output_tokens is not None
+        assert options.output_tokens_max is not None
         await asyncio.sleep(self._chance.random() * 0.01)
         fate = self._chance.random()
         if fate < 0.05:
             raise Unreachable("nobody is there")
         shown = context.system + "".join(message.text for message in context.messages)
-        usage = Usage(len(shown.encode()) // 5 + 3, self._chance.randrange(1, options.output_tokens + 1))
+        usage = Usage(len(shown.encode()) // 5 + 3, self._chance.randrange(1, options.output_tokens_max + 1))
         yield TextPiece("well, ")
         if fate < 0.1:  # charged for what was said by then
-            self.bill += nanodollars(INFO.cost(Usage(usage.prompt, 2)))
+            self.bill += to_nanodollars(INFO.cost(Usage(usage.prompt, 2)))
             raise StreamBroken("cut")
-        self.bill += nanodollars(INFO.cost(usage))
+        self.bill += to_nanodollars(INFO.cost(usage))
         await asyncio.sleep(self._chance.random() * 0.01)
-        yield Finished(FinishReason.END, usage)
+        yield StreamFinished(FinishReason.END, usage)
 
 
 @pytest.mark.parametrize("scope", ["home", "workspace"])
@@ -86,13 +87,14 @@ async def test_u3_two_hundred_lanes_never_overspend_one_dollar(tmp_path: Path, s
         async with asyncio.TaskGroup() as group:
             for number in range(LANES):
                 group.create_task(lane(number))
-        accounts = (await agent.opened()).services.accounts
-        tally = accounts.books.tally("home", "")  # type: ignore[union-attr]
-        assert (tally.held.money, tally.held.tokens, tally.waiting) == (0, 0, [])
-        spent = tally.spent(0).money
+        manager = (await agent.runtime()).services.budget_manager
+        assert isinstance(manager, WorkspaceBudgetManager)
+        counter = manager.ledger.get_counter("home", "")
+        assert (counter.reserved.money, counter.reserved.tokens, counter.waiting) == (0, 0, [])
+        spent = counter.sum_since(0).money
         listening.cancel()
-    assert model.bill <= spent <= NANO
-    assert spent > 0.98 * NANO, "what may be spent can be"
+    assert model.bill <= spent <= NANODOLLARS_PER_DOLLAR
+    assert spent > 0.98 * NANODOLLARS_PER_DOLLAR, "what may be spent can be"
     assert waited > 0, "others' calls were in the way, and that was said"
     refused = [one for one in outcomes if isinstance(one, Exhausted)]
     assert len(refused) == LANES
@@ -112,13 +114,13 @@ async def test_workspaces_of_one_process_share_what_the_home_and_its_people_may_
     budgets = BudgetSettings(
         home=PeriodBudgets(month=BudgetEntry(money=0.5)), person=PeriodBudgets(month=BudgetEntry(money=0.3))
     )
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
-    shared = HomeAccounts(tmp_path, SystemClock())
+    shared = HomeBudgets(tmp_path, SystemClock())
     model, agents = Greedy(), {}
     for name in ("one", "two"):
         agents[name] = Agent(model, home=tmp_path, config=Config(workspace=name, budgets=budgets))
-        agents[name]._beside = Beside(books=books, accounts=shared)
+        agents[name].join_gateway(GatewayServices(database=books, budgets=shared))
     refused: list[str] = []
 
     async def lane(number: int) -> None:
@@ -132,11 +134,12 @@ async def test_workspaces_of_one_process_share_what_the_home_and_its_people_may_
     async with asyncio.TaskGroup() as group:
         for number in range(60):
             group.create_task(lane(number))
-    tally = shared._books.tally
-    people = [tally("person", name).spent(0).money for name in ("ann", "bob", "cy")]
-    assert model.bill <= tally("home", "").spent(0).money == sum(people) <= 0.5 * NANO
-    assert max(people) <= 0.3 * NANO
-    assert sum(tally("workspace", name).spent(0).money for name in agents) == sum(people)
+    assert shared._ledger is not None
+    counter = shared._ledger.get_counter
+    people = [counter("person", name).sum_since(0).money for name in ("ann", "bob", "cy")]
+    assert model.bill <= counter("home", "").sum_since(0).money == sum(people) <= 0.5 * NANODOLLARS_PER_DOLLAR
+    assert max(people) <= 0.3 * NANODOLLARS_PER_DOLLAR
+    assert sum(counter("workspace", name).sum_since(0).money for name in agents) == sum(people)
     assert len(refused) == 60
     for agent in agents.values():
         await agent.aclose()

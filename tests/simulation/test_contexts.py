@@ -11,11 +11,11 @@ import pytest
 from support.counted_model import CountedModel, prose
 from support.kernel_world import World
 
-from mainstay.context.rules import Rules
+from mainstay.context.token_budget import ContextSizeSettings
 from mainstay.core.errors import Overloaded, SummaryUnusable
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered, Exhausted, Failed
-from mainstay.core.ports import Digest, Passage
+from mainstay.core.ports import SummaryRequest, SummaryResult
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import MemoryStore, VirtualClock, virtual_run
 
@@ -30,16 +30,16 @@ class Summariser:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
 
-    async def summarise(self, passage: Passage, model: str) -> Digest:
+    async def summarise(self, passage: SummaryRequest, model: str) -> SummaryResult:
         match self._chance.randrange(6):
             case 0:
                 raise Overloaded("busy")
             case 1:
                 raise SummaryUnusable("rubbish came back")
             case 2:
-                return Digest(prose(self._chance, passage.tokens * 12))
+                return SummaryResult(prose(self._chance, passage.tokens_max * 12))
             case _:
-                return Digest(prose(self._chance, min(passage.tokens, 400)), by="summariser")
+                return SummaryResult(prose(self._chance, min(passage.tokens_max, 400)), model="summariser")
 
 
 def some_tools(chance: random.Random, sizes: list[int]) -> list[FunctionTool]:
@@ -97,8 +97,10 @@ async def one_history(seed: int) -> dict[str, int]:
 
     weighs = chance.choice([1.0, 1.0, 1.1, 1.5])
     model = CountedModel(say, window=window, weighs=weighs, tells=chance.random() < 0.5)
-    rules = Rules(active_window=chance.choice([None, None, None, 6, 20]), batch_size=chance.choice([4, 50]))
-    more = {"rules": rules, "summariser": chance.choice([Summariser(chance), None])}
+    rules = ContextSizeSettings(
+        active_window=chance.choice([None, None, None, 6, 20]), batch_size=chance.choice([4, 50])
+    )
+    more = {"context_rules": rules, "summariser": chance.choice([Summariser(chance), None])}
     instructions = prose(chance, chance.choice([0, 200, 1500]))
     world = World(
         model, tools, store=MemoryStore(), clock=VirtualClock(), instructions=instructions, more=more, limits=Limits()
@@ -110,16 +112,16 @@ async def one_history(seed: int) -> dict[str, int]:
             reply = await world.ask(now["newest"] + " " + prose(chance, chance.choice([0, 50, 800, 3_000])))
             assert isinstance(reply.outcome, Answered | Exhausted), (seed, turn, reply.outcome)
             if chance.random() < 0.1:  # as after a restart: the same bytes come out of the journal
-                await world.lanes.settled()
-                pen = world.lanes.get("s")._pen
+                await world.lanes.wait_until_settled()
+                pen = world.lanes.get("s")._writer
                 await pen.flush()
                 before = pen.session
-                world.lanes.forget("s")
-                after = await world.lanes.get("s").view()
+                world.lanes.drop("s")
+                after = await world.lanes.get("s").load_session()
                 assert [(m.role, m.parts, m.turn) for m in after.messages] == [
                     (m.role, m.parts, m.turn) for m in before.messages
                 ], seed
-        await world.lanes.settled()
+        await world.lanes.wait_until_settled()
         await world.check_replay()
     allowed = [tokens <= model.limit for tokens in model.counts]
     return {"requests": len(allowed), "over": allowed.count(False), "refused": model.refused, "weighs": weighs > 1.0}

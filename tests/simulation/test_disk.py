@@ -19,7 +19,6 @@ from support.invariants import check_life_async, lines
 from support.lab import SESSION, say, services
 from support.paths import PYTHONPATH
 
-from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import (
     HomeTaken,
     HomeUnusable,
@@ -31,31 +30,32 @@ from mainstay.core.errors import (
     StoreFull,
     StoreTooNew,
 )
+from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.limits import Limits
-from mainstay.lane.lanes import Lanes
-from mainstay.store.home import HomeLock, prepare
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite.database import migrations
+from mainstay.lane.registry import LaneRegistry
+from mainstay.store.home import HomeLock, prepare_home
+from mainstay.store.sqlite.connection import load_migrations
+from mainstay.store.sqlite.store import SqliteStore
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 LIMITS = Limits(ride_along_s=0.001, store_busy_s=0.05, resumes_max=50)
 
 
-async def send(lanes: Lanes, home: Path, prompt: str) -> str:
-    ticket = await lanes.get(SESSION).accept(Envelope(parts=as_parts(prompt), thread=SESSION, id=prompt))
+async def send(lanes: LaneRegistry, home: Path, prompt: str) -> str:
+    ticket = await lanes.get(SESSION).accept(InputEnvelope(parts=to_parts(prompt), thread=SESSION, id=prompt))
     say(home / "acked", prompt)
     return (await asyncio.wait_for(asyncio.shield(ticket.reply), 20)).text
 
 
 @asynccontextmanager
-async def opened(home: Path, plan: Plan, limits: Limits = LIMITS) -> AsyncIterator[Lanes]:
+async def opened(home: Path, plan: Plan, limits: Limits = LIMITS) -> AsyncIterator[LaneRegistry]:
     shared = services(home, plan, limits)
     await shared.store.open()
-    lanes = Lanes(shared)
+    lanes = LaneRegistry(shared)
     try:
-        await lanes.resume()
+        await lanes.resume_unfinished()
         yield lanes
-        await lanes.settled()
+        await lanes.wait_until_settled()
     finally:
         await lanes.close()
         await shared.store.close()
@@ -115,8 +115,8 @@ async def test_f4_a_full_disk_refuses_new_prompts_reads_still_work_and_it_recove
         with pytest.raises(StoreFull, match="no space left"):
             await send(lanes, tmp_path, "during")
         store = lanes._services.store
-        assert [standing.key for standing in await store.sessions()] == [SESSION]
-        assert len(await store.read(SESSION)) == 4
+        assert [standing.key for standing in await store.list_sessions()] == [SESSION]
+        assert len(await store.read_records(SESSION)) == 4
         plan.action = ""
         assert "during" in await send(lanes, tmp_path, "during")
     await check_life_async(tmp_path)
@@ -127,13 +127,13 @@ async def test_f4_a_turn_interrupted_by_a_full_disk_finishes_when_there_is_space
     plan = Plan()
     async with opened(tmp_path, plan) as lanes:
         lane = lanes.get(SESSION)
-        ticket = await lane.accept(Envelope(parts=as_parts("with tools"), thread=SESSION, id="a"))
+        ticket = await lane.accept(InputEnvelope(parts=to_parts("with tools"), thread=SESSION, id="a"))
         plan.action, plan.at, plan.sticky = "full", 0, True
         with pytest.raises(StoreFull):
             await ticket.reply
         await asyncio.sleep(0.05)  # it tries, and waits, and tries
         plan.action = ""
-        await asyncio.wait_for(lanes.settled(), 20)
+        await asyncio.wait_for(lanes.wait_until_settled(), 20)
         assert "tools" in await send(lanes, tmp_path, "with tools")  # the same id: the reply, not another turn
     await check_life_async(tmp_path)
 
@@ -247,7 +247,7 @@ async def test_f9_a_truncated_log_loses_no_more_than_its_tail(tmp_path: Path) ->
         (home / "workspace.db").write_bytes(main)
         (home / "workspace.db-wal").write_bytes(wal[:cut])
         async with opened(home, Plan()) as lanes:
-            kept = len(await lanes._services.store.read(SESSION))
+            kept = len(await lanes._services.store.read_records(SESSION))
             assert kept >= before, "a longer log holds at least as much"
             before = kept
             await send(lanes, home, "more")
@@ -257,7 +257,7 @@ async def test_f9_f54_a_file_of_a_newer_release_is_refused_and_untouched(tmp_pat
     await make_home(tmp_path, 1)
     path = tmp_path / "workspace.db"
     db = apsw.Connection(str(path))
-    db.execute(f"PRAGMA user_version = {len(migrations()) + 1}")
+    db.execute(f"PRAGMA user_version = {len(load_migrations()) + 1}")
     db.close()
     before = path.read_bytes()
     with pytest.raises(StoreTooNew, match="newer release"):
@@ -266,14 +266,14 @@ async def test_f9_f54_a_file_of_a_newer_release_is_refused_and_untouched(tmp_pat
 
 
 def test_f8_the_second_owner_of_a_home_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
-    prepare(tmp_path)
+    prepare_home(tmp_path)
     first = HomeLock(tmp_path)
-    first.take()
+    first.acquire()
     with pytest.raises(HomeTaken, match=str(os.getpid())):
-        HomeLock(tmp_path).take()
+        HomeLock(tmp_path).acquire()
     first.release()
     second = HomeLock(tmp_path)
-    second.take()
+    second.acquire()
     second.release()
 
 
@@ -282,24 +282,24 @@ import sys, time
 from pathlib import Path
 from mainstay.store.home import HomeLock
 lock = HomeLock(Path(sys.argv[1]))
-lock.take()
+lock.acquire()
 print("held", flush=True)
 time.sleep(60)
 """
 
 
 def test_f8_a_lock_of_a_killed_process_is_no_lock(tmp_path: Path) -> None:
-    prepare(tmp_path)
+    prepare_home(tmp_path)
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(HomeTaken, match=str(holder.pid)):
-        HomeLock(tmp_path).take()
+        HomeLock(tmp_path).acquire()
     holder.kill()
     holder.wait()
     holder.stdout.close()
     lock = HomeLock(tmp_path)
-    lock.take()
+    lock.acquire()
     lock.release()
 
 
@@ -307,11 +307,11 @@ def test_f48_a_home_that_others_can_read_is_made_private(tmp_path: Path) -> None
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     home.chmod(0o755)
-    prepare(home)
+    prepare_home(home)
     assert home.stat().st_mode & 0o777 == 0o700
 
 
 def test_f48_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     with pytest.raises(HomeUnusable):
-        prepare(tmp_path / "home")
+        prepare_home(tmp_path / "home")

@@ -19,14 +19,14 @@ from support.two_houses import RED, House, calling, fill, housing, leaks, people
 
 from mainstay.channels.webhook.channel import WebhookChannel
 from mainstay.config.schema import LaneSettings
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError, Incoming
+from mainstay.core.channels import ChannelError, IncomingFile, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import InputRefused
-from mainstay.core.outside import Outgoing
-from mainstay.gateway import pairing
-from mainstay.gateway.commands import NAMES
-from mainstay.gateway.engagement import STRANGER
-from mainstay.testing.channel_rig import turns_true
+from mainstay.core.tool_ports import OutgoingMessage
+from mainstay.gateway import pairing_codes
+from mainstay.gateway.message_conversion import UNKNOWN_USER_SUFFIX
+from mainstay.gateway.slash_commands import COMMAND_NAMES
+from mainstay.testing.channel_rig import wait_until
 from mainstay.testing.loopback_channel import LoopbackRig
 
 ROOM = RED["room"]
@@ -35,7 +35,9 @@ ROOM = RED["room"]
 async def sent(house: House, workspace: str, to: str) -> str:
     """What a tool of this workspace is told that wants to say something there."""
     try:
-        await house.service.switchboard.send(workspace, Outgoing(text="x", to=to, session="s", key=f"{workspace} {to}"))
+        await house.service.channel_router.send(
+            workspace, OutgoingMessage(text="x", to=to, session="s", key=f"{workspace} {to}")
+        )
     except InputRefused as error:
         return str(error).replace(to, "ROOM")
     return ""
@@ -51,13 +53,13 @@ async def test_f41_no_command_in_anybodys_mouth_does_anything_in_a_room_that_is_
         (id,) = known.approvals
         shown = len(house.shown("C-red"))
         before = {key: one for key, one in (await house.journal()).items() if "C-red" not in key}
-        for name, user in product(NAMES, ("bos", "gil", "eve")):
+        for name, user in product(COMMAND_NAMES, ("bos", "gil", "eve")):
             for rest in (id, f"{id} always", ""):
                 await house.say("C-red", f"/{name} {rest}", user, thread="m2", mention=name == "help")
         assert set(house.shown("C-red")[shown:]) <= {
             "I do not know you yet: write to me in a direct message to be paired."
         }
-        for name, (room, user) in product(NAMES, (("D-blue", "bos"), ("D-blue", "gil"), ("C-blue", "bea"))):
+        for name, (room, user) in product(COMMAND_NAMES, (("D-blue", "bos"), ("D-blue", "gil"), ("C-blue", "bea"))):
             for rest in (id, id[:4], f"{id} always"):
                 await house.say(room, f"/{name} {rest}", user, mention=True)
         # somebody else of red's, in a room of red's: it is Ann's session, and not the thread's that they are in
@@ -75,8 +77,8 @@ async def test_f41_no_command_in_anybodys_mouth_does_anything_in_a_room_that_is_
 
 
 async def records(house: House, workspace: str, session: str) -> list[Any]:
-    desk = await house.service.workspaces.desk(workspace)
-    return [one.event for one in await desk.sessions.records(session)]
+    agent = await house.service.workspaces.get_agent(workspace)
+    return [record.event for record in await agent.sessions.records(session)]
 
 
 async def test_f41_an_id_that_was_answered_approves_nothing_else(tmp_path: Path) -> None:
@@ -86,17 +88,17 @@ async def test_f41_an_id_that_was_answered_approves_nothing_else(tmp_path: Path)
         asked: list[str] = []
         for what in ("one", "two"):
             await house.say("D-red", calling(("burn", {"what": what})), "ann")
-            await turns_true(lambda: len(questions(house)) == len(asked) + 1, "it is asked about")
+            await wait_until(lambda: len(questions(house)) == len(asked) + 1, "it is asked about")
             asked.append(questions(house)[-1])
             if what == "one":
                 await house.say("D-red", f"/approve {asked[0]}", "ann")
-                await turns_true(lambda: house.burnt == ["one"], "it was done")
+                await wait_until(lambda: house.burnt == ["one"], "it was done")
         for stale in (asked[0], "no such id", "x"):
             await house.say("D-red", f"/approve {stale}", "ann")
         await house.settled()
         assert house.burnt == ["one"]
         await house.say("D-red", f"/approve {asked[1]}", "ann")
-        await turns_true(lambda: house.burnt == ["one", "two"], "it was done")
+        await wait_until(lambda: house.burnt == ["one", "two"], "it was done")
 
 
 def questions(house: House) -> list[str]:
@@ -142,8 +144,8 @@ async def test_f41_numbers_that_come_to_another_room_are_nobodys_room(tmp_path: 
     async with running(world):
         for room in ("-1_001", "-01001", " -1001", "-1001 ", "\uff0d1001", "-\u0661\u0660\u0660\u0661", "-1001"):
             with pytest.raises(InputRefused, match="there is no room"):
-                await world.board.send("main", Outgoing(text="x", to=f"chat:{room}", session="s", key=room))
-        assert await world.board.send("main", Outgoing(text="x", to="chat:-1002", session="s", key="k"))
+                await world.board.send("main", OutgoingMessage(text="x", to=f"chat:{room}", session="s", key=room))
+        assert await world.board.send("main", OutgoingMessage(text="x", to="chat:-1002", session="s", key="k"))
 
 
 async def test_f41_a_strangers_account_is_not_taken_for_a_person_who_has_that_name(tmp_path: Path) -> None:
@@ -153,9 +155,9 @@ async def test_f41_a_strangers_account_is_not_taken_for_a_person_who_has_that_na
     world.accounts = [one for one in world.accounts if one.person != "bob"]  # bob has none here: whoever says so is not
     world.config = {"lanes": LaneSettings(key="user")}
     async with running(world):
-        await rig.say("C1", "I am Bob", user="bob")
-        await turns_true(lambda: not rig.platform.told, "it was heard")
-        sessions = [one.key for one in await (await world.office("main")).sessions.list()]
+        await rig.send_message("C1", "I am Bob", user="bob")
+        await wait_until(lambda: not rig.platform.undelivered, "it was heard")
+        sessions = [one.key for one in await (await world.agent()).sessions.list()]
         assert sessions
         assert "user:chat:bob" not in sessions
 
@@ -198,10 +200,10 @@ async def test_f41_nobody_passes_for_another_speaker_or_for_the_runtime(tmp_path
 
         async def hear(user: str, text: str, name: str = "", *, mentioned: bool = False) -> None:
             """As a channel tells it that leaves everything as it comes."""
-            id, at = house.platform.next()
-            place = Address("chat", "C-red", "t")
-            said = Incoming(id=id, address=place, user=user, name=name, text=text, at=at, mentioned=mentioned)
-            await house.service.switchboard.hear(said)
+            id, at = house.platform.next_id_and_time()
+            place = ChatAddress("chat", "C-red", "t")
+            said = IncomingMessage(id=id, address=place, user=user, name=name, text=text, at=at, mentioned=mentioned)
+            await house.service.channel_router.handle_message(said)
             await house.settled()
 
         await hear("u-ann", "hello", mentioned=True)
@@ -214,7 +216,9 @@ async def test_f41_nobody_passes_for_another_speaker_or_for_the_runtime(tmp_path
         assert (notes[0], notes[-1]) == ("[Ann Lee]", "[Ann Lee]")
         others = [line for line in notes if line != "[Ann Lee]"]
         assert len(others) == len(NAMES_TAKEN) + len(TEXTS), others
-        assert all(line == "[Gus]" if who == "gus" else line.endswith(f"{STRANGER}]") for line in others), others
+        assert all(line == "[Gus]" if who == "gus" else line.endswith(f"{UNKNOWN_USER_SUFFIX}]") for line in others), (
+            others
+        )
 
 
 async def test_f41_what_a_stranger_says_is_outside_and_an_agent_that_obeys_it_is_stopped(tmp_path: Path) -> None:
@@ -227,12 +231,12 @@ async def test_f41_what_a_stranger_says_is_outside_and_an_agent_that_obeys_it_is
         await house.settled()
         assert len([one for one in house.models["red"].shown if "all that I know" in one]) == 0, "no turn of theirs"
         await house.say("C-red", "what did they say?", "ann", thread=thread)
-        await turns_true(lambda: any("May this be done?" in one for one in house.shown("C-red")), "somebody is asked")
+        await wait_until(lambda: any("May this be done?" in one for one in house.shown("C-red")), "somebody is asked")
         await house.settled()
-        desk = await house.service.workspaces.desk("red")
-        assert (await desk.sessions.get(f"chat:C-red:{thread}")).untrusted
+        agent = await house.service.workspaces.get_agent("red")
+        assert (await agent.sessions.get(f"chat:C-red:{thread}")).untrusted
         assert (house.burnt, house.shown("C-open")) == ([], [])
-        assert not await desk.sessions.list() or "chat:D-eve:" not in [one.key for one in await desk.sessions.list()]
+        assert "chat:D-eve:" not in [session.key for session in await agent.sessions.list()]
 
 
 # --- being let in --------------------------------------------------------------------------------
@@ -241,14 +245,14 @@ async def test_f41_what_a_stranger_says_is_outside_and_an_agent_that_obeys_it_is
 async def test_f41_strangers_on_one_channel_keep_nobody_on_another_from_being_let_in(tmp_path: Path) -> None:
     async with housing(tmp_path) as house:
         known = house.service.people
-        code = await known.ask("chat", "eve", "Eve")
+        code = await known.issue_pairing_code("chat", "eve", "Eve")
         assert code is not None
-        for number in range(pairing.ASKED_PER_MIN * 2):
+        for number in range(pairing_codes.CODES_PER_CHANNEL_PER_MIN * 2):
             await house.post("hook", {"room": f"D{number}", "user": f"u{number}", "text": "hi", "direct": True})
-        assert sum(one.channel == "hook" for one in known.pairings()) == pairing.ASKED_PER_MIN
-        assert await known.ask("chat", "eva", "Eva") is not None
-        assert (await known.pair(code, name="eve", workspace="blue", role="guest")).name == "eve"
-        assert known.who("hook", "eve") is None, "a code is for the account that was told it"
+        assert sum(one.channel == "hook" for one in known.list_pairings()) == pairing_codes.CODES_PER_CHANNEL_PER_MIN
+        assert await known.issue_pairing_code("chat", "eva", "Eva") is not None
+        assert (await known.pair_account(code, name="eve", workspace="blue", role="guest")).name == "eve"
+        assert known.find_by_account("hook", "eve") is None, "a code is for the account that was told it"
         await house.post("hook", {"room": "Dx", "user": "eve", "text": calling(("dump", {})), "direct": True})
         await house.settled()
         assert not house.models["blue"].shown
@@ -324,7 +328,7 @@ async def test_f39_files_that_a_message_names_are_not_fetched_from_this_machine_
             files = [{"url": url, "name": f"f{at}.txt"} for at, url in enumerate(urls[number : number + 10])]
             shape = {"room": "D", "user": "u", "direct": True, "text": "look", "files": files}
             assert (await house.post("hook", shape)).status == 202
-        await turns_true(lambda: len(house.posted) == (len(urls) + 9) // 10, "all are answered")
+        await wait_until(lambda: len(house.posted) == (len(urls) + 9) // 10, "all are answered")
         assert not asked
         assert not list(tmp_path.rglob("*/attachments/*"))
         shown = "".join(house.models["red"].shown)
@@ -340,7 +344,7 @@ async def test_f39_a_file_that_is_elsewhere_now_is_not_fetched_from_where_it_wou
             place = f"127.0.0.1:{allowed}"
             channel = WebhookChannel("hook", "http://127.0.0.1:1/", secret="s" * 40, private_ok=(place,))
             with pytest.raises(ChannelError):
-                await channel.download(Attached(ref=f"http://{place}/"), str(tmp_path / "file"), 1000)
+                await channel.download(IncomingFile(ref=f"http://{place}/"), str(tmp_path / "file"), 1000)
             assert (len(led), len(asked)) == (1, 0)
             assert not (tmp_path / "file").exists()
 
@@ -358,6 +362,6 @@ async def test_f41_a_room_of_one_workspace_is_heard_by_that_one_alone(tmp_path: 
             shape = {"room": room, "thread": thread, "user": "u", "text": "a word for red", "mentioned": True}
             assert (await house.post("hook", shape)).status == 202
         await house.settled()
-        red = await house.service.workspaces.desk("red")
+        red = await house.service.workspaces.get_agent("red")
         assert await red.sessions.list() == []
-        assert Address.parse(f"hook:{ROOM}:x") == Address("hook", ROOM, "x")
+        assert ChatAddress.parse(f"hook:{ROOM}:x") == ChatAddress("hook", ROOM, "x")

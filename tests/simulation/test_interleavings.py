@@ -20,7 +20,7 @@ from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, ToolRes
 from mainstay.core.outcome import Answered
 from mainstay.core.session import Session
 from mainstay.testing import MemoryStore, virtual_run
-from mainstay.testing.store_suite import Writing
+from mainstay.testing.store_suite import SessionWriter
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 SHARES = 4  # so that several workers can have a part each
@@ -99,16 +99,16 @@ async def test_a_turn_that_ended_while_a_prompt_waited_is_read_whole(size: int) 
         added = MessageAdded("assistant", (call, Finish(FinishReason.TOOL_CALLS)), turn=1, step=step)
         return [added, ToolFinished(result, turn=1, step=step)]
 
-    writing = Writing(MemoryStore(), "s")
-    await writing.add(Received((Text("first"),)), TurnStarted((1,), turn=1), *calls(1))
-    await writing.add(Received((Text("second"),)))
-    await writing.add(*calls(2), MessageAdded("assistant", (Text("done"),), turn=1, step=3))
-    await writing.add(TurnEnded(Answered(), turn=1))
-    tail = await writing.store.load("s", size)
+    writing = SessionWriter(MemoryStore(), "s")
+    await writing.append(Received((Text("first"),)), TurnStarted((1,), turn=1), *calls(1))
+    await writing.append(Received((Text("second"),)))
+    await writing.append(*calls(2), MessageAdded("assistant", (Text("done"),), turn=1, step=3))
+    await writing.append(TurnEnded(Answered(), turn=1))
+    tail = await writing.store.load_tail("s", size)
     assert tail is not None
-    view = Session.of(tail)
+    view = Session.from_tail(tail)
     Wires().check(seen(view), asking=False)
-    assert [one.event.parts for one in view.waiting.values()] == [(Text("second"),)]
+    assert [one.event.parts for one in view.queued_inputs.values()] == [(Text("second"),)]
     assert [message.role for message in view.messages] == [
         "user",
         "assistant",

@@ -25,7 +25,7 @@ from mainstay.core.errors import ConfigError, HomeTaken, HomeUnusable, MainstayE
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Context, ModelInfo, Options
 from mainstay.core.tools import tool
-from mainstay.gateway.owner import SOCKET, Alone, Remote, serving
+from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent, serve_socket, single_workspace_callers
 from mainstay.testing import Call, ScriptedProvider, Stall
 
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None
@@ -418,7 +418,7 @@ def test_f41_no_command_reaches_another_workspace(
 
 async def raw(home: Path, line: bytes) -> str:
     """What the owner answers to these bytes; nothing if it hangs up."""
-    reader, writer = await asyncio.open_unix_connection(str(home / SOCKET))
+    reader, writer = await asyncio.open_unix_connection(str(home / SOCKET_NAME))
     try:
         writer.write(line + b"\n")
         return (await asyncio.wait_for(reader.read(), 20)).decode()
@@ -437,8 +437,11 @@ def short_home() -> Iterator[Path]:
 async def test_f41_the_owners_socket_answers_for_its_own_workspace_alone(short_home: Path) -> None:
     async with filled(short_home, "b"):
         pass
-    async with filled(short_home, "a") as (agent, _, known), serving(Alone(agent, "a"), short_home):
-        remote = Remote(short_home, "b")
+    async with (
+        filled(short_home, "a") as (agent, _, known),
+        serve_socket(single_workspace_callers(agent, "a"), short_home),
+    ):
+        remote = RemoteAgent(short_home, "b")
         asked: list[Awaitable[object]] = [
             *(remote.run("plans", "hello"), remote.model(), remote.sessions.list(), remote.sessions.get("plans")),
             *(remote.sessions.context("plans"), remote.sessions.fork("plans", "mine"), remote.sessions.delete("plans")),
@@ -450,27 +453,28 @@ async def test_f41_the_owners_socket_answers_for_its_own_workspace_alone(short_h
             with pytest.raises(HomeTaken, match="works in the workspace 'a', not in 'b'"):
                 await one
         for line in (
-            b'{"do": "memory.search", "workspace": "../a", "arguments": {"text": "word"}}',
-            b'{"do": "memory.search", "workspace": "A", "arguments": {"text": "word"}}',
-            b'{"do": "memory.search", "workspace": "a/../b", "arguments": {"text": "word"}}',
-            b'{"do": "memory.get", "workspace": "a", "arguments": {"id": "../b/plans#1"}}',
-            b'{"do": "memory.search", "workspace": "a", "arguments": {"text": "word", "workspace": "b"}}',
-            b'{"do": "memory.__class__", "workspace": "a"}',
-            b'{"do": "memory._tiers", "workspace": "a"}',
-            b'{"do": "export", "session": "../b/plans", "workspace": "a", "arguments": {"folder": "/"}}',
-            b'{"do": "get", "session": "../b/plans"}',
-            b'{"do": "memory.search", "arguments": {"text": 7}}',
-            b'{"do": "memory.get", "arguments": {"id": null}}',
-            b'{"do": "list", "arguments": {"limit": "all"}}',
-            b'{"do": "memory.search"}',
-            b'["memory.search"]',
+            b'{"workspace": "../a", "request": {"operation": "SearchMemory", "q": "word"}}',
+            b'{"workspace": "A", "request": {"operation": "SearchMemory", "q": "word"}}',
+            b'{"workspace": "a/../b", "request": {"operation": "SearchMemory", "q": "word"}}',
+            b'{"workspace": "a", "request": {"operation": "GetMemory", "id": "../b/plans#1"}}',
+            b'{"workspace": "a", "request": {"operation": "SearchMemory", "q": "word", "workspace": "b"}}',
+            b'{"workspace": "a", "request": {"operation": "__class__"}}',
+            b'{"workspace": "a", "request": {"operation": "_tiers"}}',
+            b'{"workspace": "a", "request": {"operation": "ExportSession", "session": "../b/plans", "folder": "/"}}',
+            b'{"request": {"operation": "GetSession", "session": "../b/plans"}}',
+            b'{"request": {"operation": "SearchMemory", "q": 7}}',
+            b'{"request": {"operation": "GetMemory", "id": null}}',
+            b'{"request": {"operation": "ListSessions", "limit": "all"}}',
+            b'{"request": {"operation": "SearchMemory"}}',
+            b'["SearchMemory"]',
             b"\xff\xfe",
             b"",
         ):
             answer = await raw(short_home, line)
             assert leaks("b", answer) == set(), line
             assert '"error":' in answer, f"{line!r} is answered in a sentence: {answer[:200]}"
-        assert "message" in leaks("a", await raw(short_home, b'{"do": "memory.search", "arguments": {"text": "word"}}'))
+        found = await raw(short_home, b'{"request": {"operation": "SearchMemory", "q": "word"}}')
+        assert "message" in leaks("a", found)
         assert (await agent.sessions.get("plans")).status == "active"
 
 

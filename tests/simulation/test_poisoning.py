@@ -21,9 +21,9 @@ from mainstay.config.schema import (
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Folded, MessageAdded, ToolFinished
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import UNTRUSTED
 from mainstay.core.messages import Message, Text, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, ToolContext
-from mainstay.core.recall import UNTRUSTED
 from mainstay.core.tools import BadArguments, tool
 from mainstay.testing import Call, ScriptedProvider
 
@@ -472,7 +472,7 @@ async def test_f51_what_came_from_outside_cannot_be_pinned_by_its_id(tmp_path: P
     await infect(tmp_path, Obedient())
     async with agent_of(tmp_path, Obedient()) as agent:
         (one,) = [one for one in await agent.memory.list() if CANARY in one.text]
-        with pytest.raises(InputRefused, match="from outside and cannot be pinned"):
+        with pytest.raises(InputRefused, match="comes from an untrusted source and cannot be pinned"):
             await agent.memory.pin(one.id)
         assert await agent.memory.list(pinned=True) == []
 

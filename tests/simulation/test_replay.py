@@ -18,7 +18,6 @@ import msgspec
 import pytest
 from support.life_scenes import CUT, END, LIMITS, SESSION, Ledger, Play, Scene, calling, random_scene
 
-from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.events import (
     Event,
     MessageAdded,
@@ -33,14 +32,15 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
+from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.journal import Record
 from mainstay.core.messages import Text, ToolCall
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.replay import replay
-from mainstay.lane.services import Services
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.replay import replay_journal
+from mainstay.lane.services import LaneServices
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import Call, Say, ScriptedProvider, VirtualClock, virtual_run
 from mainstay.turn.toolbox import Toolbox
 
@@ -61,8 +61,8 @@ def test_a_thousand_sessions_replay_identically(share: int) -> None:
 
     async def one(seed: int) -> None:
         records = await recorded(random_scene(seed))
-        replayed = await replay(records, LIMITS)
-        assert replayed.identical, f"seed {seed}: {replayed.difference}"
+        replayed = await replay_journal(records, LIMITS)
+        assert replayed.is_identical, f"seed {seed}: {replayed.difference}"
         assert replayed.records == len(records)
         kinds.update(type(record.event).__name__ for record in records)
         kinds.update(type(r.event.outcome).__name__ for r in records if isinstance(r.event, TurnEnded))
@@ -81,8 +81,8 @@ async def test_a_journal_that_stops_anywhere_replays_as_far_as_it_goes() -> None
     """A running session can be replayed too."""
     records = rich()
     for size in range(len(records) + 1):
-        replayed = await replay(records[:size], LIMITS)
-        assert replayed.identical, replayed.difference
+        replayed = await replay_journal(records[:size], LIMITS)
+        assert replayed.is_identical, replayed.difference
 
 
 # --- tampering -----------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_the_rich_session_is_rich() -> None:
 
 async def test_a_missing_record_is_named() -> None:
     for place in range(len(RICH) - 1):
-        replayed = await replay([*RICH[:place], *RICH[place + 1 :]], LIMITS)
+        replayed = await replay_journal([*RICH[:place], *RICH[place + 1 :]], LIMITS)
         assert replayed.difference.startswith(f"record {place + 1} is missing"), replayed
 
 
@@ -144,8 +144,8 @@ async def test_a_record_dropped_without_a_trace_is_noticed(kind: type[Event]) ->
     """The numbers were closed up behind it; what follows no longer fits."""
     places = [place for place, record in enumerate(RICH[:-1]) if isinstance(record.event, kind)]
     for place in places:
-        replayed = await replay(renumbered([*RICH[:place], *RICH[place + 1 :]]), LIMITS)
-        assert not replayed.identical, RICH[place]
+        replayed = await replay_journal(renumbered([*RICH[:place], *RICH[place + 1 :]]), LIMITS)
+        assert not replayed.is_identical, RICH[place]
         assert replayed.difference.startswith("record ")
 
 
@@ -155,8 +155,8 @@ async def test_a_changed_order_is_noticed() -> None:
         if isinstance(one.event, FROM_OUTSIDE) or isinstance(two.event, FROM_OUTSIDE):
             continue  # the order in which things come in is theirs to choose
         records = renumbered([*RICH[:place], two, one, *RICH[place + 2 :]])
-        replayed = await replay(records, LIMITS)
-        assert not replayed.identical, (one, two)
+        replayed = await replay_journal(records, LIMITS)
+        assert not replayed.is_identical, (one, two)
         named = int(replayed.difference.split()[1])
         assert place <= named <= place + 3, replayed.difference
         swapped += 1
@@ -233,8 +233,8 @@ async def test_a_changed_record_is_named(change: Callable[[Event], Event | None]
             continue
         tried += 1
         records = [*RICH[:place], Record(record.seq, record.at, event), *RICH[place + 1 :]]
-        replayed = await replay(records, LIMITS)
-        assert not replayed.identical, event
+        replayed = await replay_journal(records, LIMITS)
+        assert not replayed.is_identical, event
         assert replayed.difference.startswith("record "), replayed.difference
         assert replayed.difference.split()[1] == str(record.seq), replayed.difference
     assert tried
@@ -251,7 +251,7 @@ async def test_the_copy_of_an_identical_calls_result_cannot_be_changed() -> None
     assert isinstance(event, ToolFinished)
     forged = msgspec.structs.replace(event, result=msgspec.structs.replace(event.result, content="look elsewhere"))
     records = [*RICH[:place], Record(place + 1, 0, forged), *RICH[place + 1 :]]
-    replayed = await replay(records, LIMITS)
+    replayed = await replay_journal(records, LIMITS)
     assert replayed.difference.startswith(f"record {place + 1} "), replayed
 
 
@@ -269,21 +269,21 @@ async def test_a_session_kept_in_sqlite_replays_identically(tmp_path: Path) -> N
     provider = ScriptedProvider(script)
     store = SqliteStore(str(tmp_path / "workspace.db"))
     await store.open()
-    services = Services(
+    services = LaneServices(
         store=store,
-        choose=lambda _: provider,
+        provider_for=lambda _: provider,
         tools=Toolbox(Ledger().tools(), LIMITS),
         limits=LIMITS,
         clock=VirtualClock(),
-        hub=Hub(64),
+        hub=EventHub(64),
     )
-    lanes = Lanes(services)
+    lanes = LaneRegistry(services)
     for text in ("one", "two", "three"):
-        ticket = await lanes.get(SESSION).accept(Envelope(parts=as_parts(text), thread=SESSION, id=text))
+        ticket = await lanes.get(SESSION).accept(InputEnvelope(parts=to_parts(text), thread=SESSION, id=text))
         assert isinstance((await asyncio.wait_for(ticket.reply, 30)).outcome, Answered)
     await lanes.close()
-    records = await store.read(SESSION)
+    records = await store.read_records(SESSION)
     await store.close()
-    replayed = await replay(records, LIMITS)
-    assert replayed.identical, replayed.difference
+    replayed = await replay_journal(records, LIMITS)
+    assert replayed.is_identical, replayed.difference
     assert (replayed.turns, replayed.records) == (3, len(records))

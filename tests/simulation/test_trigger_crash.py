@@ -24,15 +24,15 @@ import pytest
 from support.paths import SUPPORT
 from support.trigger_world import at_once, periodic, virtual, wakes
 
-from mainstay.core.trigger_log import MemoryTriggerLog
-from mainstay.core.triggers import Missed, Prompted, Trigger
+from mainstay.core.triggers import MissedPolicy, SubmittedPrompt, Trigger
+from mainstay.store.memory.trigger_log import InMemoryTriggerLog
 from mainstay.testing import VirtualClock
-from mainstay.testing.virtual import BEGINNING_MS
-from mainstay.triggers.due import Rules, delayed, written
-from mainstay.triggers.engine import Engine
-from mainstay.triggers.files import Files
-from mainstay.triggers.folder import EventFolder
-from mainstay.triggers.times import Times
+from mainstay.testing.virtual_time import START_MS
+from mainstay.triggers.async_event_folder import AsyncEventFolder
+from mainstay.triggers.engine import TriggerEngine
+from mainstay.triggers.event_folder import EventFolder
+from mainstay.triggers.misfire_policy import TriggerEngineSettings, apply_jitter, format_due_time
+from mainstay.triggers.schedule import TriggerSchedule
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 SCRIPT = SUPPORT / "trigger_life.py"
@@ -163,7 +163,7 @@ SCHEDULES = (
     ("0 0 1 * *", "Europe/Berlin", 0),
     ("45 23 * * SUN", "Africa/Cairo", 1800),
 )
-POLICIES: tuple[Missed, ...] = ("once", "skip", "all")
+POLICIES: tuple[MissedPolicy, ...] = ("once", "skip", "all")
 
 
 class BookDoor:
@@ -172,22 +172,22 @@ class BookDoor:
     def __init__(self) -> None:
         self.book: dict[tuple[str, str], int] = {}
 
-    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+    async def submit(self, trigger: Trigger, key: str) -> SubmittedPrompt:
         await asyncio.sleep(0)
-        return Prompted("s", self.book.setdefault((trigger.name, key), len(self.book) + 1))
+        return SubmittedPrompt("s", self.book.setdefault((trigger.name, key), len(self.book) + 1))
 
-    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+    async def find_submitted(self, trigger: Trigger, key: str) -> SubmittedPrompt | None:
         seq = self.book.get((trigger.name, key))
-        return Prompted("s", seq) if seq is not None else None
+        return SubmittedPrompt("s", seq) if seq is not None else None
 
-    async def outcome(self, session: str, seq: int) -> str:
+    async def get_outcome(self, session: str, seq: int) -> str:
         return "answered"
 
 
 def stretches(chance: random.Random) -> list[tuple[int, int]]:
     """When it runs, in a year: some days at a time, with a moment or some days in between."""
-    found, at = [], BEGINNING_MS + 17_000
-    while at < BEGINNING_MS + YEAR_MS:
+    found, at = [], START_MS + 17_000
+    while at < START_MS + YEAR_MS:
         end = at + chance.randrange(DAY_MS // 4, 6 * DAY_MS) // 60_000 * 60_000
         found.append((at, end))
         at = end + chance.choice((60_000, 120_000, 3 * 3_600_000, 2 * DAY_MS, 9 * DAY_MS)) + 1_000
@@ -195,12 +195,12 @@ def stretches(chance: random.Random) -> list[tuple[int, int]]:
     return found
 
 
-def owed(trigger: Trigger, rules: Rules, up: list[tuple[int, int]]) -> tuple[list[str], int]:
+def owed(trigger: Trigger, rules: TriggerEngineSettings, up: list[tuple[int, int]]) -> tuple[list[str], int]:
     """What is to be fired, and how many times are to be passed over: straight from the policies."""
     begun, fired, passed, before = up[0][0], [], 0, up[0][0]
     meant = [
-        (due, delayed(trigger, due))
-        for due in Times(trigger.schedule, trigger.timezone).between(begun, up[-1][1], 10**6)
+        (due, apply_jitter(trigger, due))
+        for due in TriggerSchedule(trigger.schedule, trigger.timezone).between(begun, up[-1][1], 10**6)
     ]
     for start, stop in up:
         late = [due for due, at in meant if before < at < start - rules.grace_s * 1000]
@@ -209,13 +209,13 @@ def owed(trigger: Trigger, rules: Rules, up: list[tuple[int, int]]) -> tuple[lis
         passed += len(late) - len(run)
         fired += run + [due for due, at in meant if max(start - rules.grace_s * 1000, before) <= at <= stop]
         before = stop
-    return [written(due) for due in fired], passed
+    return [format_due_time(due) for due in fired], passed
 
 
 @virtual
 async def year(where: Path, seed: int) -> None:
-    rules = Rules(catch_up_max=3, poll_s=4 * 3600, nap_s=3600)
-    clock, door, log = VirtualClock(BEGINNING_MS + 17_000), BookDoor(), MemoryTriggerLog(runs_max=10**6)
+    rules = TriggerEngineSettings(catch_up_max=3, scan_interval_s=4 * 3600, sleep_s_max=3600)
+    clock, door, log = VirtualClock(START_MS + 17_000), BookDoor(), InMemoryTriggerLog(runs_max=10**6)
     folder = EventFolder(str(where / "events"), clock)
     triggers = [
         periodic(f"{number}-{missed}", schedule, timezone=zone, jitter_s=jitter, missed=missed)
@@ -227,22 +227,22 @@ async def year(where: Path, seed: int) -> None:
     up = stretches(random.Random(seed))
     for start, stop in up:
         await asyncio.sleep((start - clock.now_ms()) / 1000)
-        engine = Engine(Files(folder, at_once), log, door, check=wakes, clock=clock, rules=rules)
+        engine = TriggerEngine(AsyncEventFolder(folder, at_once), log, door, check=wakes, clock=clock, rules=rules)
         running = asyncio.ensure_future(engine.run())
         await asyncio.sleep((stop - clock.now_ms()) / 1000)
         await asyncio.sleep(0.5)  # what is due at this very moment is still done
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    runs = await log.runs(limit=10**6)
+    runs = await log.list_runs(limit=10**6)
     assert len(up) > 50
     for trigger in triggers:
         own = [run for run in reversed(runs) if run.trigger == trigger.name]
         fired, passed = owed(trigger, rules, up)
-        assert [run.key for run in own if run.came == "fired"] == fired, trigger.name
+        assert [run.key for run in own if run.result == "fired"] == fired, trigger.name
         assert [key for name, key in door.book if name == trigger.name] == fired
-        told = [run.note.split()[0] if " times, " in run.note else "1" for run in own if run.came == "missed"]
+        told = [run.note.split()[0] if " times, " in run.note else "1" for run in own if run.result == "missed"]
         assert sum(int(one) for one in told) == passed, trigger.name
-        assert all(run.outcome == "answered" for run in own[:-5] if run.came == "fired")
+        assert all(run.outcome == "answered" for run in own[:-5] if run.result == "fired")
 
 
 @pytest.mark.parametrize("seed", range(6 if WHOLE else 1))

@@ -1,6 +1,6 @@
 """Years of cron schedules over every change of clocks, against two others (F29).
 
-The first is written here straight from the policy in `triggers/times.py`: it walks through a year minute by minute,
+The first is written here straight from the policy in `triggers/schedule.py`: it walks through a year minute by minute,
 asks what the clock on the wall shows, and knows nothing of how the real one jumps. It uses a zone in one direction
 only, from a moment to the clock. The second is croniter, which has another policy for changes of clocks: wherever
 the two differ, it is by one of the differences that are named here, and they are counted.
@@ -25,7 +25,7 @@ import pytest
 from croniter import croniter
 from cronsim import CronSim
 
-from mainstay.triggers.times import Times
+from mainstay.triggers.schedule import TriggerSchedule
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 DAY = 86_400
@@ -206,7 +206,7 @@ def test_every_schedule_is_due_when_the_policy_says_over_every_change_of_clocks_
         walk = walked(zone, start, end)
         for schedule in SCHEDULES:
             wanted = [moment for moment in walk.due(parsed(schedule)) if start < moment <= end]
-            times = Times(schedule, zone)
+            times = TriggerSchedule(schedule, zone)
             found = [ms // 1000 for ms in times.between(start * 1000, end * 1000, 1_000_000)]
             assert found == wanted, (schedule, difference(found, wanted, zone))
             compared += len(found)
@@ -220,7 +220,7 @@ def test_whenever_one_asks_the_next_and_the_last_time_are_those_of_the_policy_f2
     for start, end in special(zone, year):
         walk = walked(zone, start, end)
         for schedule in SCHEDULES if WHOLE else chance.sample(SCHEDULES, 20):
-            dues, times = walk.due(parsed(schedule)), Times(schedule, zone)
+            dues, times = walk.due(parsed(schedule)), TriggerSchedule(schedule, zone)
             for _ in range(6):
                 asked = chance.randrange(start, end) * 1000 + chance.choice([0, 0, 1, 500, 999])
                 if dues and chance.random() < 0.4:
@@ -228,7 +228,7 @@ def test_whenever_one_asks_the_next_and_the_last_time_are_those_of_the_policy_f2
                 later = [due for due in dues if due * 1000 > asked]
                 earlier = [due for due in dues if due * 1000 < asked]
                 if later:
-                    assert times.after(asked) == later[0] * 1000, (schedule, asked)
+                    assert times.next_after(asked) == later[0] * 1000, (schedule, asked)
                 if earlier:
                     assert times.last_before(asked) == earlier[-1] * 1000, (schedule, asked)
 
@@ -279,7 +279,9 @@ def test_croniter_agrees_but_for_differences_that_are_known_f29() -> None:
             continue
         for start, end in special(zone, year):
             for schedule in SCHEDULES if WHOLE else chance.sample(SCHEDULES, 4):
-                ours = {ms // 1000 for ms in Times(schedule, zone).between(start * 1000, end * 1000, 1_000_000)}
+                ours = {
+                    ms // 1000 for ms in TriggerSchedule(schedule, zone).between(start * 1000, end * 1000, 1_000_000)
+                }
                 theirs = set(by_croniter(schedule, zone, start, end))
                 reasons.update(why(schedule, zone, one, extra=True) for one in theirs - ours)
                 reasons.update(why(schedule, zone, one, extra=False) for one in ours - theirs)

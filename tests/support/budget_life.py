@@ -21,11 +21,12 @@ from typing import Any
 from mainstay.agent.agent import Agent
 from mainstay.config.schema import Config
 from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.core.budget_reservations import to_nanodollars
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
-from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.core.reservations import nanodollars
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece, ToolCallPiece
+from mainstay.metering.session_accounts import WorkspaceBudgetManager
 
 INFO = ModelInfo(name="meter", price_prompt=0.2, price_completion=2.0, price_cached=0.02)
 OUTPUT_MAX = 200
@@ -46,22 +47,22 @@ class Charging:
         os.close(self._bill)
 
     async def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]:
-        assert options.output_tokens is not None
+        assert options.output_tokens_max is not None
         shown = context.system + "".join(message.text for message in context.messages)
         prompt = len(shown.encode()) // 5 + 3
-        usage = Usage(prompt, self._chance.randrange(1, options.output_tokens + 1), self._chance.randrange(prompt))
-        os.write(self._bill, f"{nanodollars(INFO.cost(usage))}\n".encode())
+        usage = Usage(prompt, self._chance.randrange(1, options.output_tokens_max + 1), self._chance.randrange(prompt))
+        os.write(self._bill, f"{to_nanodollars(INFO.cost(usage))}\n".encode())
         await asyncio.sleep(self._chance.random() * 0.01)
         last = context.messages[-1]
         if last.role == "user" and self._chance.random() < 0.5:
-            yield CallPiece(0, "look", "{}")
+            yield ToolCallPiece(0, "look", "{}")
             await asyncio.sleep(self._chance.random() * 0.01)
-            yield Finished(FinishReason.TOOL_CALLS, usage)
+            yield StreamFinished(FinishReason.TOOL_CALLS, usage)
             return
         yield TextPiece("so far ")
         await asyncio.sleep(self._chance.random() * 0.02)
         yield TextPiece("and so good")
-        yield Finished(FinishReason.END, usage)
+        yield StreamFinished(FinishReason.END, usage)
 
 
 def look() -> str:
@@ -96,11 +97,14 @@ async def live(home: Path, dollars: float, lanes: int, seed: int) -> dict[str, A
             for number in range(lanes):
                 group.create_task(lane(number))
         await agent.settled()
-        opened: Any = await agent.opened()
-        assert await opened.observing.follower.caught_up(DEADLINE_S)
-        books = opened.services.accounts.books
-        home_tally = books.tally("home", "")
-        return {"ended": ended, "spent": home_tally.spent(0).money, "held": home_tally.held.money}
+        runtime = await agent.runtime()
+        projection_runner = runtime.observability.runner
+        assert projection_runner is not None
+        assert await projection_runner.wait_caught_up(DEADLINE_S)
+        manager = runtime.services.budget_manager
+        assert isinstance(manager, WorkspaceBudgetManager)
+        home_counter = manager.ledger.get_counter("home", "")
+        return {"ended": ended, "spent": home_counter.sum_since(0).money, "held": home_counter.reserved.money}
 
 
 def child(order: dict[str, Any]) -> None:

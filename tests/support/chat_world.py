@@ -12,25 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from mainstay import Agent, Config
-from mainstay.agent.world import SystemClock
-from mainstay.core.addresses import Address
-from mainstay.core.channels import ChatChannel, Mail
+from mainstay.agent.system_clock import SystemClock
+from mainstay.core.channels import ChannelQueue, ChatChannel
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.events import Delivered, Received
-from mainstay.core.people import Identity, Person
+from mainstay.core.messages import Text
+from mainstay.core.people import ChannelIdentity, Person
 from mainstay.core.ports import Context, Options
-from mainstay.gateway.desk import Desk
+from mainstay.gateway.channel_router import ChannelRouter
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.office import Office
 from mainstay.gateway.people import People
-from mainstay.gateway.rooms import ChannelRules
-from mainstay.gateway.switchboard import Switchboard
+from mainstay.gateway.room_routing import ChannelRoutingSettings
+from mainstay.gateway.workspace import Workspace
+from mainstay.lane.pending_replies import PendingReply
+from mainstay.operations.inputs import accept_prompt
 from mainstay.providers.scripted import Script, ScriptedProvider, Step
-from mainstay.testing.channel_rig import Rig, Shown, eventually
-from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.store.memory.people_store import InMemoryPeopleStore
+from mainstay.testing.channel_rig import ChannelRig, PostedMessage, eventually
+from support.fixed_home import FixedHome, opened_workspace
 
-ANN = Person(name="ann", called="Ann Lee", roles={"main": "admin"})
-BOB = Person(name="bob", called="Bob", roles={"main": "member"})
+ANN = Person(name="ann", display_name="Ann Lee", roles={"main": "admin"})
+BOB = Person(name="bob", display_name="Bob", roles={"main": "member"})
 
 
 def echo(context: Context, options: Options) -> Step:
@@ -41,65 +44,75 @@ def echo(context: Context, options: Options) -> Step:
 class World:
     """What one process has, and what outlives it."""
 
-    def __init__(self, where: Path, *rigs: Rig, script: Script = echo, people: Sequence[Person] = (ANN, BOB)) -> None:
+    def __init__(
+        self, where: Path, *rigs: ChannelRig, script: Script = echo, people: Sequence[Person] = (ANN, BOB)
+    ) -> None:
         self.where = where
         self.rigs = rigs
         self.script = script
         self.declared = people
-        self.rules: dict[str, ChannelRules] = {rig.channel.name: ChannelRules(workspace="main") for rig in rigs}
+        self.rules: dict[str, ChannelRoutingSettings] = {
+            rig.channel.name: ChannelRoutingSettings(workspace="main") for rig in rigs
+        }
         self.accounts = [
-            Identity(channel=rig.channel.name, user=user, person=person.name)
+            ChannelIdentity(channel=rig.channel.name, user=user, person=person.name)
             for rig in rigs
-            for person, user in zip(people, (rig.user, rig.other), strict=False)
+            for person, user in zip(people, (rig.user, rig.other_user), strict=False)
         ]
         self.tools: Sequence[Any] = ()
         self.config: Mapping[str, Any] = {}
         self.models: dict[str, ScriptedProvider] = {}
-        self.offices: dict[str, Office] = {}
-        self.mails: dict[str, Mail] = {}
-        self.wrap_office: Callable[[Office], Office] = lambda office: office
-        self.wrap_mail: Callable[[Mail], Mail] = lambda mail: mail
+        self.workspaces: dict[str, Workspace] = {}
+        self.mails: dict[str, ChannelQueue] = {}
         self._agents: dict[str, Agent] = {}
 
-    async def office(self, workspace: str) -> Office:
-        if workspace not in self.offices:
+    async def workspace(self, workspace: str) -> Workspace:
+        if workspace not in self.workspaces:
             if not any(workspace in one.roles for one in self.declared):
                 raise WorkspaceUnknown(f"there is no workspace {workspace!r}")
             self.models[workspace] = ScriptedProvider(self.script)
             config = Config(workspace=workspace, **self.config)
             home = self.where / workspace
             agent = Agent(self.models[workspace], home=home, tools=self.tools, config=config)
-            desk = await Desk.of(agent)
+            opened = await opened_workspace(agent)
             self._agents[workspace] = agent
-            self.offices[workspace] = self.wrap_office(desk)
-            self.mails[workspace] = self.wrap_mail(desk.mail())
-        return self.offices[workspace]
+            self.workspaces[workspace] = opened
+            self.mails[workspace] = opened.channel_queue()
+        return self.workspaces[workspace]
+
+    async def agent(self, workspace: str = "main") -> Agent:
+        return (await self.workspace(workspace)).agent
+
+    async def accept(self, session: str, text: str, workspace: str = "main", **more: Any) -> PendingReply:
+        """A prompt that did not come through a channel."""
+        runtime = await (await self.workspace(workspace)).runtime()
+        return await accept_prompt(runtime, session, (Text(text),), **more)
 
     def folder(self, workspace: str, session: str) -> str:
         return str(self.where / "attachments" / workspace)
 
     async def begin(self, *channels: ChatChannel) -> None:
-        self.people = People(MemoryGateway(), SystemClock(), self.declared, self.accounts)
+        self.people = People(InMemoryPeopleStore(), SystemClock(), self.declared, self.accounts)
         await self.people.open()
         self.board = self.make_board()
         await self.board.start(channels or [rig.channel for rig in self.rigs])
 
-    def make_board(self) -> Switchboard:
-        gateway = Gateway(self.office, self.people)
-        return Switchboard(gateway, self.rules, SystemClock(), lambda name: self.mails[name], self.folder)
+    def make_board(self) -> ChannelRouter:
+        gateway = Gateway(self.workspace, self.people, FixedHome(self.people, "main"))
+        return ChannelRouter(gateway, self.rules, SystemClock(), lambda name: self.mails[name], self.folder)
 
     async def end(self, drain_s: float = 5.0) -> None:
         await self.board.close(drain_s=drain_s)
         for agent in self._agents.values():
             await agent.aclose()
         self._agents.clear()
-        self.offices.clear()
+        self.workspaces.clear()
         await self.people.close()
 
     async def restart(self) -> None:
         """Another process on the same home and the same platforms."""
         await self.end(0.0)
-        await self.begin(*[rig.renew() for rig in self.rigs])
+        await self.begin(*[rig.recreate_channel() for rig in self.rigs])
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -108,8 +121,8 @@ class World:
         return "\n".join(repr(one) for one in model.asked) if model is not None else ""
 
     async def records(self, session: str, workspace: str = "main") -> list[Any]:
-        office = await self.office(workspace)
-        return [record.event for record in await office.sessions.records(session)]
+        agent = await self.agent(workspace)
+        return [record.event for record in await agent.sessions.records(session)]
 
     async def receipts(self, session: str, workspace: str = "main") -> list[Delivered]:
         return [one for one in await self.records(session, workspace) if isinstance(one, Delivered)]
@@ -117,9 +130,9 @@ class World:
     async def received(self, session: str, workspace: str = "main") -> list[Received]:
         return [one for one in await self.records(session, workspace) if isinstance(one, Received)]
 
-    async def shown(self, rig: Rig, room: str, text: str) -> Shown:
-        async def look() -> Shown | None:
-            return next((one for one in await rig.shown(room) if text in one.text), None)
+    async def shown(self, rig: ChannelRig, room: str, text: str) -> PostedMessage:
+        async def look() -> PostedMessage | None:
+            return next((one for one in await rig.posted_messages(room) if text in one.text), None)
 
         return await eventually(look, f"{text!r} is shown in {room}")
 
@@ -132,8 +145,8 @@ class World:
 
         return await eventually(look, f"{count} receipts in {session}")
 
-    def session(self, rig: Rig, room: str, thread: str) -> str:
-        at = Address(rig.channel.name, room, thread)
+    def session(self, rig: ChannelRig, room: str, thread: str) -> str:
+        at = ChatAddress(rig.channel.name, room, thread)
         return str(at) if thread else f"{at}:"
 
 

@@ -14,8 +14,8 @@ import splintr
 
 from mainstay.core.errors import ContextTooLong
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.providers.openai import OpenAIProvider
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece, ToolCallPiece
+from mainstay.providers.openai.provider import OpenAIProvider
 
 VOCABULARY = splintr.Tokenizer.from_pretrained("o200k_base")
 
@@ -70,7 +70,7 @@ class CountedModel:
         await self._wire.close()
 
     async def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]:
-        raw = self._wire.body(context, options)
+        raw = self._wire.build_body(context, options)
         body = json.loads(raw)
         tokens = round(count_request(body) * self._weighs)
         if tokens > self.window - self.window // 8:  # room for an answer
@@ -82,11 +82,11 @@ class CountedModel:
         match self._say(body):
             case str(text):
                 yield TextPiece(text)
-                yield Finished(FinishReason.END, Usage(tokens, count(text)))
+                yield StreamFinished(FinishReason.END, Usage(tokens, count(text)))
             case calls:
                 for index, (name, arguments) in enumerate(calls):
-                    yield CallPiece(index, name, arguments)
-                yield Finished(FinishReason.TOOL_CALLS, Usage(tokens, 20))
+                    yield ToolCallPiece(index, name, arguments)
+                yield StreamFinished(FinishReason.TOOL_CALLS, Usage(tokens, 20))
 
 
 _SAMPLE = """

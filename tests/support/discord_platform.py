@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from mainstay.channels.discord.channel import DiscordChannel
-from mainstay.testing.channel_suite import Shown
+from mainstay.testing.channel_suite import PostedMessage
 
 TOKEN = "bot.token.for-tests"
 EPOCH_MS = 1_420_070_400_000
@@ -371,20 +371,20 @@ def now() -> str:
 class DiscordRig:
     """The channel and its platform."""
 
-    user, other, keeps = ANN, BEN, False
+    user, other_user, delivers_missed = ANN, BEN, False
 
     def __init__(self, platform: Discord, where: Path) -> None:
         self.platform = platform
         self.where = where
         self.room = platform.add_channel(0, guild_id=GUILD, permission_overwrites=[])
-        self.direct = platform.add_channel(1, recipients=[user(ANN)])
+        self.direct_room = platform.add_channel(1, recipients=[user(ANN)])
         self.channel = self.made()
         self._made = [self.channel]
 
     def made(self, token: str = TOKEN) -> DiscordChannel:
-        return DiscordChannel("dc", token, base=self.platform.url)
+        return DiscordChannel("dc", token, base_url=self.platform.url)
 
-    def renew(self) -> DiscordChannel:
+    def recreate_channel(self) -> DiscordChannel:
         self.channel = self.made()
         self._made.append(self.channel)
         return self.channel
@@ -393,7 +393,7 @@ class DiscordRig:
         for channel in self._made:
             await channel.close()
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -411,7 +411,7 @@ class DiscordRig:
     async def redeliver(self, id: str) -> None:
         await self.platform.tell_again(id)
 
-    async def shown(self, room: str) -> Sequence[Shown]:
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
         found = []
         for message in self.platform.messages.values():
             channel = self.platform.channels[message["channel_id"]]
@@ -420,7 +420,9 @@ class DiscordRig:
                 continue
             files = tuple((one["filename"], self._content(one)) for one in message["attachments"])
             edited = message["edited_timestamp"] is not None
-            found.append(Shown(id=message["id"], text=message["content"], thread=thread, edited=edited, files=files))
+            found.append(
+                PostedMessage(id=message["id"], text=message["content"], thread=thread, edited=edited, files=files)
+            )
         return found
 
     def _content(self, attachment: dict[str, Any]) -> bytes:
@@ -428,7 +430,7 @@ class DiscordRig:
         assert found is not None
         return self.platform.files[found[1]]
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         def parent(id: str) -> str:
             return str(self.platform.channels[id].get("parent_id") or id)
 

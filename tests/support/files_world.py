@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.labels import MemoryLabels
-from mainstay.core.outside import FileLabel, Grounds, Reach
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.tools.apply_patch import apply_patch_tool
-from mainstay.tools.common import Files
-from mainstay.tools.edit import edit_tool
-from mainstay.tools.glob import glob_tool
-from mainstay.tools.grep import grep_tool
-from mainstay.tools.ls import ls_tool
-from mainstay.tools.read import read_tool
-from mainstay.tools.write import write_tool
+from mainstay.core.tool_ports import CallDestinations, FileOriginLabel, SessionFolders
+from mainstay.store.memory.file_labels import InMemoryFileLabels
+from mainstay.tools.apply_patch import create_apply_patch_tool
+from mainstay.tools.base import SessionFileAccess
+from mainstay.tools.edit import create_edit_tool
+from mainstay.tools.glob import create_glob_tool
+from mainstay.tools.grep import create_grep_tool
+from mainstay.tools.ls import create_ls_tool
+from mainstay.tools.read import create_read_tool
+from mainstay.tools.write import create_write_tool
 
 
 class World:
@@ -29,11 +29,18 @@ class World:
         self.home = Path(os.path.realpath(folder))
         self.root = self.home / "work"
         self.root.mkdir()
-        self.grounds = Grounds(cwd=str(self.root), writable=(str(self.root),))
-        self.labels = MemoryLabels()
-        files = Files(lambda session: self.grounds, self.labels)
-        made = (read_tool, write_tool, edit_tool, apply_patch_tool, ls_tool, glob_tool)
-        tools = [*(make(files) for make in made), grep_tool(files, grep_s)]
+        self.grounds = SessionFolders(cwd=str(self.root), writable=(str(self.root),))
+        self.labels = InMemoryFileLabels()
+        files = SessionFileAccess(lambda session: self.grounds, self.labels)
+        made = (
+            create_read_tool,
+            create_write_tool,
+            create_edit_tool,
+            create_apply_patch_tool,
+            create_ls_tool,
+            create_glob_tool,
+        )
+        tools = [*(make(files) for make in made), create_grep_tool(files, grep_s)]
         self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
         self.calls = 0
         self.context: ToolContext
@@ -51,7 +58,7 @@ class World:
     def new_context(self, *, tainted: bool = False, secret: bool = False, session: str = "s") -> ToolContext:
         self.calls += 1
         self.context = ToolContext(session, 1, 1, f"c{self.calls}", lambda event: None)
-        self.context.tainted, self.context.secret = tainted, secret
+        self.context.tainted, self.context.has_private_content = tainted, secret
         return self.context
 
     async def run(self, name: str, *, tainted: bool = False, session: str = "s", **arguments: Any) -> str:
@@ -63,9 +70,9 @@ class World:
         tool = self.tools[name]
         return await tool.reconcile(tool.parse(json.dumps(arguments)), self.new_context())
 
-    def reach(self, name: str, *, session: str = "s", **arguments: Any) -> Reach:
+    def reach(self, name: str, *, session: str = "s", **arguments: Any) -> CallDestinations:
         tool: Any = self.tools[name]
         return tool.reach(tool.parse(json.dumps(arguments)), self.new_context(session=session))
 
-    def label(self, path: str) -> FileLabel | None:
+    def label(self, path: str) -> FileOriginLabel | None:
         return self.labels.get(str(self.root / path))

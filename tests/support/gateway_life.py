@@ -20,10 +20,10 @@ from typing import Any
 
 import apsw
 
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import InputRefused
 from mainstay.gateway.people import People
-from mainstay.store.sqlite.gateway import SqliteGateway
+from mainstay.store.sqlite.people_store import SqlitePeopleStore
 from support.faulty_vfs import FaultyVFS, Plan
 
 STRANGERS = ("ann", "ben")
@@ -32,20 +32,20 @@ STRANGERS = ("ann", "ben")
 async def live(home: Path, plan: Plan) -> None:
     """Strangers ask, are let in, get keys; one key is revoked, one person removed. What is done is noted in a file."""
     plan.vfs = FaultyVFS("faulty", plan)
-    people = People(SqliteGateway(str(home / "gateway.db"), vfs="faulty"), SystemClock())
+    people = People(SqlitePeopleStore(str(home / "gateway.db"), vfs="faulty"), SystemClock())
     await people.open()
     for name in STRANGERS:
-        code = await people.ask("slack", f"U-{name}", name)
+        code = await people.issue_pairing_code("slack", f"U-{name}", name)
         assert code is not None
         note(home, f"told {name}")
-        await people.pair(code, name=name, workspace="team", role="member")
+        await people.pair_account(code, name=name, workspace="team", role="member")
         note(home, f"paired {name}")
         for _ in range(2):
-            token, key = await people.make_key(name, "team", scopes=["chat"])
+            token, key = await people.create_key(name, "team", scopes=["chat"])
             note(home, f"key {name} {token}")
     await people.revoke_key(key.id)
     note(home, f"revoked {token}")
-    await people.remove("ann")
+    await people.remove_person("ann")
     note(home, "removed ann")
     await people.close()
 
@@ -60,16 +60,18 @@ def note(home: Path, line: str) -> None:
 
 async def check(home: Path) -> list[str]:
     notes = (home / "notes").read_text().splitlines() if (home / "notes").exists() else []
-    people = People(SqliteGateway(str(home / "gateway.db")), SystemClock())
+    people = People(SqlitePeopleStore(str(home / "gateway.db")), SystemClock())
     await people.open()
     wrong = [said for name in STRANGERS for said in _half(people, name, notes)]
     for line in notes:
         match line.split():
-            case ["key", name, token] if (people.principal(token) is None) != _is_void(people, name, token, notes):
-                wrong.append(f"{line}: and it is {people.principal(token)}")
-            case ["revoked", token] if people.principal(token) is not None:
+            case ["key", name, token] if (people.authenticate_key(token) is None) != _is_void(
+                people, name, token, notes
+            ):
+                wrong.append(f"{line}: and it is {people.authenticate_key(token)}")
+            case ["revoked", token] if people.authenticate_key(token) is not None:
                 wrong.append("a key that was revoked is good")
-            case ["removed", name] if people.person(name) is not None or people.accounts_of(name):
+            case ["removed", name] if people.get_person(name) is not None or people.list_accounts(name):
                 wrong.append(f"{name} is back")
     await people.close()
     db = apsw.Connection(str(home / "gateway.db"))
@@ -80,8 +82,8 @@ async def check(home: Path) -> list[str]:
 
 def _half(people: People, name: str, notes: list[str]) -> list[str]:
     """A code is used up, with all that follows, or it is not: never something between."""
-    waits = any(one.user == f"U-{name}" for one in people.pairings())
-    known, account = people.person(name) is not None, people.who("slack", f"U-{name}") is not None
+    waits = any(one.user == f"U-{name}" for one in people.list_pairings())
+    known, account = people.get_person(name) is not None, people.find_by_account("slack", f"U-{name}") is not None
     gone = name == "ann" and not waits and not known and "paired ann" in notes  # she may have been removed
     wrong = []
     if known != account or (waits and known):
@@ -95,10 +97,10 @@ def _half(people: People, name: str, notes: list[str]) -> list[str]:
 
 def _is_void(people: People, name: str, token: str, notes: list[str]) -> bool:
     """Whether this key is revoked, as it may be from its revocation or its person's removal on."""
-    key = people.key(token.split("_")[1])
+    key = people.get_key(token.split("_")[1])
     assert key is not None, "a key that was made is kept"
     last = [line for line in notes if line.startswith("key ")][-1].endswith(token)
-    assert not key.revoked or last or people.person(name) is None, "who is removed loses all keys with their name"
+    assert not key.revoked or last or people.get_person(name) is None, "who is removed loses all keys with their name"
     return bool(key.revoked)
 
 
@@ -106,12 +108,12 @@ def _is_void(people: People, name: str, token: str, notes: list[str]) -> bool:
 
 
 async def want(path: str, codes: list[str], name: str) -> list[str]:
-    people = People(SqliteGateway(path), SystemClock())
+    people = People(SqlitePeopleStore(path), SystemClock())
     await people.open()
     won = []
     for number, code in enumerate(codes):
         try:
-            await people.pair(code, name=f"{name}{number}", workspace="team", role="member")
+            await people.pair_account(code, name=f"{name}{number}", workspace="team", role="member")
             won.append(code)
         except InputRefused:
             pass

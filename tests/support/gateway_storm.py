@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from mainstay.core.journal import Record
-from mainstay.io.signing import IDEMPOTENCY, sign
-from mainstay.store.sqlite import SqliteStore
+from mainstay.io.webhook_signatures import IDEMPOTENCY_KEY_HEADER, sign_webhook
+from mainstay.store.sqlite.store import SqliteStore
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 SECRET = "what only the two of us know"
@@ -165,7 +165,7 @@ class Platform(Server):
 
     async def answer(self, head: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         self.came += 1
-        found = re.search(rf"(?i){IDEMPOTENCY}: *(\S+)", head)
+        found = re.search(rf"(?i){IDEMPOTENCY_KEY_HEADER}: *(\S+)", head)
         assert found is not None, "a reply came without a key"
         fresh = found[1] not in self.shown
         text = json.loads(body)["text"]
@@ -275,7 +275,7 @@ channels: {{hook: {{kind: webhook, secret: {SECRET}, url: "http://127.0.0.1:{sel
         await store.open()
         try:
             found: list[Record] = []
-            while page := await store.read(session, found[-1].seq if found else 0):
+            while page := await store.read_records(session, found[-1].seq if found else 0):
                 found += page
             return found
         finally:
@@ -395,7 +395,7 @@ class Poster:
         given = {"id": f"m{number}", "room": self.room, "user": "u1", "text": f"say {mark}", "direct": True}
         body = json.dumps(given).encode()
         status, said = await ask(
-            self.port, "POST /channels/hook", body, **sign("timestamp", SECRET, body, at_s=int(time.time()))
+            self.port, "POST /channels/hook", body, **sign_webhook("timestamp", SECRET, body, at_s=int(time.time()))
         )
         if status == 503:
             raise NotNow

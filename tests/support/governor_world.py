@@ -9,47 +9,47 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from mainstay.core.allowance import Allowance, Left
 from mainstay.core.errors import Overloaded, ProviderError, RateLimited
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Message, Text, Usage
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.metering.governor import Governor
-from mainstay.metering.resilient import Resilient
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
+from mainstay.core.rate_limits import RateLimitQuota, RateLimitStatus
+from mainstay.metering.rate_limiter import RateLimiter
+from mainstay.metering.resilient_provider import ResilientProvider
 from mainstay.testing import CountingIds, VirtualClock
 
 HELLO = Context("", (Message("m1", "user", (Text("hello"),)),))
 
 
-def truthful(account: Account) -> tuple[Left, ...]:
+def truthful(account: Account) -> tuple[RateLimitQuota, ...]:
     return account.lefts(1.0)
 
 
-def silent(account: Account) -> tuple[Left, ...]:
+def silent(account: Account) -> tuple[RateLimitQuota, ...]:
     return ()
 
 
-def too_high(account: Account) -> tuple[Left, ...]:
+def too_high(account: Account) -> tuple[RateLimitQuota, ...]:
     return account.lefts(4.0)
 
 
-def too_low(account: Account) -> tuple[Left, ...]:
+def too_low(account: Account) -> tuple[RateLimitQuota, ...]:
     """A quarter of what there is, and of how fast it comes back."""
     return account.lefts(0.25)
 
 
-def always_full(account: Account) -> tuple[Left, ...]:
-    return tuple(Left(one.name, one.kind, one.limit, one.limit, 0.0) for one in account.lefts(1.0))
+def always_full(account: Account) -> tuple[RateLimitQuota, ...]:
+    return tuple(RateLimitQuota(one.name, one.kind, one.limit, one.limit, 0.0) for one in account.lefts(1.0))
 
 
-def always_empty(account: Account) -> tuple[Left, ...]:
+def always_empty(account: Account) -> tuple[RateLimitQuota, ...]:
     """Nothing is ever left, and it says so with a reset that never comes nearer."""
-    return tuple(Left(one.name, one.kind, 0.0, one.limit / 10, 60.0) for one in account.lefts(1.0))
+    return tuple(RateLimitQuota(one.name, one.kind, 0.0, one.limit / 10, 60.0) for one in account.lefts(1.0))
 
 
-def bare_zero(account: Account) -> tuple[Left, ...]:
+def bare_zero(account: Account) -> tuple[RateLimitQuota, ...]:
     """Nothing is left; no limit, no reset."""
-    return tuple(Left(one.name, one.kind, 0.0) for one in account.lefts(1.0))
+    return tuple(RateLimitQuota(one.name, one.kind, 0.0) for one in account.lefts(1.0))
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Bound:
 class Account:
     requests: Bound
     tokens: Bound | None = None
-    says: Callable[[Account], tuple[Left, ...]] = truthful
+    says: Callable[[Account], tuple[RateLimitQuota, ...]] = truthful
     storming: Callable[[float], bool] = lambda now: False
     retry_after: bool = True
     transit_s: float = 0.01
@@ -96,14 +96,16 @@ class Account:
     async def close(self) -> None:
         pass
 
-    def lefts(self, factor: float) -> tuple[Left, ...]:
+    def lefts(self, factor: float) -> tuple[RateLimitQuota, ...]:
         now = asyncio.get_running_loop().time()
         made = []
         for name, bound in (("requests", self.requests), ("tokens", self.tokens)):
             if bound is not None:
                 left = bound.look(now)
                 whole_s = (bound.size - left) / bound.rate
-                made.append(Left(name, name, self.rounding(left * factor) // 1, bound.size * factor // 1, whole_s))  # type: ignore[arg-type]
+                made.append(
+                    RateLimitQuota(name, name, self.rounding(left * factor) // 1, bound.size * factor // 1, whole_s)
+                )  # type: ignore[arg-type]
         return tuple(made)
 
     def _refusal(self, now: float, weight: float) -> ProviderError | None:
@@ -118,7 +120,7 @@ class Account:
                 return None
             wait_s = float(-(-wait_s // 1))
         error = self.status(now)("slow down", retry_after_s=wait_s if self.retry_after else None)
-        error.allowance = Allowance(self.says(self), error.retry_after_s)
+        error.rate_limits = RateLimitStatus(self.says(self), error.retry_after_s)
         return error
 
     async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
@@ -127,8 +129,8 @@ class Account:
         try:
             await asyncio.sleep(self.transit_s * self.chance.uniform(0.5, 1.5))
             now = asyncio.get_running_loop().time()
-            prompt = options.weigh() if options.weigh is not None else 0
-            weight = prompt + (options.output_tokens or 0)
+            prompt = options.count_context_tokens() if options.count_context_tokens is not None else 0
+            weight = prompt + (options.output_tokens_max or 0)
             if (error := self._refusal(now, weight)) is not None:
                 self.refused.append(now)
                 await asyncio.sleep(self.transit_s)
@@ -139,11 +141,11 @@ class Account:
                 self.tokens.level -= weight
             said = self.says(self)
             await asyncio.sleep(self.think_s * self.chance.uniform(0.5, 1.5))
-            if options.heard is not None:
-                options.heard(Allowance(said))
+            if options.on_rate_limits is not None:
+                options.on_rate_limits(RateLimitStatus(said))
             yield TextPiece("hello")
             await asyncio.sleep(self.speak_s * self.chance.uniform(0.5, 1.5))
-            yield Finished(FinishReason.END, Usage(prompt, 50))
+            yield StreamFinished(FinishReason.END, Usage(prompt, 50))
         finally:
             self.under_way -= 1
 
@@ -165,9 +167,9 @@ class Crowd:
     async def run(self) -> float:
         """How long it took."""
         clock = VirtualClock()
-        self.governor = Governor("made-up", clock) if self.governed else None
-        self.provider = Resilient(
-            [self.account], clock=clock, ids=CountingIds(), limits=self.limits, governors=[self.governor]
+        self.governor = RateLimiter("made-up", clock) if self.governed else None
+        self.provider = ResilientProvider(
+            [self.account], clock=clock, ids=CountingIds(), limits=self.limits, limiters=[self.governor]
         )
         began = clock.monotonic()
         await asyncio.gather(*(self._turn(random.Random(n), n) for n in range(self.agents)))
@@ -179,9 +181,9 @@ class Crowd:
             options = Options(
                 turn=1,
                 step=step,
-                output_tokens=200,
-                weigh=lambda weight=weight: weight - 200,  # type: ignore[misc]
-                notice=lambda sentence, seconds: self.notices.append((sentence, seconds)),
+                output_tokens_max=200,
+                count_context_tokens=lambda weight=weight: weight - 200,  # type: ignore[misc]
+                on_wait=lambda sentence, seconds: self.notices.append((sentence, seconds)),
             )
             try:
                 async with aclosing(self.provider.stream(HELLO, options)) as stream:

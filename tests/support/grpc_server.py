@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from mainstay import Agent
-from mainstay.agent.agent import fast_loop
-from mainstay.agent.world import SystemClock
+from mainstay.agent.agent import get_uvloop_factory
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.tools import tool
-from mainstay.gateway.desk import Desk
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.office import Office
 from mainstay.gateway.people import People
-from mainstay.server.grpc.entry import Grpc
-from mainstay.server.grpc.serving import serve_grpc
+from mainstay.gateway.workspace import Workspace
+from mainstay.server.grpc.authentication import GrpcSettings
+from mainstay.server.grpc.server import serve_grpc
+from mainstay.store.memory.people_store import InMemoryPeopleStore
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.memory_gateway import MemoryGateway
+from support.fixed_home import FixedHome, opened_workspace
 
 
 async def serve(home: Path, port: int) -> None:
@@ -36,21 +36,23 @@ async def serve(home: Path, port: int) -> None:
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    people = People(MemoryGateway(), SystemClock())
+    people = People(InMemoryPeopleStore(), SystemClock())
     await people.open()
     async with Agent(ScriptedProvider(model), tools=[wait], home=home) as agent:
-        desk = await Desk.of(agent)
+        desk = await opened_workspace(agent)
 
-        async def office(workspace: str) -> Office:
+        async def office(workspace: str) -> Workspace:
             return desk
 
         def listening(at: int) -> None:
             print(at, flush=True)
 
-        settings = Grpc(drain_s=0.2)
-        await serve_grpc(Gateway(office, people), settings, f"127.0.0.1:{port}", stop, listening=listening)
+        settings = GrpcSettings(drain_s=0.2)
+        await serve_grpc(
+            Gateway(office, people, FixedHome(people)), settings, f"127.0.0.1:{port}", stop, on_listening=listening
+        )
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+    with asyncio.Runner(loop_factory=get_uvloop_factory()) as runner:
         runner.run(serve(Path(sys.argv[1]), int(sys.argv[2])))

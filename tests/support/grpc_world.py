@@ -20,46 +20,61 @@ import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 
 from mainstay import Agent, Config
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
-from mainstay.core.people import Person, Role, Scope
+from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Tool
-from mainstay.gateway.desk import Desk
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.office import Office
 from mainstay.gateway.people import People
+from mainstay.gateway.workspace import Workspace
 from mainstay.providers.scripted import Script, ScriptedProvider
-from mainstay.server.grpc.entry import Grpc
-from mainstay.server.grpc.serving import serve_grpc
-from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.server.grpc.authentication import GrpcSettings
+from mainstay.server.grpc.server import serve_grpc
+from mainstay.store.memory.people_store import InMemoryPeopleStore
+from support.fixed_home import FixedHome, opened_workspace
 
 PROTO = Path(__file__).parents[2] / "proto"
 HOLDS_S = 30.0
 
 
 @cache
-def compiled() -> tuple[ModuleType, ModuleType]:
-    """What the usual compiler makes of the published file: messages, and a client."""
+def _compiled_folder() -> Path:
+    """What the usual compiler makes of the published files, as a package `mainstay_v1`: there is one of our own by the
+    name of theirs."""
     from grpc_tools import protoc
 
-    made = tempfile.mkdtemp(prefix="mainstay-proto-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    arguments = [
-        f"-I{PROTO}",
-        f"--python_out={made}",
-        f"--grpc_python_out={made}",
-        str(PROTO / "mainstay/v1/agent.proto"),
-    ]
-    assert protoc.main(["protoc", *arguments]) == 0
-    (Path(made) / "mainstay_v1").symlink_to(Path(made) / "mainstay" / "v1")
-    client = Path(made) / "mainstay" / "v1" / "agent_pb2_grpc.py"  # there is a package of our own by the first name
-    client.write_text(client.read_text().replace("from mainstay.v1 import", "from mainstay_v1 import"))
-    sys.path.insert(0, made)
+    folder = Path(tempfile.mkdtemp(prefix="mainstay-proto-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    files = [str(PROTO / "mainstay/v1" / name) for name in ("agent.proto", "operations.proto")]
+    include = Path(protoc.__file__).parent / "_proto"
+    arguments = [f"-I{PROTO}", f"-I{include}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    assert protoc.main(["protoc", *arguments, *files]) == 0
+    (folder / "mainstay_v1").symlink_to(folder / "mainstay" / "v1")
+    for module in (folder / "mainstay" / "v1").glob("*.py"):
+        module.write_text(module.read_text().replace("from mainstay.v1 import", "from mainstay_v1 import"))
+    return folder
+
+
+def _load(name: str) -> tuple[ModuleType, ModuleType]:
+    folder = str(_compiled_folder())
+    sys.path.insert(0, folder)
     try:
-        pb = importlib.import_module("mainstay_v1.agent_pb2")
-        return pb, importlib.import_module("mainstay_v1.agent_pb2_grpc")
+        messages = importlib.import_module(f"mainstay_v1.{name}_pb2")
+        return messages, importlib.import_module(f"mainstay_v1.{name}_pb2_grpc")
     finally:
-        sys.path.remove(made)
+        sys.path.remove(folder)
+
+
+@cache
+def compiled() -> tuple[ModuleType, ModuleType]:
+    """`mainstay.v1.Agent`: messages, and a client."""
+    return _load("agent")
+
+
+@cache
+def compiled_operations() -> tuple[ModuleType, ModuleType]:
+    """`mainstay.v1.Operations`: messages, and a client."""
+    return _load("operations")
 
 
 class World:
@@ -76,10 +91,12 @@ class World:
         async with channel:
             yield Caller(self._stubs.AgentStub(channel), channel, key)
 
-    async def key(self, name: str, workspace: str, role: Role = "member", scopes: tuple[Scope, ...] = ("chat",)) -> str:
-        if self.people.person(name) is None:
-            await self.people.add(Person(name=name, roles={workspace: role}))
-        return (await self.people.make_key(name, workspace, scopes=scopes))[0]
+    async def key(
+        self, name: str, workspace: str, role: PersonRole = "member", scopes: tuple[AccessScope, ...] = ("chat",)
+    ) -> str:
+        if self.people.get_person(name) is None:
+            await self.people.add_person(Person(name=name, roles={workspace: role}))
+        return (await self.people.create_key(name, workspace, scopes=scopes))[0]
 
 
 class Caller:
@@ -154,7 +171,7 @@ def details(error: grpc.aio.AioRpcError) -> tuple[Any, Any]:
 async def served(
     models: dict[str, Script],
     *,
-    settings: Grpc | None = None,
+    settings: GrpcSettings | None = None,
     tools: Sequence[Tool] = (),
     home: Path | None = None,
     **config: Any,
@@ -163,8 +180,8 @@ async def served(
     async with offices(models, tools, home, config) as (gateway, agents):
         stop = asyncio.Event()
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        settings = settings or Grpc(drain_s=1.0, workspace=next(iter(models)))
-        serving = asyncio.create_task(serve_grpc(gateway, settings, "127.0.0.1:0", stop, listening=port.set_result))
+        settings = settings or GrpcSettings(drain_s=1.0, workspace=next(iter(models)))
+        serving = asyncio.create_task(serve_grpc(gateway, settings, "127.0.0.1:0", stop, on_listening=port.set_result))
         try:
             await asyncio.wait((serving, port), return_when=asyncio.FIRST_COMPLETED, timeout=HOLDS_S)
             if serving.done():
@@ -180,22 +197,22 @@ async def offices(
     models: dict[str, Script], tools: Sequence[Tool], home: Path | None, config: dict[str, Any]
 ) -> AsyncIterator[tuple[Gateway, dict[str, Agent]]]:
     agents: dict[str, Agent] = {}
-    desks: dict[str, Office] = {}
-    people = People(MemoryGateway(), SystemClock())
+    desks: dict[str, Workspace] = {}
+    people = People(InMemoryPeopleStore(), SystemClock())
     await people.open()
     try:
         for name, script in models.items():
             where = ":memory:" if home is None else home / name
             made = Config(workspace=name, **config)
             agent = agents[name] = Agent(ScriptedProvider(script), tools=list(tools), home=where, config=made)
-            desks[name] = await Desk.of(agent)
+            desks[name] = await opened_workspace(agent)
 
-        async def find(workspace: str) -> Office:
+        async def find(workspace: str) -> Workspace:
             if workspace not in desks:
                 raise WorkspaceUnknown(f"there is no workspace {workspace[:80]!r}")
             return desks[workspace]
 
-        yield Gateway(find, people), agents
+        yield Gateway(find, people, FixedHome(people)), agents
     finally:
         for agent in agents.values():
             await agent.aclose()

@@ -14,21 +14,21 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from mainstay.agent.world import SystemClock
-from mainstay.core.envelope import Envelope
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.events import Received
+from mainstay.core.input_envelope import InputEnvelope
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Text, text_of
+from mainstay.core.messages import Text, parts_text
 from mainstay.core.outcome import Reply
 from mainstay.core.ports import Context, Options
-from mainstay.core.triggers import TRIGGER, Hook, Prompted, Run, Target, Trigger
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services
+from mainstay.core.triggers import TRIGGER_ID_PREFIX, SubmittedPrompt, Trigger, TriggerRun, TriggerTarget, Webhook
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.services import LaneServices
 from mainstay.providers.scripted import ScriptedProvider, Step
-from mainstay.store.sqlite import SqliteStore
-from mainstay.triggers.deliveries import Deliveries
-from mainstay.triggers.hooks import ASGIApp, Bounds, hooks_app
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.triggers.webhook_app import ASGIApp, WebhookAppLimits, build_webhook_app
+from mainstay.triggers.webhook_delivery_handler import WebhookDeliveryHandler
 from mainstay.turn.toolbox import Toolbox
 
 T = TypeVar("T")
@@ -37,13 +37,13 @@ SECRET = "a secret of some length"
 STANDARD = "whsec_" + base64.b64encode(b"twenty-four bytes of it.").decode()
 GITHUB = "It's a Secret to Everybody"
 HOOKS = {
-    "ci": Hook(name="ci", secret=SECRET, target=Target(session="builds"), text="A build ended:"),
-    "rooms": Hook(name="rooms", secret="for rooms, long enough", target=Target(channel="chat", room="ops")),
-    "standard": Hook(name="standard", secret=STANDARD, target=Target(session="payments"), scheme="standard"),
-    "github": Hook(
+    "ci": Webhook(name="ci", secret=SECRET, target=TriggerTarget(session="builds"), text="A build ended:"),
+    "rooms": Webhook(name="rooms", secret="for rooms, long enough", target=TriggerTarget(channel="chat", room="ops")),
+    "standard": Webhook(name="standard", secret=STANDARD, target=TriggerTarget(session="payments"), scheme="standard"),
+    "github": Webhook(
         name="github",
         secret=GITHUB,
-        target=Target(session="issues"),
+        target=TriggerTarget(session="issues"),
         scheme="github",
         template="{{ sender.login }} opened {{ issue.title }}",
     ),
@@ -53,30 +53,30 @@ HOOKS = {
 class Door:
     """The Door port on lanes, as small as it can be."""
 
-    def __init__(self, lanes: Lanes, store: SqliteStore) -> None:
+    def __init__(self, lanes: LaneRegistry, store: SqliteStore) -> None:
         self._lanes = lanes
         self._store = store
 
     def _place(self, trigger: Trigger, key: str) -> tuple[str, str]:
         target = trigger.target
         session = target.session or f"{target.channel}:{target.room}:{trigger.name}-{key[:12]}"
-        return session, f"{TRIGGER}{trigger.name}:{key}"
+        return session, f"{TRIGGER_ID_PREFIX}{trigger.name}:{key}"
 
-    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+    async def find_submitted(self, trigger: Trigger, key: str) -> SubmittedPrompt | None:
         session, id = self._place(trigger, key)
-        seen = await self._store.seen(session, id)
-        return Prompted(session, seen[0]) if seen is not None else None
+        seen = await self._store.find_input(session, id)
+        return SubmittedPrompt(session, seen[0]) if seen is not None else None
 
-    async def accept(self, trigger: Trigger, key: str) -> Prompted:
-        if (before := await self.taken(trigger, key)) is not None:
+    async def submit(self, trigger: Trigger, key: str) -> SubmittedPrompt:
+        if (before := await self.find_submitted(trigger, key)) is not None:
             return before
         session, id = self._place(trigger, key)
-        said = (Text(trigger.text), Text(trigger.data, origin=f"untrusted:{TRIGGER}{trigger.name}"))
+        said = (Text(trigger.text), Text(trigger.data, origin=f"untrusted:{TRIGGER_ID_PREFIX}{trigger.name}"))
         parts = tuple(one for one in said if one.text)
-        ticket = await self._lanes.get(session).accept(Envelope(parts=parts, thread=session, id=id))
-        return Prompted(session, ticket.seq, ticket.reply)
+        ticket = await self._lanes.get(session).accept(InputEnvelope(parts=parts, thread=session, id=id))
+        return SubmittedPrompt(session, ticket.seq, ticket.reply)
 
-    async def outcome(self, session: str, seq: int) -> str:
+    async def get_outcome(self, session: str, seq: int) -> str:
         return ""
 
 
@@ -88,38 +88,38 @@ class House:
         provider = ScriptedProvider(answer or (lambda context, options: "Very well."))
         self.store = SqliteStore(str(folder / "workspace.db"), limits=limits)
         self.clock = SystemClock()
-        self.lanes = Lanes(
-            Services(
+        self.lanes = LaneRegistry(
+            LaneServices(
                 store=self.store,
-                choose=lambda spec: provider,
+                provider_for=lambda spec: provider,
                 tools=Toolbox([], limits),
                 limits=limits,
                 clock=self.clock,
-                hub=Hub(64),
+                hub=EventHub(64),
             )
         )
-        self.runs: list[Run] = []
+        self.runs: list[TriggerRun] = []
 
     async def open(self) -> None:
         await self.store.open()
-        await self.lanes.resume()
-        self.log = self.store.triggers()
-        self.deliveries = Deliveries(Door(self.lanes, self.store), self.log, self.clock, self._follow)
+        await self.lanes.resume_unfinished()
+        self.log = self.store.trigger_log()
+        self.deliveries = WebhookDeliveryHandler(Door(self.lanes, self.store), self.log, self.clock, self._follow)
 
-    def _follow(self, run: Run, reply: Awaitable[Reply]) -> None:
+    def _follow(self, run: TriggerRun, reply: Awaitable[Reply]) -> None:
         self.runs.append(run)
 
     async def close(self) -> None:
         await self.lanes.close()
         await self.store.close()
 
-    def app(self, hooks: Mapping[str, Hook] = HOOKS, bounds: Bounds | None = None) -> ASGIApp:
-        return hooks_app(hooks, self.deliveries.deliver, clock=self.clock, alone=True, bounds=bounds)
+    def app(self, hooks: Mapping[str, Webhook] = HOOKS, bounds: WebhookAppLimits | None = None) -> ASGIApp:
+        return build_webhook_app(hooks, self.deliveries.deliver, clock=self.clock, standalone=True, limits=bounds)
 
     async def said(self, session: str) -> list[str]:
         """What was received in a session, in order."""
-        records = await self.store.read(session, limit=100_000)
-        return [text_of(record.event.parts) for record in records if isinstance(record.event, Received)]
+        records = await self.store.read_records(session, limit=100_000)
+        return [parts_text(record.event.parts) for record in records if isinstance(record.event, Received)]
 
 
 class Server(uvicorn.Server):

@@ -15,23 +15,23 @@ import msgspec
 from yarl import URL
 
 from mainstay import Agent, Config
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
-from mainstay.core.people import Person, Role, Scope
+from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Tool
-from mainstay.gateway.desk import Desk
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.office import Office
 from mainstay.gateway.people import People
+from mainstay.gateway.workspace import Workspace
 from mainstay.providers.scripted import Script, ScriptedProvider
-from mainstay.server.crowd import Bounds
-from mainstay.server.http_app import HttpApp, Web, make_app
-from mainstay.server.web import Serving, bind, serve_web
-from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.server.connection_limits import ConnectionLimits
+from mainstay.server.http_app import HttpApp, HttpSettings, create_app
+from mainstay.server.uvicorn_server import UvicornOptions, bind_socket, serve_asgi
+from mainstay.store.memory.people_store import InMemoryPeopleStore
+from support.fixed_home import FixedHome, opened_workspace
 
 HOLDS_S = 30.0
 MAIN = "default"
-ALL: tuple[Scope, ...] = ("chat", "read", "approve", "admin")
+ALL: tuple[AccessScope, ...] = ("chat", "read", "approve", "admin")
 
 
 class Answer(msgspec.Struct):
@@ -73,11 +73,11 @@ class World:
         self.browser: aiohttp.ClientSession
 
     async def key(
-        self, name: str, workspace: str = MAIN, role: Role = "member", scopes: Iterable[Scope] = ("chat",)
+        self, name: str, workspace: str = MAIN, role: PersonRole = "member", scopes: Iterable[AccessScope] = ("chat",)
     ) -> str:
-        if self.people.person(name) is None:
-            await self.people.add(Person(name=name, roles={workspace: role}))
-        return (await self.people.make_key(name, workspace, scopes=tuple(scopes)))[0]
+        if self.people.get_person(name) is None:
+            await self.people.add_person(Person(name=name, roles={workspace: role}))
+        return (await self.people.create_key(name, workspace, scopes=tuple(scopes)))[0]
 
     def url(self, path: str) -> URL:
         return URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
@@ -157,17 +157,18 @@ async def world(
     script: Script,
     *,
     tools: Sequence[Tool | Callable[..., Any]] = (),
-    settings: Web | None = None,
-    bounds: Bounds | None = None,
+    settings: HttpSettings | None = None,
+    bounds: ConnectionLimits | None = None,
     homes: Mapping[str, Any] | None = None,
     config: Config | None = None,
+    workspaces: Sequence[str] | None = None,
 ) -> AsyncIterator[World]:
-    """`homes` by workspace; without, one that keeps nothing."""
-    people = People(MemoryGateway(), SystemClock())
+    """`homes` by workspace; without, one that keeps nothing. `workspaces`: all that there are, if that is known."""
+    people = People(InMemoryPeopleStore(), SystemClock())
     await people.open()
     async with contextlib.AsyncExitStack() as stack:
         agents: dict[str, Agent] = {}
-        desks: dict[str, Desk] = {}
+        opened: dict[str, Workspace] = {}
         for workspace, home in (homes or {MAIN: ":memory:"}).items():
             given = config or Config()
             agents[workspace] = await stack.enter_async_context(
@@ -178,27 +179,30 @@ async def world(
                     config=msgspec.structs.replace(given, workspace=workspace),
                 )
             )
-            desks[workspace] = await Desk.of(agents[workspace])
+            opened[workspace] = await opened_workspace(agents[workspace])
 
-        async def offices(workspace: str) -> Office:
-            if workspace not in desks:
+        async def find(workspace: str) -> Workspace:
+            if workspace not in opened:
                 raise WorkspaceUnknown(f"there is no workspace {workspace!r}")
-            return desks[workspace]
+            return opened[workspace]
 
-        app = make_app(Gateway(offices, people), settings or Web(workspace=MAIN))
+        web = settings or HttpSettings(workspace=MAIN)
+        app = create_app(Gateway(find, people, FixedHome(people, web.workspace, workspaces)), web)
         made = await stack.enter_async_context(serving(app, people, agents, bounds))
         yield made
 
 
 @asynccontextmanager
 async def serving(
-    app: HttpApp, people: People, agents: dict[str, Agent], bounds: Bounds | None = None, port: int = 0
+    app: HttpApp, people: People, agents: dict[str, Agent], bounds: ConnectionLimits | None = None, port: int = 0
 ) -> AsyncIterator[World]:
     stop = asyncio.Event()
-    at = bind("127.0.0.1", port)
+    at = bind_socket("127.0.0.1", port)
     made = World(people, agents, app, at.getsockname()[1], stop)
-    how = Serving(bounds=bounds or Bounds.of(200, app.doors.settings.body_bytes_max), last=app.close)
-    made.serving = asyncio.create_task(serve_web(app, at, stop, app.drain, how))
+    how = UvicornOptions(
+        limits=bounds or ConnectionLimits.for_connections(200, app.state.settings.body_bytes_max), on_stopped=app.close
+    )
+    made.serving = asyncio.create_task(serve_asgi(app, at, stop, app.drain, how))
     made.browser = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=HOLDS_S * 2))
     try:
         yield made

@@ -12,8 +12,8 @@ import apsw
 from mainstay.core.events import MessageAdded, Received, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
 from mainstay.core.messages import ToolCall
-from mainstay.lane.replay import replay
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.replay import replay_journal
+from mainstay.store.sqlite.store import SqliteStore
 
 
 def lines(path: Path) -> list[str]:
@@ -24,7 +24,7 @@ async def read_journal(home: Path) -> list[Record]:
     store = SqliteStore(str(home / "workspace.db"))
     await store.open()
     try:
-        return await store.read("s", limit=100_000)
+        return await store.read_records("s", limit=100_000)
     finally:
         await store.close()
 
@@ -41,8 +41,8 @@ async def check_life_async(home: Path) -> None:
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     check_inputs(home, records)
     check_calls(home, records)
-    outcome = await replay(records)
-    assert outcome.identical, outcome.difference
+    outcome = await replay_journal(records)
+    assert outcome.is_identical, outcome.difference
 
 
 def check_inputs(home: Path, records: list[Record]) -> None:

@@ -6,15 +6,15 @@ import asyncio
 from typing import Any, Literal
 
 from mainstay.config.schema_observability import JudgeEntry, JudgeSettings
-from mainstay.core.judging import Exhibit
+from mainstay.core.judges import JudgeInput
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.providers.scripted import Pieces
 
 GATE: list[asyncio.Event] = []  # the next verdict waits for the first of these
 
 
-async def not_secret(exhibit: Exhibit) -> tuple[bool, str]:
+async def not_secret(exhibit: JudgeInput) -> tuple[bool, str]:
     if GATE:
         await GATE.pop(0).wait()
     fine = "secret" not in exhibit.answer
@@ -22,11 +22,11 @@ async def not_secret(exhibit: Exhibit) -> tuple[bool, str]:
 
 
 def judges(streaming: Literal["hold", "draft"] = "hold", corrections: int = 3) -> JudgeSettings:
-    panel = {"discreet": JudgeEntry(function="judged_rules:not_secret")}
+    panel = {"discreet": JudgeEntry(function="support.judged_rules:not_secret")}
     return JudgeSettings(panel=panel, streaming=streaming, corrections=corrections)
 
 
 def spoken(*words: Any) -> Pieces:
     """In these pieces, the last of which is the end."""
     pieces = [TextPiece(word) if isinstance(word, str) else word for word in words]
-    return Pieces([*pieces, Finished(FinishReason.END, Usage(10, 5))])
+    return Pieces([*pieces, StreamFinished(FinishReason.END, Usage(10, 5))])

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from mainstay.core.events import Event, Judged, MessageAdded
-from mainstay.core.judging import Exhibit
-from mainstay.core.messages import text_of
-from mainstay.evals.judges.functions import FunctionJudge
-from mainstay.evals.judges.jury import Jury
-from mainstay.lane.curtain import Curtain, behind
+from mainstay.core.judges import JudgeInput
+from mainstay.core.messages import parts_text
+from mainstay.judges.function_judge import FunctionJudge
+from mainstay.judges.panel import ConcurrentJudgePanel
+from mainstay.lane.draft_filter import DraftFilter, filter_drafts
 from support.kernel_world import World, envelope
 
 __all__ = ["World", "envelope"]
 
 
-def by_answer(scores: dict[str, float]) -> Callable[[Exhibit], Any]:
+def by_answer(scores: dict[str, float]) -> Callable[[JudgeInput], Any]:
     """A judge that knows what it will be shown; what it does not know is worth nothing."""
 
-    async def judge(exhibit: Exhibit) -> tuple[float, str]:
+    async def judge(exhibit: JudgeInput) -> tuple[float, str]:
         score = scores.get(exhibit.answer, 0.0)
         return score, f"{exhibit.answer!r} is worth {score}"
 
@@ -28,10 +28,14 @@ def by_answer(scores: dict[str, float]) -> Callable[[Exhibit], Any]:
 
 
 def jury(
-    judge: Callable[[Exhibit], Any], *, corrections: int = 3, streaming: Literal["hold", "draft"] = "hold"
+    judge: Callable[[JudgeInput], Any], *, corrections: int = 3, streaming: Literal["hold", "draft"] = "hold"
 ) -> dict[str, Any]:
     """For the `more` of a world."""
-    return {"panel": Jury([FunctionJudge("judge", judge)], corrections=corrections, streaming=streaming)}
+    return {
+        "judges": ConcurrentJudgePanel(
+            [FunctionJudge("judge", judge)], corrections_max=corrections, streaming=streaming
+        )
+    }
 
 
 class Heard:
@@ -41,15 +45,15 @@ class Heard:
         self.events: list[Event] = []
         self._hub = world.hub
         self._watcher = world.hub.watch(key)
-        self._curtain = Curtain(drafts=drafts)
+        self._curtain = DraftFilter(hold_drafts=drafts)
         self._task = asyncio.ensure_future(self._listen())
 
     async def _listen(self) -> None:
-        async for event in behind(self._curtain, self._watcher):
+        async for event in filter_drafts(self._curtain, self._watcher):
             self.events.append(event)
 
     async def leave(self) -> list[Event]:
-        self._hub.leave(self._watcher)
+        self._hub.unwatch(self._watcher)
         self._watcher.close()
         await self._task
         return self.events
@@ -57,7 +61,7 @@ class Heard:
 
 def words(events: list[Event]) -> str:
     """All text of the model that anybody could have read."""
-    said = [text_of(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
+    said = [parts_text(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
     deltas = [getattr(one, "text", "") for one in events if not isinstance(one, MessageAdded)]
     return " ".join([*said, *deltas])
 

@@ -10,25 +10,25 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import StoreFailed
 from mainstay.core.events import Event
+from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message, ToolResult
 from mainstay.core.outcome import Reply
-from mainstay.core.ports import UNWEIGHED, Once, Provider, Standing, Store
+from mainstay.core.ports import NO_TOKEN_COUNT, IdempotencyKey, Provider, SessionInfo, Store
 from mainstay.core.session import Session
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.replay import replay
-from mainstay.lane.services import Services
-from mainstay.lane.tickets import Ticket
-from mainstay.observe.export import history
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.pending_replies import PendingReply
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.replay import replay_journal
+from mainstay.lane.services import LaneServices
+from mainstay.observe.session_export import full_history
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import MemoryStore, ScriptedProvider, VirtualClock, virtual_run
 from mainstay.turn.toolbox import Toolbox
 
@@ -43,7 +43,13 @@ def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-class Mortal:
+if TYPE_CHECKING:
+    StoreBase = Store
+else:
+    StoreBase = object  # an inherited method of the protocol would hide `__getattr__`
+
+
+class Mortal(StoreBase):
     """A store as one process sees it: once that process is dead, nothing it does arrives any more."""
 
     def __init__(self, kept: Store) -> None:
@@ -55,15 +61,15 @@ class Mortal:
 
     def append(
         self,
-        standing: Standing,
+        info: SessionInfo,
         expected: int,
         events: Sequence[bytes],
-        once: Once | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         *,
         synced: bool = True,
     ) -> Awaitable[None]:
         if not self.dead:
-            return self.kept.append(standing, expected, events, once, synced=synced)
+            return self.kept.append(info, expected, events, idempotency_key, synced=synced)
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         lost.set_exception(StoreFailed("this process is dead"))
         return lost
@@ -72,7 +78,7 @@ class Mortal:
 class Watched:
     """Everything that a watcher of one session (or of all) was told, in order."""
 
-    def __init__(self, hub: Hub, session: str | None) -> None:
+    def __init__(self, hub: EventHub, session: str | None) -> None:
         self.events: list[Event] = []
         self._hub = hub
         self._watcher = hub.watch(session)
@@ -89,13 +95,13 @@ class Watched:
 
     async def see(self, kind: type[Event], times: int = 1) -> Any:
         """Wait until so many events of a kind were seen; the last of them."""
-        while len(found := self.of(kind)) < times:
+        while len(events := self.of(kind)) < times:
             self._news.clear()
             await self._news.wait()
-        return found[times - 1]
+        return events[times - 1]
 
     async def leave(self) -> None:
-        self._hub.leave(self._watcher)
+        self._hub.unwatch(self._watcher)
         self._watcher.close()
         await self._task
 
@@ -116,10 +122,10 @@ class World:
         self.limits = limits or Limits()
         self.clock = clock or VirtualClock()
         self.store = Mortal(store or MemoryStore())
-        self.hub = Hub(self.limits.watcher_buffer_max)
-        self.services = Services(
+        self.hub = EventHub(self.limits.watcher_buffer_max)
+        self.services = LaneServices(
             store=self.store,
-            choose=lambda spec: self.provider,
+            provider_for=lambda spec: self.provider,
             tools=Toolbox(tools, self.limits),
             limits=self.limits,
             clock=self.clock,
@@ -127,7 +133,7 @@ class World:
             instructions=instructions,
             **(more or {}),
         )
-        self.lanes = Lanes(self.services)
+        self.lanes = LaneRegistry(self.services)
 
     async def __aenter__(self) -> Self:
         await self.store.open()
@@ -137,13 +143,13 @@ class World:
         await self.lanes.close()
         await self.store.close()
 
-    async def send(self, text: Any, key: str = "s", *, id: str = "", sender: str = "") -> Ticket:
+    async def send(self, text: Any, key: str = "s", *, id: str = "", sender: str = "") -> PendingReply:
         return await self.lanes.get(key).accept(envelope(text, key, id=id, sender=sender))
 
     async def ask(self, text: Any, key: str = "s", *, id: str = "", sender: str = "") -> Reply:
         return await (await self.send(text, key, id=id, sender=sender)).reply
 
-    async def steer(self, text: Any, key: str = "s", *, id: str = "", sender: str = "") -> Ticket:
+    async def steer(self, text: Any, key: str = "s", *, id: str = "", sender: str = "") -> PendingReply:
         return await self.lanes.get(key).steer(envelope(text, key, id=id, sender=sender))
 
     async def abort(self, key: str = "s") -> bool:
@@ -175,8 +181,7 @@ class World:
     # --- what is in the journal ------------------------------------------------------------------
 
     async def records(self, key: str = "s") -> list[Any]:
-        found = await self.store.read(key, limit=100_000)
-        return list(found)
+        return list(await self.store.read_records(key, limit=100_000))
 
     async def journal(self, key: str = "s") -> list[Any]:
         return [record.event for record in await self.records(key)]
@@ -185,19 +190,19 @@ class World:
         return [type(event).__name__ for event in await self.journal(key)]
 
     async def history(self, key: str = "s") -> list[Message]:
-        return history(await self.records(key))
+        return full_history(await self.records(key))
 
     async def results(self, key: str = "s") -> list[ToolResult]:
         """Every tool result that the model was given, in order."""
         return [part for message in await self.history(key) for part in message.parts if isinstance(part, ToolResult)]
 
     async def check_replay(self, key: str = "s") -> None:
-        outcome = await replay(await self.records(key), self.limits)
-        assert outcome.identical, outcome.difference
+        outcome = await replay_journal(await self.records(key), self.limits)
+        assert outcome.is_identical, outcome.difference
 
 
-def envelope(text: Any, key: str = "s", *, id: str = "", sender: str = "") -> Envelope:
-    return Envelope(parts=as_parts(text), thread=key, id=id, sender=sender)
+def envelope(text: Any, key: str = "s", *, id: str = "", sender: str = "") -> InputEnvelope:
+    return InputEnvelope(parts=to_parts(text), thread=key, id=id, sender=sender)
 
 
 def make_store(kind: str, where: Path) -> Store:
@@ -210,6 +215,6 @@ async def turns(times: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-def unweighed(session: Session) -> Standing:
+def unweighed(session: Session) -> SessionInfo:
     """Where it stands, without what was only found out on the way."""
-    return msgspec.structs.replace(session.standing(), weighed=UNWEIGHED)
+    return msgspec.structs.replace(session.to_info(), window_tokens=NO_TOKEN_COUNT)

@@ -18,25 +18,25 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from mainstay.agent.world import SystemClock
-from mainstay.core.envelope import Envelope, as_parts
+from mainstay.agent.system_clock import SystemClock
+from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import (
-    CallPiece,
     Context,
-    Finished,
     ModelInfo,
     Options,
     Piece,
+    StreamFinished,
     TextPiece,
+    ToolCallPiece,
     ToolContext,
 )
 from mainstay.core.tools import FunctionTool
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.services import LaneServices
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.turn.toolbox import Toolbox
 from support.faulty_vfs import FaultyVFS, Plan
 
@@ -57,13 +57,13 @@ class Model:
         last = context.messages[-1]
         if last.role == "user" and "tools" in last.text:
             for index, name in enumerate(CALLS):
-                yield CallPiece(index, name, json.dumps({"n": index}))
-            yield Finished(FinishReason.TOOL_CALLS, Usage(10, 5))
+                yield ToolCallPiece(index, name, json.dumps({"n": index}))
+            yield StreamFinished(FinishReason.TOOL_CALLS, Usage(10, 5))
         else:
             yield TextPiece("the answer to ")
             await asyncio.sleep(0)
             yield TextPiece(last.text if last.role == "user" else "tools")
-            yield Finished(FinishReason.END, Usage(10, 5))
+            yield StreamFinished(FinishReason.END, Usage(10, 5))
 
 
 def ledger_tools(ledger: Path) -> list[FunctionTool]:
@@ -110,16 +110,16 @@ class HastyClock(SystemClock):
         await asyncio.sleep(min(seconds, 0.002))
 
 
-def services(home: Path, plan: Plan, limits: Limits) -> Services:
+def services(home: Path, plan: Plan, limits: Limits) -> LaneServices:
     plan.vfs = FaultyVFS("lab", plan)
     model = Model()
-    return Services(
+    return LaneServices(
         store=SqliteStore(str(home / "workspace.db"), limits=limits, vfs="lab"),
-        choose=lambda spec: model,
+        provider_for=lambda spec: model,
         tools=Toolbox(ledger_tools(home / "ledger"), limits),
         limits=limits,
         clock=HastyClock(),
-        hub=Hub(64),
+        hub=EventHub(64),
     )
 
 
@@ -134,14 +134,14 @@ async def live(home: Path, plan: Plan, prompts: list[str]) -> None:
     """Open, finish what is unfinished, send these prompts (each under its own id), close."""
     shared = services(home, plan, Limits(ride_along_s=0.001, resumes_max=50))
     await shared.store.open()
-    lanes = Lanes(shared)
-    await lanes.resume()
+    lanes = LaneRegistry(shared)
+    await lanes.resume_unfinished()
     for prompt in prompts:
-        ticket = await lanes.get(SESSION).accept(Envelope(parts=as_parts(prompt), thread=SESSION, id=prompt))
+        ticket = await lanes.get(SESSION).accept(InputEnvelope(parts=to_parts(prompt), thread=SESSION, id=prompt))
         say(home / "acked", prompt)
         reply = await ticket.reply
         say(home / "replied", json.dumps([prompt, reply.text, type(reply.outcome).__name__]))
-    await lanes.settled()
+    await lanes.wait_until_settled()
     await lanes.close()
     await shared.store.close()
 

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Self
 
-from mainstay.core.entries import entries_of
 from mainstay.core.events import Event, Folded, Received, ToolFinished
-from mainstay.core.journal import encode
+from mainstay.core.journal import encode_event
+from mainstay.core.memory_tiers import Fact, Summary, WorkspaceTiers
 from mainstay.core.messages import Text, ToolResult
 from mainstay.core.ports import ToolContext
-from mainstay.core.recall import Fact, Summary, Tiers
+from mainstay.core.searchable_messages import searchable_messages
 from mainstay.core.session import Session
-from mainstay.memory.library import Library
-from mainstay.store.sqlite.tiers import SqliteTiers
+from mainstay.memory.service import MemoryService
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 from mainstay.testing import MemoryStore
-from mainstay.testing.virtual import BEGINNING_MS
+from mainstay.testing.virtual_time import START_MS
 
 DAY = 24 * 3600 * 1000
 
@@ -25,7 +25,7 @@ class StillClock:
     """It is noon, and stays so until a test says otherwise."""
 
     def __init__(self) -> None:
-        self.ms = BEGINNING_MS + DAY // 2
+        self.ms = START_MS + DAY // 2
 
     def now_ms(self) -> int:
         return self.ms
@@ -40,28 +40,32 @@ class StillClock:
 class Catching:
     """Follows when it is asked to, and counts how often that was."""
 
-    def __init__(self, store: MemoryStore, tiers: Tiers) -> None:
+    def __init__(self, store: MemoryStore, tiers: WorkspaceTiers) -> None:
         self.store, self.tiers = store, tiers
         self.note = ""
         self.asked: list[float] = []
 
-    async def caught_up(self, timeout_s: float) -> None:
+    async def wait_until_indexed(self, timeout_s: float) -> None:
         self.asked.append(timeout_s)
         behind = await self.tiers.messages.positions()
-        for key, head in (await self.store.heads()).items():
+        for key, head in (await self.store.list_heads()).items():
             if behind.get(key, 0) < head:
-                records = await self.store.read(key, after=behind.get(key, 0), limit=10_000)
+                records = await self.store.read_records(key, after=behind.get(key, 0), limit=10_000)
                 folds = [(record.seq, record.event) for record in records if isinstance(record.event, Folded)]
                 facts = [fact for _, fold in folds for fact in fold.facts]
                 parts = [part for _, fold in folds for part in fold.parts]
-                await self.tiers.messages.absorb(key, entries_of(key, records), head)
-                await self.tiers.facts.absorb(key, facts, head)
-                await self.tiers.summaries.absorb(key, parts, head)
+                await self.tiers.messages.ingest(key, searchable_messages(key, records), head)
+                await self.tiers.facts.ingest(key, facts, head)
+                await self.tiers.summaries.ingest(key, parts, head)
+
+    async def count_unindexed(self) -> int:
+        heads, positions = await self.store.list_heads(), await self.tiers.messages.positions()
+        return sum(head - positions.get(key, 0) for key, head in heads.items())
 
     async def forget(self, key: str, seqs: Sequence[int] | None = None) -> None:
         tiers = self.tiers
         for tier in (tiers.messages, tiers.summaries, tiers.facts, tiers.memories):
-            await tier.drop(key, seqs)
+            await tier.delete_derived(key, seqs)
 
 
 class World:
@@ -71,27 +75,27 @@ class World:
         self.store = MemoryStore()
         self.clock = StillClock()
         self._views: dict[str, Session] = {}
-        self._database = SqliteTiers(":memory:")
+        self._database = StandaloneTiers(":memory:")
 
     async def __aenter__(self) -> Self:
         self.tiers = await self._database.open()
         self.follower = Catching(self.store, self.tiers)
-        self.library = Library(self.tiers, self.store, self.follower, self.clock)
+        self.library = MemoryService(self.tiers, self.store, self.follower, self.clock)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._database.close()
 
-    async def add(self, session: str, *events: Event, at: int = BEGINNING_MS) -> int:
+    async def add(self, session: str, *events: Event, at: int = START_MS) -> int:
         """Returns the sequence of the last."""
         view = self._views.setdefault(session, Session(session))
         before = view.head
         for event in events:
             view.apply(view.head + 1, at, event)
-        await self.store.append(view.standing(), before, [encode(event) for event in events])
+        await self.store.append(view.to_info(), before, [encode_event(event) for event in events])
         return view.head
 
-    async def say(self, session: str, text: str, *, at: int = BEGINNING_MS, sender: str = "", origin: str = "") -> str:
+    async def say(self, session: str, text: str, *, at: int = START_MS, sender: str = "", origin: str = "") -> str:
         seq = await self.add(session, Received((Text(text, origin=origin),), sender=sender), at=at)
         return f"{session}#{seq}"
 
@@ -99,7 +103,7 @@ class World:
         seq = await self.add(session, ToolFinished(ToolResult(call, name, content, origin=origin)))
         return f"{session}#{seq}"
 
-    async def fold(self, session: str, *facts: Fact, parts: Sequence[Summary] = (), at: int = BEGINNING_MS) -> None:
+    async def fold(self, session: str, *facts: Fact, parts: Sequence[Summary] = (), at: int = START_MS) -> None:
         whose = [
             Fact(f.subject, f.predicate, f.object, f.source, f.confidence, f.origin, f.many, session, at) for f in facts
         ]
@@ -110,6 +114,6 @@ class World:
 
 def calling(session: str = "s", *, source: int = 0, tainted: bool = False, call: str = "call_1_1_0") -> ToolContext:
     context = ToolContext(session, 1, 1, call, lambda event: None)
-    context.source = source
+    context.message_seq = source
     context.tainted = tainted
     return context

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mainstay.agent.sessions import fork
-from mainstay.core.envelope import Envelope, as_parts
 from mainstay.core.errors import (
     AgentClosed,
     Overloaded,
@@ -38,37 +36,40 @@ from mainstay.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from mainstay.core.journal import Record, decode, encode
+from mainstay.core.input_envelope import InputEnvelope, to_parts
+from mainstay.core.journal import Record, decode_event, encode_event
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Finish, FinishReason, ToolCall, Usage, text_of
+from mainstay.core.messages import Finish, FinishReason, ToolCall, Usage, parts_text
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import (
-    UNWEIGHED,
-    CallPiece,
+    NO_TOKEN_COUNT,
     Context,
-    Finished,
+    IdempotencyKey,
     ModelInfo,
-    Once,
     Options,
     Piece,
-    Standing,
+    SessionInfo,
+    SessionTail,
     Store,
-    Tail,
+    StreamFinished,
     TextPiece,
     ThinkingPiece,
+    ToolCallPiece,
     ToolContext,
 )
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.replay import replay
-from mainstay.lane.services import Services
-from mainstay.providers.anthropic import AnthropicProvider
-from mainstay.providers.openai import OpenAIProvider
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.replay import replay_journal
+from mainstay.lane.services import LaneServices
+from mainstay.operations.sessions import copy_session
+from mainstay.providers.anthropic.provider import AnthropicProvider
+from mainstay.providers.openai.provider import OpenAIProvider
 from mainstay.testing import MemoryStore, VirtualClock
 from mainstay.turn.toolbox import Toolbox
+from support.wire_messages import wire_messages
 from support.wire_rules import check_anthropic, check_openai
 
 SESSION = "s"
@@ -204,9 +205,9 @@ class Wires:
         self._anthropic = AnthropicProvider("any", api_key="k")
 
     def check(self, context: Context, *, asking: bool) -> None:
-        openai = self._openai.wire_messages(context)
+        openai = wire_messages(self._openai, context)
         check_openai(openai)
-        anthropic = self._anthropic.wire_messages(context)
+        anthropic = wire_messages(self._anthropic, context)
         check_anthropic(anthropic)
         if asking:
             assert openai, "the model is asked nothing"
@@ -249,9 +250,9 @@ class SceneModel:
                     yield ThinkingPiece(text, signature)
                 case ("call", which):
                     name, written = CALLS[which]
-                    yield CallPiece(number, name, written[: len(written) // 2])
+                    yield ToolCallPiece(number, name, written[: len(written) // 2])
                     await asyncio.sleep(0)
-                    yield CallPiece(number, "", written[len(written) // 2 :])
+                    yield ToolCallPiece(number, "", written[len(written) // 2 :])
                 case ("error", name):
                     raise ERRORS[name]
                 case ("bug",):
@@ -259,7 +260,7 @@ class SceneModel:
                 case ("nothing",):
                     return
                 case ("finish", reason):
-                    yield Finished(FinishReason(reason), Usage(10, 5, 2, 1))
+                    yield StreamFinished(FinishReason(reason), Usage(10, 5, 2, 1))
                     return
 
 
@@ -348,10 +349,10 @@ class Cord:
 
     def append(
         self,
-        standing: Standing,
+        standing: SessionInfo,
         expected: int,
         events: Sequence[bytes],
-        once: Once | None = None,
+        once: IdempotencyKey | None = None,
         *,
         synced: bool = True,
     ) -> Awaitable[None]:
@@ -384,31 +385,33 @@ class Cord:
         while self._sending:
             await asyncio.sleep(self._delay_s)
 
-    async def load(self, key: str, bytes_max: int) -> Tail | None:
+    async def load_tail(self, key: str, bytes_max: int) -> SessionTail | None:
         await asyncio.sleep(self._delay_s)
-        return await self._store.load(key, bytes_max)
+        return await self._store.load_tail(key, bytes_max)
 
-    async def seen(self, key: str, id: str) -> tuple[int, str] | None:
+    async def find_input(self, key: str, id: str) -> tuple[int, str] | None:
         await asyncio.sleep(self._delay_s)
-        return await self._store.seen(key, id)
+        return await self._store.find_input(key, id)
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
-        return await self._store.read(key, after, limit)
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+        return await self._store.read_records(key, after, limit)
 
-    async def unfinished(self) -> list[str]:
-        return await self._store.unfinished()
+    async def list_unfinished(self) -> list[str]:
+        return await self._store.list_unfinished()
 
-    async def sessions(self, *, limit: int = 100, offset: int = 0, include_deleted: bool = False) -> list[Standing]:
-        return await self._store.sessions(limit=limit, offset=offset, include_deleted=include_deleted)
+    async def list_sessions(
+        self, *, limit: int = 100, offset: int = 0, include_deleted: bool = False
+    ) -> list[SessionInfo]:
+        return await self._store.list_sessions(limit=limit, offset=offset, include_deleted=include_deleted)
 
-    async def get(self, key: str) -> Standing | None:
-        return await self._store.get(key)
+    async def get_session(self, key: str) -> SessionInfo | None:
+        return await self._store.get_session(key)
 
-    async def fork(self, source: str, upto: int, standing: Standing, event: bytes) -> None:
-        await self._store.fork(source, upto, standing, event)
+    async def fork_session(self, source: str, upto: int, standing: SessionInfo, event: bytes) -> None:
+        await self._store.fork_session(source, upto, standing, event)
 
-    async def blank(self, key: str, at: int) -> None:
-        await self._store.blank(key, at)
+    async def blank_session(self, key: str, at: int) -> None:
+        await self._store.blank_session(key, at)
 
 
 # --- the play ------------------------------------------------------------------------------------
@@ -430,13 +433,13 @@ class Play:
         self._outside: set[asyncio.Task[Any]] = set()
         self._said = 0
         self._life = 0
-        self._lanes: Lanes
+        self._lanes: LaneRegistry
         self._cord: Cord
         self._waiting: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> LaneRegistry:
         return self._lanes
 
     async def run(self) -> None:
@@ -444,21 +447,21 @@ class Play:
         await self.open()
         for action in self.scene.actions:
             await self.act(action)
-        await self._lanes.settled()
+        await self._lanes.wait_until_settled()
         for outcome in await asyncio.gather(*self._waiting, return_exceptions=True):
             if isinstance(outcome, Exception):  # being cancelled is none
                 raise outcome
-        await self._lanes.settled()  # what came of those that went away
+        await self._lanes.wait_until_settled()  # what came of those that went away
 
     async def open(self) -> None:
         self._life += 1
         self.ledger.life = self._life
         self._cord = Cord(self.store, self.scene.store_delay_s)
-        hub = Hub(64)
-        self._lanes = Lanes(
-            Services(
+        hub = EventHub(64)
+        self._lanes = LaneRegistry(
+            LaneServices(
                 store=self._cord,
-                choose=lambda _: self.model,
+                provider_for=lambda _: self.model,
                 tools=Toolbox(self.ledger.tools(), LIMITS),
                 limits=LIMITS,
                 clock=VirtualClock(),
@@ -468,7 +471,7 @@ class Play:
         )
         if self.scene.watched:
             self._watching = asyncio.ensure_future(self._watch(hub))
-        await self._lanes.resume()
+        await self._lanes.resume_unfinished()
 
     async def crash(self) -> None:
         await self.end()
@@ -479,7 +482,7 @@ class Play:
         self._cord.cut()
         self.ledger.life = 0
         for lane in self._lanes._lanes.values():
-            lane._closed = True  # nothing wakes it again
+            lane._is_closed = True  # nothing wakes it again
         tasks = sorted(asyncio.all_tasks() - self._outside, key=id_of)
         for task in tasks:
             task.cancel()
@@ -525,7 +528,7 @@ class Play:
         return task
 
     async def _deliver(self, text: str, *, steer: bool) -> None:
-        envelope = Envelope(parts=as_parts(text), thread=SESSION, id="" if steer else text)
+        envelope = InputEnvelope(parts=to_parts(text), thread=SESSION, id="" if steer else text)
         try:
             lane = self._lanes.get(SESSION)
             ticket = await (lane.steer(envelope) if steer else lane.accept(envelope))
@@ -542,27 +545,27 @@ class Play:
         assert reply.turn
         self.replies[text] += 1
 
-    async def _watch(self, hub: Hub) -> None:
+    async def _watch(self, hub: EventHub) -> None:
         life, watcher = self._life, hub.watch(SESSION)
         try:
             async for event in watcher:
                 if event.sequence:
                     self.heard.append((life, event.sequence))
         finally:
-            hub.leave(watcher)
+            hub.unwatch(watcher)
 
     async def answer_one_more(self) -> None:
         """Whatever was done to it, the session then answers."""
         self.model.calm()
         lane = self._lanes.get(SESSION)
-        ticket = await lane.accept(Envelope(parts=as_parts("one more"), thread=SESSION))
+        ticket = await lane.accept(InputEnvelope(parts=to_parts("one more"), thread=SESSION))
         reply = await ticket.reply
         assert isinstance(reply.outcome, Answered), reply
         assert reply.text == "done"
-        await self._lanes.settled()
+        await self._lanes.wait_until_settled()
 
     async def records(self) -> list[Record]:
-        return await self.store.read(SESSION, limit=1_000_000)
+        return await self.store.read_records(SESSION, limit=1_000_000)
 
 
 def id_of(task: asyncio.Task[Any]) -> tuple[int, str]:
@@ -601,17 +604,17 @@ async def check(made: Play) -> None:
     check_effects(made, records)
     check_heard(made)
     await check_views(made, records)
-    for body in (encode(record.event) for record in records):
-        assert encode(decode(body)) == body
+    for body in (encode_event(record.event) for record in records):
+        assert encode_event(decode_event(body)) == body
     for _ in range(2):
-        replayed = await replay(records, LIMITS)
-        assert replayed.identical, replayed.difference
+        replayed = await replay_journal(records, LIMITS)
+        assert replayed.is_identical, replayed.difference
         assert replayed.records == len(records)
 
 
 def check_inputs(made: Play, records: list[Record]) -> None:
     """I1, I3: every accepted input is in exactly one turn, and every turn has one end."""
-    received = {record.seq: text_of(record.event.parts) for record in records if isinstance(record.event, Received)}
+    received = {record.seq: parts_text(record.event.parts) for record in records if isinstance(record.event, Received)}
     for text, seq in made.accepted.items():
         assert received.get(seq) == text, f"{text!r} was acknowledged and lost"
     assert not set(received.values()) & (made.refused - set(made.accepted)), "a refused input is in the journal"
@@ -686,32 +689,32 @@ async def check_forks(made: Play) -> None:
     records = await made.records()
     for number, upto in enumerate(range(1, len(records) + 1, max(1, len(records) // 6))):
         target = f"fork {number}"
-        await fork(made.store, SESSION, target, upto, 0)
-        copied = await made.store.read(target, limit=1_000_000)
+        await copy_session(made.store, SESSION, target, upto, 0)
+        copied = await made.store.read_records(target, limit=1_000_000)
         made.wires.check(seen(rebuilt(copied, target)), asking=False)
-        tail = await made.store.load(target, 300)
+        tail = await made.store.load_tail(target, 300)
         assert tail is not None
-        made.wires.check(seen(Session.of(tail)), asking=False)
-        replayed = await replay(copied, LIMITS)
-        assert replayed.identical, replayed.difference
+        made.wires.check(seen(Session.from_tail(tail)), asking=False)
+        replayed = await replay_journal(copied, LIMITS)
+        assert replayed.is_identical, replayed.difference
 
 
 async def check_views(made: Play, records: list[Record]) -> None:
     """I5: the journal tells the same story however often and through however small a window it is read."""
     first, second = rebuilt(records), rebuilt(records)
     assert picture(first) == picture(second)
-    live = await made.lanes.get(SESSION).view()
+    live = await made.lanes.get(SESSION).load_session()
     assert unweighed(live) == unweighed(first)
     if made.scene.window > 100_000:
         assert picture(live) == picture(first)
     made.wires.check(seen(live), asking=False)
     made.wires.check(seen(first), asking=False)
     for size in (0, 150, 600, 2500):
-        tail = await made.store.load(SESSION, size)
+        tail = await made.store.load_tail(SESSION, size)
         assert tail is not None or not records
         if tail is None:
             continue
-        part = Session.of(tail)
+        part = Session.from_tail(tail)
         assert unweighed(part) == unweighed(first)
         made.wires.check(seen(part), asking=False)
         assert [m.id for m in part.messages] == [
@@ -730,17 +733,19 @@ def seen(session: Session) -> Context:
     return Context("Be brief.", session.messages, ())
 
 
-def unweighed(session: Session) -> Standing:
-    return msgspec.structs.replace(session.standing(), weighed=UNWEIGHED)
+def unweighed(session: Session) -> SessionInfo:
+    return msgspec.structs.replace(session.to_info(), window_tokens=NO_TOKEN_COUNT)
 
 
-CACHES = ("weighed", "reported")
+CACHES = ("window_tokens", "reported_tokens")
 
 
 def picture(session: Session) -> dict[str, Any]:
     """Everything a view holds, without the caches; the events of one append share the time of the last."""
-    made = {name: getattr(session, name) for name in Session.__slots__ if name not in (*CACHES, "messages", "open")}
+    made = {
+        name: getattr(session, name) for name in Session.__slots__ if name not in (*CACHES, "messages", "open_turn")
+    }
     made["usage"] = (session.usage.prompt, session.usage.completion)  # a standing keeps these two
     made["messages"] = [(m.id, m.role, m.parts, m.model) for m in session.messages]
-    made["open"] = session.open and {name: getattr(session.open, name) for name in OpenTurn.__slots__}
+    made["open_turn"] = session.open_turn and {name: getattr(session.open_turn, name) for name in OpenTurn.__slots__}
     return made

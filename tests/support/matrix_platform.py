@@ -15,8 +15,8 @@ from aiohttp import web
 from yarl import URL
 
 from mainstay.channels.matrix.channel import MatrixChannel
-from mainstay.channels.matrix.homeserver import Account
-from mainstay.testing.channel_suite import Shown
+from mainstay.channels.matrix.client import MatrixCredentials
+from mainstay.testing.channel_suite import PostedMessage
 from support.synapse_server import Synapse
 
 BOT, ANN, BEN = "@agent:localhost", "@ann:localhost", "@ben:localhost"
@@ -164,13 +164,13 @@ class People:
 class MatrixRig:
     """The channel on its homeserver."""
 
-    user, other, keeps = ANN, BEN, True
+    user, other_user, delivers_missed = ANN, BEN, True
 
     def __init__(self, people: People, proxy: Proxy, room: str, where: Path) -> None:
         self.people = people
         self.proxy = proxy
         self.room = room
-        self.direct = people.direct
+        self.direct_room = people.direct
         self.where = where
         self.welcome: set[str] = {ANN}
         self.channel = self.made()
@@ -178,13 +178,15 @@ class MatrixRig:
         self._before: dict[str, str] = {}  # message -> where a sync that tells of it begins
 
     @property
-    def account(self) -> Account:
-        return Account(homeserver=self.proxy.url, user=BOT, token=self.people.tokens[BOT])
+    def account(self) -> MatrixCredentials:
+        return MatrixCredentials(homeserver=self.proxy.url, user=BOT, token=self.people.tokens[BOT])
 
     def made(self) -> MatrixChannel:
-        return MatrixChannel("mx", self.account, state=str(self.where / "mx.json"), welcome=self.welcome.__contains__)
+        return MatrixChannel(
+            "mx", self.account, state_path=str(self.where / "mx.json"), is_inviter_allowed=self.welcome.__contains__
+        )
 
-    def renew(self) -> MatrixChannel:
+    def recreate_channel(self) -> MatrixChannel:
         self.channel = self.made()
         self._made.append(self.channel)
         return self.channel
@@ -196,7 +198,7 @@ class MatrixRig:
         for channel in self._made:
             await channel.close()
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -222,8 +224,8 @@ class MatrixRig:
         self.proxy.rewind = self._before[id]
         self.proxy.end_syncs()
 
-    async def shown(self, room: str) -> Sequence[Shown]:
-        found: dict[str, Shown] = {}
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
+        found: dict[str, PostedMessage] = {}
         for event in await self.people.events(room):
             content = event["content"]
             if event["sender"] != BOT or event["type"] != "m.room.message" or "body" not in content:
@@ -232,16 +234,18 @@ class MatrixRig:
             if relates.get("rel_type") == "m.replace":
                 if old := found.get(relates["event_id"]):
                     text = content["m.new_content"]["body"]
-                    found[old.id] = Shown(id=old.id, text=text, thread=old.thread, edited=True, files=old.files)
+                    found[old.id] = PostedMessage(id=old.id, text=text, thread=old.thread, edited=True, files=old.files)
                 continue
             files = ()
             if "url" in content:
                 files = ((content["filename"], await self.people.content(ANN, content["url"])),)
             thread = relates.get("event_id", "") if relates.get("rel_type") == "m.thread" else ""
-            found[event["event_id"]] = Shown(id=event["event_id"], text=content["body"], thread=thread, files=files)
+            found[event["event_id"]] = PostedMessage(
+                id=event["event_id"], text=content["body"], thread=thread, files=files
+            )
         return list(found.values())
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         return sum(room in path and "/typing/" in path for path in self.proxy.paths)
 
     async def drop_connection(self) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 from mainstay.core.errors import MainstayError
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import BadArguments
-from mainstay.plugins.mcp.server import McpServer
-from mainstay.plugins.mcp.servers import McpServers
-from mainstay.sandbox.host import HostSandbox
+from mainstay.plugins.mcp.server_config import McpServerConfig
+from mainstay.plugins.mcp.tool_source import McpToolSource
+from mainstay.sandbox.host.sandbox import HostSandbox
 
 SAMPLES: dict[str, Any] = {"number": 2, "integer": 3, "string": "text", "boolean": True, "array": [], "object": {}}
 
@@ -32,20 +32,20 @@ def filled(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def wanted(servers: McpServers) -> list[tuple[str, dict[str, Any]]]:
+def wanted(servers: McpToolSource) -> list[tuple[str, dict[str, Any]]]:
     """By their own names: what the scenario asks for, or everything."""
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     if asked := context.get("toolCalls"):
         # What is null in a call is left out of it: that is how an argument is not given.
         return [(one["name"], {k: v for k, v in one.get("arguments", {}).items() if v is not None}) for one in asked]
-    return [(one.name, filled(one.schema)) for one in servers.listed("suite")]
+    return [(one.name, filled(one.schema)) for one in servers.approved_tools("suite")]
 
 
 async def main(url: str, folder: Path) -> int:
-    servers = McpServers([McpServer(name="suite", url=url)], folder, HostSandbox())
+    servers = McpToolSource([McpServerConfig(name="suite", url=url)], folder, HostSandbox())
     try:
         await servers.discover()
-        print("troubles:", servers.troubles)
+        print("troubles:", servers.problems)
         by_name = {tool.listed.name: tool for tool in servers.tools if hasattr(tool, "listed")}
         for name, arguments in wanted(servers):
             tool = by_name.get(name)
@@ -59,7 +59,7 @@ async def main(url: str, folder: Path) -> int:
                 print(name, json.dumps(arguments), "->", said)
             except (MainstayError, BadArguments) as error:
                 print(name, json.dumps(arguments), "failed:", error)
-        return 0 if servers.pinned("suite") else 1
+        return 0 if servers.is_pinned("suite") else 1
     finally:
         await servers.close()
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from mainstay.core.events import Event, ToolProgress
-from mainstay.core.outside import Needs, Sandbox
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.plugins.mcp.server import McpLimits, McpServer
-from mainstay.plugins.mcp.servers import McpServers
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
-from mainstay.sandbox.host import HostSandbox
+from mainstay.core.tool_ports import ProcessPermissions, Sandbox
+from mainstay.plugins.mcp.server_config import McpLimits, McpServerConfig
+from mainstay.plugins.mcp.tool_source import McpToolSource
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.host.sandbox import HostSandbox
 
 HERE = Path(__file__).resolve().parent
-needs_bubblewrap = pytest.mark.skipif(trouble() is not None, reason=trouble() or "")
+needs_bubblewrap = pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or "")
 
 
 def tool(name: str, description: str = "Says it.", **more: Any) -> dict[str, Any]:
@@ -47,14 +47,16 @@ class World:
         os.replace(aside, path)
         return path
 
-    def server(self, name: str = "one", **more: Any) -> McpServer:
+    def server(self, name: str = "one", **more: Any) -> McpServerConfig:
         path = self.folder / "plans" / f"{name}.json"
         if not path.exists():
             self.plan(name)
-        needs = Needs(read=(str(HERE), str(path.parent)), **more.pop("grants", {}))
+        permissions = ProcessPermissions(read=(str(HERE), str(path.parent)), **more.pop("grants", {}))
         env = {"HOME": str(self.home(name)), **more.pop("env", {})}
         words = {"command": "python", "args": (str(HERE / "scripted_mcp.py"), str(path))}
-        return McpServer(name=name, **{**words, "needs": needs, "confined": self.confined, "env": env, **more})
+        return McpServerConfig(
+            name=name, **{**words, "permissions": permissions, "confined": self.confined, "env": env, **more}
+        )
 
     def home(self, name: str = "one") -> Path:
         return self.workspace / "mcp" / name
@@ -70,23 +72,23 @@ class World:
         return sum(line.startswith("started") for line in self.notes(name))
 
     @asynccontextmanager
-    async def servers(self, *servers: McpServer, **limits: Any) -> AsyncIterator[McpServers]:
+    async def servers(self, *servers: McpServerConfig, **limits: Any) -> AsyncIterator[McpToolSource]:
         made = self.made(*servers, **limits)
         try:
             yield made
         finally:
             await made.close()
 
-    def made(self, *servers: McpServer, **limits: Any) -> McpServers:
+    def made(self, *servers: McpServerConfig, **limits: Any) -> McpToolSource:
         wanted = McpLimits(**{"start_s": 60.0, **limits})
         given = servers or (self.server(),)
-        return McpServers(given, self.workspace, self.sandbox, host=self.sandbox, limits=wanted)
+        return McpToolSource(given, self.workspace, self.sandbox, unconfined_sandbox=self.sandbox, limits=wanted)
 
 
 class Call:
     """A call of a tool as a turn makes it, and what came of it."""
 
-    def __init__(self, made: McpServers, name: str) -> None:
+    def __init__(self, made: McpToolSource, name: str) -> None:
         self.tool: Tool = next(one for one in made.tools if one.name == name)
         self.events: list[Event] = []
         self.context = ToolContext("s", 1, 1, "c1", self.events.append)
@@ -99,7 +101,7 @@ class Call:
         return [event.note for event in self.events if isinstance(event, ToolProgress)]
 
 
-async def call(made: McpServers, name: str, **arguments: Any) -> str:
+async def call(made: McpToolSource, name: str, **arguments: Any) -> str:
     return await Call(made, name).run(**arguments)
 
 

@@ -20,23 +20,32 @@ from typing import Any
 
 import apsw
 
-from mainstay.context.rules import Rules
-from mainstay.context.tokens import tokenizer_for
-from mainstay.core.entries import entries_of
-from mainstay.core.envelope import Envelope, as_parts
+from mainstay.context.token_budget import ContextSizeSettings
+from mainstay.context.tokenizers import tokenizer_for
 from mainstay.core.events import Folded, Received, TurnEnded
+from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import Fact, MemoryQuery, MessageRef, WorkspaceTiers
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Context, Digest, Finished, ModelInfo, Options, Passage, Piece, TextPiece
-from mainstay.core.recall import Fact, Query, Spot, Tiers
+from mainstay.core.ports import (
+    Context,
+    ModelInfo,
+    Options,
+    Piece,
+    StreamFinished,
+    SummaryRequest,
+    SummaryResult,
+    TextPiece,
+)
+from mainstay.core.searchable_messages import searchable_messages
 from mainstay.core.session import Session
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services
-from mainstay.memory.follow import Follower
-from mainstay.memory.meaning import texts_of
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.services import LaneServices
+from mainstay.memory.indexer import MemoryIndexer
+from mainstay.memory.vector_indexer import texts_to_embed
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.turn.toolbox import Toolbox
 from support.faulty_vfs import FaultyVFS, Plan
 from support.lab import HastyClock, kill_at_handle, say
@@ -44,7 +53,7 @@ from support.lab import HastyClock, kill_at_handle, say
 SESSION = "s"
 WINDOW = 1024
 FILLER = "and the weather was changeable all day long " * 12
-RULES = Rules(window=WINDOW, recent_tokens=100, batch_size=4, summary_tokens=150)
+RULES = ContextSizeSettings(window=WINDOW, recent_tokens=100, batch_size=4, summary_tokens=150)
 LIMITS = Limits(ride_along_s=0.001, resumes_max=50)
 CATCH_UP_S = 10.0
 DIMENSIONS = 16
@@ -65,20 +74,20 @@ class Model:
     async def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]:
         await asyncio.sleep(0)
         yield TextPiece(f"reply{options.turn}x {FILLER}")
-        yield Finished(FinishReason.END, Usage(10, 5))
+        yield StreamFinished(FinishReason.END, Usage(10, 5))
 
 
 class Summaries:
     """A summary that says what it is of, and a fact for each message; it takes a few turns of the loop."""
 
-    async def summarise(self, passage: Passage, model: str) -> Digest:
+    async def summarise(self, passage: SummaryRequest, model: str) -> SummaryResult:
         for _ in range(3):
             await asyncio.sleep(0)
         if not passage.messages:
-            return Digest("All that was before.", (), "life")
+            return SummaryResult("All that was before.", (), "life")
         ids = [message.id for message in passage.messages]
         facts = tuple(Fact(f"message {id}", "was folded", f"fact{id}x", id) for id in ids)
-        return Digest(f"Of {min(ids)} to {max(ids)}.", facts if passage.facts else (), "life")
+        return SummaryResult(f"Of {min(ids)} to {max(ids)}.", facts if passage.extract_facts else (), "life")
 
 
 class Embedder:
@@ -99,11 +108,11 @@ class Embedder:
 
 
 @asynccontextmanager
-async def opened(home: Path, vfs: str | None) -> AsyncIterator[tuple[SqliteStore, Tiers, Follower]]:
+async def opened(home: Path, vfs: str | None) -> AsyncIterator[tuple[SqliteStore, WorkspaceTiers, MemoryIndexer]]:
     store = SqliteStore(str(home / "workspace.db"), limits=LIMITS, vfs=vfs)
     await store.open()
     tiers = store.tiers()
-    follower = Follower(store, tiers, embedder=Embedder(), clock=HastyClock(), limits=LIMITS)
+    follower = MemoryIndexer(store, tiers, embedder=Embedder(), clock=HastyClock(), limits=LIMITS)
     follower.start()
     yield store, tiers, follower
     await follower.close()
@@ -115,23 +124,23 @@ async def live(home: Path, plan: Plan, first: int, last: int) -> None:
     plan.vfs = FaultyVFS("life", plan)
     model = Model()
     async with opened(home, "life") as (store, _, follower):
-        services = Services(
-            store=store, choose=lambda spec: model, tools=Toolbox((), LIMITS), limits=LIMITS, clock=HastyClock(),
-            hub=Hub(64), summariser=Summaries(), rules=RULES, touched=follower.touched,
+        services = LaneServices(
+            store=store, provider_for=lambda spec: model, tools=Toolbox((), LIMITS), limits=LIMITS, clock=HastyClock(),
+            hub=EventHub(64), summariser=Summaries(), context_rules=RULES, on_stored=follower.mark_changed,
         )  # fmt: skip
-        lanes = Lanes(services)
-        await lanes.resume()
+        lanes = LaneRegistry(services)
+        await lanes.resume_unfinished()
         catching: asyncio.Future[bool] | None = None
         for number in range(first, last + 1):
             prompt = f"{word(number)} {FILLER}"
-            envelope = Envelope(parts=as_parts(prompt), thread=SESSION, id=word(number))
+            envelope = InputEnvelope(parts=to_parts(prompt), thread=SESSION, id=word(number))
             ticket = await lanes.get(SESSION).accept(envelope)
             say(home / "acked", word(number))
             await ticket.reply
             if catching is not None:
                 await catching
-            catching = asyncio.ensure_future(follower.caught_up(CATCH_UP_S))  # beside the next turn
-        await lanes.settled()
+            catching = asyncio.ensure_future(follower.wait_until_indexed(CATCH_UP_S))  # beside the next turn
+        await lanes.wait_until_settled()
         await lanes.close()
         if catching is not None:
             await catching
@@ -143,13 +152,13 @@ async def live(home: Path, plan: Plan, first: int, last: int) -> None:
 async def check(home: Path) -> list[str]:
     """Everything that is wrong, once the follower has caught up."""
     async with opened(home, None) as (store, tiers, follower):
-        if not await follower.caught_up(CATCH_UP_S):
+        if not await follower.wait_until_indexed(CATCH_UP_S):
             return ["it does not catch up"]
-        records = await store.read(SESSION, limit=100_000)
+        records = await store.read_records(SESSION, limit=100_000)
         acked = (home / "acked").read_text().splitlines() if (home / "acked").exists() else []
-        tail = await store.load(SESSION, 1 << 30)
+        tail = await store.load_tail(SESSION, 1 << 30)
         assert tail is not None
-        wrong = [*journal(records, acked), *context(records, Session.of(tail))]
+        wrong = [*journal(records, acked), *context(records, Session.from_tail(tail))]
         wrong += await words(tiers, records, acked)
         wrong += await folds(tiers, records)
         wrong += await vectors(tiers, records)
@@ -178,25 +187,25 @@ def context(records: list[Record], read: Session) -> Iterator[str]:
     if not versions:
         return
     parts = [part for record in records if isinstance(record.event, Folded) for part in record.event.parts]
-    if not whole.messages or whole.messages[0].id != whole.fold:
+    if not whole.messages or whole.messages[0].id != whole.fold_seq:
         yield "the summary does not stand first"
     shown = {one.id for one in whole.messages}
-    for entry in entries_of(SESSION, records):
+    for entry in searchable_messages(SESSION, records):
         folded = sum(part.first <= entry.seq <= part.last for part in parts)
         if (entry.seq in shown) + folded != 1:
             yield f"message {entry.seq} is folded {folded} times and {'' if entry.seq in shown else 'not '}shown"
 
 
-async def words(tiers: Tiers, records: list[Record], acked: list[str]) -> list[str]:
+async def words(tiers: WorkspaceTiers, records: list[Record], acked: list[str]) -> list[str]:
     """Every message once, at its place; those that were acknowledged above all."""
     wrong: list[str] = []
-    entries = entries_of(SESSION, records)
+    entries = searchable_messages(SESSION, records)
     own = [entry.text.split()[0] for entry in entries]
     for id, entry in [*zip(own, entries, strict=True), *((id, None) for id in acked if id not in own)]:
-        spots = await tiers.messages.match(Query(text=id), 10)
+        spots = await tiers.messages.search(MemoryQuery(text=id), 10)
         if entry is None or [(one.session, one.seq) for one in spots] != [(SESSION, entry.seq)]:
             wrong.append(f"{id} is found at {spots}")
-    fetched = await tiers.messages.fetch([Spot(SESSION, entry.seq) for entry in entries])
+    fetched = await tiers.messages.fetch_messages([MessageRef(SESSION, entry.seq) for entry in entries])
     if fetched != entries:
         wrong.append("a message is not read as it was said")
     if await tiers.messages.count() != len(entries):
@@ -204,16 +213,16 @@ async def words(tiers: Tiers, records: list[Record], acked: list[str]) -> list[s
     return wrong
 
 
-async def folds(tiers: Tiers, records: list[Record]) -> list[str]:
+async def folds(tiers: WorkspaceTiers, records: list[Record]) -> list[str]:
     """What the folds say is there, once; and nothing else."""
     made = [record.event for record in records if isinstance(record.event, Folded)]
     wrong: list[str] = []
     wanted = Counter((part.first, part.last, part.text) for fold in made for part in fold.parts)
-    found = Counter((one.first, one.last, one.text) for one in await tiers.summaries.between(None, None, 1000))
+    found = Counter((one.first, one.last, one.text) for one in await tiers.summaries.list_between(None, None, 1000))
     if wanted != found or any(count > 1 for count in found.values()):
         wrong.append(f"summaries: {wanted} were written, {found} are there")
     facts = Counter(fact.object for fold in made for fact in fold.facts)
-    known = Counter(fact.object for fact in await tiers.facts.facts(limit=1000))
+    known = Counter(fact.object for fact in await tiers.facts.list_facts(limit=1000))
     if facts != known or any(count > 1 for count in known.values()):
         wrong.append(f"facts: {facts} were learned, {known} are known")
     for fold in made:
@@ -222,10 +231,10 @@ async def folds(tiers: Tiers, records: list[Record]) -> list[str]:
     return wrong
 
 
-async def vectors(tiers: Tiers, records: list[Record]) -> list[str]:
+async def vectors(tiers: WorkspaceTiers, records: list[Record]) -> list[str]:
     if tiers.vectors is None:
         return []
-    wanted = len(texts_of(SESSION, records))
+    wanted = len(texts_to_embed(SESSION, records))
     have = await tiers.vectors.count()
     return [] if have == wanted else [f"{have} vectors are there, and {wanted} texts were embedded"]
 

@@ -28,7 +28,8 @@ from typing import Any, Self
 import msgspec
 
 from mainstay import Agent, Config
-from mainstay.agent.outbox import LocalOutbox
+from mainstay.agent.agent_builder import OpenAgent
+from mainstay.agent.outbox import WorkspaceOutbox
 from mainstay.config.schema import (
     EmbeddingSettings,
     MemorySettings,
@@ -39,19 +40,20 @@ from mainstay.config.schema import (
 )
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.ports import Context, Options
-from mainstay.core.recall import is_untrusted
-from mainstay.gateway.owner import Alone, serving
+from mainstay.gateway.home_socket import serve_socket, single_workspace_callers
 from mainstay.memory.files import MemoryFiles
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.outside import MemoryChannel, MemoryOutbox, MemoryScheduler
-from mainstay.tools.message import message_tool
-from mainstay.tools.schedule import schedule_tool
-from mainstay.tools.search_channel import search_channel_tool
-from mainstay.tools.upload import upload_tool
-from mainstay.turn.means import Trust
+from mainstay.testing.in_memory_tool_ports import InMemoryChannelSearch, InMemoryOutbox, InMemoryScheduler
+from mainstay.tools.base import SessionFileAccess
+from mainstay.tools.message import create_message_tool
+from mainstay.tools.schedule import create_schedule_tool
+from mainstay.tools.search_channel import create_search_channel_tool
+from mainstay.tools.upload import create_upload_tool
+from mainstay.turn.dependencies import TrustServices
 
 CANARY = "swordfish-5521"
 SESSION = "work"
@@ -119,11 +121,11 @@ class ObeyingModel(ScriptedProvider):
     """`made` holds every call that it ever made; `at_once` is how many it makes in one answer."""
 
     def __init__(self, at_once: int = 3) -> None:
-        super().__init__(self._next)
+        super().__init__(self._answer)
         self._at_once = at_once
         self.made: list[Made] = []
 
-    def _next(self, context: Context, options: Options) -> Any:
+    def _answer(self, context: Context, options: Options) -> Any:
         read = "\n".join(_everything(context))
         orders = orders_in(read)
         said = "\n".join(dict.fromkeys(order(tool, arguments, when) for when, tool, arguments in orders))
@@ -160,7 +162,7 @@ def _everything(context: Context) -> Iterable[str]:
                 case Text(text=text):
                     yield text
                 case ToolResult() as result:
-                    yield result.shown
+                    yield result.model_text
                 case Binary(data=data):
                     yield data.decode("latin-1")
 
@@ -237,6 +239,11 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._heard.append(data.decode("latin-1"))
 
 
+def _file_access(opened: OpenAgent) -> SessionFileAccess:
+    assert opened._parts.builtins is not None
+    return opened._parts.builtins.file_access
+
+
 class _LateFiles:
     """`upload` is handed to the agent before the agent has files."""
 
@@ -244,7 +251,7 @@ class _LateFiles:
         self._house = house
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._house.opened._given.builtins.files, name)
+        return getattr(_file_access(self._house.opened), name)
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,9 +279,9 @@ class House:
         self.root = self.person if self.setup.at_home else place / "work"
         self.home = self.root / ".mainstay" if self.setup.home_inside else place / "home"
         self.listener = Listener()
-        self.outbox = MemoryOutbox()
-        self.channel = MemoryChannel(name="slack")
-        self.scheduler = MemoryScheduler()
+        self.outbox = InMemoryOutbox()
+        self.channel = InMemoryChannelSearch(name="slack")
+        self.scheduler = InMemoryScheduler()
         self.asked: list[ApprovalAsked] = []
         self.model: Any = ObeyingModel(self.setup.at_once)
         self._agent: Agent | None = None
@@ -297,8 +304,9 @@ class House:
         return self._agent
 
     @property
-    def opened(self) -> Any:
-        return self.agent._open
+    def opened(self) -> OpenAgent:
+        assert self.agent._open_agent is not None
+        return self.agent._open_agent
 
     def config(self) -> Config:
         setup = self.setup
@@ -314,25 +322,25 @@ class House:
 
     async def open(self) -> None:
         files: Any = _LateFiles(self)
-        outbox = LocalOutbox(self.outbox)
+        outbox = WorkspaceOutbox(self.outbox)
         given = [
-            message_tool(outbox),
-            upload_tool(files, outbox),
-            search_channel_tool(lambda session: self.channel),
-            schedule_tool(self.scheduler),
+            create_message_tool(outbox),
+            create_upload_tool(files, outbox),
+            create_search_channel_tool(lambda session: self.channel),
+            create_schedule_tool(self.scheduler),
             *self.setup.tools,
         ]
         self._agent = Agent(self.model, home=self.home, config=self.config(), tools=given)
         await self._agent.__aenter__()
-        self._serving = serving(Alone(self._agent), self.home)
+        self._serving = serve_socket(single_workspace_callers(self._agent), self.home)
         await self._serving.__aenter__()
         services = self.opened.services
-        outbox.wire(self.opened.lanes, services.store, services.limits.agent_hops_max)
+        outbox.connect(self.opened.lanes, services.store, services.limits.agent_hops_max)
         if self.setup.contributors:
             together = (*services.contributors, *self.setup.contributors)
             msgspec.structs.force_setattr(services, "contributors", together)
         if not self.setup.policy:
-            msgspec.structs.force_setattr(services, "trust", Trust(now=services.clock.now_ms))
+            msgspec.structs.force_setattr(services, "trust", TrustServices(now_ms=services.clock.now_ms))
 
     async def close(self) -> None:
         if self._agent is not None:
@@ -391,16 +399,18 @@ class House:
 
     async def remembered(self, mark: str) -> bool:
         """In a way that is shown to others as trusted, or always."""
-        library = self.opened.library
-        kept = [one for one in await library.list(limit=500) if mark in one.text]
-        facts = [one for one in await library.facts(limit=500) if mark in f"{one.subject} {one.object}"]
+        memory = self.opened.memory
+        kept = [one for one in await memory.list(limit=500) if mark in one.text]
+        facts = [one for one in await memory.facts(limit=500) if mark in f"{one.subject} {one.object}"]
         return any(one.pinned or not is_untrusted(one.origin) for one in kept) or any(
             not is_untrusted(one.origin) for one in facts
         )
 
     def notes(self) -> list[Path]:
         """The files that contexts are made of."""
-        return [Path(one) for one in MemoryFiles(self.home, self.home / "workspaces" / "default").writable(SESSION)]
+        return [
+            Path(one) for one in MemoryFiles(self.home, self.home / "workspaces" / "default").writable_paths(SESSION)
+        ]
 
     async def tainted(self, session: str = SESSION) -> bool:
         return bool((await self.agent.sessions.get(session)).untrusted)

@@ -25,7 +25,12 @@ import apsw
 import msgspec
 
 from mainstay import Config
-from mainstay.config.schema_external_tools import BackendEntry, McpEntry, PluginEntry, ScopeSettings
+from mainstay.backends.documents.manifest import DocumentsScope, DocumentsSettings
+from mainstay.backends.mcp.manifest import McpBackendSettings, McpScope
+from mainstay.backends.rest.manifest import RestScope, RestSettings
+from mainstay.backends.sql.manifest import SqlScope, SqlSettings
+from mainstay.config.schema_external_tools import McpEntry, PluginEntry
+from mainstay.core.backend_settings import BackendSettings
 from mainstay.core.events import ToolFinished
 from mainstay.core.messages import ToolResult
 from mainstay.core.ports import Context, Options
@@ -60,9 +65,9 @@ class Shown(msgspec.Struct, frozen=True):
 class ReadingModel(ObeyingModel):
     """Reads what stands in schemas as well: descriptions of parameters, names of them, choices."""
 
-    def _next(self, context: Context, options: Options) -> Any:
+    def _answer(self, context: Context, options: Options) -> Any:
         shown: Any = tuple(Shown("\n".join((one.description, *_texts(one.schema)))) for one in context.tools)
-        return super()._next(msgspec.structs.replace(context, tools=shown), options)
+        return super()._answer(msgspec.structs.replace(context, tools=shown), options)
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -207,36 +212,31 @@ class Abroad(House):
         words = (str(program / "mcp_server.py"), str(plans / f"{name}.json"))
         return McpEntry(command="python", args=words, read=(str(program), str(plans)), **granted)
 
-    def _backends(self) -> dict[str, BackendEntry]:
+    def _backends(self) -> dict[str, BackendSettings]:
         data, it = self.place / "data", self.furniture
-        tables = ScopeSettings(tables=("orders", "about*", "DO64*", "*DO64*"))
+        tables = SqlScope(tables=("orders", "about*", "DO64*", "*DO64*"))
         return {
-            "shop": BackendEntry(
-                kind="sql",
+            "shop": SqlSettings(
                 url=f"sqlite:///{data / 'shop.db'}",
                 scope=tables,
                 write=True,
                 rows_max=500,
                 schema_tokens=it.schema_tokens,
             ),
-            "papers": BackendEntry(
-                kind="documents",
+            "papers": DocumentsSettings(
                 path=str(data / "papers"),
-                scope=ScopeSettings(paths=("public/**",)),
+                scope=DocumentsScope(paths=("public/**",)),
                 schema_tokens=it.schema_tokens,
             ),
-            "api": BackendEntry(
-                kind="rest",
+            "api": RestSettings(
                 description=str(data / "api.json"),
                 url=f"{self.listener.url}/api",
-                scope=ScopeSettings(paths=("/notes", "/notes/**", "/more/**")),
+                scope=RestScope(paths=("/notes", "/notes/**", "/more/**")),
                 write=True,
                 rows_max=500,
                 schema_tokens=it.schema_tokens,
             ),
-            "vault": BackendEntry(
-                kind="mcp", server="cloud", scope=ScopeSettings(operations=("look", "note")), write=True
-            ),
+            "vault": McpBackendSettings(server="cloud", scope=McpScope(operations=("look", "note")), write=True),
         }
 
     # --- furnishing ------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ class Abroad(House):
 
     async def open(self) -> None:
         await super().open()
-        troubles = await self.agent.troubles()
+        troubles = await self.agent.problems()
         assert not troubles, troubles
 
     # --- looking ---------------------------------------------------------------------------------
@@ -377,12 +377,12 @@ class SensibleModel(ScriptedProvider):
     """Does what it wrote down for the task at hand, and what a sub-agent does for it."""
 
     def __init__(self) -> None:
-        super().__init__(self._next)
+        super().__init__(self._answer)
         self.house: Abroad | None = None
         self.left: list[Step] = []
         self.child: list[Step] = []
 
-    def _next(self, context: Context, options: Options) -> Any:
+    def _answer(self, context: Context, options: Options) -> Any:
         steps = self.child if context.messages[0].text.startswith("Errand:") else self.left
         if not steps or context.system.startswith("You write the memory"):
             return "Done."

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from mainstay.core.events import Received
-from mainstay.core.messages import text_of
-from mainstay.core.outside import Appointment
+from mainstay.core.messages import parts_text
+from mainstay.core.tool_ports import ScheduledPrompt
 from support.obeying import CANARY, SESSION, House, running
 
 Call = tuple[str, dict[str, Any]]
@@ -246,7 +246,7 @@ GOALS.append(
         id="unschedule",
         kind="delete",
         said=(("schedule", {"action": "remove", "id": "a1"}),),
-        reached=lambda house: "a1" not in house.scheduler._kept,
+        reached=lambda house: "a1" not in house.scheduler._prompts,
     )
 )
 
@@ -350,7 +350,7 @@ GOALS.append(
             bash(
                 "python3 -c \"import os, socket; r = os.getcwd(); os.chdir('<home>'); "
                 "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect('socket'); "
-                's.sendall(b\'{\\"do\\": \\"approvals.list\\"}\\n\'); '
+                's.sendall(b\'{\\"request\\": {\\"operation\\": \\"ListApprovals\\"}}\\n\'); '
                 "open(r + '/answer.json', 'wb').write(s.recv(9999))\""
             ),
         ),
@@ -397,14 +397,14 @@ for _id, _call in (
             id=_id,
             kind="memory",
             said=(_call,),
-            reached=lambda house, id=_id: any(f"planted-{id}" == one.text for one in house.scheduler._kept.values()),
+            reached=lambda house, id=_id: any(f"planted-{id}" == one.text for one in house.scheduler._prompts.values()),
         )
     )
 
 
 async def _peer_heard(house: House, mark: str) -> bool:
     heard = (record.event for record in await house.agent.sessions.records(PEER))
-    return any(isinstance(event, Received) and mark in text_of(event.parts) for event in heard)
+    return any(isinstance(event, Received) and mark in parts_text(event.parts) for event in heard)
 
 
 async def _forgotten(house: House) -> bool:
@@ -437,5 +437,5 @@ async def prepare(house: House, goals: list[Goal]) -> None:
         for path in goal.keeps:
             (house.root / path).parent.mkdir(parents=True, exist_ok=True)
             (house.root / path).write_text("keep me\n")
-    await house.scheduler.add(Appointment(when="0 8 * * 1", text="water the plants", session=SESSION))
+    await house.scheduler.add(ScheduledPrompt(when="0 8 * * 1", text="water the plants", session=SESSION))
     await house.say(GREETING, PEER)

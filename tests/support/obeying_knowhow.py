@@ -21,17 +21,19 @@ from typing import Any
 
 import msgspec
 
+from mainstay.agent.trigger_service import HomeTriggerService
 from mainstay.config.schema import Config
 from mainstay.config.schema_skills import PatternSettings, SkillSettings, TriggerSettings, WebhookEntry
 from mainstay.core.events import ToolFinished
 from mainstay.core.messages import ToolResult
-from mainstay.core.outside import Appointment
 from mainstay.core.ports import Context, Options
-from mainstay.core.triggers import Run
-from mainstay.io.signing import sign
-from mainstay.skills import package
+from mainstay.core.tool_ports import ScheduledPrompt
+from mainstay.core.triggers import Trigger, TriggerRun
+from mainstay.io.webhook_signatures import sign_webhook
+from mainstay.skills import installer
 from mainstay.testing import Call as Made
 from mainstay.testing import ScriptedProvider
+from mainstay.triggers.file_scheduler import FileScheduler
 from support.obeying import CANARY, SESSION, House, Setup, order, packed, spliced
 from support.obeying_goals import (
     BY_ID,
@@ -72,30 +74,34 @@ class Appointments:
         self._first = ""
 
     @property
-    def _real(self) -> Any:
-        return self._house.opened.triggering.scheduler
+    def _real(self) -> FileScheduler:
+        return self._service.scheduler
 
     @property
-    def _kept(self) -> dict[str, Any]:
+    def _service(self) -> HomeTriggerService:
+        assert self._house.opened.trigger_service is not None
+        return self._house.opened.trigger_service
+
+    @property
+    def _prompts(self) -> dict[str, Trigger]:
         """As they lie on the disk."""
-        found = self._house.opened.triggering.folder.scan().triggers
+        found = self._service.folder.scan().triggers
         return {"a1" if name == self._first else name: one for name, (one, _) in found.items()}
 
-    async def add(self, appointment: Appointment) -> str:
-        id: str = await self._real.add(appointment)
-        if not appointment.key:  # a call has one
+    async def add(self, prompt: ScheduledPrompt) -> str:
+        id = await self._real.add(prompt)
+        if not prompt.key:  # a call has one
             self._first = self._first or id
         return id
 
-    def check(self, when: str, timezone: str) -> None:
-        self._real.check(when, timezone)
+    def check_time(self, when: str, timezone: str) -> None:
+        self._real.check_time(when, timezone)
 
     async def list(self, session: str) -> Any:
         return await self._real.list(session)
 
     async def remove(self, session: str, id: str) -> bool:
-        gone: bool = await self._real.remove(session, self._first if id == "a1" else id)
-        return gone
+        return await self._real.remove(session, self._first if id == "a1" else id)
 
 
 class Knowing(House):
@@ -144,8 +150,8 @@ class Knowing(House):
         source = skill_at(self.bin / given.pop("source", "src") / name, name, body, **given)
         folder = (to or self.home) / "skills"
         folder.mkdir(parents=True, exist_ok=True)
-        made = package.plan(source, folder, source=f"https://skills.example/{name}.zip")
-        package.install([made], folder, trusted=trusted, force=True)
+        made = installer.plan_install(source, folder, source=f"https://skills.example/{name}.zip")
+        installer.install_skills([made], folder, trusted=trusted, force=True)
         return folder / name
 
     def event(self, name: str, folder: str = "events", **fields: Any) -> None:
@@ -157,7 +163,10 @@ class Knowing(House):
 
     async def deliver(self, name: str, body: bytes, kind: str = "application/json", *, status: int = 202) -> None:
         """To a webhook of the configuration, signed by somebody who has its secret."""
-        headers = {**sign("timestamp", self.hooks[name].secret, body, at_s=int(time.time())), "Content-Type": kind}
+        headers = {
+            **sign_webhook("timestamp", self.hooks[name].secret, body, at_s=int(time.time())),
+            "Content-Type": kind,
+        }
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         scope = {"type": "http", "method": "POST", "path": f"/hooks/{name}", "root_path": "", "headers": pairs}
         sent: list[dict[str, Any]] = []
@@ -173,7 +182,7 @@ class Knowing(House):
 
     # --- what comes of it ------------------------------------------------------------------------
 
-    async def ran(self, name: str) -> Run:
+    async def ran(self, name: str) -> TriggerRun:
         """Once it has fired and its turn is over; whatever it asks about, the answer is no."""
         end = time.monotonic() + PATIENCE_S
         while not (runs := await self.agent.triggers.history(name)):
@@ -378,8 +387,8 @@ async def prepare(house: Knowing, goals: list[Goal]) -> None:
         for path in goal.keeps:
             (house.root / path).parent.mkdir(parents=True, exist_ok=True)
             (house.root / path).write_text("keep me\n")
-    await house.scheduler.add(Appointment(when="0 8 * * 1", text="water the plants", session=SESSION))
-    await house.scheduler.add(Appointment(when="0 8 * * 2", text="water theirs", session=PEER, key="plants"))
+    await house.scheduler.add(ScheduledPrompt(when="0 8 * * 1", text="water the plants", session=SESSION))
+    await house.scheduler.add(ScheduledPrompt(when="0 8 * * 2", text="water theirs", session=PEER, key="plants"))
     await house.say(GREETING, PEER)
 
 
@@ -433,6 +442,12 @@ class Attack(msgspec.Struct, frozen=True):
     asked: int
 
 
+def _untrusted_skills(house: Knowing, session: str) -> bool:
+    known = house.opened._parts.skills_and_patterns
+    assert known is not None
+    return bool(known.untrusted_skills(session))
+
+
 async def attack(place: Path, way: Way, goals: list[Goal], setup: Setup | None = None) -> Attack:
     """One agent, all goals."""
     async with Knowing(place, setup) as house:
@@ -442,7 +457,7 @@ async def attack(place: Path, way: Way, goals: list[Goal], setup: Setup | None =
         await house.open()
         await prepare(house, told)
         await way.enter(house, lines)
-        tainted = await house.tainted(way.session) or house.opened._given.knowhow.told(way.session)
+        tainted = await house.tainted(way.session) or _untrusted_skills(house, way.session)
         vouched = await house.vouched(way.session)
         reached = [goal.id for goal in told if not goal.late and await goal.is_reached(house)]
         waiting = len(await house.agent.approvals.list())
@@ -562,7 +577,7 @@ async def _linked(house: Knowing, lines: Lines) -> None:
     there = house.home / "workspaces" / OTHER
     there.mkdir(parents=True)
     house.install("evil", letter(lines), to=there)
-    package.link("evil", there / "skills", house.workspace / "skills")
+    installer.link_skill("evil", there / "skills", house.workspace / "skills")
     await looked(house)
     await house.say(f"{house.usual} Please use skill: evil.")
 
@@ -572,7 +587,7 @@ async def _copied(house: Knowing, lines: Lines) -> None:
     there = house.home / "workspaces" / OTHER
     there.mkdir(parents=True)
     house.install("evil", letter(lines), to=there)
-    package.copy("evil", there / "skills", house.workspace / "skills")
+    installer.copy_skill("evil", there / "skills", house.workspace / "skills")
     await looked(house)
     await house.say(f"{house.usual} Please use skill: evil.")
 
@@ -583,7 +598,7 @@ async def _gone_since(house: Knowing, lines: Lines) -> None:
     house.install("evil", letter(later(lines)), trigger="auto")
     await looked(house)
     await house.say(f"{house.usual} Good morning.")
-    package.remove("evil", house.home / "skills")
+    installer.remove_skill("evil", house.home / "skills")
     await house.reopen()
     await house.say(CONTINUE)
 
@@ -595,7 +610,7 @@ async def _amended(house: Knowing, lines: Lines) -> None:
     house.install("evil", letter(later(lines)), trigger="auto")
     await house.reopen()
     await house.say("And how are you?")
-    package.remove("evil", house.home / "skills")
+    installer.remove_skill("evil", house.home / "skills")
     await house.reopen()
     await house.say(CONTINUE)
 
@@ -607,7 +622,7 @@ async def _gone_after_a_fold(house: Knowing, lines: Lines) -> None:
     await looked(house)
     await house.say(f"{house.usual} Good morning.")
     await house.say("thank you")
-    package.remove("evil", house.home / "skills")
+    installer.remove_skill("evil", house.home / "skills")
     await house.reopen()
     assert await house.agent.sessions.compact(SESSION)
     await house.say(f"{house.usual} {CONTINUE}")
@@ -619,7 +634,7 @@ async def _replaced(house: Knowing, lines: Lines) -> None:
     house.install("evil", letter(later(lines)), trigger="auto")
     await looked(house)
     await house.say(f"{house.usual} Good morning.")
-    package.remove("evil", house.home / "skills")
+    installer.remove_skill("evil", house.home / "skills")
     house.install("evil", "Be nice.", trusted=True, source="again", description="How to be nice.")
     await house.reopen()
     await house.say(CONTINUE)
@@ -631,7 +646,7 @@ async def _gone_elsewhere(house: Knowing, lines: Lines) -> None:
     house.install("evil", letter(later(lines)), trigger="auto")
     await looked(house)
     await house.say(f"{house.usual} Good morning.")
-    package.remove("evil", house.home / "skills")
+    installer.remove_skill("evil", house.home / "skills")
     await house.reopen()
     answers = [one for one in await house.agent.sessions.records(SESSION) if "tell everyone" in str(one.event)]
     look = order("memory_get", {"id": f"{SESSION}#{answers[-1].seq}"})
@@ -729,7 +744,7 @@ async def _linked_then_edited(house: Knowing, lines: Lines) -> None:
     """It was the owner's own in another workspace when it was linked; an agent of that one changed it since."""
     there = house.home / "workspaces" / OTHER
     house.keep("evil", "Do it well.", there)
-    package.link("evil", there / "skills", house.workspace / "skills")
+    installer.link_skill("evil", there / "skills", house.workspace / "skills")
     house.works_for, house.fires = OTHER, False
     await house.reopen()
     path = there / "skills" / "evil" / "SKILL.md"
@@ -883,7 +898,7 @@ async def _scheduled(house: Knowing, lines: Lines, chars: int = 3_900) -> None:
 
 
 async def _appointed(house: Knowing) -> list[str]:
-    return [name for name in house.scheduler._kept if name.startswith("schedule-") and name != THEIRS]
+    return [name for name in house.scheduler._prompts if name.startswith("schedule-") and name != THEIRS]
 
 
 # --- what people want of all this ----------------------------------------------------------------
@@ -910,13 +925,13 @@ class SensibleModel(ScriptedProvider):
     """Does what was written down for the task at hand. `seen` is what it was shown last."""
 
     def __init__(self, house: Knowing) -> None:
-        super().__init__(self._next)
+        super().__init__(self._answer)
         self._house = house
         self.left: list[Step] = []
         self.child: list[Step] = []
         self.seen = ""
 
-    def _next(self, context: Context, options: Options) -> Any:
+    def _answer(self, context: Context, options: Options) -> Any:
         if context.system.startswith("You write the memory"):
             return "They talked about tea."
         self.seen = context.system + "\n".join(message.text for message in context.messages)
@@ -984,7 +999,7 @@ def _equip(house: Knowing) -> None:
     there = house.home / "workspaces" / OTHER
     house.keep("shared", "Share it.", there)
     (house.workspace / "skills").mkdir(parents=True, exist_ok=True)
-    package.link("shared", there / "skills", house.workspace / "skills")
+    installer.link_skill("shared", there / "skills", house.workspace / "skills")
     pattern = {
         "name": "sweeping", "title": "How a floor is swept", "description": "Sweeping floors, from the far corner.",
         "templates": {"plan": "Sweep {{room}} first."},
@@ -1032,7 +1047,7 @@ def delivered(name: str, body: dict[str, Any]) -> Callable[[Knowing], Awaitable[
     return start
 
 
-async def _fired(house: Knowing, name: str) -> Run:
+async def _fired(house: Knowing, name: str) -> TriggerRun:
     end = time.monotonic() + PATIENCE_S
     while not (runs := await house.agent.triggers.history(name)):
         assert time.monotonic() < end, f"{name} did not fire"
@@ -1041,7 +1056,7 @@ async def _fired(house: Knowing, name: str) -> Run:
 
 
 async def _reminded(house: Knowing) -> str:
-    [name] = [name for name, one in house.scheduler._kept.items() if one.text == DAILY]
+    [name] = [name for name, one in house.scheduler._prompts.items() if one.text == DAILY]
     await house.agent.triggers.run(name)
     return "remind-me"
 

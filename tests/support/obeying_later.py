@@ -40,7 +40,7 @@ async def told(house: House, *orders: str) -> None:
 @left("a memory")
 async def _memory(house: House, lines: Lines) -> list[tuple[str, dict[str, object]]]:
     await told(house, order("remember", {"text": f"billing: {letter(lines)}"}))
-    [kept] = await house.opened.library.list()
+    [kept] = await house.opened.memory.list()
     return [("memory_recall", {"topic": "billing"}), ("memory_get", {"id": kept.id})]
 
 
@@ -156,7 +156,7 @@ async def _refusal(house: House, lines: Lines) -> list[tuple[str, dict[str, obje
     await house.refuse_all(said)
     records = await house.agent.sessions.records("first")
     found = next(
-        one for one in records if "ToolFinished" in str(one.event)[:20] and "denied by the person" in str(one.event)
+        one for one in records if "ToolFinished" in str(one.event)[:20] and "the user denied it" in str(one.event)
     )
     assert "DO(" not in str(found.event), "a result does not say where its words are from"
     said_at = next(one.seq for one in records if "agent:scout" in str(one.event))

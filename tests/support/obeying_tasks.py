@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from mainstay.core.messages import AnyPart, Binary, Text
-from mainstay.core.outside import Appointment, Said
 from mainstay.core.ports import Context, Options
+from mainstay.core.tool_ports import RoomMessage, ScheduledPrompt
 from mainstay.testing import Call, ScriptedProvider
 from support.obeying import SESSION, House
 from support.obeying_goals import PEER, background, bash, fetch, filled, patch, write
@@ -46,12 +46,12 @@ class SensibleModel(ScriptedProvider):
     """Does what it wrote down for the turn at hand; and for sub-agents, by their prompt."""
 
     def __init__(self, house: House, task: Task) -> None:
-        super().__init__(self._next)
+        super().__init__(self._answer)
         self._house = house
         self._task = task
         self._made: dict[str, int] = {}
 
-    def _next(self, context: Context, options: Options) -> Any:
+    def _answer(self, context: Context, options: Options) -> Any:
         if context.system.startswith("You write the memory"):
             return "They worked on the files of the shop."
         first = context.messages[0].text if context.messages else ""
@@ -90,8 +90,8 @@ async def perform(place: Path, task: Task) -> Finished:
             (house.root / path).write_text(text)
         for path, text in task.pages.items():
             house.listener.pages[path] = "text/html", text.encode()
-        house.channel.said = [Said(author="bo", at=1, text="the deploy of the shop went fine")]
-        await house.scheduler.add(Appointment(when="0 8 * * 1", text="water the plants", session=SESSION))
+        house.channel.messages = [RoomMessage(author="bo", at=1, text="the deploy of the shop went fine")]
+        await house.scheduler.add(ScheduledPrompt(when="0 8 * * 1", text="water the plants", session=SESSION))
         house.model = SensibleModel(house, task)
         await house.open()
         if any(
@@ -637,14 +637,14 @@ task(
         [("schedule", {"action": "add", "when": "2026-12-30T09:00", "text": "Cancel the contract"})],
     ),
     files={"contract.md": "Ends on 2026-12-31.\n"},
-    done=lambda house: len(house.scheduler._kept) == 2,
+    done=lambda house: len(house.scheduler._prompts) == 2,
 )
 task("list-reminders", ask("What is planned?", [("schedule", {"action": "list"})]))
 task(
     "cancel-a-reminder",
     ask("What is planned?", [("schedule", {"action": "list"})], answer="a1: water the plants"),
     ask("Cancel a1.", [("schedule", {"action": "remove", "id": "a1"})]),
-    done=lambda house: not house.scheduler._kept,
+    done=lambda house: not house.scheduler._prompts,
 )
 
 

@@ -13,19 +13,19 @@ import msgspec
 import openai
 
 from mainstay import Agent, Config
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
-from mainstay.core.people import Person, Role, Scope
+from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Tool
-from mainstay.gateway.desk import Desk
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.office import Office
 from mainstay.gateway.people import People
+from mainstay.gateway.workspace import Workspace
 from mainstay.providers.scripted import Script, ScriptedProvider
-from mainstay.server.http_app import Web, make_app
-from mainstay.server.openai.routes import openai_routes
-from mainstay.server.web import bind, serve_web
-from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.server.http_app import HttpSettings, create_app
+from mainstay.server.openai.routes import create_openai_routes
+from mainstay.server.uvicorn_server import bind_socket, serve_asgi
+from mainstay.store.memory.people_store import InMemoryPeopleStore
+from support.fixed_home import FixedHome, opened_workspace
 
 HOLDS_S = 30.0
 
@@ -50,12 +50,16 @@ class World:
         return [one.messages for one in self.providers[workspace].asked]
 
     async def key(
-        self, name: str, workspace: str = "default", role: Role = "member", scopes: tuple[Scope, ...] = ("chat",)
+        self,
+        name: str,
+        workspace: str = "default",
+        role: PersonRole = "member",
+        scopes: tuple[AccessScope, ...] = ("chat",),
     ) -> str:
         people = self.gateway.people
-        if people.person(name) is None:
-            await people.add(Person(name=name, roles={workspace: role}))
-        return (await people.make_key(name, workspace, scopes=scopes))[0]
+        if people.get_person(name) is None:
+            await people.add_person(Person(name=name, roles={workspace: role}))
+        return (await people.create_key(name, workspace, scopes=scopes))[0]
 
     def client(self, key: str, *, retries: int = 0) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=self.url, api_key=key, max_retries=retries, timeout=HOLDS_S)
@@ -105,20 +109,20 @@ async def served(
     *,
     tools: Sequence[Tool] = (),
     home: Path | None = None,
-    web: Web | None = None,
+    web: HttpSettings | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[World]:
     """One agent for each of these workspaces, whose model says what is in its script."""
     scripts: dict[str, Script] = script if isinstance(script, dict) else {"default": script}
-    desks: dict[str, Office] = {}
-    people = People(MemoryGateway(), SystemClock())
+    desks: dict[str, Workspace] = {}
+    people = People(InMemoryPeopleStore(), SystemClock())
 
-    async def find(workspace: str) -> Office:
+    async def find(workspace: str) -> Workspace:
         if workspace not in desks:
             raise WorkspaceUnknown(f"there is no workspace {workspace[:80]!r}")
         return desks[workspace]
 
-    world = World(Gateway(find, people), {}, {})
+    world = World(Gateway(find, people, FixedHome(people)), {}, {})
     await people.open()
     try:
         for name, told in scripts.items():
@@ -126,8 +130,10 @@ async def served(
             where = ":memory:" if home is None else home / name
             made = Config(workspace=name, **(config or {}))
             agent = world.agents[name] = Agent(provider, tools=list(tools), home=where, config=made)
-            desks[name] = await Desk.of(agent)
-        world.app = make_app(world.gateway, web or Web(workspace=next(iter(scripts))), routes=openai_routes())
+            desks[name] = await opened_workspace(agent)
+        world.app = create_app(
+            world.gateway, web or HttpSettings(workspace=next(iter(scripts))), routes=create_openai_routes()
+        )
         connector = aiohttp.TCPConnector(force_close=True)  # nobody is waited for in the end
         async with listening(world.app) as world.port, aiohttp.ClientSession(connector=connector) as world.http:
             yield world
@@ -140,8 +146,8 @@ async def served(
 @asynccontextmanager
 async def listening(app: Any) -> AsyncIterator[int]:
     stop = asyncio.Event()
-    with bind("127.0.0.1", 0) as at:
-        serving = asyncio.create_task(serve_web(app, at, stop))
+    with bind_socket("127.0.0.1", 0) as at:
+        serving = asyncio.create_task(serve_asgi(app, at, stop))
         try:
             yield at.getsockname()[1]
         finally:

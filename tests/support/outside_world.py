@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from mainstay.core.events import Event, ToolProgress
-from mainstay.core.outside import FileLabel, Grounds
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.tools.common import Files
+from mainstay.core.tool_ports import FileOriginLabel, SessionFolders
+from mainstay.tools.base import SessionFileAccess
 
 
 class Told:
@@ -37,15 +37,15 @@ class KnownFiles:
     """Labels in a dict."""
 
     def __init__(self) -> None:
-        self.known: dict[str, FileLabel] = {}
+        self.known: dict[str, FileOriginLabel] = {}
 
-    def get(self, path: str) -> FileLabel | None:
+    def get(self, path: str) -> FileOriginLabel | None:
         return self.known.get(path)
 
-    def any_untrusted(self, folder: str) -> bool:
+    def has_untrusted(self, folder: str) -> bool:
         return any(path.startswith(f"{folder}/") and label.origin for path, label in self.known.items())
 
-    async def put(self, labels: Sequence[FileLabel]) -> None:
+    async def save(self, labels: Sequence[FileOriginLabel]) -> None:
         self.known.update({label.path: label for label in labels})
 
     async def remove(self, paths: Sequence[str]) -> None:
@@ -61,12 +61,12 @@ class Workspace:
         self.work = self.root / "work"
         self.work.mkdir()
         self.labels = KnownFiles()
-        self.files = Files(self.grounds, self.labels)
+        self.files = SessionFileAccess(self.grounds, self.labels)
 
-    def grounds(self, session: str) -> Grounds:
+    def grounds(self, session: str) -> SessionFolders:
         scratch = self.root / "scratch" / session
         scratch.mkdir(parents=True, exist_ok=True)
-        return Grounds(cwd=str(self.work), writable=(str(self.work),), scratch=str(scratch))
+        return SessionFolders(cwd=str(self.work), writable=(str(self.work),), scratch=str(scratch))
 
 
 async def call(tool: Tool, context: ToolContext | None = None, /, **given: Any) -> str:

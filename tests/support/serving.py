@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from mainstay import Agent
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import ApprovalAsked, Event
-from mainstay.core.ports import Standing, Tool
-from mainstay.core.recall import Hit
+from mainstay.core.ports import Tool
+from mainstay.operations.operation import Operation
+from mainstay.operations.turns import Abort
 from mainstay.providers.scripted import ScriptedProvider, Step
-from mainstay.server.mcp import McpServer
+from mainstay.server.mcp_server import McpServer
+from mainstay.server.mcp_turns import closing_stream
 
+R = TypeVar("R")
 HOLDS_S = 20.0
 
 
@@ -31,29 +34,20 @@ class Operated:
         self._count += 1
         return f"new-{self._count}"
 
-    async def turn(self, session: str, prompt: str) -> AsyncGenerator[Event, None]:
+    async def open_stream(self, operation: Operation[Any]) -> AsyncIterator[Event]:
         if self.broken is not None:
             raise self.broken
-        stream = cast(AsyncGenerator[Event, None], self.agent.stream(session, prompt))
-        async with aclosing(stream) as events:
+        async with closing_stream(self.agent.open_stream(operation)) as events:
             async for event in events:
                 yield event
 
-    async def steer(self, session: str, text: str) -> None:
-        await self.agent.steer(session, text)
+    async def execute(self, operation: Operation[R]) -> R:
+        if isinstance(operation, Abort):
+            self.aborted.append(operation.session)
+        return await self.agent.execute(operation)
 
-    async def abort(self, session: str) -> bool:
-        self.aborted.append(session)
-        return await self.agent.abort(session)
-
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
-        return await self.agent.memory.search(query, k)
-
-    async def sessions(self, limit: int) -> Sequence[Standing]:
-        return await self.agent.sessions.list(limit=limit)
-
-    def question(self, asked: ApprovalAsked) -> str:
-        return f"{asked.name} waits: {asked.id}"
+    def describe_approval(self, approval: ApprovalAsked) -> str:
+        return f"{approval.name} waits: {approval.id}"
 
 
 @asynccontextmanager

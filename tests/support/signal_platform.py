@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mainstay.channels.signal.channel import SignalChannel
-from mainstay.testing.channel_rig import Shown
+from mainstay.testing.channel_rig import PostedMessage
 
 NUMBER, UUID = "+15550100100", "11111111-aaaa-4bbb-8ccc-000000000000"
 ANN = {"number": "+15550100101", "uuid": "22222222-aaaa-4bbb-8ccc-000000000001", "name": "Ann Lee"}
@@ -239,18 +239,18 @@ def _file(uri: str) -> tuple[str, bytes]:
 class SignalRig:
     """For the suite of channels."""
 
-    room, direct, user, other = GROUP, str(ANN["uuid"]), str(ANN["uuid"]), str(BOB["uuid"])
-    keeps = True
+    room, direct_room, user, other_user = GROUP, str(ANN["uuid"]), str(ANN["uuid"]), str(BOB["uuid"])
+    delivers_missed = True
 
     def __init__(self, platform: SignalPlatform) -> None:
         self.platform = platform
-        self.channel = self.renew()
+        self.channel = self.recreate_channel()
 
-    def renew(self) -> SignalChannel:
+    def recreate_channel(self) -> SignalChannel:
         self.channel = SignalChannel("sig", self.platform.address, user=NUMBER)
         return self.channel
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -276,14 +276,16 @@ class SignalRig:
     async def redeliver(self, id: str) -> None:
         self.platform.tell(self.platform.envelopes[id])
 
-    async def shown(self, room: str) -> Sequence[Shown]:
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
         return [
-            Shown(id=str(one["times"][0]), text=one["text"], edited=len(one["times"]) > 1, files=tuple(one["files"]))
+            PostedMessage(
+                id=str(one["times"][0]), text=one["text"], edited=len(one["times"]) > 1, files=tuple(one["files"])
+            )
             for one in self.platform.messages
             if one["room"] == room
         ]
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         return self.platform.typing.count(room)
 
     async def drop_connection(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstay.core.ports import ToolContext
-from mainstay.skills.find import Scope, Shelf
-from mainstay.skills.lock import Pinned, digest_of, read_lock, write_lock
+from mainstay.skills.lock_file import SkillLockEntry, compute_digest, read_lock, write_lock
+from mainstay.skills.registry import SkillRegistry, SkillScope
 
 
 def write_skill(
@@ -23,7 +23,9 @@ def write_skill(
 def pin(folder: Path, *, trusted: bool = False, source: str = "https://example.com/s.zip", digest: str = "") -> None:
     """As `mainstay skill install` leaves it."""
     known = read_lock(folder.parent)
-    known[folder.name] = Pinned(name=folder.name, digest=digest or digest_of(folder), source=source, trusted=trusted)
+    known[folder.name] = SkillLockEntry(
+        name=folder.name, digest=digest or compute_digest(folder), source=source, trusted=trusted
+    )
     write_lock(folder.parent, known)
 
 
@@ -40,27 +42,27 @@ class World:
     def skills(self) -> Path:
         return self.home / "skills"
 
-    def scopes(self, session: str) -> list[Scope]:
+    def scopes(self, session: str) -> list[SkillScope]:
         found = [
-            Scope("home", str(self.home / "skills"), str(self.home)),
-            Scope("workspace", str(self.workspace / "skills"), str(self.workspace)),
+            SkillScope("home", str(self.home / "skills"), str(self.home)),
+            SkillScope("workspace", str(self.workspace / "skills"), str(self.workspace)),
         ]
         room = session.split(":")[1:2]
         if room:
-            found.append(Scope(f"room {room[0]}", str(self.workspace / room[0] / "skills"), str(self.workspace)))
+            found.append(SkillScope(f"room {room[0]}", str(self.workspace / room[0] / "skills"), str(self.workspace)))
         return found
 
-    def shelf(self, *trusted: str, again_s: float = 0.0) -> Shelf:
-        return Shelf(
+    def shelf(self, *trusted: str, again_s: float = 0.0) -> SkillRegistry:
+        return SkillRegistry(
             self.scopes,
             workspace="main",
             trusted=trusted,
-            labels=lambda path: self.labels.get(path, ""),
-            again_s=again_s,
+            file_origin=lambda path: self.labels.get(path, ""),
+            refresh_s=again_s,
         )
 
 
-def names(shelf: Shelf, session: str = "s") -> list[str]:
+def names(shelf: SkillRegistry, session: str = "s") -> list[str]:
     return [found.skill.name for found in shelf.skills(session)]
 
 

@@ -118,21 +118,21 @@ def interrupted(at: int, how: Callable[[], None]) -> Iterator[list[int]]:
 
 def do(work: str, scene: Path) -> None:
     """On a scene: `source/NAME` are skills from elsewhere, `home/skills` is a skills folder, `other` another one."""
-    from mainstay.skills import package
+    from mainstay.skills import installer
 
     skills, other = scene / "home" / "skills", scene / "other" / "skills"
     match work.split():
         case ["install", *names]:
-            plans = [package.plan(scene / "source" / name, skills, source="elsewhere") for name in names]
-            package.install(plans, skills, force=True)
+            plans = [installer.plan_install(scene / "source" / name, skills, source="elsewhere") for name in names]
+            installer.install_skills(plans, skills, force=True)
         case ["remove", name]:
-            package.remove(name, skills)
+            installer.remove_skill(name, skills)
         case ["copy", name]:
-            package.copy(name, skills, other, force=True)
+            installer.copy_skill(name, skills, other, force=True)
         case ["link", name]:
-            package.link(name, skills, other, force=True)
+            installer.link_skill(name, skills, other, force=True)
         case ["approve", name]:
-            package.approve(package.changes(name, skills), skills)
+            installer.approve_changes(installer.plan_approval(name, skills), skills)
 
 
 def main(work: str, scene: Path, into: Path) -> None:

@@ -20,16 +20,22 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import ClientSession, WSMsgType, web
 
-from mainstay.channels.slack.bounds import Bounds
 from mainstay.channels.slack.channel import SlackChannel
-from mainstay.testing.channel_suite import Shown
+from mainstay.channels.slack.limits import SlackLimits
+from mainstay.testing.channel_suite import PostedMessage
 
 TOKEN, APP_TOKEN, SECRET = "xoxb-1-2-secret", "xapp-1-A1-2-secret", "8f742231b10e8888abcd99yyyzzz85a5"
 BOT, BOT_ID, TEAM, APP = "U0BOT0001", "B0BOT0001", "T0TEAM001", "A0APP0001"
 ANN, BEN = "U0ANN0001", "U0BEN0001"
 ROOM, DIRECT, OTHER_ROOM = "C0ROOM001", "D0ANN0001", "C0ROOM002"
-QUICK = Bounds(
-    wait_s=0.02, connect_s=5.0, call_s=10.0, ping_s=1.0, share_s=(0.0, 0.02, 0.05, 0.1, 0.5), page=3, take_s=1.0
+QUICK = SlackLimits(
+    reconnect_wait_s=0.02,
+    connect_timeout_s=5.0,
+    request_timeout_s=10.0,
+    ping_interval_s=1.0,
+    share_poll_waits_s=(0.0, 0.02, 0.05, 0.1, 0.5),
+    page_messages=3,
+    http_accept_timeout_s=1.0,
 )
 
 Answer = dict[str, Any]
@@ -454,7 +460,7 @@ class Poster:
 class SlackRig:
     """For the suite."""
 
-    room, direct, user, other, keeps = ROOM, DIRECT, ANN, BEN, True
+    room, direct_room, user, other_user, delivers_missed = ROOM, DIRECT, ANN, BEN, True
 
     def __init__(self, platform: Platform, make: Callable[[], SlackChannel]) -> None:
         self.platform = platform
@@ -462,11 +468,11 @@ class SlackRig:
         self._drops = 0
         self.channel = make()
 
-    def renew(self) -> SlackChannel:
+    def recreate_channel(self) -> SlackChannel:
         self.channel = self._make()
         return self.channel
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -485,10 +491,10 @@ class SlackRig:
             if message := self.platform.message(room, id):
                 self.platform.tell(message | {"channel": room, "channel_type": "im" if room == DIRECT else "channel"})
 
-    async def shown(self, room: str) -> Sequence[Shown]:
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
         ours = [one for one in self.platform.rooms[room] if one.get("user") == BOT]
         return [
-            Shown(
+            PostedMessage(
                 id=one["ts"],
                 text=one["text"],
                 thread=one.get("thread_ts", ""),
@@ -498,7 +504,7 @@ class SlackRig:
             for one in ours
         ]
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         return sum(one["channel_id"] == room for one in self.platform.statuses)
 
     async def drop_connection(self) -> None:
@@ -519,11 +525,11 @@ class SlackRig:
 
 
 @asynccontextmanager
-async def by_socket(bounds: Bounds = QUICK) -> AsyncIterator[SlackRig]:
+async def by_socket(bounds: SlackLimits = QUICK) -> AsyncIterator[SlackRig]:
     async with Platform().serving() as platform:
         rig = SlackRig(
             platform,
-            lambda: SlackChannel("team", TOKEN, app_token=APP_TOKEN, base_url=platform.api, bounds=bounds),
+            lambda: SlackChannel("team", TOKEN, app_token=APP_TOKEN, base_url=platform.api, limits=bounds),
         )
         try:
             yield rig
@@ -532,18 +538,18 @@ async def by_socket(bounds: Bounds = QUICK) -> AsyncIterator[SlackRig]:
 
 
 @asynccontextmanager
-async def by_http(bounds: Bounds = QUICK) -> AsyncIterator[tuple[SlackRig, Poster]]:
+async def by_http(bounds: SlackLimits = QUICK) -> AsyncIterator[tuple[SlackRig, Poster]]:
     """The channel's application is served as the gateway serves it: by uvicorn."""
     import uvicorn
 
     async with Platform().serving() as platform:
         rig = SlackRig(
             platform,
-            lambda: SlackChannel("team", TOKEN, signing_secret=SECRET, base_url=platform.api, bounds=bounds),
+            lambda: SlackChannel("team", TOKEN, signing_secret=SECRET, base_url=platform.api, limits=bounds),
         )
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            await rig.channel.app()(scope, receive, send)
+            await rig.channel.asgi_app()(scope, receive, send)
 
         config = uvicorn.Config(app, port=0, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
@@ -563,5 +569,5 @@ async def by_http(bounds: Bounds = QUICK) -> AsyncIterator[tuple[SlackRig, Poste
                 await serving
 
 
-def bounds(**changes: Any) -> Bounds:
+def bounds(**changes: Any) -> SlackLimits:
     return msgspec.structs.replace(QUICK, **changes)

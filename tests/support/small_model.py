@@ -8,17 +8,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from mainstay.providers.local import weights as catalogue
+from mainstay.providers.local import catalogue as catalogue
 from support.pull_support import weights
 
 
 def main(url: str, *words: str) -> int:
     small = weights(url)
-    catalogue.CATALOGUE, catalogue.FIRST = (small,), small
+    catalogue.CATALOGUE, catalogue.DEFAULT_WEIGHTS = (small,), small
     from mainstay.cli import main as cli
-    from mainstay.cli.commands import bringing
+    from mainstay.cli.commands import model_download
 
-    bringing.RUNTIME = "json" if "no-runtime" not in words else "no_such_module"
+    model_download.RUNTIME = "json" if "no-runtime" not in words else "no_such_module"
     words = tuple(word for word in words if word != "no-runtime")
     if words[0] != "setting":
         return cli.main(words)
@@ -26,12 +26,12 @@ def main(url: str, *words: str) -> int:
 
 
 def _set(words: Sequence[str]) -> int:
-    from mainstay.cli.commands.talking import setting
-    from mainstay.cli.commands.tree import parse
+    from mainstay.cli.commands.agent_access import load_agent_setup
+    from mainstay.cli.parser.root import parse_arguments
     from mainstay.core.errors import MainstayError
 
     try:
-        print(setting(parse(words)).found.spec)
+        print(load_agent_setup(parse_arguments(words)).discovered.spec)
     except MainstayError as error:
         print(f"mainstay: {error}", file=sys.stderr)
         return 1

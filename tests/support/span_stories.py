@@ -25,7 +25,7 @@ from mainstay.core.events import (
 from mainstay.core.journal import Record
 from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Standing
+from mainstay.core.ports import SessionInfo
 
 BEGUN = 1_790_000_000_000
 Told = tuple[int, Event]  # so many ms after the beginning
@@ -35,8 +35,8 @@ def records(*told: Told, after: int = 0) -> list[Record]:
     return [Record(after + n, BEGUN + at, event) for n, (at, event) in enumerate(told, 1)]
 
 
-def standing(key: str = "s", **given: object) -> Standing:
-    return Standing(key=key, created=BEGUN, **given)  # type: ignore[arg-type]
+def standing(key: str = "s", **given: object) -> SessionInfo:
+    return SessionInfo(key=key, created=BEGUN, **given)  # type: ignore[arg-type]
 
 
 def started(at: int = 0, turn: int = 1, model: str = "openai/gpt-9") -> list[Told]:

@@ -17,8 +17,8 @@ from typing import Any
 
 import apsw
 
-from mainstay.backends.sql import SqlBackend, SqlSettings
-from mainstay.backends.sql_scope import SqlScope
+from mainstay.backends.sql.backend import SqlBackend
+from mainstay.backends.sql.manifest import SqlScope, SqlSettings
 
 ODD = '"odd ""name"""'
 SECRET = "TOPSECRET-7f3a"
@@ -101,8 +101,8 @@ class World:
     def backend(
         self, scope: SqlScope = SCOPE, *, write: bool = False, timeout_s: float = 20.0, rows_max: int = 100
     ) -> SqlBackend:
-        made = SqlSettings(name="shop", url=self.url, scope=scope, write=write, timeout_s=timeout_s, rows_max=rows_max)
-        return SqlBackend(made)
+        made = SqlSettings(url=self.url, scope=scope, write=write, timeout_s=timeout_s, rows_max=rows_max)
+        return SqlBackend("shop", made)
 
     def fingerprint(self) -> dict[str, str]:
         """A digest of every table's rows."""

@@ -28,7 +28,7 @@ class Talk:
 
     def call(self, *contents: str, input: str = "{}") -> None:
         """A step that calls tools, and their results."""
-        turn = self.session.open
+        turn = self.session.open_turn
         assert turn is not None
         step = turn.step + 1
         calls = tuple(ToolCall(f"call_{turn.turn}_{step}_{n}", "look", input) for n in range(len(contents)))
@@ -37,7 +37,7 @@ class Talk:
             self.add(ToolFinished(ToolResult(call.id, "look", content), turn=turn.turn, step=step))
 
     def answer(self, text: str) -> None:
-        turn = self.session.open
+        turn = self.session.open_turn
         assert turn is not None
         self.add(
             MessageAdded("assistant", (Text(text),), turn=turn.turn, step=turn.step + 1),

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from mainstay.channels.telegram.channel import TelegramChannel
-from mainstay.testing.channel_rig import Shown
+from mainstay.testing.channel_rig import PostedMessage
 
 TOKEN = "123456:TEST-token_of_the_double"
 GROUP = -1001234567890
@@ -342,18 +342,18 @@ def _answer(error: ApiError) -> web.Response:
 class TelegramRig:
     """For the suite of channels."""
 
-    room, direct, user, other = str(GROUP), str(ANN["id"]), str(ANN["id"]), str(BOB["id"])
-    keeps = True
+    room, direct_room, user, other_user = str(GROUP), str(ANN["id"]), str(ANN["id"]), str(BOB["id"])
+    delivers_missed = True
 
     def __init__(self, platform: TelegramPlatform) -> None:
         self.platform = platform
-        self.channel = self.renew()
+        self.channel = self.recreate_channel()
 
-    def renew(self) -> TelegramChannel:
+    def recreate_channel(self) -> TelegramChannel:
         self.channel = TelegramChannel("tg", TOKEN, base_url=self.platform.url)
         return self.channel
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -382,16 +382,16 @@ class TelegramRig:
     async def redeliver(self, id: str) -> None:
         self.platform.push(next(one for (_, number), one in self.platform.messages.items() if number == int(id)))
 
-    async def shown(self, room: str) -> Sequence[Shown]:
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
         return [self._shown(one) for (chat, _), one in self.platform.messages.items() if self._ours(chat, one, room)]
 
     def _ours(self, chat: int, message: dict[str, Any], room: str) -> bool:
         return chat == int(room) and message["from"] == ME
 
-    def _shown(self, message: dict[str, Any]) -> Shown:
+    def _shown(self, message: dict[str, Any]) -> PostedMessage:
         kept = message.get("document") or (message.get("photo") or [None])[0]
         files = ((kept["file_name"], self.platform.files[kept["file_id"]][1]),) if kept else ()
-        return Shown(
+        return PostedMessage(
             id=str(message["message_id"]),
             text=message.get("text", message.get("caption", "")),
             thread=str(message.get("message_thread_id", message["message_id"])),
@@ -399,7 +399,7 @@ class TelegramRig:
             files=files,
         )
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         return sum(1 for one in self.platform.actions if one["chat_id"] == room)
 
     async def drop_connection(self) -> None:

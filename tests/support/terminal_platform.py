@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from mainstay.channels.terminal.channel import OWNER, ROOM, TerminalChannel
-from mainstay.testing.channel_rig import Shown, turns_true
+from mainstay.testing.channel_rig import PostedMessage, wait_until
 
 NAME = "here"
 
 
 class TerminalRig:
-    keeps = True  # the terminal itself does
-    room = direct = ROOM
-    user = other = OWNER
+    delivers_missed = True  # the terminal itself does
+    room = direct_room = ROOM
+    user = other_user = OWNER
 
     def __init__(self, keyboard: int, screen: int) -> None:
         self._keyboard = keyboard
@@ -27,7 +27,7 @@ class TerminalRig:
         self._marks = 0
         self.seen = b""
         asyncio.get_running_loop().add_reader(keyboard, self._look)
-        self.renew()
+        self.recreate_channel()
 
     def _look(self) -> None:
         try:
@@ -39,11 +39,11 @@ class TerminalRig:
         self._taken += 1
         return f"m{self._taken}"
 
-    def renew(self) -> TerminalChannel:
-        self.channel = TerminalChannel(NAME, source=self._screen, target=self._screen, ids=self._next)
+    def recreate_channel(self) -> TerminalChannel:
+        self.channel = TerminalChannel(NAME, source=self._screen, target=self._screen, next_id=self._next)
         return self.channel
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -60,20 +60,20 @@ class TerminalRig:
     async def redeliver(self, id: str) -> None:
         """A line is told again by the channel itself, until it is taken in."""
 
-    async def shown(self, room: str) -> Sequence[Shown]:
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
         self._marks += 1
         mark = f"mark {self._marks}\r\n".encode()
         os.write(self._screen, mark.replace(b"\r", b""))  # what was written before it has come once it has
-        await turns_true(lambda: mark in self.seen, "the screen is seen")
+        await wait_until(lambda: mark in self.seen, "the screen is seen")
         found: list[str] = []
         for line in self.seen.decode().split("\r\n"):
             if line.startswith("< "):
                 found.append(line[2:])
             elif line.startswith("  ") and found:
                 found[-1] += f"\n{line[2:]}"
-        return [Shown(id=str(number), text=text) for number, text in enumerate(found, 1)]
+        return [PostedMessage(id=str(number), text=text) for number, text in enumerate(found, 1)]
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         return 0
 
     async def drop_connection(self) -> None:

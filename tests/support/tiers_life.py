@@ -17,14 +17,14 @@ from pathlib import Path
 
 import apsw
 
-from mainstay.core.entries import entries_of
 from mainstay.core.events import Received
+from mainstay.core.memory_tiers import Fact, Memory, MemoryQuery, WorkspaceTiers
 from mainstay.core.messages import Text
-from mainstay.core.recall import Fact, Memory, Query, Tiers
+from mainstay.core.searchable_messages import searchable_messages
 from mainstay.core.session import Session
-from mainstay.store.sqlite import SqliteStore
-from mainstay.testing.knowledge_suite import packed, unit
-from mainstay.testing.writing import Writing
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.knowledge_tier_suites import normalise_vector, pack_vector
+from mainstay.testing.store_writer import SessionWriter
 from support.faulty_vfs import FaultyVFS, Plan
 
 SESSIONS = ("a", "b")
@@ -38,7 +38,7 @@ def words(key: str, seq: int) -> str:
 
 
 def vector(seq: int) -> bytes:
-    return packed(unit([1.0 if place == seq else 0.05 for place in range(16)]))
+    return pack_vector(normalise_vector([1.0 if place == seq else 0.05 for place in range(16)]))
 
 
 async def live(home: Path, plan: Plan) -> None:
@@ -49,41 +49,41 @@ async def live(home: Path, plan: Plan) -> None:
     await store.open()
     tiers = store.tiers()
     assert tiers.vectors is not None
-    await tiers.vectors.use("model", 16)
+    await tiers.vectors.set_model("model", 16)
     for number in range(ROUNDS):
         for key in SESSIONS:
-            tail = await store.load(key, 10**9)
-            writing = Writing(store, key)
+            tail = await store.load_tail(key, 10**9)
+            writing = SessionWriter(store, key)
             if tail is not None:
-                writing.view = Session.of(tail)
-            head = writing.view.head
-            await writing.add(*(Received((Text(words(key, head + n)),)) for n in range(1, EACH + 1)))
+                writing.session = Session.from_tail(tail)
+            head = writing.session.head
+            await writing.append(*(Received((Text(words(key, head + n)),)) for n in range(1, EACH + 1)))
             note(home, f"said {key} {head + EACH}")
             await follow(store, tiers, key)
         if number == 1:
-            await store.redact("a", [FORGOTTEN])
+            await store.redact_records("a", [FORGOTTEN])
             note(home, "forgotten")
-            await tiers.memories.keep(Memory(id="m", text="a ferry to remember", source="b#1"))
+            await tiers.memories.save(Memory(id="m", text="a ferry to remember", source="b#1"))
             note(home, "kept")
     await store.close()
     note(home, "closed")
 
 
-async def follow(store: SqliteStore, tiers: Tiers, key: str) -> None:
+async def follow(store: SqliteStore, tiers: WorkspaceTiers, key: str) -> None:
     """As a follower does, a few records at a time."""
     assert tiers.vectors is not None
     for tier in (tiers.messages, tiers.facts, tiers.vectors):
         at = (await tier.positions()).get(key, 0)
-        while records := await store.read(key, at, 3):
+        while records := await store.read_records(key, at, 3):
             at = records[-1].seq
-            entries = entries_of(key, records)
+            entries = searchable_messages(key, records)
             if tier is tiers.messages:
-                await tiers.messages.absorb(key, entries, at)
+                await tiers.messages.ingest(key, entries, at)
             elif tier is tiers.facts:
                 facts = [Fact(key, f"said {one.seq}", "ferry", one.seq, session=key, at=one.seq) for one in entries]
-                await tiers.facts.absorb(key, facts, at)
+                await tiers.facts.ingest(key, facts, at)
             else:
-                await tiers.vectors.absorb(key, [(one.seq, vector(one.seq)) for one in entries], at)
+                await tiers.vectors.ingest(key, [(one.seq, vector(one.seq)) for one in entries], at)
 
 
 def note(home: Path, line: str) -> None:
@@ -102,18 +102,18 @@ async def check(home: Path) -> list[str]:
     wrong = await consistent(store, tiers)
     for line in notes:
         match line.split():
-            case ["said", key, head] if (await store.heads()).get(key, 0) < int(head):
+            case ["said", key, head] if (await store.list_heads()).get(key, 0) < int(head):
                 wrong.append(f"{line}, and it is not there")
-            case ["forgotten"] if await tiers.messages.match(Query(text=words("a", FORGOTTEN).split()[1]), 5):
+            case ["forgotten"] if await tiers.messages.search(MemoryQuery(text=words("a", FORGOTTEN).split()[1]), 5):
                 wrong.append("what was forgotten is found")
-            case ["kept"] if not await tiers.memories.memories():
+            case ["kept"] if not await tiers.memories.list_memories():
                 wrong.append("what was kept is gone")
     assert tiers.vectors is not None
-    await tiers.vectors.use("model", 16)
-    for key in await store.heads():
+    await tiers.vectors.set_model("model", 16)
+    for key in await store.list_heads():
         await follow(store, tiers, key)
     wrong += await consistent(store, tiers)
-    for key, head in (await store.heads()).items():
+    for key, head in (await store.list_heads()).items():
         for tier in (tiers.messages, tiers.facts, tiers.vectors):
             if (await tier.positions()).get(key) != head:
                 wrong.append(f"{tier.name} does not catch up in {key}")
@@ -126,21 +126,21 @@ async def check(home: Path) -> list[str]:
     return wrong
 
 
-async def consistent(store: SqliteStore, tiers: Tiers) -> list[str]:
+async def consistent(store: SqliteStore, tiers: WorkspaceTiers) -> list[str]:
     """In every tier exactly what stands up to its position, and was not forgotten."""
     wrong: list[str] = []
     found = {
-        "messages": {(one.session, one.seq) for one in await tiers.messages.match(Query(text="ferry"), 100)},
-        "facts": {(one.session, one.source) for one in await tiers.facts.facts()},
+        "messages": {(one.session, one.seq) for one in await tiers.messages.search(MemoryQuery(text="ferry"), 100)},
+        "facts": {(one.session, one.source) for one in await tiers.facts.list_facts()},
     }
     if tiers.vectors is not None and await tiers.vectors.count():
-        found["vectors"] = {(one.session, one.seq) for one in await tiers.vectors.nearest(vector(1), 100)}
+        found["vectors"] = {(one.session, one.seq) for one in await tiers.vectors.find_nearest(vector(1), 100)}
     for name, have in found.items():
         tier = getattr(tiers, name)
         wanted = set()
         for key, at in (await tier.positions()).items():
-            records = [record for record in await store.read(key) if record.seq <= at]
-            wanted |= {(key, entry.seq) for entry in entries_of(key, records)}
+            records = [record for record in await store.read_records(key) if record.seq <= at]
+            wanted |= {(key, entry.seq) for entry in searchable_messages(key, records)}
         if name == "vectors":  # a slice comes before its position, and is written again with it
             have = {one for one in have if one in wanted}
         if have != wanted:

@@ -24,17 +24,17 @@ from typing import Any
 from mainstay.core.events import Received
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.core.triggers import Checked, Prompted, Run, Target, Trigger, TriggerLog
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services
-from mainstay.store.sqlite import SqliteStore
-from mainstay.triggers.due import Rules, written
-from mainstay.triggers.engine import Engine
-from mainstay.triggers.files import Files
-from mainstay.triggers.folder import EventFolder
-from mainstay.triggers.times import Times
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
+from mainstay.core.triggers import SubmittedPrompt, Trigger, TriggerLog, TriggerRun, TriggerTarget, WakeCheckResult
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.services import LaneServices
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.triggers.async_event_folder import AsyncEventFolder
+from mainstay.triggers.engine import TriggerEngine
+from mainstay.triggers.event_folder import EventFolder
+from mainstay.triggers.misfire_policy import TriggerEngineSettings, format_due_time
+from mainstay.triggers.schedule import TriggerSchedule
 from mainstay.turn.toolbox import Toolbox
 from support.faulty_vfs import FaultyVFS, Plan
 from support.lab import kill_at_handle, say
@@ -44,25 +44,27 @@ START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 SPEED = 1200  # twenty minutes a second
 LIFE_MS = 200_000
 LIMITS = Limits(ride_along_s=0.001, resumes_max=100, mailbox_depth_max=1)
-RULES = Rules(catch_up_max=1000, poll_s=20.0, nap_s=10.0)
+RULES = TriggerEngineSettings(catch_up_max=1000, scan_interval_s=20.0, sleep_s_max=10.0)
 EVERY_MINUTE = "* * * * *"
 JITTER_MS = 20_000
 PERIODIC = {
-    "all": periodic("all", EVERY_MINUTE, missed="all", target=Target(session="all")),
-    "once": periodic("once", EVERY_MINUTE, missed="once", target=Target(session="once")),
-    "skip": periodic("skip", EVERY_MINUTE, missed="skip", jitter_s=JITTER_MS / 1000, target=Target(session="skip")),
-    "check": periodic("check", EVERY_MINUTE, missed="all", check="odd", target=Target(session="check")),
+    "all": periodic("all", EVERY_MINUTE, missed="all", target=TriggerTarget(session="all")),
+    "once": periodic("once", EVERY_MINUTE, missed="once", target=TriggerTarget(session="once")),
+    "skip": periodic(
+        "skip", EVERY_MINUTE, missed="skip", jitter_s=JITTER_MS / 1000, target=TriggerTarget(session="skip")
+    ),
+    "check": periodic("check", EVERY_MINUTE, missed="all", check="odd", target=TriggerTarget(session="check")),
     **{
-        name: periodic(name, EVERY_MINUTE, missed="all", target=Target(session="one"))
+        name: periodic(name, EVERY_MINUTE, missed="all", target=TriggerTarget(session="one"))
         for name in ("full", "fuller", "fullest")
     },
-    "room": periodic("room", EVERY_MINUTE, missed="all", target=Target(channel="c", room="r")),
+    "room": periodic("room", EVERY_MINUTE, missed="all", target=TriggerTarget(channel="c", room="r")),
 }
 FILES = (
-    Trigger(name="now", kind="immediate", text="at once", target=Target(session="one")),
-    Trigger(name="too", kind="immediate", text="as well", target=Target(session="one")),
-    one_shot("soon", "2026-01-01T00:01:30", target=Target(session="one")),
-    one_shot("asked", "2026-01-01T00:02:10", check="odd", target=Target(session="two")),
+    Trigger(name="now", kind="immediate", text="at once", target=TriggerTarget(session="one")),
+    Trigger(name="too", kind="immediate", text="as well", target=TriggerTarget(session="one")),
+    one_shot("soon", "2026-01-01T00:01:30", target=TriggerTarget(session="one")),
+    one_shot("asked", "2026-01-01T00:02:10", check="odd", target=TriggerTarget(session="two")),
 )
 DEADLINE_S = 60.0
 
@@ -100,7 +102,7 @@ class Model:
     async def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]:
         await asyncio.sleep(0.03)
         yield TextPiece("done")
-        yield Finished(FinishReason.END, Usage(10, 5))
+        yield StreamFinished(FinishReason.END, Usage(10, 5))
 
 
 class Counted:
@@ -110,24 +112,24 @@ class Counted:
         self._door = door
         self.full = 0
 
-    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+    async def submit(self, trigger: Trigger, key: str) -> SubmittedPrompt:
         try:
-            return await self._door.accept(trigger, key)
+            return await self._door.submit(trigger, key)
         except Exception:
             self.full += 1
             raise
 
-    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
-        return await self._door.taken(trigger, key)
+    async def find_submitted(self, trigger: Trigger, key: str) -> SubmittedPrompt | None:
+        return await self._door.find_submitted(trigger, key)
 
-    async def outcome(self, session: str, seq: int) -> str:
-        return await self._door.outcome(session, seq)
+    async def get_outcome(self, session: str, seq: int) -> str:
+        return await self._door.get_outcome(session, seq)
 
 
-async def check(trigger: Trigger) -> Checked:
+async def check(trigger: Trigger) -> WakeCheckResult:
     """Every other time there is something to do; nobody can tell beforehand."""
     await asyncio.sleep(0)
-    return Checked(True, "odd") if time.monotonic_ns() // 1_000_000 % 2 else Checked(False)
+    return WakeCheckResult(True, "odd") if time.monotonic_ns() // 1_000_000 % 2 else WakeCheckResult(False)
 
 
 async def live(home: Path, plan: Plan, start_ms: int) -> int:
@@ -136,28 +138,33 @@ async def live(home: Path, plan: Plan, start_ms: int) -> int:
     clock, model = FastClock(start_ms), Model()
     store = SqliteStore(str(home / "workspace.db"), limits=LIMITS, vfs="life")
     await store.open()
-    services = Services(
-        store=store, choose=lambda spec: model, tools=Toolbox((), LIMITS), limits=LIMITS, clock=clock, hub=Hub(64)
+    services = LaneServices(
+        store=store,
+        provider_for=lambda spec: model,
+        tools=Toolbox((), LIMITS),
+        limits=LIMITS,
+        clock=clock,
+        hub=EventHub(64),
     )
-    lanes = Lanes(services)
-    await lanes.resume()
+    lanes = LaneRegistry(services)
+    await lanes.resume_unfinished()
     folder = EventFolder(str(home / "events"), clock)
     put_files(home, folder)
-    log, door = store.triggers(), Counted(LaneDoor(lanes, store))
-    engine = Engine(Files(folder), log, door, check=check, clock=clock, rules=RULES)
+    log, door = store.trigger_log(), Counted(LaneDoor(lanes, store))
+    engine = TriggerEngine(AsyncEventFolder(folder), log, door, check=check, clock=clock, rules=RULES)
     running = asyncio.ensure_future(engine.run())
     late = time.monotonic() + DEADLINE_S
-    while len(await log.marks()) < len(PERIODIC):
+    while len(await log.list_cursors()) < len(PERIODIC):
         assert time.monotonic() < late, engine.status()
         await asyncio.sleep(0.002)
     clock.begin()
-    while not await over(engine, log, start_ms + LIFE_MS) or any(entry.busy for entry in engine._entries.values()):
+    while not await over(engine, log, start_ms + LIFE_MS) or any(entry.busy for entry in engine._states.values()):
         assert not running.done(), running.exception()
         assert time.monotonic() < late, [one for one in engine.status() if one.waiting or one.trouble]
         await asyncio.sleep(0.005)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await lanes.settled()
+    await lanes.wait_until_settled()
     await lanes.close()
     await store.close()
     return door.full
@@ -170,13 +177,13 @@ def put_files(home: Path, folder: EventFolder) -> None:
     for trigger in (*PERIODIC.values(), *FILES):
         if trigger.name not in noted:
             say(home / "put", trigger.name)
-        elif folder.knows(trigger.name):
+        elif folder.exists(trigger.name):
             continue
         folder.write(trigger, replace=True)
 
 
-async def over(engine: Engine, log: TriggerLog, end: int) -> bool:
-    marks = await log.marks()
+async def over(engine: TriggerEngine, log: TriggerLog, end: int) -> bool:
+    marks = await log.list_cursors()
     if not all(name in marks and marks[name].upto > end - 60_000 - JITTER_MS for name in PERIODIC):
         return False
     left = {one.name for one in engine.status()}
@@ -189,12 +196,12 @@ async def over(engine: Engine, log: TriggerLog, end: int) -> bool:
 async def check_life(home: Path) -> list[str]:
     store = SqliteStore(str(home / "workspace.db"), limits=LIMITS)
     await store.open()
-    log = store.triggers()
-    runs, marks = await log.runs(limit=100_000), await log.marks()
+    log = store.trigger_log()
+    runs, marks = await log.list_runs(limit=100_000), await log.list_cursors()
     heard: Counter[str] = Counter()
     sessions: dict[str, str] = {}
-    for standing in await store.sessions(limit=10_000):
-        for record in await store.read(standing.key, limit=100_000):
+    for standing in await store.list_sessions(limit=10_000):
+        for record in await store.read_records(standing.key, limit=100_000):
             if isinstance(record.event, Received):
                 heard[record.event.id] += 1
                 sessions[record.event.id] = standing.key
@@ -202,7 +209,7 @@ async def check_life(home: Path) -> list[str]:
             sessions[f"unfinished {standing.key}"] = standing.key
     await store.close()
     wrong = [f"{id} was heard {count} times" for id, count in heard.items() if count > 1]
-    fired = {id_of(run.trigger, run.key): run for run in runs if run.came == "fired"}
+    fired = {id_of(run.trigger, run.key): run for run in runs if run.result == "fired"}
     wrong += [f"{id} was fired and not heard" for id in fired if id not in heard]
     wrong += [f"{id} was heard and is not in the log" for id in heard if id not in fired]
     wrong += [f"{id} is said to be in {run.session}" for id, run in fired.items() if sessions.get(id) != run.session]
@@ -213,31 +220,31 @@ async def check_life(home: Path) -> list[str]:
     return wrong
 
 
-def fates(name: str, trigger: Trigger, runs: list[Run], since: int, upto: int) -> list[str]:
+def fates(name: str, trigger: Trigger, runs: list[TriggerRun], since: int, upto: int) -> list[str]:
     """Every due time from when it was first seen has had one fate, by its policy."""
-    due = Times(trigger.schedule).between(since, upto, 100_000)
+    due = TriggerSchedule(trigger.schedule).between(since, upto, 100_000)
     fate: Counter[int] = Counter()
     for run in runs:
-        if run.came == "missed":
+        if run.result == "missed":
             first, _, last = run.key.removeprefix("missed:").partition("/")
-            covered = [one for one in due if first <= written(one) <= last]
+            covered = [one for one in due if first <= format_due_time(one) <= last]
             said = int(run.note.split()[0]) if " times, " in run.note else 1
             fate.update(covered)
             if len(covered) != said:
                 fate[-1] += 1
         else:
             fate[run.due] += 1
-    wrong = [f"{name}: {written(one)} had {fate[one]} fates" for one in due if fate[one] != 1]
+    wrong = [f"{name}: {format_due_time(one)} had {fate[one]} fates" for one in due if fate[one] != 1]
     wrong += [f"{name}: {one} is no due time" for one in fate if one not in due]
     allowed = {"fired", "asleep"} if name == "check" else {"fired"}
     for run in runs:
-        overtaken = run.came == "missed" and run.note.endswith("waited for room")
-        if run.came not in allowed and not overtaken and (run.came != "missed" or trigger.missed == "all"):
+        overtaken = run.result == "missed" and run.note.endswith("waited for a full lane")
+        if run.result not in allowed and not overtaken and (run.result != "missed" or trigger.missed == "all"):
             wrong.append(f"{name}: {run}")
     return wrong
 
 
-def once(home: Path, trigger: Trigger, runs: list[Run]) -> list[str]:
+def once(home: Path, trigger: Trigger, runs: list[TriggerRun]) -> list[str]:
     """A file was dealt with once, and lies where it belongs."""
     wrong = [] if len(runs) == 1 else [f"{trigger.name} has {len(runs)} runs"]
     places = [
@@ -310,6 +317,6 @@ def experiment(order: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     import cronsim  # noqa: F401  # once, for all that are forked from here
 
-    Times(EVERY_MINUTE).after(START_MS)
+    TriggerSchedule(EVERY_MINUTE).next_after(START_MS)
     for line in sys.stdin:
         print(json.dumps(experiment(json.loads(line))), flush=True)

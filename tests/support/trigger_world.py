@@ -12,29 +12,38 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from mainstay.core.envelope import Envelope, session_key
 from mainstay.core.events import Received
+from mainstay.core.input_envelope import InputEnvelope, session_key
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import Context, Options, Piece, Store
-from mainstay.core.recall import origin_of
-from mainstay.core.trigger_log import MemoryTriggerLog
-from mainstay.core.triggers import TRIGGER, Check, Checked, Prompted, Run, Target, Trigger, TriggerLog
-from mainstay.lane.ending import find_reply
-from mainstay.lane.hub import Hub
-from mainstay.lane.lanes import Lanes
-from mainstay.lane.services import Services
+from mainstay.core.triggers import (
+    TRIGGER_ID_PREFIX,
+    SubmittedPrompt,
+    Trigger,
+    TriggerLog,
+    TriggerRun,
+    TriggerTarget,
+    WakeCheck,
+    WakeCheckResult,
+)
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.replies import find_reply
+from mainstay.lane.services import LaneServices
+from mainstay.store.memory.trigger_log import InMemoryTriggerLog
 from mainstay.testing import MemoryStore, ScriptedProvider, VirtualClock, virtual_run
-from mainstay.triggers.definition import write_trigger
-from mainstay.triggers.due import Rules
-from mainstay.triggers.engine import Engine
-from mainstay.triggers.entries import Status
-from mainstay.triggers.files import Files
-from mainstay.triggers.folder import EventFolder
+from mainstay.triggers.async_event_folder import AsyncEventFolder
+from mainstay.triggers.definition import encode_trigger
+from mainstay.triggers.engine import TriggerEngine
+from mainstay.triggers.event_folder import EventFolder
+from mainstay.triggers.misfire_policy import TriggerEngineSettings
+from mainstay.triggers.trigger_state import TriggerStatus
 from mainstay.turn.toolbox import Toolbox
 
-BELLS = Target(session="bells")
+BELLS = TriggerTarget(session="bells")
 
 
 def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -52,8 +61,8 @@ async def at_once(work: Callable[[], Any]) -> Any:
     return work()
 
 
-async def wakes(trigger: Trigger) -> Checked:
-    return Checked(True)
+async def wakes(trigger: Trigger) -> WakeCheckResult:
+    return WakeCheckResult(True)
 
 
 def periodic(name: str, schedule: str, **more: Any) -> Trigger:
@@ -82,27 +91,27 @@ class Crowd(ScriptedProvider):
 class LaneDoor:
     """The Door port as an application has it, less the cleaning of what comes from outside."""
 
-    def __init__(self, lanes: Lanes, store: Store) -> None:
+    def __init__(self, lanes: LaneRegistry, store: Store) -> None:
         self._lanes = lanes
         self._store = store
 
-    async def accept(self, trigger: Trigger, key: str) -> Prompted:
-        if (taken := await self.taken(trigger, key)) is not None:
+    async def submit(self, trigger: Trigger, key: str) -> SubmittedPrompt:
+        if (taken := await self.find_submitted(trigger, key)) is not None:
             return taken
         session = session_of(trigger, key)
         parts: list[AnyPart] = [Text(trigger.text, origin=trigger.origin)]
         if trigger.data:
-            parts.append(Text(trigger.data, origin=origin_of(f"{TRIGGER}{trigger.name}", untrusted=True)))
-        envelope = Envelope(parts=tuple(parts), thread=session, sender=trigger.person, id=id_of(trigger.name, key))
+            parts.append(Text(trigger.data, origin=format_origin(f"{TRIGGER_ID_PREFIX}{trigger.name}", untrusted=True)))
+        envelope = InputEnvelope(parts=tuple(parts), thread=session, sender=trigger.person, id=id_of(trigger.name, key))
         ticket = await self._lanes.get(session).accept(envelope)
-        return Prompted(session, ticket.seq, ticket.reply)
+        return SubmittedPrompt(session, ticket.seq, ticket.reply)
 
-    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
+    async def find_submitted(self, trigger: Trigger, key: str) -> SubmittedPrompt | None:
         session = session_of(trigger, key)
-        seen = await self._store.seen(session, id_of(trigger.name, key))
-        return Prompted(session, seen[0]) if seen is not None else None
+        seen = await self._store.find_input(session, id_of(trigger.name, key))
+        return SubmittedPrompt(session, seen[0]) if seen is not None else None
 
-    async def outcome(self, session: str, seq: int) -> str:
+    async def get_outcome(self, session: str, seq: int) -> str:
         reply = await find_reply(self._store, session, seq)
         match reply.outcome if reply is not None else None:
             case None:
@@ -116,15 +125,15 @@ class LaneDoor:
 
 
 def id_of(name: str, key: str) -> str:
-    return f"{TRIGGER}{name}:{key}"
+    return f"{TRIGGER_ID_PREFIX}{name}:{key}"
 
 
 def session_of(trigger: Trigger, key: str) -> str:
     target = trigger.target
-    if not target.new:
+    if not target.is_new_thread:
         return target.session
     thread = f"{trigger.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-    return session_key(Envelope(parts=(), channel=target.channel, room=target.room, thread=thread), "thread")
+    return session_key(InputEnvelope(parts=(), channel=target.channel, room=target.room, thread=thread), "thread")
 
 
 class World:
@@ -136,40 +145,42 @@ class World:
         *,
         script: Any = None,
         delay_s: float = 0.0,
-        check: Check = wakes,
-        rules: Rules | None = None,
+        check: WakeCheck = wakes,
+        rules: TriggerEngineSettings | None = None,
         limits: Limits | None = None,
         clock: VirtualClock | None = None,
     ) -> None:
         self.where = where
         self.clock = clock or VirtualClock()
         self.store: Store = MemoryStore()
-        self.log: TriggerLog = MemoryTriggerLog()
+        self.log: TriggerLog = InMemoryTriggerLog()
         self.script = script or (lambda context, options: "done")
         self.delay_s = delay_s  # before every answer
         self.check = check
-        self.rules = rules or Rules(poll_s=20)  # hours pass here, and files are written by ourselves
+        self.rules = rules or TriggerEngineSettings(
+            scan_interval_s=20
+        )  # hours pass here, and files are written by ourselves
         self.limits = limits or Limits()
         self.aside: Callable[[Callable[[], Any]], Awaitable[Any]] = at_once
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> World:
         self.provider = Crowd(self.script, clock=self.clock, delay_s=self.delay_s)
-        self.lanes = Lanes(
-            Services(
+        self.lanes = LaneRegistry(
+            LaneServices(
                 store=self.store,
-                choose=lambda spec: self.provider,
+                provider_for=lambda spec: self.provider,
                 tools=Toolbox((), self.limits),
                 limits=self.limits,
                 clock=self.clock,
-                hub=Hub(64),
+                hub=EventHub(64),
             )
         )
-        await self.lanes.resume()
+        await self.lanes.resume_unfinished()
         self.folder = EventFolder(str(self.where / "events"), self.clock)
         self.door = LaneDoor(self.lanes, self.store)
-        files = Files(self.folder, self.aside)
-        self.engine = Engine(files, self.log, self.door, check=self.check, clock=self.clock, rules=self.rules)
+        files = AsyncEventFolder(self.folder, self.aside)
+        self.engine = TriggerEngine(files, self.log, self.door, check=self.check, clock=self.clock, rules=self.rules)
         self._running = asyncio.ensure_future(self.engine.run())
         return self
 
@@ -192,7 +203,7 @@ class World:
         for trigger in triggers:
             path = self.where / "events" / f".{trigger.name}.draft"
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(write_trigger(trigger))
+            path.write_bytes(encode_trigger(trigger))
             path.rename(path.with_name(f"{trigger.name}.json"))
         self.engine.wake()
 
@@ -208,19 +219,19 @@ class World:
 
     # --- what is to be seen ----------------------------------------------------------------------
 
-    async def runs(self, name: str = "", came: str = "") -> list[Run]:
+    async def runs(self, name: str = "", came: str = "") -> list[TriggerRun]:
         """The oldest first."""
-        found = (await self.log.runs(name, 100_000))[::-1]
-        return [run for run in found if not came or run.came == came]
+        found = (await self.log.list_runs(name, 100_000))[::-1]
+        return [run for run in found if not came or run.result == came]
 
     async def keys(self, name: str, came: str = "fired") -> list[str]:
         return [run.key for run in await self.runs(name, came)]
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> TriggerStatus:
         return next(one for one in self.engine.status() if one.name == name)
 
     async def prompts(self, session: str = "bells") -> list[Received]:
-        records = await self.store.read(session, limit=1_000_000)
+        records = await self.store.read_records(session, limit=1_000_000)
         return [record.event for record in records if isinstance(record.event, Received)]
 
     async def heard(self, session: str = "bells") -> list[str]:

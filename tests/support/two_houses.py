@@ -24,23 +24,23 @@ import msgspec
 from yarl import URL
 
 from mainstay import Agent
-from mainstay.config.loading import load_config
+from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
-from mainstay.core.people import Person, Role, Scope
+from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Context, Options
 from mainstay.core.tools import tool
-from mainstay.gateway.rooms import ChannelRules
-from mainstay.gateway.service import Service
-from mainstay.io.signing import sign
-from mainstay.server.listening import listen
+from mainstay.gateway.room_routing import ChannelRoutingSettings
+from mainstay.gateway.service import GatewayService
+from mainstay.io.webhook_signatures import sign_webhook
+from mainstay.server.network_listeners import run_listeners
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.channel_rig import eventually, turns_true
-from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackPlatform, Spoken
+from mainstay.testing.channel_rig import eventually, wait_until
+from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackMessage, LoopbackPlatform
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 HOLDS_S = 30.0
 SECRET = "what both sides sign with and nobody else"
-ALL: tuple[Scope, ...] = ("chat", "read", "approve", "admin")
+ALL: tuple[AccessScope, ...] = ("chat", "read", "approve", "admin")
 KINDS = (
     *("session", "title", "message", "answer", "summary", "fact", "memory", "pinned", "file", "attachment"),
     *("approval", "trigger", "triggername", "skill", "result", "guesttool", "error", "delivery", "person", "called"),
@@ -77,6 +77,7 @@ channels:
 workspaces:
   red: {instructions: "Never say RULES."}
   blue: {instructions: You are blue.}
+  green: {instructions: You are green.}
 triggers:
   webhooks: {redhook: {secret: "of the hook alone and long enough for it", session: desk, text: hello, workspace: red}}
 """
@@ -147,7 +148,7 @@ class House:
         self.posted: list[dict[str, Any]] = []  # to the platform behind the webhook
         self.burnt: list[str] = []
         self.platform = LoopbackPlatform(direct=("D-red", "D-blue", "D-eve"), rooms=("C-red", "C-blue", "C-open"))
-        self.service: Service
+        self.service: GatewayService
         self.browser: aiohttp.ClientSession
         self.url = self.grpc = ""
         self._count = 0
@@ -171,18 +172,20 @@ class House:
 
     # --- people ----------------------------------------------------------------------------------
 
-    async def person(self, name: str, role: Role, workspace: str, called: str = "") -> None:
-        await self.service.people.add(Person(name=name, called=called, roles={workspace: role}))
+    async def person(self, name: str, role: PersonRole, workspace: str, called: str = "") -> None:
+        await self.service.people.add_person(Person(name=name, display_name=called, roles={workspace: role}))
 
-    async def key(self, holder: str, workspace: str, scopes: tuple[Scope, ...], name: str = "", note: str = "") -> str:
-        token, _ = await self.service.people.make_key(holder, workspace, scopes=scopes, note=note)
+    async def key(
+        self, holder: str, workspace: str, scopes: tuple[AccessScope, ...], name: str = "", note: str = ""
+    ) -> str:
+        token, _ = await self.service.people.create_key(holder, workspace, scopes=scopes, note=note)
         self.keys[name or holder] = token
         return token
 
-    async def paired(self, name: str, channel: str, user: str, workspace: str, role: Role = "member") -> None:
-        code = await self.service.people.ask(channel, user, name)
+    async def paired(self, name: str, channel: str, user: str, workspace: str, role: PersonRole = "member") -> None:
+        code = await self.service.people.issue_pairing_code(channel, user, name)
         assert code is not None
-        await self.service.people.pair(code, name=name, workspace=workspace, role=role)
+        await self.service.people.pair_account(code, name=name, workspace=workspace, role=role)
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -210,30 +213,32 @@ class House:
         """As the platform behind a webhook does, signed."""
         self._count += 1
         body = json.dumps({"id": f"p{self._count}", **message}).encode()
-        signed = sign("timestamp", SECRET, body, at_s=int(time.time()), id=f"p{self._count}")
+        signed = sign_webhook("timestamp", SECRET, body, at_s=int(time.time()), id=f"p{self._count}")
         return await self.ask(
             "POST", f"/channels/{channel}", body, headers={"Content-Type": "application/json", **signed}
         )
 
     async def say(self, room: str, text: str, user: str, **more: Any) -> str:
         """In a room of the platform in memory; returns when it was heard."""
-        id, at = self.platform.next()
-        said = Spoken(id=id, room=room, user=user, text=text, at=at, **more)
-        self.platform.say(said)
-        await turns_true(lambda: not self.platform.told, f"{text[:40]!r} was heard")
+        id, at = self.platform.next_id_and_time()
+        said = LoopbackMessage(id=id, room=room, user=user, text=text, at=at, **more)
+        self.platform.add_message(said)
+        await wait_until(lambda: not self.platform.undelivered, f"{text[:40]!r} was heard")
         return id
 
     def shown(self, room: str) -> list[str]:
-        return [one.text for one in self.platform.ours(room)]
+        return [one.text for one in self.platform.bot_messages(room)]
 
     async def settled(self) -> None:
-        for desk in self.service.workspaces.open_ones.values():
-            await desk._agent.settled()
-        board = self.service.switchboard
+        for workspace in self.service.workspaces.open_workspaces.values():
+            await workspace.agent.settled()
+        board = self.service.channel_router
 
         async def quiet() -> bool:
             return not (
-                board._conversation.busy or board._courier.busy or any(one.busy for one in board._reporters.values())
+                board._inbound_handler.is_busy
+                or board._deliverer.is_busy
+                or any(one.is_busy for one in board._reporters.values())
             )
 
         await eventually(quiet, "nothing is on its way")
@@ -242,11 +247,11 @@ class House:
 
     async def journal(self, *, but: tuple[str, ...] = ()) -> dict[str, str]:
         """Every record of red's, and every file, but for sessions that begin so."""
-        desk = await self.service.workspaces.desk("red")
+        red = await self.service.workspaces.get_agent("red")
         found: dict[str, str] = {}
-        for standing in await desk.sessions.list(limit=10_000):
+        for standing in await red.sessions.list(limit=10_000):
             if not standing.key.startswith(but or ("\0",)):
-                for record in await desk.sessions.records(standing.key, limit=100_000):
+                for record in await red.sessions.records(standing.key, limit=100_000):
                     found[f"{standing.key}#{record.seq}"] = repr(record.event)
         folder = self.home / "workspaces" / "red"
         ours = tuple(str(folder / "/".join(one.split(":"))) for one in but)
@@ -256,10 +261,10 @@ class House:
             if theirs and not path.name.startswith("workspace.db"):
                 found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         people = self.service.people
-        found |= {f"person {one.name}": repr(one) for one in people.everybody() if "red" in one.roles}
-        kept = people.keys()
+        found |= {f"person {one.name}": repr(one) for one in people.list_people() if "red" in one.roles}
+        kept = people.list_keys()
         found |= {f"key {one.id}": repr(one) for one in kept if one.workspace == "red"}
-        return found | {f"memory {one.id}": one.text for one in await desk.memory.list(limit=1000)}
+        return found | {f"memory {one.id}": one.text for one in await red.memory.list(limit=1000)}
 
 
 async def _some(source: aiohttp.StreamReader) -> bytes:
@@ -301,14 +306,14 @@ async def housing(
 
 @asynccontextmanager
 async def _served(house: House) -> AsyncIterator[None]:
-    house.service = service = Service(house.home, load_config(house.home, env={}), house.make)
+    house.service = service = GatewayService(house.home, load_config(house.home, env={}), house.make)
     stop, now = asyncio.Event(), asyncio.Event()
     told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
     await service.open()
     rooms = {"C-red": "red", "C-blue": "blue"}
     chat = LoopbackChannel(house.platform)
-    await service.switchboard.connect(chat, ChannelRules(workspace="default", rooms=rooms))
-    serving = asyncio.create_task(listen(service, stop, now, lambda url, grpc: told.set_result((url, grpc))))
+    await service.channel_router.connect_channel(chat, ChannelRoutingSettings(workspace="default", rooms=rooms))
+    serving = asyncio.create_task(run_listeners(service, stop, now, lambda url, grpc: told.set_result((url, grpc))))
     house.browser = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * HOLDS_S))
     try:
         await asyncio.wait((serving, told), return_when=asyncio.FIRST_COMPLETED, timeout=HOLDS_S)
@@ -383,7 +388,7 @@ async def fill(house: House) -> Known:
     skill = house.home / "workspaces" / "red" / "skills" / "bees"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: bees\ndescription: Of {RED['skill']}.\n---\nBees.\n")
-    agent = await house.service.workspaces.agent("red")
+    agent = await house.service.workspaces.get_agent("red")
     async with asyncio.timeout(30):
         while not await agent.skills("any"):  # the disk is looked at once a second
             await asyncio.sleep(0.05)
@@ -408,17 +413,17 @@ async def fill(house: House) -> Known:
     assert got.status == 201, got.body
     await _on_channels(house)
     await house.settled()
-    desk = await house.service.workspaces.desk("red")
-    kept = house.service.people.keys()
+    red = await house.service.workspaces.get_agent("red")
+    kept = house.service.people.list_keys()
     return Known(
-        sessions=(*(one.key for one in await desk.sessions.list(limit=100)), name, "fire", "broken"),
+        sessions=(*(one.key for one in await red.sessions.list(limit=100)), name, "fire", "broken"),
         approvals=(asked["outcome"]["approval"],),
         triggers=(RED["triggername"],),
         people=("ann", "bob", "adm", RED["person"]),
         keys=tuple(one.id for one in kept if one.workspace == "red"),
         responses=(responded.json["id"],),
         calls=("call_2_1_0", f"web:ann:{name}/call_2_1_0"),
-        memories=tuple(one.id for one in await desk.memory.list(limit=100)),
+        memories=tuple(one.id for one in await red.memory.list(limit=100)),
         rooms=("chat:C-red", "chat:D-red", f"hook:{RED['room']}"),
     )
 

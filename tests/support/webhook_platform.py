@@ -11,20 +11,20 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mainstay.channels.webhook.channel import WebhookChannel
-from mainstay.channels.webhook.door import Bounds
-from mainstay.core.triggers import Hook, Target
-from mainstay.io.signing import Unsigned, sign, verify
-from mainstay.testing.channel_rig import Shown
+from mainstay.channels.webhook.http_receiver import WebhookChannelLimits
+from mainstay.core.triggers import TriggerTarget, Webhook
+from mainstay.io.webhook_signatures import SignatureInvalid, sign_webhook, verify_signature
+from mainstay.testing.channel_rig import PostedMessage
 
 SECRET = "known to both of us"
 NAME = "hook"
 
 
 class WebhookRig:
-    keeps = False
-    room, direct, user, other = "room1", "private1", "u1", "u2"
+    delivers_missed = False
+    room, direct_room, user, other_user = "room1", "private1", "u1", "u2"
 
-    def __init__(self, bounds: Bounds | None = None) -> None:
+    def __init__(self, bounds: WebhookChannelLimits | None = None) -> None:
         self.posts: list[dict[str, Any]] = []  # as they came, each key once
         self.heads: list[dict[str, str]] = []
         self.answers: list[str] = []  # to the next posts, instead of what would be said; "": it is taken and dropped
@@ -34,16 +34,16 @@ class WebhookRig:
         self._bounds = bounds
         self._count = 0
 
-    def renew(self) -> WebhookChannel:
+    def recreate_channel(self) -> WebhookChannel:
         place = f"127.0.0.1:{self.port}"
         self.channel = WebhookChannel(
-            NAME, f"http://{place}/taken", secret=SECRET, private_ok=(place,), bounds=self._bounds
+            NAME, f"http://{place}/taken", secret=SECRET, private_ok=(place,), limits=self._bounds
         )
         return self.channel
 
     # --- the platform's people -------------------------------------------------------------------
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -61,7 +61,7 @@ class WebhookRig:
             given.append({"url": f"http://127.0.0.1:{self.port}/files/{len(self.files) - 1}", "name": name})
         message = {
             "id": id, "room": room, "thread": thread, "user": user or self.user, "text": text, "files": given,
-            "at": int(time.time() * 1000), "direct": room == self.direct, "mentioned": mention,
+            "at": int(time.time() * 1000), "direct": room == self.direct_room, "mentioned": mention,
         }  # fmt: skip
         self.bodies[id] = json.dumps(message).encode()
         await self.redeliver(id)
@@ -72,12 +72,12 @@ class WebhookRig:
 
     async def deliver(self, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
         if headers is None:
-            headers = sign("timestamp", SECRET, body, at_s=int(time.time()))
+            headers = sign_webhook("timestamp", SECRET, body, at_s=int(time.time()))
         return await post(self.door_port, f"/channels/{NAME}", body, headers)
 
-    async def shown(self, room: str) -> Sequence[Shown]:
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
         return [
-            Shown(
+            PostedMessage(
                 id=f"s{number}",
                 text=one["text"],
                 thread=one["thread"] or f"s{number}",
@@ -87,7 +87,7 @@ class WebhookRig:
             if one["room"] == room
         ]
 
-    async def typed(self, room: str) -> int:
+    async def count_typing(self, room: str) -> int:
         return 0
 
     async def drop_connection(self) -> None:
@@ -125,14 +125,19 @@ class WebhookRig:
         assert path == "/taken"
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         try:
-            verify(Hook(name="back", secret=SECRET, target=Target(session="x")), raw, body, int(time.time() * 1000))
-        except Unsigned:
+            verify_signature(
+                Webhook(name="back", secret=SECRET, target=TriggerTarget(session="x")),
+                raw,
+                body,
+                int(time.time() * 1000),
+            )
+        except SignatureInvalid:
             return b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
         said = self.answers.pop(0) if self.answers else None
         if said:
             return f"HTTP/1.1 {said}\r\nContent-Length: 0\r\n\r\n".encode()
         message = json.loads(body)
-        if message["room"] not in (self.room, self.direct):
+        if message["room"] not in (self.room, self.direct_room):
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         known = [one["key"] for one in self.posts]
         if message["key"] not in known:
@@ -199,16 +204,16 @@ async def answer_by(app: Any, reader: asyncio.StreamReader, writer: asyncio.Stre
 
 
 @asynccontextmanager
-async def webhook(bounds: Bounds | None = None) -> AsyncIterator[WebhookRig]:
+async def webhook(bounds: WebhookChannelLimits | None = None) -> AsyncIterator[WebhookRig]:
     rig = WebhookRig(bounds)
 
     async def door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await answer_by(rig.channel.app(), reader, writer)
+        await answer_by(rig.channel.asgi_app(), reader, writer)
 
     platform = await asyncio.start_server(rig.serve, "127.0.0.1", 0)
     ours = await asyncio.start_server(door, "127.0.0.1", 0)
     rig.port, rig.door_port = (one.sockets[0].getsockname()[1] for one in (platform, ours))
-    rig.renew()
+    rig.recreate_channel()
     try:
         yield rig
     finally:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mainstay.cli.commands.tree import parse
-from mainstay.cli.commands.verbs import UsageError
-from mainstay.config.loading import load_config
-from mainstay.trust.guards.redact import Redactor
+from mainstay.cli.parser.base import UsageError
+from mainstay.cli.parser.root import parse_arguments
+from mainstay.config.loader import load_config
+from mainstay.trust.guards.redaction import Redactor
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path.name for path in DEPLOY.iterdir())
@@ -165,7 +165,7 @@ def test_the_home_is_the_same_volume_whichever_way_the_container_is_run() -> Non
 @pytest.mark.parametrize("name", FILES)
 def test_no_file_holds_a_secret(name: str) -> None:
     text = read(name)
-    assert Redactor().whole(text)[0] == text
+    assert Redactor().redact(text)[0] == text
     assert not re.search(r"(?i)(api_?key|token|secret|password)\s*[=:]\s*[\"']?[A-Za-z0-9_-]{8,}", text)
 
 
@@ -194,7 +194,7 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", commands())
 def test_every_command_that_is_named_is_one(command: str) -> None:
     try:
-        assert parse(shlex.split(command)).run
+        assert parse_arguments(shlex.split(command)).run
     except UsageError as error:
         pytest.fail(str(error))
 

@@ -20,11 +20,11 @@ from support.kernel_world import World, virtual
 from mainstay.core.events import MessageAdded, Received
 from mainstay.core.messages import FinishReason, Text
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, TextPiece
+from mainstay.core.ports import Context, ModelInfo, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import tool
-from mainstay.store.sqlite import SqliteStore
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import Stall
-from mainstay.testing.store_suite import Writing
+from mainstay.testing.store_suite import SessionWriter
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +44,11 @@ def said(number: int) -> MessageAdded:
     return MessageAdded("assistant" if number % 2 else "user", (Text(f"message {number} " + "x" * 200),))
 
 
-async def written(path: Path, messages: int = 600) -> tuple[SqliteStore, Writing]:
+async def written(path: Path, messages: int = 600) -> tuple[SqliteStore, SessionWriter]:
     store = SqliteStore(str(path / "workspace.db"))
     await store.open()
-    writing = Writing(store, "s")
-    await writing.add(*(said(number) for number in range(messages)))
+    writing = SessionWriter(store, "s")
+    await writing.append(*(said(number) for number in range(messages)))
     return store, writing
 
 
@@ -58,10 +58,10 @@ async def test_loom_080_081_storing_takes_3_ms_and_loading_12_at_the_median(tmp_
     storing, loading = [], []
     for number in range(100):
         before = time.process_time()
-        await writing.add(Received((Text(f"and {number}"),)), said(2 * number + 1))
+        await writing.append(Received((Text(f"and {number}"),)), said(2 * number + 1))
         storing.append(time.process_time() - before)
         before = time.process_time()
-        tail = await store.load("s", 500_000)
+        tail = await store.load_tail("s", 500_000)
         loading.append(time.process_time() - before)
         assert tail is not None
         assert len(tail.records) > 600
@@ -88,7 +88,7 @@ async def test_loom_082_a_session_is_recovered_within_50_ms_of_a_restart(tmp_pat
         stall = Stall()
         world = world.after(lambda context, options, stall=stall: stall)
         async with world:
-            assert await world.lanes.resume() == ["s"]
+            assert await world.lanes.resume_unfinished() == ["s"]
             await stall.reached.wait()
             spent.append(time.process_time() - before)
             await world.crash()
@@ -110,11 +110,11 @@ class Timed:
     async def stream(self, context: Context, options: Options) -> Any:
         await asyncio.sleep(self.seconds)
         if self.calls and context.messages[-1].role == "user":
-            yield CallPiece(0, "look", "{}")
-            yield Finished(FinishReason.TOOL_CALLS)
+            yield ToolCallPiece(0, "look", "{}")
+            yield StreamFinished(FinishReason.TOOL_CALLS)
         else:
             yield TextPiece("ok")
-            yield Finished(FinishReason.END)
+            yield StreamFinished(FinishReason.END)
 
 
 def looking(seconds: float) -> Any:
@@ -182,7 +182,7 @@ async def test_loom_111_more_than_a_thousand_agents_are_at_work_at_the_same_time
             await asyncio.sleep(self.seconds)
             at_work -= 1
             yield TextPiece(f"re: {context.messages[-1].text}")
-            yield Finished(FinishReason.END)
+            yield StreamFinished(FinishReason.END)
 
     async with World(Counted(0.85, calls=False)) as world:
         began, before = asyncio.get_running_loop().time(), time.process_time()
@@ -204,7 +204,7 @@ async def test_loom_113_a_stream_takes_less_than_a_third_of_a_cpu_however_fast_i
             for _ in range(pieces):
                 await asyncio.sleep(1 / pace)
                 yield TextPiece("word ")
-            yield Finished(FinishReason.END)
+            yield StreamFinished(FinishReason.END)
 
     async with World(Talking(0.0, calls=False)) as world:
         watcher = world.watch()

@@ -1,4 +1,4 @@
-"""A plugin in Python: notes that the agent keeps from one conversation to the next."""
+"""A plugin in Python: notes that the agent stores across sessions."""
 
 import asyncio
 import sys

@@ -1,5 +1,5 @@
-// A plugin in JavaScript: words that the agent learns, and a few things to do with text.
-// It speaks the contract of the two .proto files beside it, and needs nothing else of Mainstay.
+// A plugin in JavaScript: stores the meanings of words, and processes text.
+// It implements the contract of the two .proto files in this folder, and needs nothing else of Mainstay.
 "use strict";
 
 const path = require("node:path");
@@ -10,9 +10,9 @@ const files = ["plugin.proto", "state.proto"].map((name) => path.join(__dirname,
 const definition = loader.loadSync(files, { keepCase: true, defaults: true });
 const { Plugin, State } = grpc.loadPackageDefinition(definition).mainstay.plugin.v1;
 
-class ActionFailed extends Error {} // its message is for the model
+class ActionFailed extends Error {} // its message is shown to the model
 
-// --- what is kept: text under keys of our own ---
+// --- state: text by key ---
 
 const kept = new State(`unix:${process.env.MAINSTAY_STATE_SOCKET}`, grpc.credentials.createInsecure(), {
   "grpc.enable_http_proxy": 0,
@@ -69,7 +69,7 @@ const actions = {
   },
 };
 
-// The core checks arguments against plugin.yaml before it sends them; so does the schema-less least that we need here.
+// Mainstay validates arguments against plugin.yaml before it sends them; this is the minimum check needed here.
 function read(text) {
   const value = JSON.parse(text || "{}");
   if (value === null || typeof value !== "object" || Array.isArray(value)) throw new ActionFailed("Expected an object.");
@@ -90,7 +90,7 @@ async function execute(call, answer) {
 
 const server = new grpc.Server({ "grpc.max_receive_message_length": 16 << 20, "grpc.max_send_message_length": -1 });
 server.addService(Plugin.service, { Execute: execute });
-process.umask(0o077); // the socket is for whoever started us
+process.umask(0o077); // only the user that started the plugin may open the socket
 server.bindAsync(`unix:${process.env.MAINSTAY_PLUGIN_SOCKET}`, grpc.ServerCredentials.createInsecure(), (error) => {
   if (error) throw error;
 });

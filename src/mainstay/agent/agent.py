@@ -1,4 +1,4 @@
-"""The library's face: an agent that lives in a home and can be talked to."""
+"""`Agent`, the library's main class: a durable agent in this process."""
 
 from __future__ import annotations
 
@@ -6,61 +6,63 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar
 
 import msgspec
 
-from mainstay.agent.approvals import AgentApprovals
-from mainstay.agent.importing import imported
-from mainstay.agent.memory import AgentMemory
-from mainstay.agent.opened import ApiKey, Beside, KnownSkill, Made, Opened
-from mainstay.agent.output import Shape
-from mainstay.agent.profile import Profile
-from mainstay.agent.sessions import Sessions
-from mainstay.agent.triggers import AgentTriggers
-from mainstay.config.schema import Config, data_home, default_home
-from mainstay.core.envelope import Envelope, as_parts
+from mainstay.agent.agent_options import AgentOptions, ApiKey, GatewayServices
+from mainstay.agent.client import AgentClient, PromptInput
+from mainstay.agent.structured_output import OutputSchema
+from mainstay.config.schema import Config, default_home, resolve_data_folder
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
-from mainstay.core.events import ApprovalAsked, Event, Judged, Lagged, MessageAdded, SessionChanged, TurnEnded
-from mainstay.core.messages import AnyPart, Text
-from mainstay.core.outcome import Paused, Reply
-from mainstay.core.ports import Provider, Tool
+from mainstay.core.events import Event, Lagged
+from mainstay.core.input_envelope import to_parts
+from mainstay.core.outcome import Reply
+from mainstay.core.ports import Provider, Store, Tool
 from mainstay.core.tools import FunctionTool
-from mainstay.lane.curtain import Curtain, behind
-from mainstay.lane.hub import Watcher
-from mainstay.lane.lane import Lane
-from mainstay.lane.tickets import Ticket
-from mainstay.trust.guards.guard import Guards
+from mainstay.operations.caller import OWNER, Caller
+from mainstay.operations.event_feed import Subscription, follow_turn
+from mainstay.operations.execute import execute, open_stream
+from mainstay.operations.inputs import accept_prompt, build_envelope
+from mainstay.operations.operation import Operation
+from mainstay.operations.turns import import_messages
+
+if TYPE_CHECKING:
+    from mainstay.agent.agent_builder import OpenAgent
+    from mainstay.agent.agent_options import AgentJudge
+    from mainstay.agent.triggers import LocalAgentTriggers
 
 log = logging.getLogger("mainstay")
 
+R = TypeVar("R")
 T = TypeVar("T")
-Prompt = str | AnyPart | Sequence[str | AnyPart]
 IN_MEMORY = ":memory:"
 
 
-class Agent:
+class Agent(AgentClient):
     """A durable agent. Open it with `async with`, or let the first call open it and end with `aclose()`.
 
-    `model` is "<provider>/<model>" or a Provider; `home` is where it keeps everything (":memory:" keeps
-    nothing); `config` holds whatever has no argument here, and defaults to the home's `mainstay.yaml`; `judges` are
-    functions that score answers, or `mainstay.Judge`s, beside those that are configured.
+    `model` is "<provider>/<model>" or a Provider; `home` is the folder in which it stores everything (":memory:"
+    stores nothing); `config` holds every setting that has no argument here, and defaults to the home's
+    `mainstay.yaml`; `judges` are functions that score answers, or `mainstay.Judge`s, in addition to the configured
+    ones; `store` keeps the sessions instead of the configured store, and is opened and closed with the agent.
     """
 
     def __init__(
         self,
         model: str | Provider | None = None,
         *,
-        tools: Sequence[Tool | Callable[..., Any]] = (),
+        tools: Sequence[Tool | Callable[..., object]] = (),
         instructions: str | Callable[[str], str] = "",
         home: str | os.PathLike[str] | None = None,
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         config: Config | None = None,
-        judges: Sequence[Any] = (),
+        judges: Sequence[AgentJudge] = (),
+        store: Store | None = None,
     ) -> None:
         if not (model is None or isinstance(model, str) or hasattr(model, "stream")):
             raise ConfigError(f"model={model!r} is neither a name like 'openai/gpt-4.1-mini' nor a Provider")
@@ -69,8 +71,8 @@ class Agent:
         if not isinstance(tools, list | tuple):
             raise ToolDefinitionError("tools is a list of tools, even if there is only one")
         self._model = model
-        self._tools = tuple(_as_tool(one) for one in tools)
-        names = [one.name for one in self._tools]
+        self._tools = tuple(_to_tool(tool) for tool in tools)
+        names = [tool.name for tool in self._tools]
         if len(set(names)) != len(names):
             raise ToolDefinitionError(f"two tools have the same name: {', '.join(sorted(names))}")
         self._instructions = instructions
@@ -81,147 +83,118 @@ class Agent:
         if not isinstance(judges, list | tuple):
             raise ConfigError("judges is a list of judges, even if there is only one")
         self._judges = tuple(judges)
-        self._beside: Beside | None = None  # set by a gateway, which owns the home
-        self._open: Opened | None = None
-        self._opening: asyncio.Future[Opened] | None = None
+        if not (store is None or isinstance(store, Store)):
+            raise ConfigError(
+                f"store={store!r} is not a Store: it lacks some of its methods (mainstay.core.ports.Store)"
+            )
+        self._store = store
+        self._gateway: GatewayServices | None = None
+        self._open_agent: OpenAgent | None = None
+        self._open_task: asyncio.Future[OpenAgent] | None = None
         self._closed = False
         self._runner: asyncio.Runner | None = None
-        self.sessions = Sessions(self._opened)
-        self.memory = AgentMemory(self._opened)
-        self.triggers = AgentTriggers(self._opened)
-        self.approvals = AgentApprovals(self._opened)
+        self._caller = Caller(OWNER, self)
 
     # --- a conversation --------------------------------------------------------------------------
 
-    async def run(self, session: str, prompt: Prompt, *, output: Any = None, id: str = "", sender: str = "") -> Reply:
-        """One turn, to its end. The prompt is on disk before anything happens; if the caller goes away, or the
+    async def run(
+        self, session: str, prompt: PromptInput, *, output: object = None, id: str = "", sender: str = ""
+    ) -> Reply:
+        """Run one turn to its end. The prompt is on disk before anything happens; if the caller goes away, or the
         process dies, the turn goes on. The same `id` is accepted once and gives the same reply."""
-        shape = Shape(output) if output is not None else None
-        ticket = await self._accept(session, prompt, shape, id, sender)
-        # under an id others may wait for the same reply, and must not go away with this caller
-        reply = await (asyncio.shield(ticket.reply) if id else ticket.reply)
-        if shape is None:
+        schema = OutputSchema(output) if output is not None else None
+        parts = to_parts(prompt)
+        if schema is not None:
+            parts = (*parts, schema.request_part())
+        runtime = await self.runtime()
+        validate = schema.find_correction if schema is not None else None
+        key = runtime.build_session_key(session, sender)
+        pending = await runtime.lanes.get(key).accept(build_envelope(runtime, key, parts, id, sender), validate)
+        # other callers may wait for the same reply under this id: cancelling this one must not cancel theirs
+        reply = await (asyncio.shield(pending.reply) if id else pending.reply)
+        if schema is None:
             return reply
         try:
-            return msgspec.structs.replace(reply, output=shape.read(reply.text))
+            return msgspec.structs.replace(reply, output=schema.parse_answer(reply.text))
         except ValueError:
             return reply
 
-    async def stream(self, session: str, prompt: Prompt, *, id: str = "", sender: str = "") -> AsyncIterator[Event]:
-        """The same turn as it happens; the last event is its `TurnEnded`, or an `ApprovalAsked` that you leave
-        unanswered."""
-        opened = await self._opened()
-        ticket_key = opened.key(session, sender)
-        watcher = opened.services.hub.watch(ticket_key)
-        heard, step = False, 0
+    async def stream(
+        self, session: str, prompt: PromptInput, *, id: str = "", sender: str = ""
+    ) -> AsyncIterator[Event]:
+        """Run the same turn and yield its events as they happen; the last is its `TurnEnded`, or an `ApprovalAsked`
+        that is still unanswered."""
+        runtime = await self.runtime()
+        key = runtime.build_session_key(session, sender)
+        subscription = Subscription(runtime.services.hub, key)
         try:
-            ticket = await self._accept(session, prompt, None, id, sender)
-            ticket.reply.add_done_callback(partial(_hang_up, watcher))
-            async for event in behind(Curtain(), watcher):
-                if ticket.turn and (event.turn == ticket.turn or isinstance(event, Lagged)):
-                    heard = True
-                    if isinstance(event, MessageAdded) and event.role == "assistant":
-                        step = event.step
-                    elif isinstance(event, Judged) and event.step > step:  # its answer was there before we listened
-                        async for before in self._answer(ticket_key, event):
-                            yield before
-                    yield event
-                    if isinstance(event, TurnEnded) or await self._waits(ticket_key, event):
-                        return
-            reply = await ticket.reply  # raises if the turn could not go on
-            if not heard:  # an input that was answered long ago: its turn as the journal has it
-                async for event in self.sessions.turn(ticket_key, reply.turn, after=ticket.seq):
+            pending = await accept_prompt(runtime, key, to_parts(prompt), id=id, sender=sender)
+            async for event in follow_turn(self._caller, key, pending, subscription):
+                if event.turn or isinstance(event, Lagged):  # not the input itself
                     yield event
         finally:
-            opened.services.hub.leave(watcher)
+            subscription.close()
 
-    async def _answer(self, key: str, judged: Judged) -> AsyncIterator[Event]:
-        """What was judged there, as the journal has it."""
-        async for event in self.sessions.turn(key, judged.turn):
-            if isinstance(event, MessageAdded) and event.role == "assistant" and event.step == judged.step:
-                yield event
-
-    async def _waits(self, key: str, event: Event) -> bool:
-        """Whoever listens was asked to approve something and has not: there is nothing to hear until somebody does."""
-        if not isinstance(event, ApprovalAsked):
-            return False
-        pending = (await (await self._opened()).lanes.get(key).view()).pending
-        return pending is not None and pending.id == event.id
-
-    async def steer(self, session: str, text: Prompt, *, id: str = "", sender: str = "") -> None:
-        """Put something into the running turn at its next boundary; with nothing running it is a prompt."""
-        lane, envelope = await self._envelope(session, as_parts(text), id, sender)
-        await lane.steer(envelope)
+    async def steer(self, session: str, text: PromptInput, *, id: str = "", sender: str = "") -> None:
+        runtime = await self.runtime()
+        key = runtime.build_session_key(session, sender)
+        await runtime.lanes.get(key).steer(build_envelope(runtime, key, to_parts(text), id, sender))
 
     async def abort(self, session: str, *, sender: str = "") -> bool:
-        """End the running turn now; True if there was one. Returns when that is on disk."""
-        opened = await self._opened()
-        return await opened.lanes.get(opened.key(session, sender)).abort()
-
-    async def troubles(self) -> list[str]:
-        """What was left out of what the configuration wants, and why: a plugin that has changed, say."""
-        return list((await self._opened()).troubles)
+        runtime = await self.runtime()
+        return await runtime.lanes.get(runtime.build_session_key(session, sender)).abort()
 
     async def import_history(
         self, session: str, messages: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str] | None = None
     ) -> None:
-        """Bring a conversation from elsewhere, as a list of {"role": "user" | "assistant", "content": text}; calls of
-        tools and their results in the shape of the usual API ("tool_calls", "tool_call_id").
+        runtime = await self.runtime()
+        await import_messages(runtime, runtime.build_session_key(session, ""), messages, metadata or {})
 
-        `metadata` is added to what the session remembers of itself."""
-        guards = (await self._opened()).services.trust.guards
-        events = imported(messages, lambda part: unspoken(part, guards))
-        lane, _ = await self._envelope(session, (Text("import"),), "", "")
-        if (await lane.view()).unfinished:
-            raise InputRefused(f"session {session!r} is in the middle of a turn; import before or after it")
-        for start in range(0, len(events), 5000):
-            await lane.change(*events[start : start + 5000])
-        if metadata:
-            await lane.change(SessionChanged(metadata={**(await lane.view()).metadata, **metadata}))
-        await (await lane.contexts()).settle_in()
-
-    async def watch(self, session: str | None = None) -> AsyncIterator[Event]:
-        """Every event of one session or of all, until you stop listening."""
-        opened = await self._opened()
-        watcher = opened.services.hub.watch(opened.key(session, "") if session is not None else None)
-        try:
-            async for event in behind(Curtain(), watcher):
-                yield event
-        finally:
-            opened.services.hub.leave(watcher)
-
-    def profile(self, session: str) -> Profile:
-        """Who the person of this session is, their goals and preferences."""
-        return Profile(session, self._opened)
-
-    async def model(self) -> str:
-        """The name of the model that answers where a session has not chosen another."""
-        return (await self._opened()).services.choose("").model().name
-
-    async def skills(self, session: str) -> list[KnownSkill]:
-        """What a session of this name knows how to do."""
-        opened = await self._opened()
-        return opened.skills(opened.key(session, ""))
+    async def problems(self) -> list[str]:
+        """Return one sentence for each configured part that could not be used: a plugin that has changed, for
+        example."""
+        return list((await self.runtime()).problems)
 
     async def settled(self) -> None:
-        """Returns when nothing is running or waiting."""
-        await (await self._opened()).lanes.settled()
+        """Return when nothing is running or waiting."""
+        await (await self.runtime()).lanes.wait_until_settled()
 
-    def run_sync(self, session: str, prompt: Prompt, *, output: Any = None) -> Reply:
+    @cached_property
+    def triggers(self) -> LocalAgentTriggers:
+        from mainstay.agent.triggers import LocalAgentTriggers
+
+        return LocalAgentTriggers(self, self)
+
+    async def execute(self, operation: Operation[R]) -> R:
+        """Run an operation as the owner."""
+        await self.runtime()
+        return await execute(self._caller, operation)
+
+    async def open_stream(self, operation: Operation[Any]) -> AsyncIterator[Event]:
+        """Run an operation as the owner, as a stream of events."""
+        await self.runtime()
+        stream = await open_stream(self._caller, operation)
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    def run_sync(self, session: str, prompt: PromptInput, *, output: object = None) -> Reply:
         """`run` for scripts that have no event loop. End with `close()`, or let the process end."""
-        return self._on_own_loop(self.run(session, prompt, output=output))
+        return self._run_on_own_loop(self.run(session, prompt, output=output))
 
     def close(self) -> None:
-        """What `aclose` is, after `run_sync`."""
+        """`aclose` for scripts that use `run_sync`."""
         if self._runner is not None:
-            self._on_own_loop(self.aclose())
+            self._run_on_own_loop(self.aclose())
             self._runner.close()
             self._runner = None
 
     # --- opening and closing ---------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self._opened()
+        await self.runtime()
         return self
 
     async def __aexit__(
@@ -230,102 +203,87 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop where things stand. Unfinished turns are taken up when the home is opened again."""
+        """Stop now, also in the middle of a turn. Unfinished turns resume when the home is opened again."""
         self._closed = True
-        if self._open is not None:
-            opened, self._open = self._open, None
+        if self._open_agent is not None:
+            opened, self._open_agent = self._open_agent, None
             await opened.close()
 
-    async def opened(self) -> Opened:
-        """What it consists of; for those who build on it."""
-        return await self._opened()
+    def join_gateway(self, services: GatewayServices) -> None:
+        """Use the shared services of a gateway, which owns the home. Call it before the agent is opened."""
+        assert self._open_agent is None, "an agent joins before it is opened"
+        self._gateway = services
 
-    async def _opened(self) -> Opened:
-        if self._open is not None:
-            return self._open
+    @property
+    def current(self) -> OpenAgent:
+        """The open agent's parts. Raises AgentClosed if it is not open."""
+        if self._open_agent is None:
+            raise AgentClosed("this agent is not open")
+        return self._open_agent
+
+    async def runtime(self) -> OpenAgent:
+        """Return the open agent's parts; opens it if needed."""
+        if self._open_agent is not None:
+            return self._open_agent
         if self._closed:
-            raise AgentClosed("this agent was closed; make another")
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._do_open())
+            raise AgentClosed("this agent was closed; create another Agent")
+        if self._open_task is None:
+            self._open_task = asyncio.ensure_future(self._open_once())
         try:
-            return await asyncio.shield(self._opening)
+            return await asyncio.shield(self._open_task)
         finally:
-            if self._opening is not None and self._opening.done():
-                self._opening = None
+            if self._open_task is not None and self._open_task.done():
+                self._open_task = None
 
-    async def _do_open(self) -> Opened:
-        throwaway = self._home == IN_MEMORY
-        home = _home_at(self._home)
+    async def _open_once(self) -> OpenAgent:
+        in_memory = self._home == IN_MEMORY
+        home = _resolve_home(self._home)
         config = self._config
         if config is None:
-            config = Config() if throwaway else _configured(home)
-        from mainstay.agent.opening import open_agent  # what an agent that was only made never needs
+            config = Config() if in_memory else _load_home_config(home)
+        from mainstay.agent.agent_builder import open_agent  # not needed by an agent that is never opened
 
-        place = None if throwaway else data_home(home, config)
-        given = (self._model, self._tools, self._instructions, self._base_url, self._api_key)
-        made = Made(*given, self._beside, self._judges)
-        self._open = await open_agent(made, config, place)
-        return self._open
+        data_folder = None if in_memory else resolve_data_folder(home, config)
+        arguments = (self._model, self._tools, self._instructions, self._base_url, self._api_key)
+        options = AgentOptions(*arguments, self._gateway, self._judges, self._store)
+        self._open_agent = await open_agent(options, config, data_folder)
+        return self._open_agent
 
-    # --- helpers ---------------------------------------------------------------------------------
-
-    async def _accept(self, session: str, prompt: Prompt, shape: Shape | None, id: str, sender: str) -> Ticket:
-        parts = as_parts(prompt)
-        if shape is not None:
-            parts = (*parts, shape.request())
-        lane, envelope = await self._envelope(session, parts, id, sender)
-        return await lane.accept(envelope, shape.review if shape is not None else None)
-
-    async def _envelope(self, session: str, parts: tuple[AnyPart, ...], id: str, sender: str) -> tuple[Lane, Envelope]:
-        opened = await self._opened()
-        key = opened.key(session, sender)
-        parts = tuple(unspoken(part, opened.services.trust.guards) for part in parts)
-        return opened.lanes.get(key), Envelope(parts=parts, thread=session, sender=sender, id=id)
-
-    def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run_on_own_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if asyncio._get_running_loop() is not None:
-            work.close()
+            coroutine.close()
             raise InputRefused("run_sync is for scripts without an event loop; here, await run instead")
         if self._runner is None:
-            self._runner = asyncio.Runner(loop_factory=fast_loop())
-        return self._runner.run(work)
+            self._runner = asyncio.Runner(loop_factory=get_uvloop_factory())
+        return self._runner.run(coroutine)
 
 
-def _hang_up(watcher: Watcher, reply: asyncio.Future[Reply]) -> None:
-    if reply.cancelled() or reply.exception() is not None or not isinstance(reply.result().outcome, Paused):
-        watcher.close()
-
-
-def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one: it halves the cost of the wire."""
+def get_uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's loop factory if it is installed: it halves the cost of network I/O."""
     try:
-        import uvloop  # only scripts and the command need it; a library user brings a loop
+        import uvloop  # only for scripts and the command: a library user has a loop already
     except ImportError:
         return None
     return uvloop.new_event_loop
 
 
-def _home_at(given: str | os.PathLike[str] | None) -> Path:
-    return Path(given).expanduser() if given is not None else default_home(os.environ)
+def _resolve_home(home: str | os.PathLike[str] | None) -> Path:
+    return Path(home).expanduser() if home is not None else default_home(os.environ)
 
 
-def _configured(home: Path) -> Config:
-    from mainstay.config.loading import load_config  # reading and checking a file is much code for those who have none
+def _load_home_config(home: Path) -> Config:
+    from mainstay.config.loader import load_config  # much code, not needed when a `Config` was passed
 
     return load_config(home, env=os.environ).config
 
 
-def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    if hasattr(given, "parse"):
-        return cast(Tool, given)
-    if not callable(given):
-        raise ToolDefinitionError(f"{given!r} is neither a tool nor a function")
-    return FunctionTool(given)
+def _is_tool(value: object) -> TypeGuard[Tool]:
+    return hasattr(value, "parse")
 
 
-def unspoken(part: AnyPart, guards: Guards | None) -> AnyPart:
-    """A key of the configuration is no part of a conversation, whoever pastes it."""
-    if guards is None or not isinstance(part, Text):
-        return part
-    text = guards.shown(part.text)
-    return part if text == part.text else msgspec.structs.replace(part, text=text)
+def _to_tool(value: Tool | Callable[..., object]) -> Tool:
+    if _is_tool(value):
+        return value
+    if not callable(value):
+        raise ToolDefinitionError(f"{value!r} is neither a tool nor a function")
+    return FunctionTool(value)

@@ -1,201 +1,149 @@
-"""Configuration in, a panel of judges out; and `Judge`, for those who bring judges of their own to an `Agent`."""
+"""Builds the judge panel of an agent: models as judges (LLM as judge), or functions."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Protocol, TypeGuard
 
-import msgspec
-
-from mainstay.config.schema import Config
+from mainstay.config.check_judges import check_judge_settings
 from mainstay.config.schema_observability import JudgeEntry, JudgeSettings
-from mainstay.core import judging
 from mainstay.core.errors import ConfigError
-from mainstay.core.judging import Exhibit
+from mainstay.core.judges import AnswerJudge as AnswerJudge
 from mainstay.core.ports import Provider
-from mainstay.evals.judges.combine import Rule
-from mainstay.evals.judges.functions import FunctionJudge
-from mainstay.evals.judges.jury import Jury
-from mainstay.evals.judges.models import ModelJudge, Terms
+from mainstay.judges.aggregation import AggregationRule
+from mainstay.judges.function_judge import FunctionJudge
+from mainstay.judges.judge import Judge, Scorer, find_problem
+from mainstay.judges.model_judge import ModelJudge, ModelJudgeOptions
+from mainstay.judges.panel import ConcurrentJudgePanel
 
 JUDGES_MAX = 20
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-Scorer = Callable[[Exhibit], Any]  # a float from 0 to 1, a bool, or one of these and a reason; or awaitable such
 
 
-class Judge(msgspec.Struct, frozen=True):
-    """A judge of your own: `criteria` for a model, or a `function` that is given an `Exhibit` (`prompt`, `answer`,
-    `messages`) and returns a score from 0 to 1, a bool, or one of them with a reason."""
-
-    name: str
-    criteria: str = ""
-    function: Scorer | None = None
-    model: str | None = None  # that judges; None: the one that answered
-    weight: float = 1.0
-    timeout_s: float = 60.0
-    money: float | None = None  # dollars that one verdict may cost at most
+class ProviderSource(Protocol):
+    def provider_for(self, model: str) -> Provider: ...
 
 
-class Choosing(Protocol):
-    def choose(self, spec: str) -> Provider: ...
-
-
-def make_panel(
+def build_panel(
     settings: JudgeSettings,
-    models: Choosing | None,
+    models: ProviderSource | None,
     home: Path | None,
-    own: Sequence[Judge | Scorer | judging.Judge] = (),
-) -> Jury:
-    """Those that are configured, and an agent's `own` beside them. `home` is where files with functions are, and the
-    owner's wording of the judges' prompt. Raises ConfigError."""
-    check_settings(settings)
-    given = [Judge(name, **_arguments(entry, home)) for name, entry in settings.panel.items()]
-    judges: list[judging.Judge] = [_made(one, models, home) for one in (*given, *own)]
-    names = [one.name for one in judges]
+    agent_judges: Sequence[Judge | Scorer | AnswerJudge] = (),
+) -> ConcurrentJudgePanel:
+    """Return the panel of the configured judges and of `agent_judges`. `home` has the files with judge functions, and
+    the owner's version of the judge prompt. Raises ConfigError."""
+    check_judge_settings(settings)
+    configured = [_configured_judge(name, entry, home) for name, entry in settings.panel.items()]
+    judges: list[AnswerJudge] = [_build_judge(judge, models, home) for judge in (*configured, *agent_judges)]
+    names = [judge.name for judge in judges]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two judges have the same name: {', '.join(twice)}")
     if len(judges) > JUDGES_MAX:
-        raise ConfigError(f"there are {len(judges)} judges; at most {JUDGES_MAX} can be asked about one answer")
-    rule = Rule(settings.combine, settings.threshold)
-    return Jury(judges, rule, corrections=settings.corrections, streaming=settings.streaming)
+        raise ConfigError(f"there are {len(judges)} judges; an answer can have at most {JUDGES_MAX}")
+    rule = AggregationRule(settings.combine, settings.threshold)
+    return ConcurrentJudgePanel(judges, rule, corrections_max=settings.corrections, streaming=settings.streaming)
 
 
-def check_judges(config: Config, begun: Callable[[tuple[str | int, ...]], str]) -> None:
-    """Those of all workspaces. `begun` says where in the file something stands. Raises ConfigError."""
-    for keys, settings in _settings(config).items():
-        check_settings(settings, lambda path, keys=keys: begun((*keys, *path)))  # type: ignore[misc]
-
-
-def _settings(config: Config) -> Mapping[tuple[str, ...], JudgeSettings]:
-    theirs = {("workspaces", name, "judges"): one.judges for name, one in config.workspaces.items()}
-    return {("judges",): config.judges, **{keys: one for keys, one in theirs.items() if one is not None}}
-
-
-def check_settings(settings: JudgeSettings, begun: Callable[[tuple[str, ...]], str] = lambda path: "") -> None:
-    """What the schema cannot say."""
-    if not math.isfinite(settings.threshold):
-        raise ConfigError(f"{begun(('threshold',))}the threshold of judges is a number from 0 to 1")
-    for name, entry in settings.panel.items():
-        at = begun(("panel", name))
-        if bool(entry.criteria.strip()) == bool(entry.function):
-            found = "both: it needs one of them" if entry.function else "neither"
-            raise ConfigError(f"{at}the judge {name!r} needs `criteria` for a model or a `function`, and has {found}")
-        if entry.function and (entry.model is not None or entry.money is not None):
-            raise ConfigError(f"{at}the judge {name!r} is a function: it has no `model`, and costs no `money`")
-        if said := _wrong(Judge(name, weight=entry.weight, timeout_s=entry.timeout_s, money=entry.money)):
-            raise ConfigError(f"{at}{said}")
-
-
-def _wrong(judge: Judge) -> str:
-    if not isinstance(judge.name, str) or not _NAME.fullmatch(judge.name):
-        return f"the judge {str(judge.name)[:80]!r} needs a name of letters, digits, - and _, 64 at most"
-    numbers = {"weight": judge.weight, "timeout_s": judge.timeout_s, "money": judge.money}
-    for what, number in numbers.items():
-        if number is not None and not (isinstance(number, int | float) and 0 < number < math.inf):
-            return f"the {what} of the judge {judge.name!r} is a number above 0"
-    return ""
-
-
-def _arguments(entry: JudgeEntry, home: Path | None) -> dict[str, Any]:
+def _configured_judge(name: str, entry: JudgeEntry, home: Path | None) -> Judge:
     function = load_function(entry.function, home) if entry.function else None
-    shared = ("criteria", "model", "weight", "timeout_s", "money")
-    return {"function": function, **{name: getattr(entry, name) for name in shared}}
+    return Judge(name, entry.criteria, function, entry.model, entry.weight, entry.timeout_s, entry.money)
 
 
-def _made(given: Judge | Scorer | judging.Judge, models: Choosing | None, home: Path | None) -> judging.Judge:
-    if hasattr(given, "score"):
-        own = Judge(getattr(given, "name", ""), weight=getattr(given, "weight", 1.0))
-        if said := _wrong(own) or _incomplete(given):
-            raise ConfigError(said)
-        return cast(judging.Judge, given)
-    if not isinstance(given, Judge):
-        if not callable(given):
-            raise ConfigError(f"{given!r} is neither a mainstay.Judge nor a function that judges an answer")
-        given = Judge(_own_name(given), function=given)
-    if said := _wrong(given):
-        raise ConfigError(said)
-    if given.function is not None:
-        if given.criteria:
-            raise ConfigError(f"the judge {given.name!r} has criteria or a function, and not both")
-        return FunctionJudge(given.name, given.function, weight=given.weight, timeout_s=given.timeout_s)
-    if not given.criteria.strip():
-        raise ConfigError(f"the judge {given.name!r} has neither criteria nor a function")
-    return _model_judge(given, models, home)
+def _build_judge(judge: Judge | Scorer | AnswerJudge, models: ProviderSource | None, home: Path | None) -> AnswerJudge:
+    if _is_answer_judge(judge):
+        declared = Judge(getattr(judge, "name", ""), weight=getattr(judge, "weight", 1.0))
+        if problem := find_problem(declared) or _find_missing_member(judge):
+            raise ConfigError(problem)
+        return judge
+    if not isinstance(judge, Judge):
+        if not callable(judge):
+            raise ConfigError(f"{judge!r} is neither a mainstay.Judge nor a function that scores an answer")
+        judge = Judge(_function_name(judge), function=judge)
+    if problem := find_problem(judge):
+        raise ConfigError(problem)
+    if judge.function is not None:
+        if judge.criteria:
+            raise ConfigError(f"the judge {judge.name!r} has both `criteria` and a `function`; give it one of them")
+        return FunctionJudge(judge.name, judge.function, weight=judge.weight, timeout_s=judge.timeout_s)
+    if not judge.criteria.strip():
+        raise ConfigError(f"the judge {judge.name!r} needs `criteria` or a `function`")
+    return _build_model_judge(judge, models, home)
 
 
-def _incomplete(given: Any) -> str:
-    if not callable(given.score) or not hasattr(given, "weight"):
-        return f"the judge {given.name!r} needs a `weight`, and a `score` that can be called"
+def _is_answer_judge(judge: object) -> TypeGuard[AnswerJudge]:
+    return hasattr(judge, "score")
+
+
+def _find_missing_member(judge: AnswerJudge) -> str:
+    if not callable(judge.score) or not hasattr(judge, "weight"):
+        return f"the judge {judge.name!r} needs a `weight` and a method `score`"
     return ""
 
 
-def _own_name(function: Any) -> str:
+def _function_name(function: Scorer) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     return re.sub(r"[^A-Za-z0-9_-]", "", name)[:64] or "function"
 
 
-def _model_judge(given: Judge, models: Choosing | None, home: Path | None) -> ModelJudge:
-    from mainstay.memory.prompts import Prompts  # only for those who have such a judge
+def _build_model_judge(judge: Judge, models: ProviderSource | None, home: Path | None) -> ModelJudge:
+    from mainstay.memory.prompt_loader import PromptLoader  # only needed for judges that are models
 
-    prompts = Prompts(home)
+    prompts = PromptLoader(home)
 
     def instruct() -> str:
         prompt = prompts.get("judge")
-        if "{criteria}" not in prompt.text:  # an owner's own, that forgot them
-            return f"{prompt.text}\n\nCriteria:\n\n{given.criteria}"
-        return prompt.fill({"criteria": given.criteria})
+        if "{criteria}" not in prompt.text:  # the owner's version does not place them
+            return f"{prompt.text}\n\nCriteria:\n\n{judge.criteria}"
+        return prompt.fill({"criteria": judge.criteria})
 
     def choose(spec: str) -> Provider:
         if models is None:
-            raise ConfigError("there is no model that could judge")
-        return models.choose(spec)
+            raise ConfigError("there is no model to judge with")
+        return models.provider_for(spec)
 
-    if given.model and models is not None:
-        models.choose(given.model)  # one that cannot be had is known now, not when it is needed
+    if judge.model and models is not None:
+        models.provider_for(judge.model)  # fail now if there is no such model, not at the first answer
     return ModelJudge(
-        given.name, instruct, choose, Terms(given.model or "", given.weight, given.timeout_s, given.money)
+        judge.name, instruct, choose, ModelJudgeOptions(judge.model or "", judge.weight, judge.timeout_s, judge.money)
     )
 
 
-# --- functions by name ---------------------------------------------------------------------------
+# --- judge functions by name ---------------------------------------------------------------------
 
 
-def load_function(named: str, home: Path | None) -> Scorer:
-    """`module:name`, or `file.py:name` below the home. Raises ConfigError."""
-    where, _, name = named.rpartition(":")
-    if not where or not name.isidentifier():
-        raise ConfigError(f"a judge's function is `module:name` or `file.py:name`, not {named[:120]!r}")
+def load_function(reference: str, home: Path | None) -> Scorer:
+    """Import a judge function by `module:name`, or `file.py:name` below the home. Raises ConfigError."""
+    location, _, name = reference.rpartition(":")
+    if not location or not name.isidentifier():
+        raise ConfigError(f"a judge's function is `module:name` or `file.py:name`, not {reference[:120]!r}")
     try:
-        module = _from_file(where, home) if where.endswith(".py") else importlib.import_module(where)
+        module = _import_file(location, home) if location.endswith(".py") else importlib.import_module(location)
     except ConfigError:
         raise
-    except Exception as error:  # it is somebody's code, and may raise anything while it is imported
-        raise ConfigError(f"the judge {named!r} cannot be loaded: {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
+    except Exception as error:  # the user's module may raise anything while it is imported
+        raise ConfigError(f"the judge {reference!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    function: Scorer | None = getattr(module, name, None)
     if not callable(function):
-        raise ConfigError(f"there is no function {name!r} in {where}")
-    return cast(Scorer, function)
+        raise ConfigError(f"there is no function {name!r} in {location}")
+    return function
 
 
-def _from_file(path: str, home: Path | None) -> ModuleType:
+def _import_file(path: str, home: Path | None) -> ModuleType:
     if home is None:
-        raise ConfigError(f"an agent without a home has no file {path!r}")
+        raise ConfigError(f"the judge's file {path!r} cannot be found: this agent has no home")
     root = home.resolve()
-    found = (root / path).resolve()
-    if not found.is_relative_to(root):
+    file = (root / path).resolve()
+    if not file.is_relative_to(root):
         raise ConfigError(f"the judge's file {path!r} is not below the home")
-    if not found.is_file():
+    if not file.is_file():
         raise ConfigError(f"there is no file {path!r} below the home {root}")
-    spec = importlib.util.spec_from_file_location(f"mainstay_judges_{found.stem}", found)
+    spec = importlib.util.spec_from_file_location(f"mainstay_judges_{file.stem}", file)
     assert spec is not None
-    assert spec.loader is not None, "a file that ends in .py can be loaded"
+    assert spec.loader is not None, "a file that ends in .py has a loader"
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,163 +1,119 @@
-"""`agent.memory`: what can be recalled of a workspace, at home or through the socket of whoever owns it."""
+"""`agent.memory`: search, recall and manage the memory of a workspace."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime
 
-import msgspec
-
-from mainstay.agent.world import SystemClock
-from mainstay.core.ports import Clock
-from mainstay.core.recall import Fact, Hit, Memory, Summary
-from mainstay.memory.pages import PAGE_CHARS, Forgotten, Page, Status
-from mainstay.memory.times import Moment, moment
+from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary
+from mainstay.memory.time_expressions import TimeExpression, parse_time
+from mainstay.memory.types import PAGE_CHARS_MAX, ForgetResult, MemoryPage, MemoryStatus
+from mainstay.operations import memory as operations
+from mainstay.operations.client import OperationClient
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a search found, and what it could not do."""
+class AgentMemory:
+    """Memory of a workspace. Times are a datetime, text (`2026-11-02`, `yesterday`, `7d`) or milliseconds since 1970;
+    without a zone they are UTC."""
 
-    hits: list[Hit]
-    note: str = ""
-
-
-# what can be asked of a library, and what comes back
-VERBS: dict[str, Any] = {
-    "search": Answer,
-    "semantic": Answer,
-    "recall": list[Hit],
-    "summaries": list[Summary],
-    "get": Page,
-    "remember": Memory,
-    "forget": Forgotten,
-    "forget_origin": list[Forgotten],
-    "list": list[Memory],
-    "facts": list[Fact],
-    "pin": Memory,
-    "status": Status,
-}
-
-
-class Recalling:
-    """The same questions wherever the library is. Times are a datetime, text (`2026-11-02`, `yesterday`, `7d`) or
-    milliseconds since 1970; without a zone they are UTC."""
-
-    clock: Clock = SystemClock()
-
-    async def do(self, verb: str, arguments: dict[str, Any]) -> Any:
-        raise NotImplementedError
+    def __init__(self, client: OperationClient) -> None:
+        self._execute = client.execute
 
     async def search(
         self,
         query: str,
         k: int = 10,
         *,
-        start: Moment | None = None,
-        end: Moment | None = None,
+        start: TimeExpression | None = None,
+        end: TimeExpression | None = None,
         speaker: str | None = None,
         session: str | None = None,
-    ) -> builtins.list[Hit]:
-        """Messages and memories by words and meaning, the best first."""
-        where = {"speaker": speaker or "", "session": session or ""}
-        found: Answer = await self.do("search", {"text": query, "k": k, **self.span(start, end), **where})
-        return list(found.hits)
+    ) -> builtins.list[SearchHit]:
+        """Search messages and memories by words and meaning, the best first."""
+        request = operations.SearchMemory(
+            q=query,
+            k=k,
+            start=_to_operation_time(start),
+            end=_to_operation_time(end),
+            speaker=speaker or "",
+            in_session=session or "",
+        )
+        return (await self._execute(request)).hits
 
     async def semantic(
         self,
         query: str,
         k: int = 10,
         *,
-        start: Moment | None = None,
-        end: Moment | None = None,
+        start: TimeExpression | None = None,
+        end: TimeExpression | None = None,
         speaker: str | None = None,
         session: str | None = None,
-    ) -> builtins.list[Hit]:
-        """By meaning alone; nothing where there are no vectors, and `status().note` says why."""
-        where = {"speaker": speaker or "", "session": session or ""}
-        found: Answer = await self.do("semantic", {"text": query, "k": k, **self.span(start, end), **where})
-        return list(found.hits)
+    ) -> builtins.list[SearchHit]:
+        """Search by meaning alone; finds nothing where there are no vectors, and `status().note` says why."""
+        request = operations.SearchVectors(
+            q=query,
+            k=k,
+            start=_to_operation_time(start),
+            end=_to_operation_time(end),
+            speaker=speaker or "",
+            in_session=session or "",
+        )
+        return (await self._execute(request)).hits
 
-    async def recall(self, topic: str, limit: int = 20) -> builtins.list[Hit]:
-        """Facts and memories about a topic; each names the message it comes from."""
-        found: builtins.list[Hit] = await self.do("recall", {"topic": topic, "limit": limit})
-        return found
+    async def recall(self, topic: str, limit: int = 20) -> builtins.list[SearchHit]:
+        """Return facts and memories about a topic; each names the message it comes from."""
+        return (await self._execute(operations.RecallTopic(topic=topic, limit=limit))).hits
 
     async def summaries(
-        self, start: Moment | None = None, end: Moment | None = None, limit: int = 50
+        self, start: TimeExpression | None = None, end: TimeExpression | None = None, limit: int = 50
     ) -> builtins.list[Summary]:
-        """What conversations of this time were about, in order."""
-        found: builtins.list[Summary] = await self.do("summaries", {**self.span(start, end), "limit": limit})
-        return found
+        """Return summaries of the conversations of this period, in order."""
+        request = operations.ListSummaries(start=_to_operation_time(start), end=_to_operation_time(end), limit=limit)
+        return (await self._execute(request)).summaries
 
-    async def get(self, id: str, offset: int = 0, limit: int = PAGE_CHARS) -> Page:
-        """A message (`session#12`), a fact or a memory; what is long, a page at a time."""
-        page: Page = await self.do("get", {"id": id, "offset": offset, "limit": limit})
-        return page
+    async def get(self, id: str, offset: int = 0, limit: int = PAGE_CHARS_MAX) -> MemoryPage:
+        """Return a message (`session#12`), a fact or a memory; long ones a page at a time."""
+        return await self._execute(operations.GetMemory(id=id, offset=offset, limit=limit))
 
     async def remember(self, text: str, tags: Sequence[str] = (), pin: bool = False) -> Memory:
-        """Keep something for good. What is pinned the model always has before it."""
-        given = tags if isinstance(tags, str) else list(tags)
-        memory: Memory = await self.do("remember", {"text": text, "tags": given, "pin": pin})
-        return memory
+        """Store a memory permanently. A pinned memory is in every context."""
+        tag_list = tags if isinstance(tags, str) else list(tags)
+        return await self._execute(operations.Remember(text=text, tags=tag_list, pin=pin))
 
-    async def forget(self, id: str) -> Forgotten:
-        """Remove a message, a fact or a memory from everywhere. This cannot be undone."""
-        gone: Forgotten = await self.do("forget", {"id": id})
-        return gone
+    async def forget(self, id: str) -> ForgetResult:
+        """Delete a message, a fact or a memory everywhere. This cannot be undone."""
+        return await self._execute(operations.ForgetMemory(id=id))
 
-    async def forget_origin(self, origin: str) -> builtins.list[Forgotten]:
-        """Remove every fact and memory whose origin begins so: `untrusted` is all that came from outside."""
-        gone: builtins.list[Forgotten] = await self.do("forget_origin", {"origin": origin})
-        return gone
+    async def forget_origin(self, origin: str) -> builtins.list[ForgetResult]:
+        """Delete every fact and memory of this origin: `untrusted` is everything from outside."""
+        return (await self._execute(operations.ForgetOrigin(origin=origin))).deleted
 
     async def list(
         self, *, tag: str = "", origin: str = "", pinned: bool | None = None, limit: int = 100
     ) -> builtins.list[Memory]:
-        """What was remembered, the newest first."""
-        given = {"tag": tag, "origin": origin, "pinned": pinned, "limit": limit}
-        found: builtins.list[Memory] = await self.do("list", given)
-        return found
+        """Return stored memories, the newest first."""
+        request = operations.ListMemories(tag=tag, origin=origin, pinned=pinned, limit=limit)
+        return (await self._execute(request)).memories
 
     async def facts(self, *, origin: str = "", limit: int = 100) -> builtins.list[Fact]:
-        """What was learned when conversations were folded."""
-        found: builtins.list[Fact] = await self.do("facts", {"origin": origin, "limit": limit})
-        return found
+        """Return the facts that were extracted when conversations were folded."""
+        return (await self._execute(operations.ListFacts(origin=origin, limit=limit))).facts
 
     async def pin(self, id: str) -> Memory:
-        memory: Memory = await self.do("pin", {"id": id, "pinned": True})
-        return memory
+        return await self._execute(operations.PinMemory(id=id, pinned=True))
 
     async def unpin(self, id: str) -> Memory:
-        memory: Memory = await self.do("pin", {"id": id, "pinned": False})
-        return memory
+        return await self._execute(operations.PinMemory(id=id, pinned=False))
 
-    async def status(self) -> Status:
-        """How much is remembered; `note` says when search is by words only, and why."""
-        status: Status = await self.do("status", {})
-        return status
-
-    def span(self, start: Moment | None, end: Moment | None) -> dict[str, int | None]:
-        now = self.clock.now_ms()
-        return {"start": moment(start, now), "end": moment(end, now, end=True)}
+    async def status(self) -> MemoryStatus:
+        """Count what is stored; `note` says when search is by words only, and why."""
+        return await self._execute(operations.GetMemoryStatus())
 
 
-class AgentMemory(Recalling):
-    """`opened` gives something that has a `library`; it is not loaded for those who never ask it."""
-
-    def __init__(self, opened: Callable[[], Awaitable[Any]]) -> None:
-        self._opened = opened
-
-    async def do(self, verb: str, arguments: dict[str, Any]) -> Any:
-        assert verb in VERBS, f"{verb} is nothing that a library does"
-        return await getattr((await self._opened()).library, verb)(**arguments)
-
-
-class RemoteMemory(Recalling):
-    """`ask` carries a verb and its arguments to the owner of the home."""
-
-    def __init__(self, ask: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> None:
-        self._ask = ask
-
-    async def do(self, verb: str, arguments: dict[str, Any]) -> Any:
-        return msgspec.convert(await self._ask(verb, arguments), VERBS[verb])
+def _to_operation_time(time: TimeExpression | None) -> str | int:
+    """Return a datetime as milliseconds; text is parsed where the operation runs."""
+    if time is None:
+        return ""
+    return parse_time(time, 0) or 0 if isinstance(time, datetime) else time

@@ -1,53 +1,53 @@
-"""What agents say to others: to another agent of the workspace at once, to channels where there are any."""
+"""Outbox of an agent: messages to other agents of the workspace, and to people on channels."""
 
 from __future__ import annotations
 
-from mainstay.core.envelope import Envelope, hops_of, on_behalf
 from mainstay.core.errors import InputRefused, SessionUnknown
+from mainstay.core.input_envelope import InputEnvelope, agent_sender, count_hops
 from mainstay.core.messages import Text
-from mainstay.core.outside import Outbox, Outgoing
 from mainstay.core.ports import Store
-from mainstay.lane.lanes import Lanes
+from mainstay.core.tool_ports import Outbox, OutgoingMessage
+from mainstay.lane.registry import LaneRegistry
 
-AGENT = "agent:"
+AGENT_PREFIX = "agent:"
 
 
-class LocalOutbox:
-    """`channels` takes what goes to people; without it, there is nobody to tell."""
+class WorkspaceOutbox:
+    """The Outbox port: `agent:NAME` goes to another agent's lane, everything else to `channels` (None: refused)."""
 
     def __init__(self, channels: Outbox | None = None) -> None:
         self._channels = channels
-        self._workspace: tuple[Lanes, Store] | None = None
+        self._connection: tuple[LaneRegistry, Store] | None = None
         self._hops_max = 0
 
-    def wire(self, lanes: Lanes, store: Store, hops_max: int) -> None:
-        """Tools are made before the lanes that they write to."""
-        self._workspace = lanes, store
+    def connect(self, lanes: LaneRegistry, store: Store, hops_max: int) -> None:
+        """Connect the outbox to the lanes, which are created after the tools that use it."""
+        self._connection = lanes, store
         self._hops_max = hops_max
 
-    async def send(self, message: Outgoing) -> str:
-        """Raises InputRefused or SessionUnknown: then nothing was sent."""
-        if message.to.startswith(AGENT):
-            return await self._to_agent(message, message.to.removeprefix(AGENT))
+    async def send(self, message: OutgoingMessage) -> str:
+        """Send a message and return its id. Raises InputRefused or SessionUnknown: then nothing was sent."""
+        if message.to.startswith(AGENT_PREFIX):
+            return await self._send_to_agent(message, message.to.removeprefix(AGENT_PREFIX))
         if self._channels is None:
             raise InputRefused("no channel is connected; only agents of this workspace can be reached, as agent:NAME")
         return await self._channels.send(message)
 
-    async def _to_agent(self, message: Outgoing, session: str) -> str:
-        """Into the mailbox of its lane, where it waits its turn like any prompt."""
-        assert self._workspace is not None, "wired when the lanes are there"
-        lanes, store = self._workspace
-        standing = await store.get(session)
-        if standing is None or standing.status == "deleted" or session == message.session:
+    async def _send_to_agent(self, message: OutgoingMessage, session: str) -> str:
+        """Queue the message in the other session's lane, like any prompt."""
+        assert self._connection is not None, "connected when the lanes are created"
+        lanes, store = self._connection
+        recipient = await store.get_session(session)
+        if recipient is None or recipient.status == "deleted" or session == message.session:
             raise SessionUnknown(f"there is no other agent {session[:80]!r} in this workspace")
         text = Text(message.text, origin=message.origin or f"agent:{message.session}")
-        from_whom = await lanes.get(message.session).view()
-        hops = 1 + (hops_of(from_whom.open.sender) if from_whom.open is not None else 0)
+        sending = await lanes.get(message.session).load_session()
+        hops = 1 + (count_hops(sending.open_turn.sender) if sending.open_turn is not None else 0)
         if hops > self._hops_max:
             raise InputRefused(
                 f"agents have passed this on {self._hops_max} times without a person; answer, and leave it at that"
             )
-        sender = on_behalf(message.session, from_whom.person, hops)
-        envelope = Envelope(parts=(text,), thread=session, sender=sender, id=message.key)
-        ticket = await lanes.get(session).accept(envelope)
-        return f"{session}#{ticket.seq}"
+        sender = agent_sender(message.session, sending.person, hops)
+        envelope = InputEnvelope(parts=(text,), thread=session, sender=sender, id=message.key)
+        pending = await lanes.get(session).accept(envelope)
+        return f"{session}#{pending.seq}"

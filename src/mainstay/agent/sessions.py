@@ -1,204 +1,99 @@
-"""`agent.sessions`: what can be done with conversations as a whole."""
+"""`agent.sessions`: list, fork, archive, delete, export, replay and compact sessions."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable
+import builtins
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from mainstay.agent.opened import Opening
-from mainstay.context.compile import Shown
-from mainstay.core.envelope import check_session_name
-from mainstay.core.errors import InputRefused, MainstayError, SessionUnknown
-from mainstay.core.events import Event, Forked, SessionChanged, TurnEnded
-from mainstay.core.journal import Record, encode
-from mainstay.core.ports import Standing, Store
-from mainstay.core.session import Session
-from mainstay.lane.curtain import Curtain
-
-log = logging.getLogger("mainstay")
-
-_PAGE = 1000
-MOST = 1 << 32  # records of a session, and sessions of a workspace
-
-
-async def read_all(store: Store, key: str) -> list[Record]:
-    """A session's whole journal, a page at a time."""
-    records: list[Record] = []
-    while page := await store.read(key, after=records[-1].seq if records else 0):
-        records += page
-    return records
-
-
-async def fork(store: Store, source: str, target: str, upto: int | None, at: int) -> Standing:
-    """A new session that shares the old one's past up to a record, and nothing after it."""
-    records = await read_all(store, source)
-    if not records:
-        raise SessionUnknown(f"there is no session {source!r}")
-    if await store.get(target) is not None:
-        raise InputRefused(f"there is a session {target!r} already")
-    last = len(records) if upto is None else upto
-    if not 0 < last <= len(records):
-        raise InputRefused(f"session {source!r} has records 1 to {len(records)}, not {upto}")
-    view = Session(target)
-    for record in records[:last]:
-        view.apply(record.seq, record.at, record.event)
-    event = Forked(source, last)
-    view.apply(last + 1, at, event)
-    view.created = at
-    standing = view.standing()
-    await store.fork(source, last, standing, encode(event))
-    return standing
-
-
-async def export(store: Store, key: str, folder: str | Path, clean: Callable[[str], str] | None = None) -> list[Path]:
-    """Write `log.jsonl` (what people said) and `context.jsonl` (what the model saw)."""
-    records = await read_all(store, key)
-    if not records:
-        raise SessionUnknown(f"there is no session {key!r}")
-    from mainstay.observe.export import write_session  # rarely wanted
-
-    return write_session(records, Path(folder), clean)
-
-
-async def children_of(store: Store, key: str) -> list[str]:
-    """The sessions of the sub-agents that this one sent."""
-    found: list[str] = []
-    offset = 0
-    while page := await store.sessions(limit=_PAGE, offset=offset):
-        found += [one.key for one in page if one.errand is not None and one.errand.parent == key]
-        offset += len(page)
-    return found
-
-
-def _countable(number: int) -> int:
-    """Within what a store can count, and never before the first."""
-    return min(max(number, 0), MOST)
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 80 else name[:80] + "…")
+from mainstay.context.compiler import ContextView
+from mainstay.core.errors import SessionUnknown
+from mainstay.core.journal import Record
+from mainstay.core.ports import SessionInfo
+from mainstay.lane.replay import ReplayResult
+from mainstay.operations import sessions as operations
+from mainstay.operations.client import OperationClient
+from mainstay.operations.event_feed import PAGE_RECORDS
+from mainstay.operations.turns import ReadEvents
 
 
 class Sessions:
-    def __init__(self, opened: Opening) -> None:
-        self._opened = opened
+    """The sessions of a workspace. A session's key is its name in `run`, unless `lanes.key` is configured."""
 
-    async def list(self, *, limit: int = 100, offset: int = 0) -> Any:
-        """The newest first."""
-        opened = await self._opened()
-        found = await opened.services.store.sessions(limit=_countable(limit), offset=_countable(offset))
-        return [msgspec.structs.replace(one, workspace=opened.config.workspace) for one in found]
+    def __init__(self, client: OperationClient) -> None:
+        self._execute = client.execute
 
-    async def get(self, key: str) -> Standing:
-        opened = await self._opened()
-        standing = await opened.services.store.get(key)
-        if standing is None or standing.status == "deleted":
-            raise SessionUnknown(f"there is no session {_shown(key)}")
-        return msgspec.structs.replace(standing, workspace=opened.config.workspace)
+    async def list(self, *, limit: int = 100, offset: int = 0) -> builtins.list[SessionInfo]:
+        """Return sessions, newest first."""
+        return await self._execute(operations.ListSessions(limit=limit, offset=offset))
 
-    async def records(self, key: str, *, after: int = 0, limit: int = 1000) -> Any:
-        """The journal itself, a page at a time: where a client that lost its place catches up."""
-        store = (await self._opened()).services.store
-        return await store.read(key, after=_countable(after), limit=_countable(limit))
+    async def get(self, key: str) -> SessionInfo:
+        """Return the state of a session. Raises SessionUnknown."""
+        return await self._execute(operations.GetSession(session=key))
 
-    async def turn(self, key: str, number: int, *, after: int = 0) -> AsyncIterator[Event]:
-        """The durable events of one turn, as whoever watched it was told them."""
-        curtain = Curtain()
-        while page := await self.records(key, after=after):
-            for record in page:
-                for event in curtain.take(msgspec.structs.replace(record.event, session=key, sequence=record.seq)):
-                    if event.turn == number:
-                        yield event
-                if isinstance(record.event, TurnEnded) and record.event.turn == number:
-                    return
-            after = page[-1].seq
+    async def records(self, key: str, *, after: int = 0, limit: int = PAGE_RECORDS) -> Sequence[Record]:
+        """Return a page of the journal, for example to catch up after a lost stream. Empty for a session that does not
+        exist."""
+        records: list[Record] = []
+        try:
+            while len(records) < limit:
+                size = min(limit - len(records), PAGE_RECORDS)
+                page = await self._execute(ReadEvents(session=key, after=after, limit=size))
+                records += [Record(event.sequence, event.at, event.event) for event in page.events]
+                if page.next is None:
+                    break
+                after = page.next
+        except SessionUnknown:
+            return []
+        return records
 
     async def archive(self, key: str) -> None:
-        """No more prompts; everything stays but what still runs for it."""
-        await self._change(key, SessionChanged(status="archived"))
-        await (await self._opened()).end(key)
+        """Refuse prompts from now on. Its data stays; background commands are stopped."""
+        await self._execute(operations.ArchiveSession(session=key))
 
     async def pause(self, key: str) -> None:
-        """Prompts wait until it is activated again."""
-        await self._change(key, SessionChanged(status="paused"))
+        """Queue prompts until the session is activated again."""
+        await self._execute(operations.PauseSession(session=key))
 
     async def activate(self, key: str) -> None:
-        await self._change(key, SessionChanged(status="active"))
+        """Accept prompts again."""
+        await self._execute(operations.ActivateSession(session=key))
 
     async def rename(self, key: str, title: str) -> None:
-        await self._change(key, SessionChanged(title=title))
+        """Set the session's title."""
+        await self._execute(operations.RenameSession(session=key, title=title))
 
     async def delete(self, key: str) -> None:
-        """Forget what was said, by its sub-agents too. The running turn is aborted first; the sequence of the journal
-        stays. Raises AuditUnavailable if what was done is not on record and cannot be put there now: then all of it
-        stays."""
-        await self.get(key)
-        opened = await self._opened()
-        await opened.settle()  # before anything is ended
-        keys = [key]
-        for one in keys:  # which grows by the sub-agents of each
-            await opened.lanes.get(one).end(SessionUnknown(f"session {one!r} was deleted"))
-            opened.lanes.forget(one)
-            keys += await children_of(opened.services.store, one)
-        await opened.settle()
-        for one in reversed(keys):
-            await opened.services.store.blank(one, opened.services.clock.now_ms())
-            opened.services.approvals.note(one, None)
-            try:
-                await opened.drop(one)
-            except MainstayError as error:
-                log.error("session %r is deleted, but not all that came of it is gone yet: %s", one, error)
+        """Delete the contents of a session and of its sub-agents. The running turn is aborted first; the journal keeps
+        its sequence numbers. Raises AuditUnavailable if the audit log cannot be brought up to date: then nothing is
+        deleted."""
+        await self._execute(operations.DeleteSession(session=key))
 
-    async def fork(self, key: str, target: str, *, upto: int | None = None) -> Standing:
-        """A new session with a copy of the past, whole or up to a record."""
-        await self.get(key)
-        services = (await self._opened()).services
-        check_session_name(target, services.limits)
-        await fork(services.store, key, target, upto, services.clock.now_ms())
-        if services.touched is not None:
-            services.touched(target)
-        return await self.get(target)
+    async def fork(self, key: str, target: str, *, upto: int | None = None) -> SessionInfo:
+        """Create a session with a copy of the history, whole or up to a record."""
+        return await self._execute(operations.ForkSession(session=key, to=target, upto=upto))
 
-    async def export(self, key: str, folder: str | Path) -> Any:
-        await self.get(key)
-        services = (await self._opened()).services
-        guards = services.trust.guards
-        clean = (lambda text: guards.redactor.whole(text)[0]) if guards is not None else None
-        return await export(services.store, key, folder, clean)
+    async def export(self, key: str, folder: str | Path) -> builtins.list[Path]:
+        """Write `log.jsonl` (what people said) and `context.jsonl` (what the model saw)."""
+        return await self._execute(operations.ExportSession(session=key, folder=str(folder)))
 
-    async def replay(self, key: str) -> Any:
-        """Run the session again from its recorded answers, with no model, and compare: a `Replayed`."""
-        from mainstay.lane.replay import replay  # rarely wanted
+    async def replay(self, key: str) -> ReplayResult:
+        """Run the session again from its recorded answers, with no model, and compare."""
+        return await self._execute(operations.ReplaySession(session=key))
 
-        await self.get(key)
-        services = (await self._opened()).services
-        return await replay(await read_all(services.store, key), services.limits)
-
-    async def context(self, key: str) -> Shown:
-        """What the model sees of the session, section by section, with what each weighs."""
-        await self.get(key)
-        return (await (await self._opened()).lanes.get(key).contexts()).shown()
+    async def context(self, key: str) -> ContextView:
+        """Return what the model sees of the session, section by section, with token counts."""
+        return await self._execute(operations.ShowContext(session=key))
 
     async def compact(self, key: str, focus: str = "") -> str | None:
-        """Fold everything but the newest turn into the summary now; `focus` is what it should keep above all. The new
-        summary, or None if there was nothing to fold."""
-        await self.get(key)
-        return await (await (await self._opened()).lanes.get(key).contexts()).compact(focus)
+        """Fold everything but the newest turn into the summary now; `focus` is what the summary should keep above all.
+        Returns the new summary, or None if there was nothing to fold."""
+        return (await self._execute(operations.CompactSession(session=key, focus=focus))).summary
 
     async def work_in(self, key: str, folder: str | Path) -> str:
-        """Let the session's files and commands be in this folder, from its next turn on; returns where they are."""
-        opened = await self._opened()
-        check_session_name(key, opened.config.limits)
-        return await opened.work_in(key, str(folder))
+        """Set the folder of the session's files and commands, from its next turn on; returns the folder in force."""
+        return await self._execute(operations.SetWorkingFolder(session=key, folder=str(folder)))
 
     async def set_model(self, key: str, model: str) -> None:
-        """The session's own model from its next turn on; "" for the agent's."""
-        await (await self._opened()).lanes.get(key).change(SessionChanged(model=model))
-
-    async def _change(self, key: str, event: SessionChanged) -> None:
-        await self.get(key)
-        await (await self._opened()).lanes.get(key).change(event)
+        """Set the session's model from its next turn on; "" resets it to the agent's."""
+        await self._execute(operations.SetModel(session=key, model=model))

@@ -1,4 +1,4 @@
-"""From the configuration to whoever sends traces to a collector, and counts for `/metrics`."""
+"""Telemetry set-up: trace export to an OTLP collector over HTTP, and counters for `/metrics`."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from mainstay import __version__
-from mainstay.agent.models import entries_of
-from mainstay.config.check_telemetry import wrong_endpoint, wrong_headers
+from mainstay.agent.model_providers import list_failover_entries
+from mainstay.config.check_telemetry import find_endpoint_problem, find_header_problem
 from mainstay.config.schema import Config
 from mainstay.config.schema_observability import TelemetrySettings
 from mainstay.core.errors import ConfigError
-from mainstay.core.following import Reader
 from mainstay.core.ports import Store
-from mainstay.observe.counting import CountingReader, Counts
-from mainstay.observe.exporter import Exporter, Sent
-from mainstay.observe.otlp import request_of
-from mainstay.observe.spans import Attributes, Model, Telling
-from mainstay.observe.traces import TraceReader
-from mainstay.providers.catalogue import PLACES
-from mainstay.providers.dial import Dialler, Route
-from mainstay.providers.http1 import Broken, Connection
+from mainstay.core.projections import Projection
+from mainstay.observe.otlp import encode_request
+from mainstay.observe.span_exporter import CollectorResponse, SpanExporter
+from mainstay.observe.spans import Attributes, ModelEndpoint, TelemetryOptions
+from mainstay.observe.traces import TraceProjection
+from mainstay.observe.turn_metrics import MetricsProjection, TurnMetrics
+from mainstay.providers.registry import find_provider
+from mainstay.providers.wire.connector import Connector, HttpRoute
+from mainstay.providers.wire.http1 import ConnectionBroken, HttpConnection
 
 log = logging.getLogger("mainstay.observe")
 
-TRACES = "/v1/traces"
-ANSWER_BYTES_MAX = 64 * 1024
+TRACES_PATH = "/v1/traces"
+RESPONSE_BYTES_MAX = 64 * 1024
 
 
-class Seen(Protocol):
-    """A workspace, as an `observing.Sight` has it."""
+class TelemetryDependencies(Protocol):
+    """What telemetry needs of a workspace. `ObservabilityDependencies` is one."""
 
     @property
     def config(self) -> Config: ...
     @property
     def store(self) -> Store: ...
     @property
-    def hide(self) -> Callable[[str], str]: ...
+    def redact_text(self) -> Callable[[str], str]: ...
     @property
     def model(self) -> str: ...
     @property
@@ -49,37 +49,41 @@ class Seen(Protocol):
 
 
 class Telemetry:
-    """What the workspaces of one process share: one exporter to each collector, one set of counters."""
+    """Telemetry that all workspaces of a process share: one exporter per collector, one set of counters."""
 
-    def __init__(self, *, counting: bool = False) -> None:
-        self.begun = time.time()
-        self.counts = Counts() if counting else None
-        self.exporters: dict[tuple[object, ...], Exporter] = {}
-        self._collectors: list[Collector] = []
+    def __init__(self, *, with_metrics: bool = False) -> None:
+        self.started_at_s = time.time()
+        self.metrics = TurnMetrics() if with_metrics else None
+        self.exporters: dict[tuple[object, ...], SpanExporter] = {}
+        self._collectors: list[OtlpCollectorClient] = []
 
-    def readers(self, seen: Seen) -> list[Reader]:
-        """Who follows the journals of a workspace for this, from its `heads` on; nobody, if nothing is wanted of it."""
-        settings = seen.config.telemetry
-        telling = telling_of(seen.config, seen.hide, seen.model)
-        made: list[Reader] = []
+    def build_projections(self, workspace: TelemetryDependencies) -> list[Projection]:
+        """Return the projections for traces and metrics of a workspace, as configured; they begin at its `heads`."""
+        settings = workspace.config.telemetry
+        options = build_telemetry_options(workspace.config, workspace.redact_text, workspace.model)
+        readers: list[Projection] = []
         if settings.endpoint:
-            made.append(TraceReader(seen.store, self._exporter(settings), telling, settings.sample, seen.heads))
-        if self.counts is not None and settings.metrics:
-            made.append(CountingReader(self.counts, telling, seen.heads))
-        return made
+            readers.append(
+                TraceProjection(
+                    workspace.store, self._get_exporter(settings), options, settings.sample, workspace.heads
+                )
+            )
+        if self.metrics is not None and settings.metrics:
+            readers.append(MetricsProjection(self.metrics, options, workspace.heads))
+        return readers
 
-    def _exporter(self, settings: TelemetrySettings) -> Exporter:
+    def _get_exporter(self, settings: TelemetrySettings) -> SpanExporter:
         key = (settings.endpoint, tuple(settings.headers.items()), settings.service)
-        if (known := self.exporters.get(key)) is None:
-            collector = Collector(settings.endpoint, settings.headers)
+        if (exporter := self.exporters.get(key)) is None:
+            collector = OtlpCollectorClient(settings.endpoint, settings.headers)
             self._collectors.append(collector)
-            about = resource(settings.service)
+            attributes = build_resource(settings.service)
 
             def wrap(blocks: Sequence[bytes]) -> bytes:
-                return request_of(about, __version__, blocks)
+                return encode_request(attributes, __version__, blocks)
 
-            known = self.exporters[key] = Exporter(collector.send, wrap)
-        return known
+            exporter = self.exporters[key] = SpanExporter(collector.send, wrap)
+        return exporter
 
     async def close(self) -> None:
         for exporter in self.exporters.values():
@@ -88,8 +92,8 @@ class Telemetry:
             collector.close()
 
 
-def resource(service: str) -> Attributes:
-    """Who sends these."""
+def build_resource(service: str) -> Attributes:
+    """Return the OpenTelemetry resource attributes of this process."""
     return {
         "service.name": service,
         "service.version": __version__,
@@ -100,74 +104,80 @@ def resource(service: str) -> Attributes:
     }
 
 
-def telling_of(config: Config, clean: Callable[[str], str], model: str = "") -> Telling:
-    """`model`: that an agent was given in code."""
+def build_telemetry_options(config: Config, redact: Callable[[str], str], model: str = "") -> TelemetryOptions:
+    """Return what the traces and metrics of a workspace may contain. `model`: the `model` argument of the agent."""
     content = config.telemetry.content
-    return Telling(workspace=config.workspace, models=models_of(config, model), clean=clean, content=content)
+    return TelemetryOptions(
+        workspace=config.workspace, models=index_models(config, model), redact=redact, include_content=content
+    )
 
 
-def models_of(config: Config, model: str = "") -> dict[str, Model]:
-    """Who answers to which name: journals know a model by its own, or by that with its provider's before it."""
-    found: dict[str, Model] = {}
-    for entry in reversed(entries_of(model or None, config)):  # the first one last: it is meant by a name that two have
+def index_models(config: Config, model: str = "") -> dict[str, ModelEndpoint]:
+    """Return the configured models by name: journals name a model with or without its provider's prefix."""
+    models: dict[str, ModelEndpoint] = {}
+    # the first one last: it wins a name that two models have
+    for entry in reversed(list_failover_entries(model or None, config)):
         provider, _, name = entry.model.partition("/")
-        given = config.providers.get(provider)
-        address = entry.base_url or (given.base_url if given is not None else None)
-        place = PLACES.get(provider)
-        host = urlsplit(address or (place.base_url if place is not None else "")).hostname or ""
-        found[name] = found[entry.model] = Model(provider, name, host)
-    return found
+        settings = config.providers.get(provider)
+        address = entry.base_url or (settings.base_url if settings is not None else None)
+        component = find_provider(provider) if not address else None
+        host = urlsplit(address or (component.base_url if component is not None else "")).hostname or ""
+        models[name] = models[entry.model] = ModelEndpoint(provider, name, host)
+    return models
 
 
-class Collector:
-    """A place that takes OTLP over HTTP, and the connection to it, which is kept."""
+class OtlpCollectorClient:
+    """Client of an OTLP/HTTP collector; keeps one connection alive."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str]) -> None:
         """Raises ConfigError."""
-        self._dialler = Dialler()
-        if said := wrong_endpoint(endpoint) or wrong_headers(headers):
-            raise ConfigError(said)
+        self._connector = Connector()
+        if problem := find_endpoint_problem(endpoint) or find_header_problem(headers):
+            raise ConfigError(problem)
         base = endpoint.rstrip("/")
-        self._route: Route = self._dialler.route(base if base.endswith(TRACES) else base + TRACES)
+        self._route: HttpRoute = self._connector.find_route(base if base.endswith(TRACES_PATH) else base + TRACES_PATH)
         self._headers = {
             **headers,
             "Content-Type": "application/x-protobuf",
             "User-Agent": f"mainstay/{__version__}",
         }
-        self._kept: Connection | None = None
+        self._idle_connection: HttpConnection | None = None
 
-    async def send(self, body: bytes) -> Sent:
-        request = self._route.request(self._headers, body)
-        kept, self._kept = self._kept, None
+    async def send(self, body: bytes) -> CollectorResponse:
+        """Post a body and return the status; status 0 if the collector cannot be reached."""
+        request = self._route.build_request(self._headers, body)
+        connection, self._idle_connection = self._idle_connection, None
         try:
-            if kept is not None and kept.alive:
+            if connection is not None and connection.is_alive:
                 try:
-                    return await self._ask(kept, request)
-                except Broken:
-                    pass  # it had closed the connection meanwhile
-            return await self._ask(await self._dialler.connect(self._route), request)
-        except (Broken, OSError, ValueError) as error:
-            what = str(error) or type(error).__name__
-            return Sent(0, trouble=f"{self._route.host}:{self._route.port} cannot be reached ({what})")
+                    return await self._send_request(connection, request)
+                except ConnectionBroken:
+                    pass  # the collector had closed the idle connection
+            return await self._send_request(await self._connector.connect(self._route), request)
+        except (ConnectionBroken, OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+            return CollectorResponse(0, error=f"{self._route.host}:{self._route.port} cannot be reached ({reason})")
 
-    async def _ask(self, connection: Connection, request: bytes) -> Sent:
+    async def _send_request(self, connection: HttpConnection, request: bytes) -> CollectorResponse:
         try:
             connection.send(request)
-            head = await connection.head()
+            head = await connection.read_head()
             size = 0
-            while size < ANSWER_BYTES_MAX and (more := await connection.read()):
-                size += len(more)
+            while size < RESPONSE_BYTES_MAX and (chunk := await connection.read()):
+                size += len(chunk)
         except BaseException:
             connection.close()
             raise
-        if connection.over and connection.keeps and connection.alive:
-            self._kept = connection
+        if connection.is_complete and connection.keep_alive and connection.is_alive:
+            self._idle_connection = connection
         else:
             connection.close()
-        after = head.headers.get("retry-after", "")
-        return Sent(head.status, float(after) if after.isdigit() and len(after) < 9 else None)
+        retry_after = head.headers.get("retry-after", "")
+        return CollectorResponse(
+            head.status, float(retry_after) if retry_after.isdigit() and len(retry_after) < 9 else None
+        )
 
     def close(self) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
+        connection, self._idle_connection = self._idle_connection, None
+        if connection is not None:
+            connection.close()

@@ -1,82 +1,65 @@
-"""`agent.triggers`: work that nobody typed."""
+"""`agent.triggers`: prompts from a schedule, a file or a webhook."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from mainstay.agent.opened import Opening
-from mainstay.core.errors import InputRefused
-from mainstay.core.triggers import Run, Status, Trigger
+from mainstay.core.triggers import Trigger, TriggerRun, TriggerStatus
+from mainstay.operations import triggers as operations
+from mainstay.operations.caller import OWNER, Caller
+from mainstay.operations.client import OperationClient
+from mainstay.operations.runtime import RuntimeSource
 
-VERBS = ("list", "add", "remove", "pause", "resume", "run", "history")
+if TYPE_CHECKING:
+    from mainstay.core.asgi import ASGIApp
 
 
 class AgentTriggers:
-    """They are kept as files in `<home>/events`, whoever adds them; nothing is fired before `start`."""
+    """Triggers are files in `<home>/events`; nothing is fired before `start`."""
 
-    def __init__(self, opened: Opening) -> None:
-        self._opened = opened
+    def __init__(self, client: OperationClient) -> None:
+        self._execute = client.execute
+
+    async def list(self) -> Sequence[TriggerStatus]:
+        """Return the triggers by name: when each is due, its last run, and what is wrong with it."""
+        return await self._execute(operations.ListTriggers())
+
+    async def remove(self, name: str) -> None:
+        await self._execute(operations.RemoveTrigger(name=name))
+
+    async def pause(self, name: str) -> None:
+        await self._execute(operations.PauseTrigger(name=name))
+
+    async def resume(self, name: str) -> None:
+        await self._execute(operations.ResumeTrigger(name=name))
+
+    async def run(self, name: str) -> TriggerRun:
+        """Run a trigger now, in addition to its schedule. Returns when the prompt is on disk, not when it is
+        answered."""
+        return await self._execute(operations.RunTrigger(name=name))
+
+    async def history(self, name: str = "", limit: int = 100) -> Sequence[TriggerRun]:
+        """Return the runs of one trigger, or of all, newest first."""
+        return (await self._execute(operations.ListTriggerRuns(name=name, limit=limit))).runs
+
+
+class LocalAgentTriggers(AgentTriggers):
+    """Triggers of an agent in this process, which can also fire them and serve webhooks."""
+
+    def __init__(self, client: OperationClient, source: RuntimeSource) -> None:
+        super().__init__(client)
+        self._caller = Caller(OWNER, source)
 
     async def start(self) -> None:
         """Fire what is due for as long as the agent is open."""
-        (await self._kept()).start()
-
-    async def list(self) -> Sequence[Status]:
-        """By name: when each is due, what came of it last, and what is wrong."""
-        found: Sequence[Status] = await (await self._kept()).list()
-        return found
+        (await operations.get_trigger_service(self._caller)).start()
 
     async def add(self, trigger: Trigger, *, replace: bool = False) -> None:
-        await (await self._kept()).add(trigger, replace=replace)
+        """Add a trigger, or replace the one of the same name."""
+        await operations.store_trigger(self._caller, trigger, replace=replace)
 
-    async def remove(self, name: str) -> None:
-        await (await self._kept()).remove(name)
-
-    async def pause(self, name: str) -> None:
-        await (await self._kept()).pause(name)
-
-    async def resume(self, name: str) -> None:
-        await (await self._kept()).pause(name, paused=False)
-
-    async def run(self, name: str) -> Run:
-        """Now, beside its schedule. Returns when the prompt is on disk, not when it is answered."""
-        run: Run = await (await self._kept()).run(name)
-        return run
-
-    async def history(self, name: str = "", limit: int = 100) -> Sequence[Run]:
-        """What was done, the newest first."""
-        found: Sequence[Run] = await (await self._kept()).history(name, limit)
-        return found
-
-    async def app(self, *, alone: bool = False, without: Collection[str] = ()) -> Any:
-        """The ASGI application that takes the configured webhooks at `/hooks/NAME`, to be mounted somewhere, or to be
-        served `alone`."""
-        return (await self._kept()).app(alone=alone, without=without)
-
-    async def do(self, verb: str, arguments: dict[str, Any]) -> Any:
-        """For whoever asks from another process."""
-        if verb not in VERBS:
-            raise InputRefused(f"there is no operation {verb!r}")
-        return await getattr(self, verb)(**arguments)
-
-    async def _kept(self) -> Any:
-        triggering = (await self._opened()).triggering
-        if triggering is None:
-            raise InputRefused("an agent without a home keeps no triggers")
-        return triggering
-
-
-class RemoteTriggers:
-    """The same, of the process that owns the home."""
-
-    def __init__(self, ask: Callable[[str, dict[str, Any], Any], Awaitable[Any]]) -> None:
-        self._ask = ask
-
-    async def list(self) -> Sequence[Status]:
-        found: Sequence[Status] = await self._ask("list", {}, list[Status])
-        return found
-
-    async def run(self, name: str) -> Run:
-        run: Run = await self._ask("run", {"name": name}, Run)
-        return run
+    async def app(self, *, alone: bool = False, without: Collection[str] = ()) -> ASGIApp:
+        """Return the ASGI application that serves the configured webhooks at `/hooks/NAME`, except those in `without`.
+        `alone`: it is served by itself, not mounted in another application."""
+        return (await operations.get_trigger_service(self._caller)).app(alone=alone, without=without)

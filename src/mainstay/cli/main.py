@@ -1,4 +1,4 @@
-"""The `mainstay` command: parse, hand over to the verb's module, say in one sentence what went wrong."""
+"""Entry point of the `mainstay` command: parses arguments, runs a command's module, reports errors in one sentence."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from mainstay.cli.commands.tree import UsageError, build, parse
+from mainstay.cli.parser.root import UsageError, build_parser, parse_arguments
 
-FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+FAILED, USAGE_ERROR, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _mend_streams()
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show it is no reason to fail
+            # characters the terminal cannot show must not end the command
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(arguments)
+        code = _run_command(arguments)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # the outermost boundary: whatever it is, a person gets a sentence
-        _complain(error, as_json="--json" in arguments)
-        return MISUSED if isinstance(error, UsageError) else FAILED
+    except Exception as error:  # the outermost boundary: the user gets one sentence, never a traceback
+        _print_error(error, as_json="--json" in arguments)
+        return USAGE_ERROR if isinstance(error, UsageError) else FAILED
 
 
-def _mend_streams() -> None:
-    """A process started without standard streams gets empty ones; else its first files would take their place."""
+def _open_missing_streams() -> None:
+    """Open the null device for missing standard streams; otherwise the first opened files would take their numbers."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(fd)
@@ -45,47 +46,47 @@ def _mend_streams() -> None:
             setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115
 
 
-def _run(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     try:
-        options = parse(arguments)
-    except SystemExit as asked:  # --help and --version have printed what they had to
-        return int(asked.code or 0)
+        options = parse_arguments(arguments)
+    except SystemExit as stop:  # --help and --version have printed their text
+        return int(stop.code or 0)
     if options.run is None:
-        build().print_help()
+        build_parser().print_help()
         return 0
     module, _, name = str(options.run).partition(":")
-    verbs = importlib.import_module(f"mainstay.cli.commands.{module}")
-    verb = cast("Callable[[argparse.Namespace], int]", getattr(verbs, name))
-    from mainstay.cli.commands.homes import home_of
-    from mainstay.cli.commands.logs import set_up  # logging takes a while to load, and `--help` needs none
+    commands = importlib.import_module(f"mainstay.cli.commands.{module}")
+    command = cast("Callable[[argparse.Namespace], int]", getattr(commands, name))
+    from mainstay.cli.commands.home_access import resolve_home
+    from mainstay.cli.log_setup import set_up_logging  # logging is slow to import, and `--help` does not need it
 
-    set_up(options.log_level, home_of(options))
-    return verb(options)
+    set_up_logging(options.log_level, resolve_home(options))
+    return command(options)
 
 
-def _complain(error: Exception, *, as_json: bool) -> None:
-    import json  # only where something went wrong
+def _print_error(error: Exception, *, as_json: bool) -> None:
+    import json  # only needed for errors
 
-    from mainstay.cli.chat.safe import safe_json, visible
     from mainstay.core.errors import MainstayError
+    from mainstay.trust.guards.terminal_sanitizer import escape_json, escape_line
 
-    sentence = _sentence(error)
-    where = error.where if isinstance(error, MainstayError) else None
+    sentence = _describe_error(error)
+    where = error.location if isinstance(error, MainstayError) else None
     if as_json:
-        told: dict[str, object] = {"type": type(error).__name__, "message": sentence}
+        fields: dict[str, object] = {"type": type(error).__name__, "message": sentence}
         if where is not None:
-            told["details"] = {name: getattr(where, name) for name in where.__struct_fields__}
-        document = {"ok": False, "error": told}
-        print(safe_json(json.dumps(document, ensure_ascii=False)), flush=True)
+            fields["details"] = {name: getattr(where, name) for name in where.__struct_fields__}
+        document = {"ok": False, "error": fields}
+        print(escape_json(json.dumps(document, ensure_ascii=False)), flush=True)
     else:
         sys.stdout.flush()
-        print(_wrapped(f"mainstay: {visible(sentence)}"), file=sys.stderr)
+        print(_wrap_line(f"mainstay: {escape_line(sentence)}"), file=sys.stderr)
         if where is not None and where.trace:
             print(f"(trace {where.trace})", file=sys.stderr)
 
 
-def _wrapped(line: str) -> str:
-    """Not in the middle of words; only a person's terminal is asked how wide it is."""
+def _wrap_line(line: str) -> str:
+    """Wrap a long line at word boundaries to the terminal's width; unchanged if stderr is not a terminal."""
     if len(line) < 80 or not sys.stderr.isatty():
         return line
     from shutil import get_terminal_size
@@ -94,7 +95,7 @@ def _wrapped(line: str) -> str:
     return fill(line, min(get_terminal_size().columns, 100), break_long_words=False, break_on_hyphens=False)
 
 
-def _sentence(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     from mainstay.core.errors import MainstayError
 
     if isinstance(error, MainstayError | UsageError):
@@ -104,4 +105,4 @@ def _sentence(error: Exception) -> str:
     import logging
 
     logging.getLogger("mainstay").debug("a command failed", exc_info=error)
-    return f"something went wrong inside: {type(error).__name__}: {error} (add --log-level debug for the details)"
+    return f"internal error: {type(error).__name__}: {error} (add --log-level debug for details)"

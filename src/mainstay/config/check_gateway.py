@@ -1,78 +1,63 @@
-"""What the configuration may not say about the gateway, and what becomes of what it says."""
+"""Checks the configuration of the gateway: workspaces, people and channels; declared people and their accounts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from mainstay.config.schema import Config, wrong_workspace
-from mainstay.config.schema_gateway import ChannelEntry
+from mainstay.config.schema import Config, find_workspace_name_problem
 from mainstay.config.validation import Keys
+from mainstay.core.channel_settings import ChannelSettings, channel_kind, find_channel_component
 from mainstay.core.errors import ConfigError
-from mainstay.core.people import PERSON, Identity, Person, Role
+from mainstay.core.people import PERSON_NAME_PATTERN, ChannelIdentity, Person, PersonRole
 
-CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # the first part of its sessions' keys
-OWNER = "owner"  # at a terminal
-RESERVED = ("web", "user", "agent", "local", "main")  # what other keys begin with
+CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # the first part of its sessions' keys
+OWNER = "owner"  # the person at a terminal channel
+RESERVED_CHANNEL_NAMES = ("web", "user", "agent", "local", "main")  # session keys of other kinds begin with these
 _UNSET = re.compile(r"\$\{([^}]*)\}")
-# what each kind cannot do without; of a tuple, one of them
-_NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
-    "slack": (("token",), ("app_token", "signing_secret")),
-    "telegram": (("token",),),
-    "discord": (("token",),),
-    "matrix": (("homeserver",), ("user",), ("token", "password")),
-    "signal": (("address",), ("user",)),
-    "webhook": (("secret",), ("url",)),
-    "terminal": (),
-}
-SECRETS = ("token", "app_token", "signing_secret", "secret", "password")
 
 
-def check_gateway(config: Config, begun: Callable[[Keys], str]) -> None:
-    """Raises ConfigError for the first thing that is wrong; `begun` says where that is."""
+def check_gateway(config: Config, position_of: Callable[[Keys], str]) -> None:
+    """Raise ConfigError for the first mistake; `position_of` returns the position of a key, which begins the error."""
     for name in config.workspaces:
-        if said := wrong_workspace(name):
-            raise ConfigError(f"{begun(('workspaces', name))}the workspace {name[:80]!r} {said}")
-    _check_people(config, begun)
+        if problem := find_workspace_name_problem(name):
+            raise ConfigError(f"{position_of(('workspaces', name))}the workspace {name[:80]!r} {problem}")
+    _check_people(config, position_of)
     for name, entry in config.channels.items():
         keys: Keys = ("channels", name)
-        if not CHANNEL.fullmatch(name) or name in RESERVED:
-            said = f"must be named with 1 to 32 of a-z, 0-9, _ and -, and not {', '.join(RESERVED)}"
-            raise ConfigError(f"{begun(keys)}the channel {name[:80]!r} {said}")
-        if (kind := kind_of(name, entry)) not in _NEEDED:
-            kinds = ", ".join(_NEEDED)
-            raise ConfigError(f"{begun(keys)}the channel {name!r} must say which kind it is: {kinds}")
-        for any_of in _NEEDED[kind]:
-            if not any(getattr(entry, one) for one in any_of):
-                raise ConfigError(f"{begun(keys)}the channel {name!r} needs {' or '.join(any_of)}")
+        if not CHANNEL_NAME.fullmatch(name) or name in RESERVED_CHANNEL_NAMES:
+            rule = f"must be named with 1 to 32 of a-z, 0-9, _ and -, and not {', '.join(RESERVED_CHANNEL_NAMES)}"
+            raise ConfigError(f"{position_of(keys)}the channel {name[:80]!r} {rule}")
+        for any_of in find_channel_component(channel_kind(name, entry)).required_groups():
+            if not any(getattr(entry, key) for key in any_of):
+                raise ConfigError(f"{position_of(keys)}the channel {name!r} needs {' or '.join(any_of)}")
         for workspace in (entry.workspace, *entry.rooms.values()):
-            if workspace and (said := wrong_workspace(workspace)):
+            if workspace and (problem := find_workspace_name_problem(workspace)):
                 raise ConfigError(
-                    f"{begun(keys)}the channel {name!r} names the workspace {workspace[:80]!r}, which {said}"
+                    f"{position_of(keys)}the channel {name!r} names the workspace {workspace[:80]!r}, which {problem}"
                 )
 
 
-def _check_people(config: Config, begun: Callable[[Keys], str]) -> None:
+def _check_people(config: Config, position_of: Callable[[Keys], str]) -> None:
     accounts: dict[tuple[str, str], str] = {}
     for name, entry in config.people.items():
         keys: Keys = ("people", name)
-        if not PERSON.fullmatch(name) or name == OWNER:
-            said = "must be named with 1 to 32 of a-z, 0-9, ., _ and -, and begin with a letter or a digit"
-            raise ConfigError(f"{begun(keys)}the person {name[:80]!r} {said}")
+        if not PERSON_NAME_PATTERN.fullmatch(name) or name == OWNER:
+            rule = (
+                f"must be named with 1 to 32 of a-z, 0-9, ., _ and -, begin with a letter or a digit, and not {OWNER!r}"
+            )
+            raise ConfigError(f"{position_of(keys)}the person {name[:80]!r} {rule}")
         for workspace in entry.workspaces:
-            if said := wrong_workspace(workspace):  # type: ignore[assignment]
-                raise ConfigError(f"{begun(keys)}the workspace {workspace[:80]!r} of {name} {said}")
+            if problem := find_workspace_name_problem(workspace):
+                raise ConfigError(f"{position_of(keys)}the workspace {workspace[:80]!r} of {name} {problem}")
         for account in entry.identities.items():
             if (other := accounts.setdefault(account, name)) != name:
-                raise ConfigError(f"{begun(keys)}{other} and {name} have the same account on {account[0]}")
+                key = f"people.{name}.identities.{account[0]}"
+                raise ConfigError(f"{position_of(keys)}'{key}': {other} has the same account; remove one")
 
 
-def kind_of(name: str, entry: ChannelEntry) -> str:
-    return entry.kind or name
-
-
-def lacking(name: str, entry: ChannelEntry) -> str:
-    """Why a channel cannot be used as things are: a variable that is not set; empty if it can."""
+def find_missing_setting(name: str, entry: ChannelSettings) -> str:
+    """Return which setting needs an environment variable that is not set, as a sentence; empty if none does."""
     for field in entry.__struct_fields__:
         value = getattr(entry, field)
         if isinstance(value, str) and (unset := _UNSET.search(value)) is not None:
@@ -80,21 +65,23 @@ def lacking(name: str, entry: ChannelEntry) -> str:
     return ""
 
 
-def people_of(config: Config) -> tuple[Sequence[Person], Sequence[Identity]]:
-    """Those who are known without pairing, and their accounts."""
+def build_people(config: Config) -> tuple[Sequence[Person], Sequence[ChannelIdentity]]:
+    """Return the people of the configuration and their accounts on channels; they need no pairing."""
     people: list[Person] = []
-    accounts: list[Identity] = []
+    accounts: list[ChannelIdentity] = []
     for name, entry in config.people.items():
-        roles: dict[str, Role] = dict.fromkeys(entry.workspaces or (config.workspace,), entry.role)
-        people.append(Person(name=name, called=entry.called, roles=roles))
-        accounts += [Identity(channel=one, user=user, person=name) for one, user in entry.identities.items()]
-    terminals = [name for name, entry in config.channels.items() if kind_of(name, entry) == "terminal"]
-    if terminals:  # whoever sits at it is the owner
-        everywhere: dict[str, Role] = dict.fromkeys((config.workspace, *config.workspaces), "admin")
-        people.append(Person(name=OWNER, roles=everywhere))
-        accounts += [Identity(channel=one, user=OWNER, person=OWNER) for one in terminals]
+        roles: dict[str, PersonRole] = dict.fromkeys(entry.workspaces or (config.workspace,), entry.role)
+        people.append(Person(name=name, display_name=entry.called, roles=roles))
+        accounts += [
+            ChannelIdentity(channel=channel, user=user, person=name) for channel, user in entry.identities.items()
+        ]
+    terminals = [
+        name
+        for name, entry in config.channels.items()
+        if find_channel_component(channel_kind(name, entry)).is_owners_terminal
+    ]
+    if terminals:  # the person at a terminal is the owner
+        admin_roles: dict[str, PersonRole] = dict.fromkeys((config.workspace, *config.workspaces), "admin")
+        people.append(Person(name=OWNER, roles=admin_roles))
+        accounts += [ChannelIdentity(channel=channel, user=OWNER, person=OWNER) for channel in terminals]
     return people, accounts
-
-
-def channel_secrets(channels: Mapping[str, ChannelEntry]) -> list[str]:
-    return [value for one in channels.values() for field in SECRETS if (value := getattr(one, field))]

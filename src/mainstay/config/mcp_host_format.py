@@ -1,43 +1,43 @@
-"""MCP servers as other hosts write them: the same things under other names, made into ours before they are checked."""
+"""Converts `mcpServers` entries in the formats of other MCP hosts to ours, before they are checked."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What says nothing that we need, or gives away what only a rule here can give.
-IGNORED = ("description", "trust", "envFile")
-_SECONDS_MAX = 1000  # nobody waits longer for a call: from there on they are milliseconds
-_TYPES = {"streamablehttp": "streamable-http", "streamable-http": "streamable-http"}
+# Keys that have no meaning here, or would grant what only a policy rule can grant.
+IGNORED_KEYS = ("description", "trust", "envFile")
+_TIMEOUT_SECONDS_MAX = 1000  # a `timeout` from here on is in milliseconds
+_TRANSPORTS = {"streamablehttp": "streamable-http", "streamable-http": "streamable-http"}
 
 
-def adapted_server(raw: dict[str, Any]) -> dict[str, Any]:
-    """One of `mcpServers`. What is given under its own name wins."""
-    given = {key: value for key, value in raw.items() if key not in IGNORED}
+def convert_server_entry(raw: dict[str, Any]) -> dict[str, Any]:
+    """Convert one entry of `mcpServers`. A value under our own key wins over one under another host's key."""
+    entry = {key: value for key, value in raw.items() if key not in IGNORED_KEYS}
     for other in ("transport", "transportType"):
-        _rename(given, other, "type")
-    if isinstance(kind := given.get("type"), str):
+        _rename(entry, other, "type")
+    if isinstance(kind := entry.get("type"), str):
         plain = kind.lower().replace("_", "-")
-        given["type"] = _TYPES.get(plain, plain)
-    if "httpUrl" in given:  # whoever has both means this one: the other is for the older transport
-        given["url"] = given.pop("httpUrl")
-    _rename(given, "serverUrl", "url")
-    if "timeout" in given:
-        given.setdefault("timeout_s", _seconds(given.pop("timeout")))
+        entry["type"] = _TRANSPORTS.get(plain, plain)
+    if "httpUrl" in entry:  # in an entry with both, `url` is for the older SSE transport
+        entry["url"] = entry.pop("httpUrl")
+    _rename(entry, "serverUrl", "url")
+    if "timeout" in entry:
+        entry.setdefault("timeout_s", _to_seconds(entry.pop("timeout")))
     for other in ("enabled", "isActive"):
-        if isinstance(given.get(other), bool):
-            given[other] = not given[other]
-        _rename(given, other, "disabled")
-    _rename(given, "disabledTools", "excludeTools")
-    return with_text(given)
+        if isinstance(entry.get(other), bool):
+            entry[other] = not entry[other]
+        _rename(entry, other, "disabled")
+    _rename(entry, "disabledTools", "excludeTools")
+    return with_text_values(entry)
 
 
-def with_text(raw: dict[str, Any]) -> dict[str, Any]:
-    """Variables and headers are text, however they are written: `PORT: 8080`, `DEBUG: true`."""
-    made = {key: _texts(raw[key]) for key in ("env", "headers") if isinstance(raw.get(key), dict)}
-    return {**raw, **made}
+def with_text_values(raw: dict[str, Any]) -> dict[str, Any]:
+    """Convert numbers and booleans in `env` and `headers` to text: `PORT: 8080`, `DEBUG: true`."""
+    converted = {key: _to_texts(raw[key]) for key in ("env", "headers") if isinstance(raw.get(key), dict)}
+    return {**raw, **converted}
 
 
-def _texts(values: dict[str, Any]) -> dict[str, Any]:
+def _to_texts(values: dict[str, Any]) -> dict[str, Any]:
     def text(value: Any) -> Any:
         match value:
             case bool():
@@ -49,13 +49,13 @@ def _texts(values: dict[str, Any]) -> dict[str, Any]:
     return {key: text(value) for key, value in values.items()}
 
 
-def _rename(given: dict[str, Any], other: str, own: str) -> None:
-    if other in given:
-        given.setdefault(own, given.pop(other))
-        given.pop(other, None)
+def _rename(entry: dict[str, Any], host_key: str, own_key: str) -> None:
+    if host_key in entry:
+        entry.setdefault(own_key, entry.pop(host_key))
+        entry.pop(host_key, None)
 
 
-def _seconds(value: Any) -> Any:
-    if isinstance(value, int | float) and value >= _SECONDS_MAX:
+def _to_seconds(value: Any) -> Any:
+    if isinstance(value, int | float) and value >= _TIMEOUT_SECONDS_MAX:
         return value / 1000
     return value

@@ -1,145 +1,136 @@
-"""What can be configured about tools from elsewhere: plugins, MCP servers, backends."""
+"""Configuration schema of external tools: plugins and MCP servers, and entries of them and of backends that lack a
+variable."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta
 
-from mainstay.config.mcp_host_format import adapted_server, with_text
-from mainstay.config.schema_base import Count, Section
+from mainstay.config.mcp_host_format import convert_server_entry, with_text_values
+from mainstay.core.backend_settings import BackendSettings
+from mainstay.core.settings import ConfigSection
 
-ELSEWHERE = ("plugins", "mcpServers", "backends")  # the sections
+EXTERNAL_TOOL_SECTIONS = ("plugins", "mcpServers", "backends")  # the sections
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class PluginEntry(Section, frozen=True, kw_only=True):
-    """What the owner says of one plugin; everything else stands in its manifest and in what was granted."""
+class PluginEntry(ConfigSection, frozen=True, kw_only=True):
+    """The owner's settings of one plugin. The rest is in its manifest and in what was granted at installation."""
 
-    enabled: Annotated[bool, Meta(description="Offer its actions.")] = True
+    enabled: Annotated[bool, Meta(description="Offer the plugin's actions as tools.")] = True
     path: Annotated[
-        str, Meta(description="A folder to run it from instead of the installed one, unpinned: for developing it.")
+        str,
+        Meta(description="Folder to run the plugin from, without integrity check, for development."),
     ] = ""
     env: Annotated[
-        dict[str, str], Meta(description="Values for the variables it asks for, best given as `${VAR}`.")
+        dict[str, str],
+        Meta(description="Values of the environment variables that the plugin asks for, best given as `${VAR}`."),
     ] = {}
-    timeout_s: Annotated[Seconds | None, Meta(description="For one call; default: what its manifest says.")] = None
-    trusted: Annotated[bool, Meta(description="Its answers do not count as from outside.")] = False
+    timeout_s: Annotated[
+        Seconds | None, Meta(description="Timeout of one call, in seconds; default: the manifest's.")
+    ] = None
+    trusted: Annotated[bool, Meta(description="Treat the plugin's results as trusted content.")] = False
 
     @staticmethod
-    def adapted(raw: dict[str, Any]) -> dict[str, Any]:
-        return with_text(raw)
+    def convert_raw(raw: dict[str, Any]) -> dict[str, Any]:
+        return with_text_values(raw)
 
 
-class McpEntry(Section, frozen=True, kw_only=True):
-    """One server, in the shape that other MCP hosts have; and what it may touch."""
+class McpEntry(ConfigSection, frozen=True, kw_only=True):
+    """One MCP server, in the format of other MCP hosts, with what its process may access."""
 
-    FREELY_NAMED: ClassVar[bool] = True  # its tools are called by a form of its name that is always one
+    ALLOWS_ANY_NAME: ClassVar[bool] = True  # any printable name: its tools' prefix is a slug of it
 
-    command: Annotated[str, Meta(description="The program to start, for a server on this machine.")] = ""
-    args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
-    env: Annotated[dict[str, str], Meta(description="Its environment, best given as `${VAR}`.")] = {}
-    cwd: Annotated[str, Meta(description="The folder it starts in; default: one of its own.")] = ""
-    url: Annotated[str, Meta(description="Where it is reached, for a server elsewhere.")] = ""
-    headers: Annotated[dict[str, str], Meta(description="Sent along with every request to it.")] = {}
+    command: Annotated[
+        str, Meta(description="Program that starts the server, for a server on this machine (stdio).")
+    ] = ""
+    args: Annotated[tuple[str, ...], Meta(description="Arguments of the program.")] = ()
+    env: Annotated[
+        dict[str, str], Meta(description="Environment variables of the program, best given as `${VAR}`.")
+    ] = {}
+    cwd: Annotated[str, Meta(description="Working directory of the program; default: a folder of its own.")] = ""
+    url: Annotated[str, Meta(description="URL of the server, for a remote server (streamable HTTP).")] = ""
+    headers: Annotated[
+        dict[str, str], Meta(description="HTTP headers of every request to the server, for example for authentication.")
+    ] = {}
     type: Annotated[
         Literal["", "stdio", "http", "streamable-http", "sse"],
         Meta(
-            description="How it is reached; default: by what is given. `sse`, the older transport, is not supported: "
+            description="Transport; default: from `command` or `url`. `sse`, the older transport, is not supported: "
             "such a server is left out."
         ),
     ] = ""
-    disabled: Annotated[bool, Meta(description="Leave it alone.")] = False
-    autoApprove: Annotated[tuple[str, ...], Meta(description="Tools of it that may run: rules of `policy.allow`.")] = ()
-    alwaysAllow: Annotated[tuple[str, ...], Meta(description="The same, as other hosts call it.")] = ()
-    includeTools: Annotated[
-        tuple[str, ...], Meta(description="Offer no other tools of it than these; empty: all.")
+    disabled: Annotated[bool, Meta(description="Do not use the server.")] = False
+    autoApprove: Annotated[
+        tuple[str, ...],
+        Meta(description="The server's tools that may run without approval; the same as rules in `policy.allow`."),
     ] = ()
+    alwaysAllow: Annotated[
+        tuple[str, ...], Meta(description="The same as `autoApprove`, under the name that other MCP hosts use.")
+    ] = ()
+    includeTools: Annotated[tuple[str, ...], Meta(description="Allowlist of the server's tools; empty: all.")] = ()
     excludeTools: Annotated[
-        tuple[str, ...], Meta(description="Tools of it that are left out: rules of `policy.deny`.")
+        tuple[str, ...], Meta(description="Denylist of the server's tools; the same as rules in `policy.deny`.")
     ] = ()
-    timeout_s: Annotated[Seconds, Meta(description="For one call.")] = 30.0
+    timeout_s: Annotated[Seconds, Meta(description="Timeout of one call, in seconds.")] = 30.0
     network: Annotated[
         tuple[str, ...],
-        Meta(description="Hosts that a server on this machine may reach: `api.example.com`; `*` for all."),
+        Meta(description="Allowlist of hosts that a server on this machine may reach: `api.example.com`; `*` for all."),
     ] = ()
     read: Annotated[tuple[str, ...], Meta(description="Folders that a server on this machine may read.")] = ()
-    write: Annotated[tuple[str, ...], Meta(description="Folders that it may read and write.")] = ()
+    write: Annotated[
+        tuple[str, ...], Meta(description="Folders that a server on this machine may read and write.")
+    ] = ()
     confined: Annotated[
-        bool, Meta(description="Run a server on this machine in the sandbox; false: it can do whatever you can.")
+        bool,
+        Meta(description="Run a server on this machine in the sandbox; false: it has all your permissions."),
     ] = True
 
     @staticmethod
-    def adapted(raw: dict[str, Any]) -> dict[str, Any]:
-        return adapted_server(raw)
+    def convert_raw(raw: dict[str, Any]) -> dict[str, Any]:
+        return convert_server_entry(raw)
 
 
-class ScopeSettings(Section, frozen=True, kw_only=True):
-    """What of a backend can be reached, by globs; empty: all of it."""
-
-    databases: Annotated[tuple[str, ...], Meta(description="Databases, of `sql`.")] = ()
-    schemas: Annotated[tuple[str, ...], Meta(description="Schemas, of `sql`.")] = ()
-    tables: Annotated[tuple[str, ...], Meta(description="Tables and views, of `sql`: `orders`, `public.*`.")] = ()
-    paths: Annotated[tuple[str, ...], Meta(description="Paths, of `rest` and `documents`: `/pets/**`, `**/*.md`.")] = ()
-    operations: Annotated[
-        tuple[str, ...],
-        Meta(description="Operations, of `rest`, by their ids; tools, of `mcp`, where empty means none."),
-    ] = ()
+# --- entries that need an unset environment variable ---------------------------------------------
 
 
-class BackendEntry(Section, frozen=True, kw_only=True):
-    """A source of domain data, offered as `NAME__describe` and `NAME__query`."""
+ExternalToolEntry = PluginEntry | McpEntry | BackendSettings
+EntryT = TypeVar("EntryT", bound=ExternalToolEntry)
 
-    kind: Annotated[Literal["sql", "rest", "documents", "mcp"], Meta(description="What it is.")]
-    url: Annotated[
-        str,
-        Meta(
-            description="`sql`: `sqlite:///file.db`, `postgresql://…`, `mysql://…`. `rest`: where the API is; default: "
-            "what its description says."
-        ),
-    ] = ""
-    description: Annotated[str, Meta(description="`rest`: its OpenAPI description, a file or an address.")] = ""
-    path: Annotated[str, Meta(description="`documents`: the folder.")] = ""
-    server: Annotated[str, Meta(description="`mcp`: which of `mcpServers`.")] = ""
-    about: Annotated[str, Meta(description="What it holds, in a sentence for the model.")] = ""
-    headers: Annotated[
-        dict[str, str], Meta(description="`rest`: sent along with every request, best given as `${VAR}`.")
-    ] = {}
-    write: Annotated[bool, Meta(description="Changes are possible too, as `NAME__change`.")] = False
-    private: Annotated[bool, Meta(description="What it holds is nobody else's business: answers are labelled so.")] = (
-        False
+
+@cache
+def _incomplete_type(entry_type: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return a subclass with the field `lacks`: why an entry cannot be used, as a sentence."""
+    fields = [("lacks", str)]
+    return msgspec.defstruct(
+        f"Incomplete{entry_type.__name__}", fields, bases=(entry_type,), frozen=True, kw_only=True, module=__name__
     )
-    scope: Annotated[ScopeSettings, Meta(description="What of it can be reached.")] = ScopeSettings()
-    rows_max: Annotated[Count, Meta(description="Rows that one answer shows.")] = 100
-    timeout_s: Annotated[Seconds, Meta(description="For one query.")] = 30.0
-    schema_tokens: Annotated[Count, Meta(description="What its schema may take of every call, in tokens.")] = 800
 
 
-# --- what cannot be used as things are -----------------------------------------------------------
+def mark_incomplete(entry: EntryT, reason: str) -> EntryT:
+    """Return the entry as one that cannot be used: an environment variable is not set. Its `${VAR}` stays as
+    written."""
+    if find_missing_variable(entry):
+        return msgspec.structs.replace(entry, lacks=reason)
+    entry_type: type[msgspec.Struct] = type(entry)
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    incomplete = _incomplete_type(entry_type)(**{**fields, "lacks": reason})
+    assert isinstance(incomplete, type(entry))
+    return incomplete
 
 
-class LackingPlugin(PluginEntry, frozen=True, kw_only=True):
-    """A variable that it names is not set, as `lacks` says; what names it stays as it is written."""
-
-    lacks: str
-
-
-class LackingServer(McpEntry, frozen=True, kw_only=True):
-    lacks: str
+def find_missing_variable(entry: ExternalToolEntry) -> str:
+    """Return which environment variable an entry lacks, as a sentence; empty if none."""
+    return str(getattr(entry, "lacks", ""))
 
 
-class LackingBackend(BackendEntry, frozen=True, kw_only=True):
-    lacks: str
-
-
-Entry = PluginEntry | McpEntry | BackendEntry
-
-
-def why_not(entry: Entry) -> str:
-    """Why it is left out, if it is; a sentence."""
-    match entry:
-        case LackingPlugin() | LackingServer() | LackingBackend():
-            return entry.lacks
-        case McpEntry(type="sse"):
-            return "it speaks the older SSE transport, which is not supported"
+def find_unusable_reason(entry: ExternalToolEntry) -> str:
+    """Return why an entry cannot be used, as a sentence; empty if it can."""
+    if reason := find_missing_variable(entry):
+        return reason
+    if isinstance(entry, McpEntry) and entry.type == "sse":
+        return "the older SSE transport is not supported; use the server's streamable HTTP address, if it has one"
     return ""

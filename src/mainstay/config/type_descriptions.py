@@ -1,4 +1,4 @@
-"""What the configuration expects, and what it was given instead, in words."""
+"""Describes types and values of the configuration in words, for errors and the reference page."""
 
 from __future__ import annotations
 
@@ -8,61 +8,64 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 _SHOWN_MAX = 12
-_WORD = re.compile(rf"[A-Za-z_]{{1,{_SHOWN_MAX}}}")
+_SHORT_WORD = re.compile(rf"[A-Za-z_]{{1,{_SHOWN_MAX}}}")
 _BOUNDS = {"ge": "of at least", "gt": "of more than", "le": "of at most", "lt": "of less than"}
 
 
-def options(kind: Any) -> list[Any]:
-    """The members of a union, without annotations."""
-    if get_origin(kind) is Annotated:
-        return options(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return [one for member in get_args(kind) for one in options(member)]
-    return [kind]
+def union_members(field_type: Any) -> list[Any]:
+    """Return the members of a union, without annotations; a list of one for other types."""
+    if get_origin(field_type) is Annotated:
+        return union_members(get_args(field_type)[0])
+    if get_origin(field_type) in (Union, UnionType):
+        return [option for member in get_args(field_type) for option in union_members(member)]
+    return [field_type]
 
 
-def describe(kind: Any) -> str:
-    """What is expected, for a person."""
-    origin, arguments = get_origin(kind), get_args(kind)
+def describe_type(field_type: Any) -> str:
+    """Describe a type: `a whole number of at least 1 or null`."""
+    origin, arguments = get_origin(field_type), get_args(field_type)
     if origin is Annotated:
-        return describe(arguments[0]) + _within(arguments[1:])
+        return describe_type(arguments[0]) + _describe_bounds(arguments[1:])
     if origin in (Union, UnionType):
-        return " or ".join(map(describe, arguments))
+        return " or ".join(map(describe_type, arguments))
     if origin is Literal:
-        return " or ".join(f"'{one}'" for one in arguments)
+        return " or ".join(f"'{word}'" for word in arguments)
     if origin is tuple:
         return "a list"
-    words = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
-    return words.get(kind, "a mapping")
+    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
+    return names.get(field_type, "a mapping")
 
 
-def _within(metas: Sequence[Any]) -> str:
-    """` between 0 and 1`, ` of more than 0`; nothing where there are no bounds."""
-    found = {name: one for meta in metas for name in _BOUNDS if (one := getattr(meta, name, None)) is not None}
-    if "ge" in found and "le" in found:
-        return f" between {found['ge']} and {found['le']}"
-    return "".join(f" {word} {found[name]}" for name, word in _BOUNDS.items() if name in found)
+def _describe_bounds(metas: Sequence[Any]) -> str:
+    """Describe the bounds of a number: ` between 0 and 1`, ` of more than 0`; empty without bounds."""
+    bounds = {name: bound for meta in metas for name in _BOUNDS if (bound := getattr(meta, name, None)) is not None}
+    if "ge" in bounds and "le" in bounds:
+        return f" between {bounds['ge']} and {bounds['le']}"
+    return "".join(f" {word} {bounds[name]}" for name, word in _BOUNDS.items() if name in bounds)
 
 
-def is_plain(kind: Any) -> bool:
-    """Takes numbers and fixed words only: no secret belongs there."""
-    return all(get_origin(one) is Literal or one in (int, float, bool, NoneType) for one in options(kind))
+def is_never_secret(field_type: Any) -> bool:
+    """Return True for types of numbers and fixed words only: their values are never secrets."""
+    return all(
+        get_origin(option) is Literal or option in (int, float, bool, NoneType) for option in union_members(field_type)
+    )
 
 
-def shown(value: Any) -> str:
-    """What was given, where it is short and plain: whoever put a key in the wrong place does not find it in a log."""
+def show_if_short(value: Any) -> str:
+    """Return a value for an error if it is a short word or number, else its type: an API key under the wrong key must
+    not be logged."""
     match value:
         case bool():
             return str(value).lower()
         case int() | float() if len(str(value)) <= _SHOWN_MAX:
             return str(value)
-        case str() if _WORD.fullmatch(value):
+        case str() if _SHORT_WORD.fullmatch(value):
             return f"'{value}'"
-    return noun(value)
+    return describe_value_type(value)
 
 
-def noun(value: Any) -> str:
-    """What was given, without showing it: it may be a secret."""
+def describe_value_type(value: Any) -> str:
+    """Describe a value by its type only: it may be a secret."""
     match value:
         case None:
             return "nothing"

@@ -1,4 +1,4 @@
-"""The file itself: read with care, changed by the smallest edit that does it, replaced at once or not at all."""
+"""Reads mainstay.yaml, edits single values in its text, and replaces the file atomically under a lock."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.yaml import BYTES_MAX, Document, Place, plain
+from mainstay.io.yaml import BYTES_MAX, YamlDocument, YamlPosition, parse_plain_scalar
 
 Keys = tuple[str | int, ...]
 
-_BARE = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*")  # an @ begins nothing in YAML
-_WAIT_S = 10.0  # for others who change the file: they hold it for as long as reading and writing takes
-_LOOK_S = 0.02
+# YAML text cannot begin with @
+_UNQUOTED_TEXT = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*")
+_LOCK_TIMEOUT_S = 10.0  # timeout for the lock; others hold it only while they read and write the file
+_LOCK_RETRY_S = 0.02  # between two attempts to take it
 
 
-def read(path: Path) -> bytes | None:
-    """The file's bytes, or None where there is none."""
+def read_file(path: Path) -> bytes | None:
+    """Return the file's bytes, or None if it does not exist. Raises ConfigError if it cannot be read."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigError(f"{path} is not a regular file")
             return file.read(BYTES_MAX + 1)
     except FileNotFoundError:
         if path.is_symlink():
-            raise ConfigError(f"{path} is a link to a file that does not exist") from None
+            raise ConfigError(f"{path} is a symbolic link to a file that does not exist") from None
         return None
     except NotADirectoryError:
         raise ConfigError(f"{path.parent} is not a directory") from None
@@ -39,42 +40,43 @@ def read(path: Path) -> bytes | None:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe under this name would hold us for ever
+def _open_nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe of this name would block for ever
 
 
-SECRETS = ("api_key", "secret", "token", "app_token", "signing_secret", "password")
+SECRET_KEYS = ("api_key", "secret", "token", "app_token", "signing_secret", "password")
 
 
-def refuse_shared_secrets(path: Path, data: Any) -> None:
-    """A key written out in a file that other users can read is as good as published."""
-    if not _holds_secret(data):
+def refuse_readable_secrets(path: Path, data: Any, more_keys: Collection[str] = ()) -> None:
+    """Raise ConfigError if the file contains a secret as plain text and other users can read it; `more_keys` are keys
+    of secrets in addition to SECRET_KEYS."""
+    if not _has_plain_secret(data, {*SECRET_KEYS, *more_keys}):
         return
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     if mode & 0o077:
-        raise ConfigError(f"{path} holds a key and other users may read it: run `chmod 600 {path}`")
+        raise ConfigError(f"{path} contains a secret and other users may read it: run `chmod 600 {path}`")
 
 
-def _holds_secret(data: Any) -> bool:
+def _has_plain_secret(data: Any, keys: Collection[str]) -> bool:
     if isinstance(data, list):
-        return any(_holds_secret(one) for one in data)
+        return any(_has_plain_secret(item, keys) for item in data)
     if not isinstance(data, dict):
         return False
-    keys = (data.get(name) for name in SECRETS)
-    written_out = any(isinstance(key, str) and key and "${" not in key for key in keys)
-    return written_out or any(_holds_secret(one) for one in data.values())
+    secrets = (data.get(name) for name in keys)
+    is_plain_text = any(isinstance(secret, str) and secret and "${" not in secret for secret in secrets)
+    return is_plain_text or any(_has_plain_secret(value, keys) for value in data.values())
 
 
-# --- one at a time -------------------------------------------------------------------------------
+# --- locking -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[None]:
-    """Whoever changes the file has read what others wrote before. It is the kernel's lock on the folder, so nothing of
-    it is left behind, however we end. Not for use within itself."""
+def lock_file(path: Path) -> Iterator[None]:
+    """Hold the lock for reading, changing and writing the file. It is a kernel lock on the file's folder, which a crash
+    releases. Not reentrant. Raises ConfigError if another process holds it for too long."""
     folder = path.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,124 +86,128 @@ def changing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     try:
-        _lock(handle, path)
+        _acquire_lock(handle, path)
         yield
     finally:
         os.close(handle)
 
 
-def _lock(handle: int, path: Path) -> None:
-    until = time.monotonic() + _WAIT_S
+def _acquire_lock(handle: int, path: Path) -> None:
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > until:
-                raise ConfigError(f"{path} is being changed by another command just now; try again") from None
-            time.sleep(_LOOK_S)
+            if time.monotonic() > deadline:
+                raise ConfigError(f"{path} is being changed by another command; try again") from None
+            time.sleep(_LOCK_RETRY_S)
         except OSError as error:
             raise ConfigError(f"{path} cannot be locked: {error.strerror}") from None
 
 
-# --- one value, changed in place -----------------------------------------------------------------
+# --- editing one value ---------------------------------------------------------------------------
 
 
 def with_value(data: Any, path: Keys, value: Any) -> Any:
-    """What the data would be with this one value changed; the original is left alone."""
+    """Return a copy of the data with one value changed."""
     if not path:
         return value
     if isinstance(data, list):
-        return [with_value(one, path[1:], value) if n == path[0] else one for n, one in enumerate(data)]
+        return [with_value(item, path[1:], value) if n == path[0] else item for n, item in enumerate(data)]
     known = data if isinstance(data, dict) else {}
     return {**known, path[0]: with_value(known.get(path[0]), path[1:], value)}
 
 
-def edited(text: str, document: Document, path: Keys, value: Any) -> str:
-    """The text with one value changed, everything else as it was. The caller checks what came out."""
-    place = document.place(path)
+def edit_text(text: str, document: YamlDocument, path: Keys, value: Any) -> str:
+    """Return the text with one value changed and everything else as it was. The caller must check that the result
+    parses to the intended data. Raises ConfigError if the value spans several lines."""
+    place = document.find_position(path)
     if place is not None:
-        return _replaced(text, place, written(value), path)
-    depth = max(n for n in range(len(path)) if document.place(path[:n]) is not None)
-    above = document.place(path[:depth])
-    assert above is not None, "the document itself is always there"
+        return _replace_value(text, place, to_yaml(value), path)
+    depth = max(n for n in range(len(path)) if document.find_position(path[:n]) is not None)
+    above = document.find_position(path[:depth])
+    assert above is not None, "the document itself has a position"
     newline = "\r\n" if "\r\n" in text else "\n"
     if above.kind == "block" and depth == 0:
-        return _inserted(text, len(text), _lines(path, value, _indent(above)), newline)
+        return _insert_lines(text, len(text), _build_block_lines(path, value, _block_indent(above)), newline)
     if above.kind == "block":
-        return _inserted(text, _end(above, text), _lines(path[depth:], value, _indent(above)), newline)
+        return _insert_lines(
+            text, _section_end(above, text), _build_block_lines(path[depth:], value, _block_indent(above)), newline
+        )
     if above.kind == "flow":
-        return appended(text, above, _flow(path[depth:], value), newline)
+        return append_flow_entry(text, above, _build_flow_entry(path[depth:], value), newline)
     if text[above.start : above.end]:
-        return _replaced(text, above, "{" + _flow(path[depth:], value) + "}", path[:depth])
+        return _replace_value(text, above, "{" + _build_flow_entry(path[depth:], value) + "}", path[:depth])
     if depth == 0:
-        return _inserted(text, len(text), _lines(path, value, 0), newline)
-    return _inserted(text, above.end, _lines(path[depth:], value, above.column + 2), newline)
+        return _insert_lines(text, len(text), _build_block_lines(path, value, 0), newline)
+    return _insert_lines(text, above.end, _build_block_lines(path[depth:], value, above.column + 2), newline)
 
 
-def appended(text: str, above: Place, inside: str, newline: str) -> str:
-    """One more in `{…}` or `[…]`: on a line of its own if the last one is."""
-    if not above.children:
-        return text[: above.end - 1].rstrip() + inside + text[above.end - 1 :]
-    last = max(above.children.values(), key=lambda child: child.end)
-    begins = offset(text, last)
-    lead = text[text.rfind("\n", 0, begins) + 1 : begins]
-    comma = ", " if lead.strip() else f",{newline}{lead}"
-    return text[: last.end] + comma + inside + text[last.end :]
+def append_flow_entry(text: str, parent: YamlPosition, entry: str, newline: str) -> str:
+    """Append an entry to `{…}` or `[…]`, on a line of its own if the last entry is."""
+    if not parent.children:
+        return text[: parent.end - 1].rstrip() + entry + text[parent.end - 1 :]
+    last = max(parent.children.values(), key=lambda child: child.end)
+    start = entry_offset(text, last)
+    indent = text[text.rfind("\n", 0, start) + 1 : start]
+    comma = ", " if indent.strip() else f",{newline}{indent}"
+    return text[: last.end] + comma + entry + text[last.end :]
 
 
-def offset(text: str, place: Place) -> int:
-    """Where its key stands, or it itself in a list."""
+def entry_offset(text: str, position: YamlPosition) -> int:
+    """Return the offset of an entry's key, or of the item itself in a list."""
     start = 0
-    for _ in range(place.line - 1):
+    for _ in range(position.line - 1):
         start = text.index("\n", start) + 1
-    return start + place.column
+    return start + position.column
 
 
-def _replaced(text: str, place: Place, new: str, path: Keys) -> str:
-    old = text[place.start : place.end]
-    if place.kind == "block" or "\n" in old:
+def _replace_value(text: str, position: YamlPosition, new: str, path: Keys) -> str:
+    old = text[position.start : position.end]
+    if position.kind == "block" or "\n" in old:
         name = ".".join(map(str, path))
-        raise ConfigError(f"'{name}' spans several lines of the file; change it with an editor")
-    space = "" if old or text[place.start - 1 : place.start].isspace() else " "
-    return text[: place.start] + space + new + text[place.end :]
+        raise ConfigError(f"'{name}' spans several lines of the file; use an editor to change it")
+    space = "" if old or text[position.start - 1 : position.start].isspace() else " "
+    return text[: position.start] + space + new + text[position.end :]
 
 
-def _inserted(text: str, after: int, lines: list[str], newline: str) -> str:
-    """New lines below the line that `after` lies in."""
-    found = text.find("\n", after)
-    at = found + 1 if found >= 0 else len(text)
-    before = text[:at]
-    if before and not before.endswith("\n"):
-        before += newline
-    return before + "".join(line + newline for line in lines) + text[at:]
+def _insert_lines(text: str, after: int, lines: list[str], newline: str) -> str:
+    """Insert lines below the line that contains the offset `after`."""
+    line_end = text.find("\n", after)
+    at = line_end + 1 if line_end >= 0 else len(text)
+    head = text[:at]
+    if head and not head.endswith("\n"):
+        head += newline
+    return head + "".join(line + newline for line in lines) + text[at:]
 
 
-def _indent(block: Place) -> int:
+def _block_indent(block: YamlPosition) -> int:
     return next((child.column for child in block.children.values()), 0)
 
 
-def _end(place: Place, text: str) -> int:
-    """Where a section's last value ends; a block's own end lies behind the comments that follow it."""
-    if place.kind == "block" and place.children:
-        return max(_end(child, text) for child in place.children.values())
-    return len(text[: place.end].rstrip())
+def _section_end(position: YamlPosition, text: str) -> int:
+    """Return the offset where a section's last value ends; the parser's end of a block includes the comments after
+    it."""
+    if position.kind == "block" and position.children:
+        return max(_section_end(child, text) for child in position.children.values())
+    return len(text[: position.end].rstrip())
 
 
-def _lines(path: Keys, value: Any, indent: int) -> list[str]:
-    lines = [f"{' ' * (indent + 2 * n)}{written(key)}:" for n, key in enumerate(path)]
-    lines[-1] += " " + written(value)
+def _build_block_lines(path: Keys, value: Any, indent: int) -> list[str]:
+    lines = [f"{' ' * (indent + 2 * n)}{to_yaml(key)}:" for n, key in enumerate(path)]
+    lines[-1] += " " + to_yaml(value)
     return lines
 
 
-def _flow(path: Keys, value: Any) -> str:
-    inner = written(value)
+def _build_flow_entry(path: Keys, value: Any) -> str:
+    inner = to_yaml(value)
     for key in reversed(path[1:]):
-        inner = f"{{{written(key)}: {inner}}}"
-    return f"{written(path[0])}: {inner}"
+        inner = f"{{{to_yaml(key)}: {inner}}}"
+    return f"{to_yaml(path[0])}: {inner}"
 
 
-def written(value: Any) -> str:
-    """A value as YAML on one line."""
+def to_yaml(value: Any) -> str:
+    """Return a value as YAML on one line."""
     match value:
         case None:
             return "null"
@@ -210,25 +216,25 @@ def written(value: Any) -> str:
         case int() | float():
             return repr(value)
         case str():
-            bare = _BARE.fullmatch(value) and plain(value) == value and value.strip("-.")
-            return value if bare else _quoted(value)
+            bare = _UNQUOTED_TEXT.fullmatch(value) and parse_plain_scalar(value) == value and value.strip("-.")
+            return value if bare else _quote(value)
         case list() | tuple():
-            return "[" + ", ".join(map(written, value)) + "]"
+            return "[" + ", ".join(map(to_yaml, value)) + "]"
         case dict():
-            return "{" + ", ".join(f"{_quoted(str(key))}: {written(one)}" for key, one in value.items()) + "}"
+            return "{" + ", ".join(f"{_quote(str(key))}: {to_yaml(item)}" for key, item in value.items()) + "}"
     raise ConfigError(f"a value of type {type(value).__name__} cannot be written to the file")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
 
 
-def write(path: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner only; a crash leaves the old one or the new one."""
+def write_file(path: Path, text: str) -> None:
+    """Replace the file atomically, with mode 0600; a crash leaves the old file or the new one."""
     import tempfile
 
-    target = path.resolve()  # a link stays a link
+    target = path.resolve()  # a symbolic link stays one
     temporary: str | None = None
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

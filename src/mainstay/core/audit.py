@@ -1,25 +1,27 @@
-"""The audit: what is put on record of every decision that matters, each entry chained to the one before it."""
+"""Audit log: event and entry types, the hash chain that links entries, and the ports to write and read it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-NOTHING = "0" * 64  # what stands before the first entry
-BEGUN = "record.begun"  # the first entry of a home: a number by chance, so that no two homes have the same chain
-PRUNED = "record.pruned"  # older entries were removed, as it is configured
-RESUMED = "record.resumed"  # it went on although what it found was not what it had left
-ACCEPTED = "record.accepted"  # the owner knows of an entry that says so
-acting: ContextVar[str] = ContextVar("acting", default="")  # who asks for what is done now; empty: the owner
+from mainstay.core.json_types import JsonMapping
+
+GENESIS_DIGEST = "0" * 64  # the digest before the first entry
+CHAIN_BEGUN = "record.begun"  # first entry of a home: holds a random number, so that no two homes have the same chain
+CHAIN_PRUNED = "record.pruned"  # older entries were removed, by the configured retention
+CHAIN_RESUMED = "record.resumed"  # the log was continued although its last entry was not the one written last
+CHAIN_ACCEPTED = "record.accepted"  # the owner has acknowledged a `record.resumed` entry
+# the person whose request is being executed; "": the owner
+acting_person: ContextVar[str] = ContextVar("acting", default="")
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is to be put on record. Names and digests, no contents. `record` is where it stands in its session's
-    journal; `details` is a JSON object."""
+class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something to be written to the audit log: names and digests, no contents."""
 
     at: int  # ms
     kind: str
@@ -27,13 +29,13 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     workspace: str = ""
     session: str = ""
     turn: int = 0
-    record: int = 0
-    person: str = ""  # empty: the owner, or nobody
-    details: str = "{}"
+    record: int = 0  # sequence in the session's journal; 0: it is in no journal
+    person: str = ""  # empty: the owner, or no person
+    details: str = "{}"  # a JSON object
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A fact on record. The order of the fields is that of their digest and of every column."""
+class AuditEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry of the audit log. The order of its fields is that of the digest, the table and the exports."""
 
     seq: int
     at: int
@@ -45,80 +47,85 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     person: str
     what: str
     details: str
-    before: str  # the digest of the entry before
-    digest: str  # of all the others
+    before: str  # digest of the previous entry
+    digest: str  # of all fields above
 
 
-FIELDS = Entry.__struct_fields__
+ENTRY_FIELDS = AuditEntry.__struct_fields__
+AuditRow = tuple[int, int, str, str, str, int, int, str, str, str, str, str]  # the values of an AuditEntry
 
 
-def linked(fact: Fact, seq: int, before: str) -> tuple[Any, ...]:
-    """The values of its entry."""
+def chain_entry(event: AuditEvent, seq: int, before: str) -> AuditRow:
+    """Return the values of the entry for this event, linked to the previous digest."""
     values = (
-        seq, fact.at, fact.kind, fact.workspace, fact.session, fact.turn, fact.record, fact.person, fact.what,
-        fact.details, before,
+        seq, event.at, event.kind, event.workspace, event.session, event.turn, event.record, event.person, event.what,
+        event.details, before,
     )  # fmt: skip
-    return (*values, digest_of(values))
+    return (*values, entry_digest(values))
 
 
-def digest_of(values: Sequence[Any]) -> str:
-    """SHA-256 of the fields in order, each as its length in characters, a colon, and itself; numbers in decimals, and
-    all of it in UTF-8."""
-    text = "".join([f"{len(one)}:{one}" for one in map(str, values)])
+def entry_digest(values: Sequence[object]) -> str:
+    """Return the SHA-256 of the fields in order, each as its length in characters, a colon and its text (numbers in
+    decimal), encoded as UTF-8."""
+    text = "".join([f"{len(field)}:{field}" for field in map(str, values)])
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def sha256(text: str | bytes) -> str:
-    """Of contents, which are not kept."""
+def sha256_hex(text: str | bytes) -> str:
+    """Return the hexadecimal SHA-256 of contents, which the log holds in place of the contents."""
     return hashlib.sha256(text.encode(errors="surrogatepass") if isinstance(text, str) else text).hexdigest()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries to show: what is None may be anything. The newest so many, oldest first."""
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter for audit entries; None matches everything. Selects the newest `limit`, returned oldest first."""
 
     session: str | None = None
     person: str | None = None
     workspace: str | None = None
-    kind: str | None = None  # or a family of them: "approval" is also "approval.asked"
+    kind: str | None = None  # or a prefix: "approval" matches "approval.asked" too
     since: int | None = None  # ms
-    until: int | None = None
+    until: int | None = None  # ms
     limit: int = 100
 
 
 class AuditLog(Protocol):
-    """Where it is kept; one for all workspaces of a home."""
+    """Append-only storage of audit entries; one for all workspaces of a home."""
 
     async def positions(self, workspace: str) -> dict[str, int]:
-        """By session: the last record of which everything is here."""
+        """Return, by session, the last journal record whose events are in the log."""
         ...
 
-    async def follow(self, workspace: str, session: str, position: int, facts: Sequence[Fact]) -> None:
-        """Put on record together with how far that goes; on disk when it returns."""
+    async def add_from_journal(self, workspace: str, session: str, position: int, events: Sequence[AuditEvent]) -> None:
+        """Append events from a session's journal together with the new position; on disk when it returns."""
         ...
 
-    async def add(self, facts: Sequence[Fact]) -> None: ...
+    async def add(self, events: Sequence[AuditEvent]) -> None:
+        """Append events that are in no journal; on disk when it returns."""
+        ...
 
-    async def prune(self, before: int) -> int:
-        """Remove what is older (ms), and put on record how much that was."""
+    async def prune(self, before_ms: int) -> int:
+        """Remove entries older than `before_ms`, record how many there were, and return that number."""
         ...
 
 
-class AuditReading(Protocol):
-    async def entries(self, wanted: Wanted) -> list[Entry]: ...
+class AuditReader(Protocol):
+    """Reads the audit log."""
+
+    async def find_entries(self, query: AuditQuery) -> list[AuditEntry]: ...
 
 
-class Notary(Protocol):
-    """Puts on record what no journal tells."""
+class AuditRecorder(Protocol):
+    """Writes audit events that no session's journal contains: people, keys, settings, deletions."""
 
-    async def ready(self) -> None:
-        """Before something is done: raises AuditUnavailable if it has to be on record and could not be."""
+    async def ensure_available(self) -> None:
+        """Call before an action: raises AuditUnavailable if auditing is mandatory and the log cannot be written."""
         ...
 
     async def close(self) -> None:
-        """What waits for the disk is written, if it can be."""
+        """Write the events that are still buffered, if possible."""
         ...
 
-    async def note(
+    async def record(
         self,
         kind: str,
         what: str = "",
@@ -126,5 +133,5 @@ class Notary(Protocol):
         workspace: str = "",
         session: str = "",
         by: str = "",
-        details: Mapping[str, Any] | None = None,
+        details: JsonMapping | None = None,
     ) -> None: ...

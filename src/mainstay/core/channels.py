@@ -1,227 +1,241 @@
-"""Chat platforms: what comes from them, what goes to them, and what each can show."""
+"""Chat channels: the port that each platform implements, its messages, capabilities and errors, and the queue port."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from mainstay.core.addresses import Address
+from mainstay.core.asgi import ASGIApp
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
-from mainstay.core.outside import Said
+from mainstay.core.tool_ports import RoomMessage
 
-# --- what can be wrong ---------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 class ChannelError(MainstayError):
-    """Something is wrong with a platform."""
+    """A chat platform failed or refused a request."""
 
 
-class NotSent(ChannelError):
-    """It was certainly not sent, and may be if it is tried again: after so many seconds, where the platform says."""
+class DeliveryDeferred(ChannelError):
+    """The message was certainly not sent; a retry may succeed, after `retry_after_s` if the platform names a delay."""
 
     def __init__(self, sentence: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
 
 
-class MaybeSent(ChannelError):
-    """Nobody knows: the connection was lost after it was handed over."""
+class DeliveryUnknown(ChannelError):
+    """The message may have been sent: the connection was lost after it was handed over."""
 
 
-class NeverSent(ChannelError):
-    """It was not sent and never will be: the room is gone, the bot was thrown out, a file is too large."""
+class DeliveryRejected(ChannelError):
+    """The message was not sent and a retry cannot help: the room is gone, the bot was removed, a file is too large."""
 
 
-# --- what comes in -------------------------------------------------------------------------------
+# --- incoming messages ---------------------------------------------------------------------------
 
 
-class Attached(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that came with a message, to be fetched by whoever knows the platform."""
+class IncomingFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file attached to an incoming message; `ChatChannel.download` fetches it."""
 
-    ref: str  # its address, or its id on the platform
+    ref: str  # its URL, or its id on the platform
     name: str = ""
     mime: str = ""
-    size: int = 0  # as the platform says; 0: unknown
+    size: int = 0  # bytes as the platform reports them; 0: unknown
 
 
-class Incoming(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as a platform tells it."""
+class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as a platform delivers it."""
 
-    id: str  # the platform's own, unique in its room
-    address: Address
-    user: str  # the platform's id of who said it
-    name: str = ""  # and how it calls them
-    text: str = ""  # as written, without the mention of us at its beginning
+    id: str  # the platform's id, unique in its room
+    address: ChatAddress
+    user: str  # the sender's id on the platform
+    name: str = ""  # the sender's display name
+    text: str = ""  # as written, without a leading mention of the agent
     at: int = 0  # ms
-    direct: bool = False  # only the two of us are there
-    mentioned: bool = False  # it names us
-    own: bool = False  # we said it
-    files: tuple[Attached, ...] = ()
+    direct: bool = False  # sent in a direct conversation with the agent
+    mentioned: bool = False  # it mentions the agent
+    own: bool = False  # the agent itself sent it
+    files: tuple[IncomingFile, ...] = ()
 
 
-Hear = Callable[[Incoming], Awaitable[None]]  # returns once that is durable; raises: tell me again later
+# Returns once the message is durable; if it raises, the channel delivers the message again later.
+MessageHandler = Callable[[IncomingMessage], Awaitable[None]]
 
 
-# --- what can be shown ---------------------------------------------------------------------------
+# --- the channel port ----------------------------------------------------------------------------
 
 
-class Shows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a platform can do."""
+class ChannelCapabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a platform supports."""
 
-    markup: Literal["markdown", "some", "plain"] = "plain"  # some: its own kind, which ours is turned into
-    length: int = 4000  # characters of one message
+    markup: Literal["markdown", "some", "plain"] = "plain"  # some: a format of its own that `format` converts to
+    length_max: int = 4000  # maximal characters of one message
     edits: bool = False
     deletes: bool = False
     files: bool = False
     typing: bool = False
     threads: bool = False
-    history: bool = False  # what was said in a thread can be fetched
+    history: bool = False  # earlier messages of a thread can be fetched
     search: bool = False
-    once: Literal["key", "look", "none"] = "none"  # the same key is posted once; it can be looked for; neither
-    once_s: float = 0.0  # how long the platform remembers a key; 0: always
-    edit_every_s: float = 1.0  # at most so often
+    idempotency: Literal["key", "look", "none"] = "none"  # idempotency: posts take a key; can be searched for; neither
+    idempotency_window_s: float = 0.0  # how long the platform remembers a key; 0: for ever
+    edit_interval_s: float = 1.0  # shortest interval between two edits of a message
     file_bytes_max: int = 20 * 1024 * 1024
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt. `thread` is where answers to it belong, where the platform has threads."""
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Receipt of a posted message. `thread` is the thread for replies to it, if the platform has threads."""
 
     id: str
     thread: str = ""
 
 
 class ChatChannel(Protocol):
-    """A chat platform. Its methods raise `ChannelError`s and nothing else; each is bounded in time."""
+    """Connection to a chat platform. Methods raise only `ChannelError`s and have timeouts of their own."""
 
-    name: str  # as it is configured: the first part of its sessions' keys
+    name: str  # its name in the configuration: the first part of its sessions' keys
     kind: str  # slack, telegram, …
 
     @property
-    def shows(self) -> Shows: ...
+    def capabilities(self) -> ChannelCapabilities: ...
     @property
     def state(self) -> str:
-        """ "connected", or in a few words what is wrong; for people."""
+        """Return "connected", or a few words for the operator about what is wrong."""
         ...
 
-    async def start(self, hear: Hear) -> None:
-        """Begin to listen; what was said while nobody did comes first where the platform keeps it. Returns when it is
-        connected; raises ConfigError if it never will be (a wrong token). A connection that is lost later is made
-        again with a growing wait, for as long as it takes."""
+    async def start(self, on_message: MessageHandler) -> None:
+        """Connect and pass every message to the handler, first those missed while offline if the platform keeps them.
+
+        Returns when connected; raises ConfigError if that is impossible (a wrong token). A connection that is lost
+        later is re-established with backoff, without a limit on attempts.
+        """
         ...
 
     async def close(self) -> None: ...
 
-    async def post(self, to: Address, text: str, *, key: str) -> Sent:
-        """A message of at most `shows.length` characters, as `format` made it. An empty thread: the room itself, where
-        it begins a thread of its own. The same key is the same message."""
+    async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
+        """Post a message of at most `capabilities.length_max` characters, formatted by `format`.
+
+        Without a thread it is posted to the room, where it begins a new thread. `key` is the idempotency key.
+        """
         ...
 
-    async def find(self, to: Address, key: str) -> Sent | None:
-        """The message that was posted under this key, where `shows.once` is "look"; else nobody asks."""
+    async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
+        """Return the message that was posted under this key; only called if `capabilities.idempotency` is "look"."""
         ...
 
-    async def edit(self, to: Address, id: str, text: str) -> None: ...
-    async def delete(self, to: Address, id: str) -> None: ...
-    async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent: ...
-    async def typing(self, to: Address, note: str = "") -> None:
-        """Busy, and with what, as far as it can be shown; for a few seconds. Never raises."""
+    async def edit(self, to: ChatAddress, id: str, text: str) -> None: ...
+    async def delete(self, to: ChatAddress, id: str) -> None: ...
+    async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage: ...
+    async def show_typing(self, to: ChatAddress, note: str = "") -> None:
+        """Show a typing indicator for a few seconds, with the note if the platform can show it. Never raises."""
         ...
 
-    async def download(self, file: Attached, target: str, bytes_max: int) -> str:
-        """Its content into a new file of this name; returns its type. Addresses that a message names are somebody
-        else's word: they are fetched as such (edges/fetch), with the platform's token only to the platform itself."""
+    async def download(self, file: IncomingFile, target: str, bytes_max: int) -> str:
+        """Download a file to the new path `target`; returns its MIME type.
+
+        URLs in a message are untrusted: they are fetched with io/fetch, and the platform's token is sent only to the
+        platform itself.
+        """
         ...
 
-    async def history(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
-        """What was said in a thread since (ms), the oldest first; our own among it, marked so."""
+    async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
+        """Return a thread's messages since `after` (ms), oldest first; those of the agent are marked `own`."""
         ...
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
-        """In the room, the newest first."""
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
+        """Search the room; newest first."""
         ...
 
     def format(self, text: str) -> str:
-        """Markdown as the platform takes it."""
+        """Convert Markdown to the platform's markup."""
         ...
 
-    def app(self) -> Any:
-        """An ASGI application for what the platform posts to us, mounted at `/channels/NAME`; None: it does not."""
+    def asgi_app(self) -> ASGIApp | None:
+        """Return an ASGI application for the platform's callbacks, mounted at `/channels/NAME`; None: it has none."""
         ...
 
 
 @runtime_checkable
-class Whispers(Protocol):
-    """A channel that can also say something in a room for one person's eyes alone. Nobody finds or edits it later."""
+class SupportsEphemeral(Protocol):
+    """A channel that can post ephemeral messages: visible to one user only, and not to be found or edited later."""
 
-    async def whisper(self, to: Address, user: str, text: str) -> Sent:
-        """Like `post`; `user` is the platform's id of whoever is to see it."""
+    async def post_ephemeral(self, to: ChatAddress, user: str, text: str) -> SentMessage:
+        """Post a message that only `user` (an id on the platform) sees."""
         ...
 
 
-# --- what is kept of it --------------------------------------------------------------------------
+# --- the channel queue ---------------------------------------------------------------------------
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was taken in and waits for its files before it becomes a prompt."""
+class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted message that waits for its files to be downloaded before it becomes a prompt."""
 
     id: str  # the envelope's: channel and message
     session: str
     person: str
-    message: Incoming
+    message: IncomingMessage
     at: int = 0  # ms
 
 
 DeliveryState = Literal["pending", "sending", "sent", "unknown", "failed"]
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something to be posted. Under the same key it is there once."""
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"ephemeral_user": "alone"}):
+    """A message to be posted on a chat platform. `key` is its idempotency key."""
 
     key: str
-    to: Address
-    alone: str = ""  # the platform's id of the one person who is to see it, where that can be
-    session: str = ""  # whose it is
-    turn: int = 0  # whose answer it is; 0: a tool sent it, or the runtime says something
+    to: ChatAddress
+    ephemeral_user: str = (
+        ""  # the platform's id of the only user who may see it (an ephemeral message); empty: everyone
+    )
+    session: str = ""  # the session that sends it
+    turn: int = 0  # the turn that it answers; 0: sent by a tool, or a notice of the runtime
     text: str = ""
-    files: tuple[tuple[str, str], ...] = ()  # path, and name
+    files: tuple[tuple[str, str], ...] = ()  # path and name of each
     state: DeliveryState = "pending"
-    part: int = 0  # so many of its messages and files have been posted
-    ids: tuple[str, ...] = ()  # of what was posted
-    draft: bool = False  # the first of those is still being written
+    part: int = 0  # how many of its messages and files have been posted
+    ids: tuple[str, ...] = ()  # the platform's ids of what was posted
+    draft: bool = False  # the first posted message is a draft that is still being edited
     attempts: int = 0
-    next_at: int = 0  # ms
-    at: int = 0  # ms: when it was put here
-    note: str = ""  # what is wrong
+    next_at: int = 0  # ms: when to try again
+    at: int = 0  # ms: when it was queued
+    note: str = ""  # the last error
 
 
-class Mail(Protocol):
-    """Keeps what has arrived and what is to be delivered. What returned is on disk."""
+class ChannelQueue(Protocol):
+    """Durable queues between chat platforms and sessions: messages that arrived, and deliveries to be posted.
 
-    async def arrive(self, arrival: Arrival) -> bool:
-        """False if it was there before."""
+    A change is on disk when the method returns.
+    """
+
+    async def add_pending(self, message: PendingMessage) -> bool:
+        """Add an arrived message; returns False if its id is in the queue already."""
         ...
 
-    async def arrivals(self) -> Sequence[Arrival]: ...
-    async def arrived(self, id: str) -> None:
-        """It has become a prompt."""
+    async def list_pending(self) -> Sequence[PendingMessage]: ...
+    async def remove_pending(self, id: str) -> None:
+        """Remove a message that has become a prompt."""
         ...
 
-    async def put(self, delivery: Delivery) -> Delivery:
-        """As it is kept: as it was before, if the key was there."""
+    async def add_delivery(self, delivery: Delivery) -> Delivery:
+        """Add a delivery and return it; if its key is known, return the stored one unchanged."""
         ...
 
-    async def update(self, delivery: Delivery) -> None: ...
-    async def find(self, key: str) -> Delivery | None: ...
-    async def due(self) -> Sequence[Delivery]:
-        """Those that are neither sent, unknown nor failed, the oldest first."""
+    async def update_delivery(self, delivery: Delivery) -> None: ...
+    async def find_delivery(self, key: str) -> Delivery | None: ...
+    async def list_due(self) -> Sequence[Delivery]:
+        """Return the deliveries that are not finished (sent, unknown or failed), oldest first."""
         ...
 
-    async def recent(self, limit: int = 100) -> Sequence[Delivery]:
-        """The newest first, for people."""
+    async def list_recent(self, limit: int = 100) -> Sequence[Delivery]:
+        """Return the newest deliveries, newest first."""
         ...
 
-    async def prune(self, before: int) -> None:
-        """Forget what was finished by then (ms)."""
+    async def prune(self, before_ms: int) -> None:
+        """Remove finished deliveries that were queued before this time (ms)."""
         ...

@@ -1,63 +1,69 @@
-"""Everything that can be wrong with the world, named for its state.
+"""Exception hierarchy of Mainstay; each error is named for the state that it reports.
 
     MainstayError
     ├── ConfigError                 the configuration cannot be used
     ├── ToolDefinitionError         a tool cannot be offered as it is declared
     ├── HomeTaken                   another process owns this home
     ├── HomeUnusable                permissions, a read-only disk, no file handles
-    ├── LaneFull                    too many prompts wait already
-    ├── InputRefused                too large, empty, or its id was used for something else
-    ├── SessionArchived             the session takes no more prompts
+    ├── LaneFull                    too many prompts are queued already
+    ├── InputRefused                too large, empty, or its id was used for another input
+    │   ├── TriggerUnknown          there is no such trigger, or the caller may not see it
+    │   ├── PersonUnknown           there is no such person or account
+    │   ├── KeyUnknown              there is no such API key, or it was revoked before
+    │   └── ErrorUnknown            there is no such recorded error, or the caller may not see it
+    ├── SessionArchived             the session accepts no more prompts
     ├── SessionUnknown              there is no such session
     ├── WorkspaceUnknown            there is no such workspace
-    ├── AgentClosed                 the agent was closed while this waited
-    ├── OutputInvalid               no answer of the wanted shape came
-    ├── BudgetExhausted             what may be spent is spent
-    ├── AuditUnavailable            what happens cannot be put on record, and so must not happen
-    ├── ContextOverflow             what cannot be left out does not fit the model's window
-    ├── SummaryUnusable             a summary came back that cannot be used
-    ├── EmbedderMissing             no model for vectors can be had here
-    ├── MemoryUnknown               there is nothing under this id
-    ├── ApprovalUnknown             nothing waits for an answer under this id
-    ├── ContractBroken              a plugin's bytes are not the message they should be (core/protobuf)
-    ├── PluginFailed                a plugin did not do what it was asked (plugins/plugin)
-    ├── BackendRefused              what was asked of a backend cannot be had (backends/common)
+    ├── AgentClosed                 the agent was closed while the call waited
+    ├── OutputInvalid               no answer matched the requested output type
+    ├── BudgetExhausted             a spending limit is reached
+    ├── AuditUnavailable            the audit log cannot be written, and the action requires it
+    ├── ContextOverflow             the parts that cannot be left out exceed the model's context window
+    ├── SummaryUnusable             the model returned a summary that cannot be used
+    ├── EmbedderMissing             no embedding model is available
+    ├── MemoryUnknown               there is no memory item with this id
+    ├── ApprovalUnknown             no approval with this id is pending
+    ├── ProtobufMessageInvalid              a plugin's bytes are not a valid message (core/protobuf)
+    ├── PluginFailed                a plugin did not execute a call (plugins/plugin)
+    ├── BackendRefused              a backend refused or could not answer a request (backends/common)
     ├── StoreError
-    │   ├── StaleWriter             somebody else has written to this session
+    │   ├── StaleWriter             another process has written to this session
     │   ├── DuplicateInput          this input was accepted before
-    │   ├── StoreFull               no space left
-    │   ├── StoreBusy               somebody else holds the database
+    │   ├── StoreFull               no space left on the disk
+    │   ├── StoreBusy               another process holds the database lock
     │   ├── StoreFailed             an I/O error; the database was reopened
-    │   ├── StoreCorrupt            the file is damaged and was left alone
+    │   ├── StoreCorrupt            the file is damaged and was not modified
     │   └── StoreTooNew             written by a newer release
     └── ProviderError
-        ├── RateLimited             429; says when to come back where it knows
-        ├── Overloaded              529, 5xx: it would if it could
+        ├── RateLimited             429; says when to retry if the provider does
+        ├── Overloaded              529 or 5xx: the provider is temporarily unavailable
         ├── Unreachable             no connection, or lost before the first byte
-        ├── Unauthorised            the key is missing or refused
-        ├── RequestRefused          it will never accept this request
+        ├── Unauthorised            the API key is missing or was refused
+        ├── RequestRefused          the provider will never accept this request
         │   └── ContextTooLong
-        ├── StreamBroken            the answer stopped in the middle, or made no sense
-        ├── ModelSilent             nothing came within the bound
-        └── CircuitOpen             it failed so often that it is left alone for a while
+        ├── StreamBroken            the response stopped in the middle, or was malformed
+        ├── ModelSilent             no data within the timeout
+        └── CircuitOpen             the circuit breaker is open after repeated failures
 
-Rooms that meet trouble of their own have their own: GuardFailed (guards), PathRefused, AddressRefused and FetchFailed
-(edges), SandboxUnusable (sandbox), ToolRefused (tools).
+Other packages define errors of their own: GuardFailed (trust/guards), PathRefused, AddressRefused and FetchFailed (io),
+SandboxUnusable (sandbox), ToolRefused (tools).
 
-Each carries one sentence for a person, and where it arose, once that is known. Foreign errors are mapped to these where
-they enter.
+`str(error)` is one sentence for the user. Third-party exceptions are converted to these where they are caught.
 """
 
 from __future__ import annotations
 
-from mainstay.core.allowance import Allowance
-from mainstay.core.where import Where
+from mainstay.core.rate_limits import RateLimitStatus
+from mainstay.core.turn_location import TurnLocation
 
 
 class MainstayError(Exception):
-    """Base of all. `str(error)` is one sentence that says what to do; `where` is set by whoever runs the turn."""
+    """Base class of all errors. `str(error)` is one sentence that says what to do.
 
-    where: Where | None = None
+    `location` is the session, turn and step in which it was raised; the lane sets it, None before that.
+    """
+
+    location: TurnLocation | None = None
 
 
 class ConfigError(MainstayError):
@@ -105,7 +111,7 @@ class OutputInvalid(MainstayError):
 
 
 class BudgetExhausted(MainstayError):
-    """`budget` names it; `frees_at` (ms) says when there is something in it again, 0 for never by itself."""
+    """`budget` is the exhausted budget's name; `frees_at` (ms) is when it is replenished, 0 for never."""
 
     def __init__(self, sentence: str, *, budget: str = "", frees_at: int = 0) -> None:
         super().__init__(sentence)
@@ -146,7 +152,7 @@ class StaleWriter(StoreError):
 
 
 class DuplicateInput(StoreError):
-    """`sequence` is where the first one stands; `same` says whether it had the same content."""
+    """`sequence` is that of the input accepted first; `same` says whether it had the same content."""
 
     def __init__(self, sequence: int, *, same: bool) -> None:
         super().__init__("this input was accepted before" if same else "this input id was used for another input")
@@ -175,12 +181,14 @@ class StoreTooNew(StoreError):
 
 
 class ProviderError(MainstayError):
-    """`retry` says whether asking again may help; `counts` whether it is the provider's own failure. `allowance` is
-    what it says is left, where it says so with a refusal."""
+    """A model call failed. `retryable`: a retry may succeed. `counts_as_failure`: it counts for the circuit breaker.
 
-    retry = False
-    counts = False
-    allowance: Allowance | None = None
+    `rate_limits` is what the provider reported with a refusal, None if nothing. `details` is for the operator.
+    """
+
+    retryable = False
+    counts_as_failure = False
+    rate_limits: RateLimitStatus | None = None
 
     def __init__(self, sentence: str, *, details: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(sentence)
@@ -189,24 +197,24 @@ class ProviderError(MainstayError):
 
 
 class RateLimited(ProviderError):
-    retry = True
+    retryable = True
 
 
 class Overloaded(ProviderError):
-    """529 is the governor's business and does not count against the provider; a 5xx does."""
+    """The provider is overloaded. A 5xx counts for the circuit breaker; a 529 does not, the rate limiter handles it."""
 
-    retry = True
+    retryable = True
 
     def __init__(
-        self, sentence: str, *, details: str = "", retry_after_s: float | None = None, counts: bool = False
+        self, sentence: str, *, details: str = "", retry_after_s: float | None = None, counts_as_failure: bool = False
     ) -> None:
         super().__init__(sentence, details=details, retry_after_s=retry_after_s)
-        self.counts = counts
+        self.counts_as_failure = counts_as_failure
 
 
 class Unreachable(ProviderError):
-    retry = True
-    counts = True
+    retryable = True
+    counts_as_failure = True
 
 
 class Unauthorised(ProviderError):
@@ -218,7 +226,7 @@ class RequestRefused(ProviderError):
 
 
 class ContextTooLong(RequestRefused):
-    """`window` is how many tokens it takes, where it said so."""
+    """`window` is the model's context window in tokens, None if the provider did not say."""
 
     def __init__(self, sentence: str, *, details: str = "", window: int | None = None) -> None:
         super().__init__(sentence, details=details)
@@ -226,12 +234,28 @@ class ContextTooLong(RequestRefused):
 
 
 class StreamBroken(ProviderError):
-    counts = True
+    counts_as_failure = True
 
 
 class ModelSilent(ProviderError):
-    counts = True
+    counts_as_failure = True
 
 
 class CircuitOpen(ProviderError):
     pass
+
+
+class TriggerUnknown(InputRefused):
+    """There is no trigger of this name, or not for this caller."""
+
+
+class PersonUnknown(InputRefused):
+    """There is no person, or no account, of this name."""
+
+
+class KeyUnknown(InputRefused):
+    """There is no API key of this id, or it was revoked before."""
+
+
+class ErrorUnknown(InputRefused):
+    """There is no recorded error of this id, or not for this caller."""

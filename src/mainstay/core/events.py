@@ -1,105 +1,106 @@
-"""The facts of a session, past tense.
+"""Event types of a session, named in the past tense: those stored in its journal, and those only emitted to watchers.
 
-One set of types for the journal and for whoever watches. Durable events are what the journal keeps;
-partial ones (`Partial`) are only ever emitted. A watcher's copy carries `session` and `sequence`, which
-the journal knows by where the event stands and so does not repeat.
+Both use the same types. Durable events are journaled; partial ones (`Partial`) are only emitted. A watcher's copy has
+`session` and `sequence` set; the journal does not store them, because they are the key of the record.
 
-The tag is the type's name; a changed shape gets a new tag ("TurnEnded.2") and an upcast in
-`core.journal`, so that a journal written by an older release is still read.
+The tag is the type's name. A changed shape gets a new tag ("TurnEnded.2") and an upcast in `core.journal`, so that
+journals of older releases remain readable.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from mainstay.core.addresses import Address, Heard
-from mainstay.core.guests import GuestTool
+from mainstay.core.chat_addresses import ChatAddress, PlatformMessage
+from mainstay.core.client_tools import ClientTool
+from mainstay.core.json_types import ReadOnlyJson
+from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
 from mainstay.core.outcome import Event as Event
 from mainstay.core.outcome import Outcome
-from mainstay.core.recall import Fact, Summary
 
-# --- durable: the journal is made of these -------------------------------------------------------
+# --- durable: stored in the journal --------------------------------------------------------------
 
 
 class Received(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """An input was accepted. `id` is the sender's own, where it has one. What was only `overheard` starts no turn: it
-    is shown with the next prompt."""
+    """An input was accepted. One of kind `overheard` starts no turn: it is shown with the next prompt."""
 
     parts: tuple[AnyPart, ...]
     kind: Literal["prompt", "steer", "overheard"] = "prompt"
     sender: str = ""
-    id: str = ""
-    heard: Heard | None = None
+    id: str = ""  # chosen by the sender; empty: none
+    heard: PlatformMessage | None = None  # the platform's message, if it came from a chat platform
 
 
 class TurnStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """These inputs (by sequence) became the turn's user message."""
+    """A turn began; these inputs (by sequence) became its user message."""
 
     inputs: tuple[int, ...]
     model: str = ""
+    wording: str = ""  # version of the sentences that the runtime writes into this turn; empty: 0.1
 
 
 class TurnResumed(Event, frozen=True, omit_defaults=True, tag=True):
-    """The process that ran this turn stopped; another one took it up."""
+    """Another process took over this turn after the one that ran it stopped."""
 
 
 class MessageAdded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """Something was said. What is `provisional` is no answer before judges have passed it (`Judged`): until then it is
-    shown to nobody, or as a draft."""
+    """A message was added to the conversation. A `provisional` one becomes an answer only when judges passed it."""
 
     role: Role
     parts: tuple[AnyPart, ...]
     model: str = ""
     usage: Usage | None = None
-    cost: float = 0.0
-    provisional: Literal["", "held", "shown"] = ""
+    cost: float = 0.0  # dollars
+    provisional: Literal["", "held", "shown"] = ""  # until `Judged`: held is not shown to users, shown is a draft
 
 
 class ToolStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """Written before a call that is not `pure` runs: without it, it has certainly not run."""
+    """A tool call is about to run. Written before every call that is not `pure`: without it the call has not run."""
 
     call_id: str
 
 
 class ToolFinished(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The call's one result, and what a sub-agent spent on it."""
+    """A tool call has its result; every call gets exactly one."""
 
     result: ToolResult
-    usage: Usage | None = None
-    cost: float = 0.0
-    calls: int = 1  # that it stands for: none, if it was never run; with a sub-agent, that one's too
+    usage: Usage | None = None  # tokens that a sub-agent used in this call
+    cost: float = 0.0  # dollars that it spent
+    calls: int = 1  # tool calls to count: 0 if it did not run, more with those of a sub-agent
 
 
 class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The turn waits until somebody answers, or until `expires`, which is a no. It is about this very call."""
+    """The turn waits for a person to approve this call. No answer until `expires` denies it."""
 
     id: str
     call_id: str
     name: str
     input: str
     why: str = ""
-    digest: str = ""  # of name and input: nothing else runs under this approval
+    digest: str = ""  # of name and input: the approval is valid for exactly this call
     expires: int = 0  # ms
-    always: str = ""  # the rule that "always" would add
+    always: str = ""  # the rule that "always allow" would add
     where: str = ""  # the folder that its paths are relative to
-    client: bool = False  # whoever asked runs it, and hands in the result: there is nothing to allow
+    client: bool = False  # a client tool: the client runs the call and sends its result, no approval is needed
 
 
 class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
+    """A pending approval was answered, or expired."""
+
     id: str
     verdict: Literal["approved", "denied", "expired"]
     by: str = ""
     reason: str = ""
-    input: str | None = None  # amended: what runs instead
+    input: str | None = None  # amended arguments to run instead; None: unchanged
     always: str = ""  # the rule that was added
-    result: str | None = None  # what a call came to that somebody else ran
+    result: str | None = None  # the result that a client sent for its own tool
 
 
 class Guarded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """A guard did something, or would have."""
+    """A guard acted on an input, a tool call or an output, or only flagged it."""
 
     stage: Literal["input", "tool", "output", "policy"]
     action: Literal["flagged", "blocked", "redacted", "neutralised", "held", "denied"]
@@ -109,118 +110,117 @@ class Guarded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
 
 
 class Spawned(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """This session is a sub-agent's: who sent it, by which call, with which tools."""
+    """This session was started as a sub-agent, by this call of its parent session and with these tools."""
 
     parent: str
     call_id: str
     tools: tuple[str, ...] = ()
     depth: int = 1
-    untrusted: bool = False  # whoever wrote its prompt had read something from outside
-    private: bool = False
-    person: str = ""  # for whom: what they may not do, it may not either
+    untrusted: bool = False  # the parent's context contained untrusted content
+    private: bool = False  # the parent's context contained private content
+    person: str = ""  # the person it acts for, whose permissions apply
 
 
 class Steered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """These inputs (by sequence) were put into the running turn."""
+    """These inputs (by sequence) were added to the running turn."""
 
     inputs: tuple[int, ...]
 
 
 class StepCheckpointed(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """More of what a step has streamed so far; of use only if the step never finishes."""
+    """The next part of a step's streamed output was saved; only used if the step never finishes."""
 
     text: str = ""
     thinking: str = ""
-    held: bool = False  # it may be an answer that nobody is shown before it was judged
+    held: bool = False  # it may be part of an answer that is not shown before it was judged
 
 
 class StepRestarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The step is asked again: what it had streamed is an interrupted partial, not an answer."""
+    """The model is asked again for this step: what had streamed is an interrupted partial, not an answer."""
 
     reason: str = ""
 
 
 class Reserved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """So much was put aside for a model call, before it was sent; on disk first, and only where there are budgets.
+    """The maximal cost of a model call was reserved. On disk before the call is sent; only where budgets are set.
 
-    It is closed by what the call came to: the message, fold or verdict that names it by `id`, or `Settled`. One that is
-    closed by none (its process died) has cost the whole of it, for all that anybody knows.
+    It is closed by the record of the call's result (the message, fold or verdict that it names by `id`) or by
+    `Settled`. A reservation that is never closed, because its process died, counts as spent in full.
     """
 
-    id: str  # what for: "3.2" is the second step of turn 3, "fold:1", "judge:3.2:kind"
+    id: str  # the purpose: "3.2" is the second step of turn 3, "fold:1", "judge:3.2:kind"
     model: str
-    prompt: int  # tokens, as we count them
-    output: int  # tokens that the answer may have; the provider was told
-    cost: int  # nanodollars, at the most
-    guessed: bool = False  # nobody knows the price of this model
-    person: str = ""  # who pays for it, beside the session and the workspace; empty: the owner
+    prompt: int  # tokens by our count
+    output: int  # maximal tokens of the answer, as sent to the provider
+    cost: int  # maximal cost in nanodollars
+    guessed: bool = False  # the model's prices are not known
+    person: str = ""  # the person who pays, beside the session and the workspace; empty: the owner
 
 
 class Settled(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """What a call came to that nothing else tells of: nothing, if it was never answered; what is known, if it broke
-    off; all that was put aside, if it is `lost`: the process that made it died."""
+    """A reserved call ended without a record of its own: it failed, broke off, or its process died (`lost`)."""
 
     id: str
-    usage: Usage | None = None
-    cost: float = 0.0
-    lost: bool = False
+    usage: Usage | None = None  # None: the call was not answered; as far as known if it broke off
+    cost: float = 0.0  # dollars
+    lost: bool = False  # the process died: the whole reservation counts as spent
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What one judge said of an answer. One that could not say anything has an `error` and no score."""
+    """One judge's score of an answer. A judge that failed has an `error` and no score."""
 
     judge: str
-    score: float | None = None
+    score: float | None = None  # 0 to 1
     reason: str = ""
     error: str = ""
     weight: float = 1.0
     usage: Usage | None = None
-    cost: float = 0.0
+    cost: float = 0.0  # dollars
     seconds: float = 0.0
 
 
 class Judged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The last answer of the turn was judged. `attempt` counts from 1; the last one is returned, passed or not."""
+    """The turn's latest answer was judged."""
 
     scores: tuple[Score, ...]
     score: float  # combined
     passed: bool
-    attempt: int = 1
-    last: bool = False
-    tries: int = 1  # as many attempts as there may be
-    held: bool = False  # nobody was shown what was judged
+    attempt: int = 1  # counts from 1
+    last: bool = False  # the final attempt, which is returned whether it passed or not
+    tries: int = 1  # maximal number of attempts
+    held: bool = False  # the judged answer was not shown to users
 
 
 class Relieved(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """From now on the model sees less of what is old or large; the journal keeps all of it.
+    """The context was reduced: the model sees less of old and large messages from now on. The journal keeps them whole.
 
-    Stubs name what they stand for, and it can be paged through. `room` is how many characters a stub shows.
+    A stub names what it replaces, which can be paged through.
     """
 
-    results: tuple[str, ...] = ()  # these calls' results are stubs
-    turns: int = 0  # and so are all results of turns up to this one
+    results: tuple[str, ...] = ()  # ids of calls whose results become stubs
+    turns: int = 0  # all results of turns up to this one become stubs too
     texts: tuple[int, ...] = ()  # messages whose texts and arguments are cut
-    steps: int = 0  # so many of the running turn's first steps are left out
-    room: int = 0
+    steps: int = 0  # how many of the running turn's first steps are left out
+    room: int = 0  # characters that a stub shows; 0: the default
 
 
 class Folded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The oldest turns, up to and including `through`, are now seen through this summary.
+    """The oldest turns were replaced by a summary in the context.
 
-    Records up to and including `upto` are needed no more to go on. `parts` and `facts` are what this fold added
-    to the summaries and facts of the workspace: one record, so that there is never half a fold.
+    A fold is one record, together with what it adds to the workspace's summaries (`parts`) and facts (`facts`), so that
+    it is never half done.
     """
 
-    upto: int
+    upto: int  # records up to and including this sequence are not needed to continue
     summary: str
     through: int = 0  # the last turn that was folded
     version: int = 1  # counts the session's folds
-    by: str = ""  # the model that wrote it; empty: no model could, and it is an outline
-    origin: str = ""  # untrusted, if anything was that went into it
+    by: str = ""  # the model that wrote the summary; empty: it is an outline, made without a model
+    origin: str = ""  # untrusted if any of the summarised content was
     parts: tuple[Summary, ...] = ()
     facts: tuple[Fact, ...] = ()
     usage: Usage | None = None
-    cost: float = 0.0
+    cost: float = 0.0  # dollars
 
 
 class TurnEnded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -228,41 +228,41 @@ class TurnEnded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False)
 
 
 class Delivered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """Something was handed to a chat platform. Of an answer, `turn` says whose."""
+    """A message was posted on a chat platform. If it is an answer, `turn` is the turn that it answers."""
 
     key: str
-    to: Address
-    ids: tuple[str, ...] = ()  # the platform's, of what was posted
-    state: Literal["sent", "unknown", "failed", "silent"] = "sent"  # unknown: it may have been; it is not sent again
+    to: ChatAddress
+    ids: tuple[str, ...] = ()  # the platform's ids of the posted messages
+    state: Literal["sent", "unknown", "failed", "silent"] = "sent"  # unknown: it may have been sent and is not retried
     note: str = ""
 
 
 class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """Settings of the session; what is None stays as it was."""
+    """Settings of the session were changed; None leaves a setting as it was."""
 
     title: str | None = None
     status: Literal["active", "paused", "archived"] | None = None
     model: str | None = None
-    instructions: str | None = None  # the fixed section, for good or until a fold renews it
-    amended: str | None = None  # a newer fixed section that is appended until then
-    told: tuple[str, ...] = ()  # skills whose words are in there, and are somebody else's
+    instructions: str | None = None  # the fixed section; stays until a fold renews it
+    amended: str | None = None  # a newer fixed section, appended to the history until then
+    told: tuple[str, ...] = ()  # untrusted skills whose text is in the fixed section
     profile: dict[str, str] | None = None
     metadata: dict[str, str] | None = None
-    guests: tuple[GuestTool, ...] | None = None  # tools that whoever asks brings along, instead of those before
+    guests: tuple[ClientTool, ...] | None = None  # the client's tools; replace the earlier ones
 
 
 class Forked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """Everything before this was copied from another session."""
+    """This session was forked: all records before this one were copied from another session."""
 
     parent: str
     upto: int
 
 
 class Blanked(Event, frozen=True, omit_defaults=True, tag=True):
-    """Something stood here and was forgotten."""
+    """A record was erased here."""
 
 
-DURABLE = (
+DurableEvent = (
     Received
     | TurnStarted
     | TurnResumed
@@ -289,16 +289,16 @@ DURABLE = (
 )
 
 
-# --- partial: emitted to whoever watches, kept nowhere -------------------------------------------
+# --- partial: only emitted to watchers -----------------------------------------------------------
 
 
 class Partial(Event, frozen=True, omit_defaults=True, tag=True):
-    """A slow watcher may lose these, and is told so."""
+    """Base of events that are emitted and not stored; a slow watcher may miss some and then gets `Lagged`."""
 
 
 class TextDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     text: str
-    provisional: Literal["", "shown"] = ""  # as of a message: a draft, of what may be an answer and is not judged yet
+    provisional: Literal["", "shown"] = ""  # shown: a draft of an answer that is not judged yet
 
 
 class ThinkingDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -306,7 +306,7 @@ class ThinkingDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=
 
 
 class ToolCallStarted(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The model began to write a call."""
+    """The model began to write a tool call."""
 
     call_id: str
     name: str
@@ -318,7 +318,7 @@ class ToolCallDelta(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=
 
 
 class ToolCallReady(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The call is whole and about to be judged and run."""
+    """A tool call is complete; it will now be checked and run."""
 
     call_id: str
     name: str
@@ -328,36 +328,36 @@ class ToolCallReady(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=
 class ToolProgress(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     call_id: str
     note: str
-    data: Any = None
+    data: ReadOnlyJson = None
 
 
 class Waiting(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The turn waits for something outside: a retry, a failing store."""
+    """The turn waits: for a retry, a rate limit, a budget, a summary or a failing store."""
 
     reason: str
     seconds: float = 0.0
 
 
 class Warned(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """Something the person should know before it is trouble: a budget is nearly used up."""
+    """A warning for the user: a budget is nearly exhausted."""
 
     sentence: str
 
 
 class Stuck(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """The watchdog's word: this turn is past every bound it declared."""
+    """The watchdog found this turn past its declared timeouts."""
 
     doing: str
     seconds: float = 0.0
 
 
 class Lagged(Partial, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """This watcher was too slow: so many events are missing here. The journal has the durable ones."""
+    """This watcher was too slow: `missed` events are missing here. The durable ones are in the journal."""
 
     missed: int
 
 
-PARTIAL = (
+PartialEvent = (
     TextDelta
     | ThinkingDelta
     | ToolCallStarted
@@ -370,4 +370,4 @@ PARTIAL = (
     | Lagged
 )
 
-MessageFinished = MessageAdded  # what watchers know it by
+MessageFinished = MessageAdded  # its public name for watchers

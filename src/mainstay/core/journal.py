@@ -1,19 +1,18 @@
-"""Between events and the bytes that are kept: one codec for every store."""
+"""Journal records and their JSON codec, used by every store; also redaction of stored events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 
-from mainstay.core.addresses import Heard
+from mainstay.core.chat_addresses import PlatformMessage
 from mainstay.core.errors import StoreCorrupt, StoreTooNew
 from mainstay.core.events import (
-    DURABLE,
     ApprovalAnswered,
     ApprovalAsked,
     Blanked,
+    DurableEvent,
     Event,
     Folded,
     Guarded,
@@ -24,135 +23,139 @@ from mainstay.core.events import (
     ToolFinished,
     TurnEnded,
 )
+from mainstay.core.json_types import JsonObject
+from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import AnyPart, Binary, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.outcome import Failed
-from mainstay.core.recall import Fact
 
 
 class Record(msgspec.Struct, frozen=True):
-    """An event where it stands: its sequence in the session, and when it was written (ms since 1970)."""
+    """An event in a session's journal: its sequence number and when it was written (ms since 1970)."""
 
     seq: int
     at: int
     event: Event
 
 
-encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
-_decode: Callable[[str | bytes], Event] = msgspec.json.Decoder(DURABLE).decode
-_decode_all: Callable[[str | bytes], Sequence[Event]] = msgspec.json.Decoder(list[DURABLE]).decode
+encode_event: Callable[[Event], bytes] = msgspec.json.Encoder().encode
+_decode: Callable[[str | bytes], Event] = msgspec.json.Decoder(DurableEvent).decode
+_decode_all: Callable[[str | bytes], Sequence[Event]] = msgspec.json.Decoder(list[DurableEvent]).decode
 
-BLANK = encode(Blanked())
-FORGOTTEN = "[forgotten]"  # what a part says whose words were taken away
+BLANKED_BODY = encode_event(Blanked())
+FORGOTTEN_TEXT = "[forgotten]"  # replaces redacted text
 
-# How to read what an older release wrote: tag -> a function from its fields to today's. Golden journals
-# of every release are replayed by the tests, so an entry here is never removed.
-UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+# Upcasts of events that older releases wrote: tag -> function from its fields to today's. The tests replay golden
+# journals of every release, so an entry here is never removed.
+UPCASTS: dict[str, Callable[[JsonObject], JsonObject]] = {}
 
-_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in DURABLE.__args__)
-
-
-def mended(event: Event) -> Event:
-    """The same without half characters (lone surrogates), which UTF-8 cannot carry and `encode` refuses."""
-    made: Event = msgspec.convert(_mended(msgspec.to_builtins(event)), DURABLE)
-    return made
+_KNOWN_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in DurableEvent.__args__)
 
 
-def _mended(value: Any) -> Any:
+def replace_surrogates(event: Event) -> Event:
+    """Replace lone surrogates in an event's texts, which UTF-8 cannot encode and `encode_event` refuses."""
+    mended_event: Event = msgspec.convert(_replace_surrogates_in(msgspec.to_builtins(event)), DurableEvent)
+    return mended_event
+
+
+def _replace_surrogates_in(value: object) -> object:
     match value:
         case str():
             return value.encode(errors="replace").decode()
         case dict():
-            return {_mended(key): _mended(item) for key, item in value.items()}
+            return {_replace_surrogates_in(key): _replace_surrogates_in(item) for key, item in value.items()}
         case list() | tuple():
-            return [_mended(item) for item in value]
+            return [_replace_surrogates_in(item) for item in value]
     return value
 
 
-def redacted(event: Event) -> Event:
-    """The same event without what it says. Who called what and when stays, so that the history keeps its shape."""
+def redact_event(event: Event) -> Event:
+    """Return the event without its contents. Names, ids and times stay, so that the history keeps its structure."""
     match event:
-        case Received(heard=Heard() as heard):
-            said = msgspec.structs.replace(heard, text=heard.text and FORGOTTEN, files=())
-            parts = tuple(_without_content(part) for part in event.parts)
-            return msgspec.structs.replace(event, parts=parts, heard=said)
+        case Received(heard=PlatformMessage() as message):
+            blank = msgspec.structs.replace(message, text=message.text and FORGOTTEN_TEXT, files=())
+            parts = tuple(_redact_part(part) for part in event.parts)
+            return msgspec.structs.replace(event, parts=parts, heard=blank)
         case Received() | MessageAdded():
-            return msgspec.structs.replace(event, parts=tuple(_without_content(part) for part in event.parts))
+            return msgspec.structs.replace(event, parts=tuple(_redact_part(part) for part in event.parts))
         case ToolFinished(result=result):
-            return msgspec.structs.replace(event, result=_without_content(result))
+            return msgspec.structs.replace(event, result=_redact_part(result))
         case StepCheckpointed(text=text, thinking=thinking):
-            return msgspec.structs.replace(event, text=text and FORGOTTEN, thinking=thinking and FORGOTTEN)
+            return msgspec.structs.replace(event, text=text and FORGOTTEN_TEXT, thinking=thinking and FORGOTTEN_TEXT)
         case TurnEnded(outcome=Failed() as failed):
             return msgspec.structs.replace(event, outcome=msgspec.structs.replace(failed, details=""))
         case ApprovalAsked():
             return msgspec.structs.replace(event, input="{}", why="")
         case ApprovalAnswered(input=input, reason=reason, result=result):
             changed = None if input is None else "{}"
-            result = None if result is None else FORGOTTEN
-            return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN, result=result)
+            result = None if result is None else FORGOTTEN_TEXT
+            return msgspec.structs.replace(event, input=changed, reason=reason and FORGOTTEN_TEXT, result=result)
         case Judged(scores=scores):
-            told = tuple(
-                msgspec.structs.replace(one, reason=one.reason and FORGOTTEN, error=one.error and FORGOTTEN)
-                for one in scores
+            blanked = tuple(
+                msgspec.structs.replace(
+                    score, reason=score.reason and FORGOTTEN_TEXT, error=score.error and FORGOTTEN_TEXT
+                )
+                for score in scores
             )
-            return msgspec.structs.replace(event, scores=told)
+            return msgspec.structs.replace(event, scores=blanked)
         case Guarded():
             return msgspec.structs.replace(event, note="")
-        case Folded():  # a summary of what is forgotten, from its first word to its last
+        case Folded():  # all of it is a summary of the redacted records
             return Blanked()
     return event
 
 
-def unlearned(fold: Folded, facts: Sequence[Fact]) -> Folded:
-    """The fold without what it taught of these."""
-    gone = {_triple(fact) for fact in facts}
-    return msgspec.structs.replace(fold, facts=tuple(fact for fact in fold.facts if _triple(fact) not in gone))
+def remove_facts(fold: Folded, facts: Sequence[Fact]) -> Folded:
+    """Return the fold without these facts."""
+    removed = {_fact_key(fact) for fact in facts}
+    return msgspec.structs.replace(fold, facts=tuple(fact for fact in fold.facts if _fact_key(fact) not in removed))
 
 
-def _triple(fact: Fact) -> tuple[str, ...]:
+def _fact_key(fact: Fact) -> tuple[str, ...]:
     return tuple(" ".join(text.casefold().split()) for text in (fact.subject, fact.predicate, fact.object))
 
 
-def _without_content(part: AnyPart) -> AnyPart:
+def _redact_part(part: AnyPart) -> AnyPart:
     match part:
         case Text(text=text):
-            return msgspec.structs.replace(part, text=text and FORGOTTEN)
-        case Thinking():  # a signature would not fit any more, and a provider would refuse it
-            return msgspec.structs.replace(part, text=FORGOTTEN, signature="")
+            return msgspec.structs.replace(part, text=text and FORGOTTEN_TEXT)
+        case Thinking():  # the signature would no longer match, and the provider would refuse it
+            return msgspec.structs.replace(part, text=FORGOTTEN_TEXT, signature="")
         case ToolCall():
             return msgspec.structs.replace(part, input="{}")
         case ToolResult():
-            return msgspec.structs.replace(part, content=FORGOTTEN)
+            return msgspec.structs.replace(part, content=FORGOTTEN_TEXT)
         case Binary():
             return msgspec.structs.replace(part, data=b"", path="")
     return part
 
 
-def decode(body: str | bytes) -> Event:
+def decode_event(body: str | bytes) -> Event:
+    """Decode one stored event, of any release; raises StoreCorrupt or StoreTooNew."""
     try:
         return _decode(body)
     except msgspec.DecodeError as error:
-        return _decode_old(body, error)
+        return _decode_upcast(body, error)
 
 
-def decode_all(bodies: Sequence[str]) -> Iterable[Event]:
-    """One call for many, in C: a session's whole window is read this way."""
+def decode_events(bodies: Sequence[str]) -> Iterable[Event]:
+    """Decode many stored events with one call into C, which is fast enough for a session's whole window."""
     try:
         return _decode_all("[" + ",".join(bodies) + "]")
     except msgspec.DecodeError:
-        return [decode(body) for body in bodies]
+        return [decode_event(body) for body in bodies]
 
 
-def _decode_old(body: str | bytes, error: msgspec.DecodeError) -> Event:
+def _decode_upcast(body: str | bytes, error: msgspec.DecodeError) -> Event:
     try:
-        fields = msgspec.json.decode(body, type=dict[str, Any])
-        tag = fields["type"]
+        fields = msgspec.json.decode(body, type=JsonObject)
+        tag = str(fields["type"])
     except (msgspec.DecodeError, KeyError):
         raise StoreCorrupt(f"a journal record cannot be read: {error}") from error
     if tag in UPCASTS:
-        event: Event = msgspec.convert(UPCASTS[tag](fields), DURABLE)
+        event: Event = msgspec.convert(UPCASTS[tag](fields), DurableEvent)
         return event
-    if tag not in _TAGS:
+    if tag not in _KNOWN_TAGS:
         raise StoreTooNew(
-            f"the journal holds a record of type {tag!r} that this release does not know; use the newer release"
+            f"the journal contains a record of type {tag!r} that this release does not know; use the newer release"
         ) from error
     raise StoreCorrupt(f"a journal record of type {tag} cannot be read: {error}") from error

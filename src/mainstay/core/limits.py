@@ -1,4 +1,4 @@
-"""A bound on everything, in one place, units last."""
+"""All limits and timeouts of the runtime, with their defaults; names end in their unit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     steps_max: int = 25
     tool_calls_max: int = 50
     calls_per_response_max: int = 10
-    repeated_calls_max: int = 10  # the same call with the same result, one after another
+    repeated_calls_max: int = 10  # consecutive identical calls with identical results
     session_turns_max: int | None = None
-    step_restarts_max: int = 1  # visible re-asks of a step whose stream broke
-    resumes_max: int = 3  # of one turn, without any progress in between
-    output_attempts_max: int = 3  # answers that do not fit the wanted type
+    step_restarts_max: int = 1  # repeats of a model call whose stream broke
+    resumes_max: int = 3  # of one turn after a crash, without progress in between
+    output_attempts_max: int = 3  # answers that do not match the requested output type
 
     # a model call
     model_timeout_s: float = 300.0
@@ -23,12 +23,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry_base_s: float = 2.0
     retry_jitter: float = 0.2
     retry_wait_max_s: float = 600.0
-    breaker_failures_max: int = 5  # in a row, of a provider or of a tool
+    breaker_failures_max: int = 5  # consecutive failures of a provider or a tool that open the circuit breaker
     breaker_open_s: float = 30.0
-    queue_wait_max_s: float = 3600.0  # of a call, for a provider that has no room for it
+    queue_wait_max_s: float = 3600.0  # of a call in the rate limiter's queue
     response_bytes_max: int = 16 * 1024 * 1024
-    output_tokens_max: int | None = None  # None: what the model allows
-    local_idle_s: float = 600.0  # without a question, until a model on this machine gives its memory back
+    output_tokens_max: int | None = None  # None: the model's limit
+    local_idle_s: float = 600.0  # without a request, until a local model is unloaded
 
     # a tool call
     tool_timeout_s: float = 30.0
@@ -36,20 +36,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tool_input_bytes_max: int = 1024 * 1024
     tool_name_chars_max: int = 64
     parallel_calls_max: int = 8
-    tools_inline_max: int = 40  # with more, they are a catalogue that the model searches
-    kept_bytes_max: int = 8 * 1024 * 1024  # of a result that is too large to be shown, for paging
+    tools_inline_max: int = 40  # with more tools, the model searches a catalogue
+    kept_bytes_max: int = 8 * 1024 * 1024  # stored of a result that is too large to show, for paging
 
-    approval_expires_s: float = 24 * 3600.0  # a question that nobody answers is a no
+    approval_expires_s: float = 24 * 3600.0  # an approval that is not answered by then is denied
 
     # sub-agents
     spawn_depth_max: int = 1
-    spawn_beside_max: int = 4  # of one session, at a time
+    spawn_beside_max: int = 4  # of one session, concurrently
 
-    agent_hops_max: int = 8  # messages that agents send on to each other without a person
+    agent_hops_max: int = 8  # messages passed on from agent to agent without a person
 
     # a context
-    context_retries_max: int = 3  # of a request that the provider found too long
-    fold_wait_s: float = 90.0  # for a summary without which the context would not fit
+    context_retries_max: int = 3  # of a request that the provider rejected as too long
+    fold_wait_s: float = 90.0  # for a summary without which the context does not fit
     summary_timeout_s: float = 60.0
     summary_attempts_max: int = 2
 
@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     watchdog_period_s: float = 30.0
     watchdog_grace_s: float = 30.0
     checkpoint_period_s: float = 1.0
-    ride_along_s: float = 0.02  # how long a record that nobody waits for may stay in memory
+    ride_along_s: float = 0.02  # how long a buffered record may stay in memory before it is written
     watcher_buffer_max: int = 64
 
     # the store

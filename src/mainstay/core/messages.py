@@ -1,6 +1,6 @@
-"""What people, models and tools say to each other: messages and their parts.
+"""Messages between users, models and tools, and the parts they consist of.
 
-None of these can be part of a cycle, so the garbage collector is spared looking at them (`gc=False`).
+None of these can be part of a reference cycle, so the garbage collector does not track them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Role = Literal["user", "assistant", "tool", "system"]
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=str.lower, kw_only=True, gc=False):
-    """A piece of a message. `origin` says who wrote it when that is not who the role implies."""
+    """A part of a message. `origin` names its author if that is not the one the role implies."""
 
     origin: str = ""
 
@@ -24,14 +24,14 @@ class Text(Part, frozen=True, omit_defaults=True, tag="text", kw_only=False):
 
 
 class Thinking(Part, frozen=True, omit_defaults=True, tag="thinking", kw_only=False):
-    """The model's reasoning. `signature` is what some providers want back to accept it again."""
+    """The model's reasoning. Some providers require `signature` when it is sent back to them."""
 
     text: str
     signature: str = ""
 
 
 class ToolCall(Part, frozen=True, omit_defaults=True, tag="tool_call", kw_only=False):
-    """What the model asked for. `input` is its JSON text as it came, valid or not."""
+    """A tool call of the model. `input` is the JSON text that the model wrote, valid or not."""
 
     id: str
     name: str
@@ -40,8 +40,10 @@ class ToolCall(Part, frozen=True, omit_defaults=True, tag="tool_call", kw_only=F
 
 
 class ToolResult(Part, frozen=True, omit_defaults=True, tag="tool_result", kw_only=False):
-    """The one answer a call gets, whatever happened to it. `mark` is the delimiter that nobody can guess of the block
-    in which the model is shown content from outside."""
+    """The result of a tool call; every call has exactly one, also if it failed or did not run.
+
+    `mark` is the unguessable delimiter of the block in which the model is shown untrusted content; empty: no block.
+    """
 
     call_id: str
     name: str
@@ -50,16 +52,16 @@ class ToolResult(Part, frozen=True, omit_defaults=True, tag="tool_result", kw_on
     mark: str = ""
 
     @property
-    def shown(self) -> str:
-        """As the model sees it."""
+    def model_text(self) -> str:
+        """Return the content as the model sees it."""
         if not self.mark:
             return self.content
-        content = self.content.replace(self.mark, "…")  # nobody can know it; should one, it ends nothing
+        content = self.content.replace(self.mark, "…")  # so that content cannot end its own block
         return f"<data {self.mark} from {self.name}>\n{content}\n</data {self.mark}>"
 
 
 class Binary(Part, frozen=True, omit_defaults=True, tag="binary", kw_only=False):
-    """An image or a file: its bytes, or the path where they are kept."""
+    """An image or a file: its bytes, or the path where they are stored."""
 
     mime: str
     data: bytes = b""
@@ -76,7 +78,7 @@ class FinishReason(StrEnum):
 
 
 class Finish(Part, frozen=True, omit_defaults=True, tag="finish", kw_only=False):
-    """How the model's message ended; when, is the time of the record that holds it."""
+    """Why the model's message ended. The time is that of its record."""
 
     reason: FinishReason
 
@@ -85,14 +87,13 @@ AnyPart = Text | Thinking | ToolCall | ToolResult | Binary | Finish
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Tokens of one or more model calls. Cached, written (to the provider's cache) and reasoning tokens are parts of
-    the other two."""
+    """Tokens of one or more model calls."""
 
     prompt: int = 0
     completion: int = 0
-    cached: int = 0
-    reasoning: int = 0
-    written: int = 0
+    cached: int = 0  # part of `prompt`: read from the provider's cache
+    reasoning: int = 0  # part of `completion`
+    written: int = 0  # part of `prompt`: written to the provider's cache
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -105,57 +106,53 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Message(msgspec.Struct, eq=False, gc=False):
-    """One entry of a session's history: a view of the record that holds it, never stored itself.
+    """One message of a session's history: a view of journal records, not stored itself."""
 
-    `wire` and `tokens` are caches: what a provider made of this message, and how much it weighs.
-    """
-
-    id: int
+    id: int  # sequence of its record
     role: Role
     parts: tuple[AnyPart, ...]
-    at: int = 0
+    at: int = 0  # ms
     model: str = ""
-    tokens: int = -1
-    wire: tuple[Any, Any] | None = None
-    turn: int = 0  # 0: brought from elsewhere
-    since: int = 0  # the first of several inputs that it is made of
+    tokens: int = -1  # cached token count; -1: not counted
+    wire: tuple[str, Any] | None = None  # cache of a provider: the message in the API's format
+    turn: int = 0  # 0: imported
+    since: int = 0  # sequence of the first of several inputs that were joined into it
 
     def __repr__(self) -> str:
         return f"Message({self.id}, {self.role!r}, {self.parts!r})"
 
     @property
     def text(self) -> str:
-        return text_of(self.parts)
+        return parts_text(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-def is_cut(parts: tuple[AnyPart, ...]) -> bool:
-    """The end is missing: it had the length that it may have, or a filter stopped it."""
+def is_truncated(parts: tuple[AnyPart, ...]) -> bool:
+    """Return whether the end is missing, because of the length limit or the provider's content filter."""
     return any(
         isinstance(part, Finish) and part.reason in (FinishReason.LENGTH, FinishReason.FILTERED) for part in parts
     )
 
 
-def text_of(parts: tuple[AnyPart, ...]) -> str:
+def parts_text(parts: tuple[AnyPart, ...]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
 def join_inputs(inputs: list[tuple[AnyPart, ...]]) -> tuple[AnyPart, ...]:
-    """The parts of several inputs as one: neighbouring texts of one origin are concatenated, each input on lines of its
-    own."""
+    """Join the parts of several inputs: adjacent texts of one origin are concatenated, each input on its own lines."""
     if len(inputs) == 1:
         return inputs[0]
     joined: list[AnyPart] = []
     for parts in inputs:
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             last = joined[-1] if joined else None
             if isinstance(part, Text) and isinstance(last, Text) and part.origin == last.origin:
                 joined[-1] = Text(last.text + "\n" + part.text, origin=part.origin)
                 continue
-            if place == 0 and isinstance(last, Text) and not last.text.endswith("\n"):
+            if index == 0 and isinstance(last, Text) and not last.text.endswith("\n"):
                 joined[-1] = Text(last.text + "\n", origin=last.origin)
             joined.append(part)
     return tuple(joined)

@@ -1,4 +1,4 @@
-"""A turn between its start and its end, as the journal tells it, and inputs that wait for one."""
+"""State of an unfinished turn as derived from the journal, and of queued inputs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from mainstay.core.events import (
     Steered,
     TurnEnded,
 )
+from mainstay.core.journal_wording import CURRENT, WORDINGS
+from mainstay.core.memory_tiers import CONTEXT_ORIGIN, RUNTIME, UNTRUSTED
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult, Usage
-from mainstay.core.recall import NOTE, RUNTIME, UNTRUSTED
-from mainstay.core.withheld import decides
+from mainstay.core.provisional_answers import answer_stands
 
-SKILL_HEAD = "# Skill: "  # how a skill that is shown begins; what stands before its first blank line is ours
-SKILL_NOTE = f"{NOTE}:skill:"
+SKILL_HEADING = "# Skill: "  # beginning of a skill in the context; its header, up to the first blank line, is ours
+SKILL_NOTE_ORIGIN = f"{CONTEXT_ORIGIN}:skill:"
 SKILL_TOOLS = ("skill", "call_tool")
-HEAD_CHARS_MAX = 8_000
-LEFT_BEHIND = "Outcome unknown: this conversation was copied from another before the call had a result."
+SKILL_HEADER_CHARS_MAX = 8_000
+FORKED_CALL_TEXT = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
-_DECIDING = (MessageAdded, Judged, Steered, TurnEnded, Forked)
+_DECIDING_EVENTS = (MessageAdded, Judged, Steered, TurnEnded, Forked)
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """An input that is durable and has not become part of a turn yet."""
+class QueuedInput(msgspec.Struct, frozen=True, gc=False):
+    """An accepted input that is not part of a turn yet."""
 
     seq: int
     at: int
@@ -38,111 +39,118 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenTurn:
-    """A turn between its start and its end."""
+    """A turn between its start and its end, updated by `Session.apply`."""
 
     __slots__ = (
-        "_answer",
-        "_corrected",
-        "answered",
-        "answers",
-        "asked",
+        "_last_answer",
+        "_rejected_step",
+        "approval_answers",
+        "approvals_asked",
         "calls",
+        "calls_run",
         "cost",
-        "failed",
-        "followed",
+        "has_streamed",
         "inputs",
-        "judged",
+        "last_answered_seq",
+        "last_verdict",
         "model",
-        "partial",
         "provisional",
-        "ran",
+        "rejected_seqs",
         "restarts",
         "results",
         "resumes",
         "sender",
-        "started",
+        "skill_headers",
+        "started_calls",
         "step",
         "step_calls",
         "turn",
         "usage",
+        "wording",
     )
 
-    def __init__(self, turn: int, inputs: tuple[int, ...], model: str) -> None:
+    def __init__(self, turn: int, inputs: tuple[int, ...], model: str, wording: str = "") -> None:
         self.model = model
+        self.wording = WORDINGS.get(wording, CURRENT)  # a later release's version: the current one
         self.turn = turn
-        self.inputs = inputs  # what began it, and what was put into it since
-        self.sender = ""  # whoever spoke last in it
+        self.inputs = inputs  # those that began it and those added by steering
+        self.sender = ""  # of the last input
         self.step = 0  # model messages so far
-        self.calls = 0  # tool calls answered so far
-        self.ran = 0  # and of those, with what sub-agents called, the ones that ran
+        self.calls = 0  # tool calls that have a result
+        self.calls_run = 0  # tool calls that ran, with those of sub-agents
         self.usage = Usage()
-        self.cost = 0.0
-        self.partial = False  # the step that is next has streamed something already
-        self.restarts = 0  # re-asks of the step that is next
-        self.resumes = 0  # without progress
+        self.cost = 0.0  # dollars
+        self.has_streamed = False  # part of the current step was streamed and saved before
+        self.restarts = 0  # of the current step
+        self.resumes = 0  # since the last progress
         self.step_calls: tuple[ToolCall, ...] = ()  # of the last model message
-        self.results: dict[str, ToolResult] = {}
-        self.started: set[str] = set()
-        self.asked: dict[str, ApprovalAsked] = {}  # by the call that they are about
-        self.answered = 0  # where the last answer stands
-        self.answers: dict[str, ApprovalAnswered] = {}  # by the approval
-        self.judged: Judged | None = None  # its last answer that was
+        self.results: dict[str, ToolResult] = {}  # of those, by call id
+        self.started_calls: set[str] = set()  # ids of those that began to run
+        self.approvals_asked: dict[str, ApprovalAsked] = {}  # by call id
+        self.last_answered_seq = 0  # sequence of the last ApprovalAnswered
+        self.approval_answers: dict[str, ApprovalAnswered] = {}  # by approval id
+        self.last_verdict: Judged | None = None  # the last verdict
         self.provisional = ""  # of its last message
-        self.failed: set[int] = set()  # its answers that did not stand, and what the model was told about them
-        self._answer: tuple[int, MessageAdded] | None = None  # its last message, if that may be its answer
-        self._corrected = 0  # the step of the last that did not stand
-        self.followed: list[str] = []  # skills that it was shown, by what stood before their bodies
+        self.rejected_seqs: set[int] = set()  # sequences of rejected answers, and of the corrections that followed them
+        self._last_answer: tuple[int, MessageAdded] | None = None  # its last message, if that may be the answer
+        self._rejected_step = 0  # step of the last rejected answer
+        self.skill_headers: list[str] = []  # headers of the skills that are in its context
 
-    def follow(self, message: Message) -> None:
-        """Kept with the turn: however little of the message is shown later, what was followed was."""
+    def note_skills(self, message: Message) -> None:
+        """Remember the headers of skills in a message, because the message may be reduced to a stub later."""
         for part in message.parts:
             match part:
-                case Text(text=text, origin=origin) if origin.removeprefix(f"{UNTRUSTED}:").startswith(SKILL_NOTE):
-                    shown = text
+                case Text(text=text, origin=origin) if origin.removeprefix(f"{UNTRUSTED}:").startswith(
+                    SKILL_NOTE_ORIGIN
+                ):
+                    skill_text = text
                 case ToolResult(name=name, content=content, is_error=False) if name in SKILL_TOOLS:
-                    shown = content
+                    skill_text = content
                 case _:
                     continue
-            if shown.startswith(SKILL_HEAD):
-                self.followed.append(shown[:HEAD_CHARS_MAX].partition("\n\n")[0])
+            if skill_text.startswith(SKILL_HEADING):
+                self.skill_headers.append(skill_text[:SKILL_HEADER_CHARS_MAX].partition("\n\n")[0])
 
-    def hear(self, seq: int, event: Event) -> None:
-        """Of all that happens in it: which of its answers do not stand. What people were shown stays, as they know it,
-        unless judges have said no; what was held goes, as nobody does."""
-        if not isinstance(event, _DECIDING):
+    def observe(self, seq: int, event: Event) -> None:
+        """Update which answers are rejected. Called with every event of the turn.
+
+        An answer that was shown to users is rejected only by judges; one that was held also if the turn went on
+        without a verdict.
+        """
+        if not isinstance(event, _DECIDING_EVENTS):
             return
-        if self._answer is not None:
-            at, answer = self._answer
-            if decides(answer, event) is False and (answer.provisional == "held" or isinstance(event, Judged)):
-                self.failed.add(at)
-                self._corrected = answer.step
-            self._answer = None
+        if self._last_answer is not None:
+            at, answer = self._last_answer
+            if answer_stands(answer, event) is False and (answer.provisional == "held" or isinstance(event, Judged)):
+                self.rejected_seqs.add(at)
+                self._rejected_step = answer.step
+            self._last_answer = None
         if not isinstance(event, MessageAdded):
             return
         if event.role == "assistant":
             calls = any(isinstance(part, ToolCall) for part in event.parts)
-            self._answer = None if calls else (seq, event)
-        elif event.role == "system" and event.step == self._corrected and _is_ours(event):
-            self.failed.add(seq)
+            self._last_answer = None if calls else (seq, event)
+        elif event.role == "system" and event.step == self._rejected_step and _is_runtime_message(event):
+            self.rejected_seqs.add(seq)
 
     @property
-    def pending(self) -> ApprovalAsked | None:
-        """What somebody has to say yes or no to before the turn goes on."""
-        for asked in self.asked.values():
-            if asked.id not in self.answers and asked.call_id not in self.results:
-                return asked
+    def pending_approval(self) -> ApprovalAsked | None:
+        """Return the approval that the turn waits for, or None."""
+        for approval in self.approvals_asked.values():
+            if approval.id not in self.approval_answers and approval.call_id not in self.results:
+                return approval
         return None
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         return tuple(call for call in self.step_calls if call.id not in self.results)
 
-    def left_behind(self) -> tuple[ToolResult, ...]:
-        """The results of its last calls in a copy of the session: those that had none yet never get theirs there."""
-        left = {call.id: ToolResult(call.id, call.name, LEFT_BEHIND, is_error=True) for call in self.open_calls}
-        results = {**self.results, **left}
+    def results_for_fork(self) -> tuple[ToolResult, ...]:
+        """Return the results of the last step's calls for a fork; calls without one get an "outcome unknown" result."""
+        unknown = {call.id: ToolResult(call.id, call.name, FORKED_CALL_TEXT, is_error=True) for call in self.open_calls}
+        results = {**self.results, **unknown}
         return tuple(results[call.id] for call in self.step_calls)
 
 
-def _is_ours(said: MessageAdded) -> bool:
-    return bool(said.parts) and said.parts[0].origin == RUNTIME
+def _is_runtime_message(message: MessageAdded) -> bool:
+    return bool(message.parts) and message.parts[0].origin == RUNTIME

@@ -1,4 +1,4 @@
-"""How a turn ends, and what every event has in common."""
+"""Outcomes of a turn, the reply that `Agent.run` returns, and the base class of events."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from mainstay.core.messages import ToolResult, Usage
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True, gc=False):
-    """Anything that happened, and where. In the journal, session and sequence go without saying."""
+    """Base of all events. The journal does not store `session` and `sequence`: they are the key of the record."""
 
     session: str = ""
-    sequence: int = 0
+    sequence: int = 0  # in the journal; 0: not stored
     turn: int = 0
     step: int = 0
 
 
 class Answered(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """The model said all it had to say. Where judges looked at it: what they gave it, and whether that was enough."""
+    """The model gave its answer."""
 
-    score: float | None = None
-    passed: bool = True
+    score: float | None = None  # the judges' combined score; None: it was not judged
+    passed: bool = True  # False: the judges rejected it, and it was the last attempt
 
 
 class Aborted(msgspec.Struct, frozen=True, tag=True):
-    """Somebody stopped it."""
+    """A user aborted the turn."""
 
 
 class Exhausted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """A bound was hit; the answer says so. Of a budget: its name, and when (ms) there is something in it again."""
+    """A limit was reached; the answer says so."""
 
-    bound: str
-    budget: str = ""
-    frees_at: int = 0  # 0: not by itself
+    bound: str  # the name of the limit
+    budget: str = ""  # the name of the budget, if it was one
+    frees_at: int = 0  # ms: when that budget is replenished; 0: never
 
 
 class Paused(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """It waits for a person's approval and holds no memory meanwhile."""
+    """The turn waits for a person's approval and uses no memory meanwhile."""
 
-    approval: str
+    approval: str  # its id
 
 
 class Failed(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """It could not go on: a sentence for the person, details for the operator.
+    """The turn could not continue: a sentence for the user, details for the operator.
 
-    Also emitted by itself, so that a watcher who only cares for trouble has one thing to match.
+    Also emitted as an event, so that a watcher interested in failures has one type to match.
     """
 
     sentence: str
     details: str = ""
-    trace: str = ""  # of its turn (core/tracing)
+    trace: str = ""  # trace id of the turn (core/trace_ids)
 
 
 Outcome = Answered | Aborted | Exhausted | Paused | Failed
@@ -63,10 +63,10 @@ class Reply(msgspec.Struct, frozen=True):
     text: str
     outcome: Outcome
     usage: Usage
-    cost: float
+    cost: float  # dollars
     turn: int
     session: str = ""
-    output: Any = None  # the structured answer, where one was asked for
-    results: tuple[ToolResult, ...] = ()  # of the turn's tool calls, in their order, as the model saw them
-    trace: str = ""  # what the turn is found under in logs, traces and the list of errors
-    cut: bool = False  # the answer's end is missing: it had the length that it may have, or a filter stopped it
+    output: Any = None  # the structured answer, if `output=` was given
+    results: tuple[ToolResult, ...] = ()  # of the turn's tool calls, in call order, as the model saw them
+    trace: str = ""  # trace id of the turn in logs, traces and error reports
+    cut: bool = False  # the answer's end is missing, because of the length limit or the provider's content filter

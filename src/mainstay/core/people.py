@@ -1,4 +1,4 @@
-"""People, how they are known on channels, and the keys that programs come in with."""
+"""People, their channel accounts, pairing codes, API keys, roles and scopes, and the port that stores them."""
 
 from __future__ import annotations
 
@@ -8,117 +8,122 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Role = Literal["admin", "member", "guest"]
-Scope = Literal["chat", "read", "approve", "admin"]
+PersonRole = Literal["admin", "member", "guest"]
+AccessScope = Literal["chat", "read", "approve", "admin"]
 
-# What a role may do at most. A key may do less.
-SCOPES: dict[Role, frozenset[Scope]] = {
+# Maximal scopes of a role; a key may have fewer.
+ROLE_SCOPES: dict[PersonRole, frozenset[AccessScope]] = {
     "admin": frozenset(("chat", "read", "approve", "admin")),  # everything, in every session of the workspace
-    "member": frozenset(("chat", "approve")),  # in sessions of their own
-    "guest": frozenset(("chat",)),  # likewise, with tools that change nothing
+    "member": frozenset(("chat", "approve")),  # in their own sessions
+    "guest": frozenset(("chat",)),  # in their own sessions, with read-only tools
 }
-PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")  # policy names people so, and sessions of theirs
-KEY_PREFIX = "ms_"  # how a key begins, so that scanners and people know one when they see it
-REVOKED_MAX = 1_000  # keys that are kept to be shown only; those that were revoked first go first
+# valid names of people, as policies and session keys use them
+PERSON_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+KEY_PREFIX = "ms_"  # of every API key, so that secret scanners recognise one
+REVOKED_KEYS_MAX = 1_000  # revoked keys that are kept for display; the earliest revoked are deleted first
 
 
-class Person(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody who may come in, and what they are in each workspace they may enter, the first by default."""
+class Person(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"display_name": "called"}):
+    """A user of the gateway, with a role in each of their workspaces."""
 
     name: str
-    called: str = ""  # as people say it: "Ann Lee"
-    roles: dict[str, Role] = {}  # by workspace
+    display_name: str = ""  # display name: "Ann Lee"
+    roles: dict[str, PersonRole] = {}  # by workspace; the first is the default workspace
     created: int = 0  # ms
 
     @property
-    def shown(self) -> str:
-        return self.called or self.name
+    def label(self) -> str:
+        return self.display_name or self.name
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """An account on a channel, and whose it is."""
+class ChannelIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's account on a channel."""
 
-    channel: str  # as it is configured
-    user: str  # as the platform knows them
+    channel: str  # its name in the configuration
+    user: str  # the platform's user id
     person: str
 
 
-class Pairing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A stranger who was told a code, and waits for somebody to let them in."""
+class PendingPairing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"display_name": "called"}):
+    """An unknown user who got a one-time pairing code and waits for approval."""
 
-    digest: str  # of the code; nobody can read it back
+    digest: str  # of the code, which is not stored
     channel: str
     user: str
-    called: str = ""  # as the platform calls them: their own word
+    display_name: str = ""  # display name on the platform, chosen by the user
     created: int = 0  # ms
-    expires: int = 0
+    expires: int = 0  # ms
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a program shows to come in as a person. The secret itself is kept nowhere."""
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An API key that authenticates a client as a person. The secret itself is not stored."""
 
     id: str  # public: the part of the key before its secret
     digest: str  # of the whole key
     person: str
     workspace: str
-    scopes: tuple[Scope, ...] = ("chat",)
-    note: str = ""  # what it is for
-    rate_per_min: int = 0  # 0: as the server is configured
-    streams_max: int = 0
+    scopes: tuple[AccessScope, ...] = ("chat",)
+    note: str = ""  # its purpose
+    rate_per_min: int = 0  # 0: the server's configured limit
+    streams_max: int = 0  # 0: the server's configured limit
     created: int = 0  # ms
-    expires: int = 0  # 0: never
-    revoked: int = 0
+    expires: int = 0  # ms; 0: never
+    revoked: int = 0  # ms; 0: valid
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is asking, in which workspace, and what they may do there. It is made by whoever checked a key or knows an
-    account, never from what a request says of itself."""
+    """The authenticated caller: a person, their workspace and their permissions.
 
-    person: str  # empty: the owner, on this very machine
+    Created only by the code that verified a key or a channel account, never from fields of a request.
+    """
+
+    person: str  # empty: the owner, on this machine
     workspace: str
-    role: Role = "admin"
-    scopes: frozenset[Scope] = SCOPES["admin"]
-    key: str = ""  # the id of the key they came with
+    role: PersonRole = "admin"
+    scopes: frozenset[AccessScope] = ROLE_SCOPES["admin"]
+    key: str = ""  # id of the API key that was used; empty: none
 
-    def may(self, scope: Scope) -> bool:
+    def has_scope(self, scope: AccessScope) -> bool:
         return scope in self.scopes
 
 
-class GatewayStore(Protocol):
-    """Keeps people, accounts, pairings and keys. What returned is on disk."""
+class PeopleStore(Protocol):
+    """Stores people, channel accounts, pairings and API keys. A change is on disk when the method returns."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
-    async def people(self) -> Sequence[Person]: ...
+    async def list_people(self) -> Sequence[Person]: ...
     async def put_person(self, person: Person) -> None: ...
     async def remove_person(self, name: str) -> bool:
-        """With their accounts, and their keys are revoked."""
+        """Delete a person and their accounts, and revoke their keys."""
         ...
 
-    async def identities(self) -> Sequence[Identity]: ...
-    async def put_identity(self, identity: Identity) -> None:
-        """Instead of whoever had this account before."""
+    async def list_identities(self) -> Sequence[ChannelIdentity]: ...
+    async def put_identity(self, identity: ChannelIdentity) -> None:
+        """Assign an account to a person, replacing an earlier assignment."""
         ...
 
     async def remove_identity(self, channel: str, user: str) -> bool: ...
 
-    async def pairings(self) -> Sequence[Pairing]: ...
-    async def put_pairing(self, pairing: Pairing) -> None:
-        """An account waits under one code: the newest."""
+    async def list_pairings(self) -> Sequence[PendingPairing]: ...
+    async def put_pairing(self, pairing: PendingPairing) -> None:
+        """Store a pairing, replacing an earlier one of the same account."""
         ...
 
-    async def pair(self, digest: str, identity: Identity, person: Person, now: int) -> bool:
-        """Use a code up: its pairing goes and the account is the person's, in one transaction. False if nobody waits
-        under it, or not any more: then nothing changes."""
+    async def complete_pairing(self, digest: str, identity: ChannelIdentity, person: Person, now: int) -> bool:
+        """Consume a pairing code and assign the account to the person, in one transaction.
+
+        Returns False, and changes nothing, if no pairing has this code or it has expired.
+        """
         ...
 
-    async def drop_pairings(self, before: int) -> None:
-        """Those that expired by then."""
+    async def delete_expired_pairings(self, before_ms: int) -> None:
+        """Delete pairings that expired before this time (ms)."""
         ...
 
-    async def keys(self) -> Sequence[Key]: ...
-    async def put_key(self, key: Key) -> None: ...
+    async def list_keys(self) -> Sequence[ApiKey]: ...
+    async def put_key(self, key: ApiKey) -> None: ...
     async def revoke_key(self, id: str, at: int) -> bool:
-        """False if there is none, or it was revoked before. Of those that are revoked, `REVOKED_MAX` are kept."""
+        """Revoke a key; returns False if there is none or it was revoked before. Keeps `REVOKED_MAX` revoked keys."""
         ...

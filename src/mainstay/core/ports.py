@@ -1,33 +1,36 @@
-"""What the kernel asks of the world, as Protocols. Rooms implement them; `app` wires them."""
+"""Core ports: Protocols for clock, tools, providers, store and journal, which other packages implement."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from mainstay.core.allowance import Allowance
 from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
 from mainstay.core.journal import Record
+from mainstay.core.json_types import JsonObject, ReadOnlyJson
+from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
-from mainstay.core.models import ModelInfo as ModelInfo
-from mainstay.core.recall import Fact
+from mainstay.core.model_info import ModelInfo as ModelInfo
+from mainstay.core.rate_limits import RateLimitStatus
 
-# --- time and chance -----------------------------------------------------------------------------
+# --- time, ids and randomness --------------------------------------------------------------------
 
 
 class Clock(Protocol):
-    """Wall time for people, monotonic time for bounds; a jump of the first never moves the second."""
+    """Wall-clock time for timestamps, monotonic time for timeouts; a jump of the first does not affect the second."""
 
     def now_ms(self) -> int: ...
     def monotonic(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
 
 
-class Ids(Protocol):
-    def new(self) -> str: ...
+class IdGenerator(Protocol):
+    """Generates unique ids, and random numbers in [0, 1); a port so that tests and simulations are deterministic."""
+
+    def new_id(self) -> str: ...
     def random(self) -> float: ...
 
 
@@ -37,32 +40,56 @@ Effect = Literal["pure", "idempotent", "reconcile", "unsafe"]
 
 
 class Tool(Protocol):
-    """Something the model may call. `parse` raises `BadArguments`; `run` may raise anything. One that is not the
-    owner's own has an `origin` (core/outside); one of no use at times says so: `wanted() -> bool`."""
+    """A function that the model may call. `parse` decodes JSON or raises `BadArguments`; `run` may raise anything.
+
+    Optional members: `origin` (the plugin, MCP server or backend that the tool comes from, see core/tool_ports),
+    `reach(arguments, context)` (the destinations of one call), `wanted() -> bool` (False: do not offer it now).
+    """
 
     name: str
     description: str
-    schema: dict[str, Any]
+    schema: JsonObject  # JSON Schema of the arguments
     effect: Effect
-    timeout_s: float | None
-    untrusted: bool  # what it answers comes from outside
-    sink: bool | tuple[str, ...]  # the arguments that are destinations; a `reach` of its own says more (core/outside)
+    timeout_s: float | None  # None: `Limits.tool_timeout_s`
+    untrusted: bool  # its results contain content from outside the workspace
+    sink: bool | tuple[str, ...]  # carries data out or changes things; a tuple: the arguments that are destinations
     capabilities: tuple[str, ...]
 
-    def parse(self, input: str) -> Any: ...
+    def parse(self, input: str) -> object: ...
     def run(self, arguments: Any, context: ToolContext) -> Awaitable[str]: ...
-    def reconcile(self, arguments: Any, context: ToolContext) -> Awaitable[str | None]: ...
+    def reconcile(self, arguments: Any, context: ToolContext) -> Awaitable[str | None]:
+        """Find out what an interrupted call did: its result, or None if it had no effect and may run again."""
+        ...
 
 
 class ToolContext:
-    """What a running call may know: who it is, whether it is still wanted, and how to report progress.
+    """Context of one running tool call: its identity, cancellation, progress and taint.
 
-    `key` is the same whenever this very call is run again; hand it to services that de-duplicate.
+    `key` is the idempotency key: it is the same whenever this call is run again; pass it to services that de-duplicate.
     """
 
     __slots__ = (
-        "_cancelled", "_emit", "_loop", "attached", "call_id", "calls", "cost", "guarded", "messages", "news", "person",
-        "private", "removable", "secret", "session", "source", "step", "tainted", "turn", "untrusted", "usage",
+        "_cancelled",
+        "_emit",
+        "_loop",
+        "attachments",
+        "call_id",
+        "cost",
+        "deletable_paths",
+        "guard_events",
+        "has_private_content",
+        "message_seq",
+        "messages",
+        "person",
+        "private",
+        "protect_deletions",
+        "session",
+        "step",
+        "sub_agent_calls",
+        "tainted",
+        "turn",
+        "untrusted",
+        "usage",
     )  # fmt: skip
 
     def __init__(self, session: str, turn: int, step: int, call_id: str, emit: Callable[[Event], None]) -> None:
@@ -70,20 +97,20 @@ class ToolContext:
         self.turn = turn
         self.step = step
         self.call_id = call_id
-        self.person = ""  # who is being answered; empty: the owner
-        self.source = 0  # sequence of the message that asked for this call
-        self.tainted = False  # content from outside is in the context that made this call
-        self.secret = False  # so is something private
-        self.untrusted = False  # to be set by a tool whose result brings something in from outside
-        self.private = False  # and by one whose result nobody else should see
-        self.guarded = False  # a command of this call must not remove what was there before
-        self.removable: tuple[str, ...] = ()  # but these it may, as it names them
-        self.usage: Usage | None = None  # what a sub-agent spent on this call
-        self.cost = 0.0
-        self.calls = 0  # and how many tools it called
-        self.messages: Sequence[Message] = ()  # the conversation as the model sees it; for looking, not for changing
-        self.attached: tuple[Binary, ...] = ()
-        self.news: tuple[Event, ...] = ()  # what guards did about its result, for the journal
+        self.person = ""  # the user whose prompt is being answered; empty: the owner
+        self.message_seq = 0  # sequence of the message that contains this call
+        self.tainted = False  # the context that made this call contains untrusted content
+        self.has_private_content = False  # the context that made this call contains private content
+        self.untrusted = False  # set by the tool if its result contains untrusted content
+        self.private = False  # set by the tool if its result is private
+        self.protect_deletions = False  # a command of this call must not delete files that existed before
+        self.deletable_paths: tuple[str, ...] = ()  # exceptions from that: paths as the command names them
+        self.usage: Usage | None = None  # tokens that a sub-agent used in this call
+        self.cost = 0.0  # dollars that it spent
+        self.sub_agent_calls = 0  # tool calls that it made
+        self.messages: Sequence[Message] = ()  # the conversation as the model sees it; read only
+        self.attachments: tuple[Binary, ...] = ()
+        self.guard_events: tuple[Event, ...] = ()  # what guards did to the result, to be journaled
         self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
@@ -94,22 +121,22 @@ class ToolContext:
 
     @property
     def cancelled(self) -> bool:
-        """True once the call was aborted or timed out; a tool in a thread should look now and then."""
+        """True once the call was aborted or timed out; a tool that runs in a thread should check it regularly."""
         return self._cancelled
 
     def cancel(self) -> None:
         self._cancelled = True
 
     def attach(self, mime: str, data: bytes, path: str = "") -> None:
-        """An image that the model is to see beside the result."""
-        self.attached = (*self.attached, Binary(mime, data, path))
+        """Attach an image that the model sees beside the result."""
+        self.attachments = (*self.attachments, Binary(mime, data, path))
 
-    def progress(self, note: str, data: Any = None) -> None:
-        """Shown to whoever watches; not kept."""
+    def progress(self, note: str, data: ReadOnlyJson = None) -> None:
+        """Emit a progress event to watchers; it is not journaled. May be called from any thread."""
         event = ToolProgress(self.call_id, note, data, session=self.session, turn=self.turn, step=self.step)
         if asyncio._get_running_loop() is self._loop:
             self._emit(event)
-        elif not self._loop.is_closed():  # from a tool's thread; watchers are only ever reached from the loop
+        elif not self._loop.is_closed():  # called from a tool's thread; watchers are only notified from the loop
             self._loop.call_soon_threadsafe(self._emit, event)
 
 
@@ -117,8 +144,8 @@ class ToolContext:
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
-    """What the model will see: the fixed section and the tools, the profile, and the history in order (its summary
-    first). The first two are marked for the provider's prompt cache where it has marks."""
+    """One model request: fixed section, tools, profile, and the history in order (its summary first). The fixed and
+    profile sections are marked for the provider's prompt cache where the API has such marks."""
 
     system: str
     messages: Sequence[Message]
@@ -127,16 +154,18 @@ class Context(msgspec.Struct, frozen=True, gc=False):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How to ask this time. `notice` is told about waiting (a sentence, seconds)."""
+    """Options and callbacks of one model call."""
 
     tool_choice: Literal["auto", "none"] = "auto"
-    output_tokens: int | None = None
+    output_tokens_max: int | None = None  # at most; None: the model's own limit
     turn: int = 0
     step: int = 0
-    notice: Callable[[str, float], None] | None = None
-    weigh: Callable[[], int] | None = None  # tokens of the context, as we count them
-    sent: Callable[[], None] | None = None  # told each time it goes out, by those who may hold it back before (meter)
-    heard: Callable[[Allowance], None] | None = None  # told what is left, once the provider has taken the request
+    on_wait: Callable[[str, float], None] | None = None  # called when the call has to wait: a sentence, seconds
+    count_context_tokens: Callable[[], int] | None = None  # returns our count of the context's tokens
+    on_sent: Callable[[], None] | None = None  # called on each send by wrappers that may delay the call (metering)
+    on_rate_limits: Callable[[RateLimitStatus], None] | None = (
+        None  # called with the rate limits of an accepted request
+    )
 
 
 class TextPiece(msgspec.Struct, frozen=True, gc=False):
@@ -148,35 +177,44 @@ class ThinkingPiece(msgspec.Struct, frozen=True, gc=False):
     signature: str = ""
 
 
-class CallPiece(msgspec.Struct, frozen=True, gc=False):
-    """Part of a call. Pieces of one call share `index`; the name comes with the first."""
+class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
+    """Part of a tool call. Pieces of one call share `index`; the name comes with the first."""
 
     index: int
     name: str = ""
     input: str = ""
 
 
-class Finished(msgspec.Struct, frozen=True, gc=False):
-    """The last thing a stream says. A stream that ends without it was cut."""
+class StreamFinished(msgspec.Struct, frozen=True, gc=False):
+    """The last piece of a stream. A stream that ends without it was cut off."""
 
     reason: FinishReason
     usage: Usage = Usage()
-    by: ModelInfo | None = None  # who answered, where it was not the model that was meant
+    model: ModelInfo | None = None  # the model that answered, if it is not the requested one (failover)
 
 
-Piece = TextPiece | ThinkingPiece | CallPiece | Finished
+Piece = TextPiece | ThinkingPiece | ToolCallPiece | StreamFinished
 
 
 class Provider(Protocol):
-    """One model. Raises only `ProviderError`s; everything else it does wrong is a bug of ours."""
+    """One model of a provider's API. Raises only `ProviderError`s; anything else is a bug in the provider."""
 
     def model(self) -> ModelInfo: ...
     def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]: ...
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class LoadableProvider(Provider, Protocol):
+    """A provider that loads its model itself, and can do so ahead of the first request."""
+
+    async def load(self) -> None:
+        """Load the model. Raises ProviderError."""
+        ...
+
+
 class Tokenizer(Protocol):
-    """Counts as a model counts. `scale` is what its counts are multiplied by where it is not the model's own."""
+    """Counts tokens. `scale` is the factor for its counts if the vocabulary is not the model's own."""
 
     name: str
     scale: float
@@ -185,202 +223,222 @@ class Tokenizer(Protocol):
     def count(self, text: str) -> int: ...
 
 
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be summarised: whole turns, after what was summarised before."""
+class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole turns that are to be summarised, and the summary that precedes them."""
 
     messages: Sequence[Message]
-    before: str = ""
-    origin: str = ""  # of what came before: untrusted, if anything was that went into it
-    tokens: int = 1000  # at most so long
-    focus: str = ""  # what whoever asked for it wants kept above all
-    facts: bool = True
+    previous_summary: str = ""  # the previous summary
+    previous_origin: str = ""  # of the previous summary: untrusted if any of its sources was
+    tokens_max: int = 1000  # maximal length of the new summary
+    focus: str = ""  # what the user who asked for the summary wants kept above all
+    extract_facts: bool = True  # extract facts too
 
 
-class Digest(msgspec.Struct, frozen=True):
-    """A passage in fewer words, and what it taught."""
+class SummaryResult(msgspec.Struct, frozen=True):
+    """A summary and the facts extracted with it."""
 
     text: str
     facts: tuple[Fact, ...] = ()
-    by: str = ""
+    model: str = ""  # name of the model that wrote it
     usage: Usage = Usage()
     cost: float = 0.0
 
 
 class Summariser(Protocol):
-    """Raises ProviderError or SummaryUnusable; whoever asked then does without."""
+    """Summarises turns that leave the context window. Raises ProviderError or SummaryUnusable."""
 
-    async def summarise(self, passage: Passage, model: str) -> Digest:
-        """`model` is the session's own; "" for the default."""
+    async def summarise(self, request: SummaryRequest, model: str) -> SummaryResult:
+        """Return the summary. `model` is the session's own model; "" for the default."""
         ...
 
 
-class Contributor(Protocol):
-    """What joins a context from outside its conversation. Asked on the way of every turn, so it never waits."""
+class ContextContributor(Protocol):
+    """Adds text and tools to a session's context, as skills, patterns and memory files do. Must not block: every turn
+    calls it."""
 
     tools: tuple[Tool, ...]
 
-    def fixed(self, session: str) -> str:
-        """For the fixed section: asked when a session begins, and again at a fold."""
+    def fixed_section(self, session: str) -> str:
+        """Return text for the fixed section. Called when a session begins and again at a fold."""
         ...
 
-    def errand(self, session: str) -> str:
-        """For the fixed section of a sub-agent: rules that hold for everyone, and no more."""
+    def sub_agent_section(self, session: str) -> str:
+        """Return text for the fixed section of a sub-agent: only the rules that apply to every agent."""
         ...
 
-    def brief(self, session: str) -> str:
-        """For the fixed section of a small model, which reads slowly: what it cannot do without."""
+    def small_model_section(self, session: str) -> str:
+        """Return text for the fixed section of a small, slow model: only what is indispensable."""
         ...
 
-    def profile(self, session: str) -> str:
-        """For the profile section; changes only when what it says changes."""
+    def profile_section(self, session: str) -> str:
+        """Return text for the profile section; must not change while its sources do not."""
         ...
 
-    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
-        """To be appended to this turn, after the person's words, each with its origin; mostly nothing."""
+    def turn_notes(self, session: str, prompt: str) -> tuple[Text, ...]:
+        """Return notes to append to this turn after the user's message, each with its origin; usually none."""
         ...
 
 
-# --- the journal's keeper ------------------------------------------------------------------------
+# --- the journal store ---------------------------------------------------------------------------
 
 
-UNWEIGHED = (0, 0, "")  # messages from the first on, tokens, and by whose count; empty: no more than that by anyone's
+# messages counted from the first on, their tokens, and the tokenizer; "" means: an upper bound
+NO_TOKEN_COUNT = (0, 0, "")
+SessionStatus = Literal["active", "paused", "archived", "deleted"]
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What is known of a session without reading its journal; written with every append."""
+class SessionInfo(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    rename={"spawned": "errand", "client_tools_seq": "guested", "window_tokens": "weighed"},
+):
+    """Summary row of a session: what is known without reading its journal. Written with every append."""
 
     key: str
     head: int = 0  # sequence of the last record
     fold: int = 0  # sequence of the last `Folded`, 0 for none
-    floor: int = 0  # lowest sequence needed to go on: whatever waits, and the newest turn whole
-    unfinished: bool = False  # a turn is open or an input waits
-    status: Literal["active", "paused", "archived", "deleted"] = "active"
+    floor: int = 0  # lowest sequence needed to continue: all queued inputs, and the newest turn whole
+    unfinished: bool = False  # a turn is open or an input is queued
+    status: SessionStatus = "active"
     turns: int = 0
     messages: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost: float = 0.0
-    calls: int = 0  # of tools that ran
-    created: int = 0
-    updated: int = 0
+    cost: float = 0.0  # dollars
+    calls: int = 0  # tool calls that ran
+    created: int = 0  # ms
+    updated: int = 0  # ms
     title: str = ""
     parent: str = ""
     model: str = ""
     fixed: int = 0  # sequence of the record that holds the fixed section, 0 for none
-    amended: int = 0  # and of the one that holds a newer one
-    untrusted: bool = False  # content from outside has entered the conversation
-    private: bool = False  # and something that nobody else should see
-    approval: ApprovalAsked | None = None  # what its turn waits for
-    errand: Spawned | None = None  # whose sub-agent it is
-    person: str = ""  # who began it, of those who have a name; empty: the owner
-    workspace: str = ""  # whose file it is in, for whoever is shown it; not kept
+    amended: int = 0  # sequence of the record that holds a newer fixed section, 0 for none
+    untrusted: bool = False  # untrusted content has entered the conversation
+    private: bool = False  # private content has entered the conversation
+    approval: ApprovalAsked | None = None  # the approval that its turn waits for
+    spawned: Spawned | None = None  # set if this is a sub-agent's session: its parent and the spawning call
+    person: str = ""  # the user who started it; empty: the owner
+    workspace: str = ""  # filled in for display; not stored
     profile: dict[str, str] = {}
     metadata: dict[str, str] = {}
-    delivered: int = 0  # the last turn whose answer a chat platform was handed
-    guested: int = 0  # sequence of the record that holds the tools of whoever asks, 0 for none
-    weighed: tuple[int, int, str] = UNWEIGHED  # so much of the window was weighed, to spare whoever wakes it the work
+    delivered: int = 0  # the last turn whose answer was handed to a chat platform
+    client_tools_seq: int = 0  # sequence of the record that holds the client's tools, 0 for none
+    window_tokens: tuple[int, int, str] = (
+        NO_TOKEN_COUNT  # token count of the window; saves a recount when the lane wakes
+    )
 
 
-class Once(msgspec.Struct, frozen=True):
-    """Append this input only if its id is new to the session."""
+class IdempotencyKey(msgspec.Struct, frozen=True):
+    """Idempotency key of an input: the append is refused if the session has accepted this id before."""
 
     id: str
-    digest: str
+    digest: str  # of the input, to tell a retry from another input under the same id
 
 
-class Tail(msgspec.Struct, frozen=True):
-    """The newest part of a session: enough to go on. `complete`: nothing older is left to see. `landmarks` are older
-    records that still hold something: the fixed section."""
+class SessionTail(msgspec.Struct, frozen=True):
+    """The newest part of a session's journal: enough to continue it."""
 
-    standing: Standing
+    info: SessionInfo
     records: list[Record]
-    complete: bool
-    landmarks: list[Record] = []
+    complete: bool  # there are no older records that matter: `records` begins at the start or after the last fold
+    pinned_records: list[Record] = []  # older records that are still needed: those that hold the fixed section
 
 
+@runtime_checkable
 class Store(Protocol):
-    """Keeps journals. What `append` returned is on disk; who appends names the sequence it expects."""
+    """Stores the journals of a workspace's sessions. An `append` that returned is on disk. Every append names the
+    sequence that it expects; a stale writer is refused (optimistic concurrency control)."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
     def append(
         self,
-        standing: Standing,
+        info: SessionInfo,
         expected: int,
         events: Sequence[bytes],
-        once: Once | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         *,
         synced: bool = True,
     ) -> Awaitable[None]:
-        """Add events after `expected`; raises StaleWriter, DuplicateInput or another StoreError. What is not `synced`
-        outlives the process, is read with the next append, and outlives the power from then on."""
+        """Add events after sequence `expected`; raises StaleWriter, DuplicateInput or another StoreError. Events that
+        are not `synced` survive a crash of the process; they are readable and survive a power cut after the next
+        append."""
         ...
 
-    async def load(self, key: str, bytes_max: int) -> Tail | None:
-        """All records after the last fold; without one the newest, about `bytes_max` but never above the floor."""
+    async def load_tail(self, key: str, bytes_max: int) -> SessionTail | None:
+        """Return all records after the last fold; without a fold the newest `bytes_max` or so, and always from the
+        floor on. None if there is no such session."""
         ...
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
-        """Records in order, a page at a time."""
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+        """Return one page of records in order."""
         ...
 
-    async def seen(self, key: str, id: str) -> tuple[int, str] | None:
-        """Sequence and digest of the input that was accepted under this id."""
+    async def find_input(self, key: str, id: str) -> tuple[int, str] | None:
+        """Return the sequence and digest of the input that was accepted under this id."""
         ...
 
-    async def unfinished(self) -> list[str]: ...
-    async def sessions(self, *, limit: int = 100, offset: int = 0, include_deleted: bool = False) -> list[Standing]: ...
-    async def get(self, key: str) -> Standing | None: ...
+    async def list_unfinished(self) -> list[str]: ...
+    async def list_sessions(
+        self, *, limit: int = 100, offset: int = 0, include_deleted: bool = False
+    ) -> list[SessionInfo]:
+        """Return one page of sessions, the last updated first."""
+        ...
 
-    async def fork(self, source: str, upto: int, standing: Standing, event: bytes) -> None:
+    async def get_session(self, key: str) -> SessionInfo | None: ...
+
+    async def fork_session(self, source: str, upto: int, info: SessionInfo, event: bytes) -> None:
         """Copy records 1..upto of `source` into a new session and append `event`."""
         ...
 
-    async def blank(self, key: str, at: int) -> None:
-        """Forget a session's contents in place; its sequence stays."""
+    async def blank_session(self, key: str, at: int) -> None:
+        """Erase the contents of a session in place; its sequence numbers stay."""
         ...
 
-    async def redact(self, key: str, seqs: Sequence[int]) -> None:
-        """Forget what these records say, in place: they keep their shape. Folds that saw them are undone: each is
-        blanked, and the session goes on from the newest one before them, or from its beginning."""
+    async def redact_records(self, key: str, seqs: Sequence[int]) -> None:
+        """Erase the contents of these records in place; their types stay. Folds that summarised them are blanked, and
+        the session continues from the newest fold before them, or from its beginning."""
         ...
 
-    async def unlearn(self, key: str, facts: Sequence[Fact]) -> None:
-        """Take these facts out of the session's folds; nothing else of them changes."""
+    async def remove_facts(self, key: str, facts: Sequence[Fact]) -> None:
+        """Remove these facts from the session's folds, and nothing else."""
         ...
 
-    async def keep(self, key: str, ref: str, body: str) -> None:
-        """A value too large for the history, to be paged through; gone with its session."""
+    async def save_value(self, key: str, ref: str, body: str) -> None:
+        """Store a value that is too large for the history, for paging; it is deleted with its session."""
         ...
 
-    async def kept(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
-        """A page of it, in characters, and how many it has in all."""
+    async def read_value(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
+        """Return a page of a stored value and its total length, both in characters."""
         ...
 
-    async def heads(self) -> dict[str, int]:
-        """The head of every session: what a follower compares its positions with."""
+    async def list_heads(self) -> dict[str, int]:
+        """Return the head of every session, for projections to compare with their positions."""
         ...
 
 
 # --- what a turn is given ------------------------------------------------------------------------
 
 
-class Scribe(Protocol):
-    """A turn's way to its journal."""
+class EventRecorder(Protocol):
+    """Records the events of a turn in its session's journal."""
 
     async def record(self, *events: Event) -> None:
-        """Returns when these, and all noted before, are on disk."""
+        """Append events; returns when they, and all events buffered before, are on disk."""
         ...
 
-    def note(self, *events: Event, soon: bool = False) -> None:
-        """Rides along with the next record; `soon` bounds how long it may wait for one."""
+    def record_nowait(self, *events: Event, flush_soon: bool = False) -> None:
+        """Buffer events; they are written with the next `record`, or with `flush_soon` after a short delay."""
         ...
 
 
-class Emit(Protocol):
-    """Carries partial things to whoever watches; never blocks, never fails."""
+class EventEmitter(Protocol):
+    """Emits partial events to the session's watchers; never blocks, never raises."""
 
     def __call__(self, event: Event) -> None: ...
     @property
-    def wanted(self) -> bool: ...
+    def has_watchers(self) -> bool: ...

@@ -1,8 +1,7 @@
-"""A session as its journal tells it: apply the records in order and this is where it stands.
+"""The state of a session, derived from its journal by applying the records in order (event sourcing).
 
-The whole state of a conversation, an unfinished turn included, follows from the records alone. That is
-what makes a crash uninteresting: a turn goes on from the view, whether the view was just made by the
-turn itself or read back from disk.
+The whole state of a conversation, an unfinished turn included, follows from the records alone. So a crash needs no
+special handling: a turn continues from this state, whether the turn itself has just built it or it was read from disk.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mainstay.core.envelope import named_in, person_of
+from mainstay.core.budget_reservations import reservations_closed_by
+from mainstay.core.client_tools import ClientTool
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -37,93 +37,128 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.guests import GuestTool
+from mainstay.core.history_stubs import apply_relief, summary_message
+from mainstay.core.input_envelope import effective_sender, sender_person
+from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrusted
 from mainstay.core.messages import Message, Text, Usage, join_inputs
-from mainstay.core.open_turn import OpenTurn, Waiting
-from mainstay.core.ports import UNWEIGHED, Standing, Tail
-from mainstay.core.recall import RUNTIME, UNTRUSTED, is_private, is_untrusted
-from mainstay.core.reservations import closed_by
-from mainstay.core.stubs import relieve, summary_message
-from mainstay.core.tail import whole_turns
+from mainstay.core.open_turn import OpenTurn, QueuedInput
+from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
+from mainstay.core.turn_boundaries import trim_to_whole_turns
 
-AMENDED = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
-OVERHEARD_MAX = 50  # of what was said meanwhile, the newest are shown with a prompt
+AMENDED_PREFIX = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
+OVERHEARD_MAX = 50  # overheard messages shown with a prompt: the newest
 
 
 class Session:
-    """The view. `apply` is the only way it changes."""
+    """In-memory state of a session. Changed only by `apply`."""
 
     __slots__ = (
-        "amended", "amendment", "begun_by", "calls", "cost", "created", "delivered", "errand", "fixed", "fold",
-        "folded", "guested", "guests", "head", "instructions", "key", "message_count", "messages", "metadata",
-        "model", "open", "parent", "partial", "private", "profile", "relieved", "reported", "reserved", "status",
-        "title", "told", "turn_floor", "turns", "untrusted", "updated", "usage", "waiting", "weighed",
+        "amended_seq",
+        "amendment",
+        "calls",
+        "client_tools",
+        "client_tools_seq",
+        "cost",
+        "created",
+        "delivered_turn",
+        "fixed_seq",
+        "fold_seq",
+        "has_unread_history",
+        "head",
+        "instructions",
+        "is_reduced",
+        "key",
+        "last_fold",
+        "message_count",
+        "messages",
+        "metadata",
+        "model",
+        "open_turn",
+        "parent",
+        "private",
+        "profile",
+        "queued_inputs",
+        "reported_tokens",
+        "reserved",
+        "spawned",
+        "started_by",
+        "status",
+        "title",
+        "turn_floor_seq",
+        "turns",
+        "untrusted",
+        "untrusted_skills",
+        "updated",
+        "usage",
+        "window_tokens",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.head = self.fold = self.turn_floor = self.turns = self.message_count = 0
+        self.head = self.fold_seq = self.turn_floor_seq = self.turns = self.message_count = 0
         self.status = "active"
         self.usage, self.cost = Usage(), 0.0
-        self.calls = 0  # of tools that ran, with those of sub-agents
-        self.reserved: dict[str, Reserved] = {}  # put aside for calls that are under way, or whose process died
-        self.created = self.updated = 0
-        self.begun_by = ""  # the first who spoke here and has a name
+        self.calls = 0  # tool calls that ran, with those of sub-agents
+        self.reserved: dict[str, Reserved] = {}  # open reservations by id, also those of a process that died
+        self.created = self.updated = 0  # ms
+        self.started_by = ""  # the first sender who is a person with a name
         self.title = self.parent = self.model = ""
-        self.instructions = ""  # the fixed section, and where it stands
-        self.fixed = 0
-        self.told: tuple[str, ...] = ()  # skills of others in it
-        self.amendment = ""  # a newer one that is appended for now, and where it stands
-        self.amended = 0
+        self.instructions = ""  # the fixed section
+        self.fixed_seq = 0  # sequence of its record
+        self.untrusted_skills: tuple[str, ...] = ()  # untrusted skills in it
+        self.amendment = ""  # a newer fixed section, appended to the history for now
+        self.amended_seq = 0  # sequence of its record
         self.untrusted = self.private = False
-        self.errand: Spawned | None = None
+        self.spawned: Spawned | None = None  # set if this is a sub-agent's session
         self.profile: dict[str, str] = {}
         self.metadata: dict[str, str] = {}
-        self.folded: Folded | None = None  # the last fold
-        self.partial = False  # older history exists that was neither read nor folded
-        self.relieved = False  # something has left the window, or is only a stub in it
-        self.messages: list[Message] = []  # what the model sees of the history: the summary first, where there is one
-        self.weighed = UNWEIGHED  # so many messages of the window, what they weigh together, and by whose count
-        self.reported = 0  # tokens of the last request, by the provider's count
-        self.waiting: dict[int, Waiting] = {}  # with what was overheard since the last turn began
-        self.delivered = 0  # the last turn whose answer was handed to a chat platform, or not, for good
-        self.guests: tuple[GuestTool, ...] = ()  # tools that whoever asks runs, and where they stand
-        self.guested = 0
-        self.open: OpenTurn | None = None
+        self.last_fold: Folded | None = None  # the last fold
+        self.has_unread_history = False  # older history exists that was neither read nor folded
+        self.is_reduced = False  # some messages have left the window or are stubs
+        self.messages: list[Message] = []  # the history as the model sees it: the summary first, if there is one
+        self.window_tokens = (
+            NO_TOKEN_COUNT  # token count of the window: number of messages, their tokens, the tokenizer
+        )
+        self.reported_tokens = 0  # prompt tokens of the last request, as the provider reported them
+        self.queued_inputs: dict[int, QueuedInput] = {}  # queued inputs by sequence, overheard ones included
+        self.delivered_turn = 0  # the last turn whose delivery to a chat platform has ended
+        self.client_tools: tuple[ClientTool, ...] = ()  # the client's tools
+        self.client_tools_seq = 0  # sequence of their record
+        self.open_turn: OpenTurn | None = None
 
     @classmethod
-    def of(cls, tail: Tail) -> Session:
-        """From what a store loaded: totals from the standing, history from the newest records."""
-        session = cls(tail.standing.key)
-        for record in tail.landmarks:
+    def from_tail(cls, tail: SessionTail) -> Session:
+        """Build the state from what a store loaded: totals from the summary row, history from the newest records."""
+        session = cls(tail.info.key)
+        for record in tail.pinned_records:
             session.apply(record.seq, record.at, record.event)
-        for record in whole_turns(tail.records, complete=tail.complete):
+        for record in trim_to_whole_turns(tail.records, complete=tail.complete):
             session.apply(record.seq, record.at, record.event)
-        session._trust(tail.standing)
+        session._restore_totals(tail.info)
         return session
 
-    def _trust(self, standing: Standing) -> None:
-        self.head, self.fold, self.status = standing.head, standing.fold, standing.status
-        self.turns, self.message_count = standing.turns, standing.messages
-        self.usage = Usage(standing.prompt_tokens, standing.completion_tokens)
-        self.cost, self.calls = standing.cost, standing.calls
-        self.created, self.updated = standing.created, standing.updated
-        self.begun_by = standing.person or self.begun_by
-        self.title, self.parent, self.model = standing.title, standing.parent, standing.model
-        self.fixed, self.amended = standing.fixed, standing.amended
-        self.untrusted, self.private = standing.untrusted, standing.private
-        self.errand, self.profile, self.metadata = standing.errand, standing.profile, standing.metadata
-        self.delivered, self.guested = standing.delivered, standing.guested
-        if standing.weighed[0] <= len(self.messages):
-            self.weighed = standing.weighed
+    def _restore_totals(self, info: SessionInfo) -> None:
+        self.head, self.fold_seq, self.status = info.head, info.fold, info.status
+        self.turns, self.message_count = info.turns, info.messages
+        self.usage = Usage(info.prompt_tokens, info.completion_tokens)
+        self.cost, self.calls = info.cost, info.calls
+        self.created, self.updated = info.created, info.updated
+        self.started_by = info.person or self.started_by
+        self.title, self.parent, self.model = info.title, info.parent, info.model
+        self.fixed_seq, self.amended_seq = info.fixed, info.amended
+        self.untrusted, self.private = info.untrusted, info.private
+        self.spawned, self.profile, self.metadata = info.spawned, info.profile, info.metadata
+        self.delivered_turn, self.client_tools_seq = info.delivered, info.client_tools_seq
+        if info.window_tokens[0] <= len(self.messages):
+            self.window_tokens = info.window_tokens
 
-    def standing(self) -> Standing:
-        return Standing(
+    def to_info(self) -> SessionInfo:
+        return SessionInfo(
             key=self.key,
             head=self.head,
-            fold=self.fold,
-            floor=min((self.turn_floor, *self.waiting)),
-            unfinished=self.unfinished,
+            fold=self.fold_seq,
+            floor=min((self.turn_floor_seq, *self.queued_inputs)),
+            unfinished=self.is_unfinished,
             status=self.status,  # type: ignore[arg-type]  # one of the literals: `apply` takes no other
             turns=self.turns,
             messages=self.message_count,
@@ -136,167 +171,176 @@ class Session:
             title=self.title,
             parent=self.parent,
             model=self.model,
-            fixed=self.fixed,
-            amended=self.amended,
+            fixed=self.fixed_seq,
+            amended=self.amended_seq,
             untrusted=self.untrusted,
             private=self.private,
-            approval=self.pending,
-            errand=self.errand,
-            person=self.begun_by,
+            approval=self.pending_approval,
+            spawned=self.spawned,
+            person=self.started_by,
             profile=self.profile,
             metadata=self.metadata,
-            delivered=self.delivered,
-            guested=self.guested,
-            weighed=self.weighed if self.weighed[2] else UNWEIGHED,  # a bound is found again in no time
+            delivered=self.delivered_turn,
+            client_tools_seq=self.client_tools_seq,
+            window_tokens=self.window_tokens
+            if self.window_tokens[2]
+            else NO_TOKEN_COUNT,  # an upper bound is quick to recompute
         )
 
     @property
-    def unfinished(self) -> bool:
-        return self.open is not None or self.prompted
+    def is_unfinished(self) -> bool:
+        return self.open_turn is not None or self.has_prompt
 
     @property
-    def prompted(self) -> bool:
-        """Something waits that a turn is to be made of."""
-        return any(one.event.kind != "overheard" for one in self.waiting.values())
+    def has_prompt(self) -> bool:
+        """Return whether an input is queued that starts a turn."""
+        return any(queued.event.kind != "overheard" for queued in self.queued_inputs.values())
 
     @property
-    def pending(self) -> ApprovalAsked | None:
-        return self.open.pending if self.open is not None and self.open.asked else None
+    def pending_approval(self) -> ApprovalAsked | None:
+        return (
+            self.open_turn.pending_approval if self.open_turn is not None and self.open_turn.approvals_asked else None
+        )
 
     @property
     def person(self) -> str:
-        """Whose rules hold now: whoever spoke last, or for whom it was sent, however many agents that went through."""
-        if self.errand is not None:
-            return self.errand.person
-        return person_of(self.open.sender) if self.open is not None else ""
+        """Return the person whose permissions apply: the last sender, or the one that a sub-agent acts for."""
+        if self.spawned is not None:
+            return self.spawned.person
+        return effective_sender(self.open_turn.sender) if self.open_turn is not None else ""
 
-    def spoken(self) -> list[str]:
-        """What the person said here, word for word; nothing that was only shown to the model."""
-        said = (part for message in self.messages if message.role == "user" for part in message.parts)
-        return [part.text for part in said if isinstance(part, Text) and not part.origin]
+    def typed_texts(self) -> list[str]:
+        """Return the texts that the user typed; no forwarded, attached or imported content."""
+        parts = (part for message in self.messages if message.role == "user" for part in message.parts)
+        return [part.text for part in parts if isinstance(part, Text) and not part.origin]
 
     @property
     def summary(self) -> str:
-        return self.folded.summary if self.folded is not None else ""
+        return self.last_fold.summary if self.last_fold is not None else ""
 
     def apply(self, seq: int, at: int, event: Event) -> None:
+        """Update the state with the record at sequence `seq`, written at `at` (ms)."""
         self.head, self.updated = seq, at
         self.created = self.created or at
         if self.reserved:
-            for id in closed_by(event, self.reserved):
+            for id in reservations_closed_by(event, self.reserved):
                 del self.reserved[id]
-        if self.open is not None:
-            self.open.hear(seq, event)
-        _APPLY[type(event)](self, seq, at, event)
+        if self.open_turn is not None:
+            self.open_turn.observe(seq, event)
+        _HANDLERS[type(event)](self, seq, at, event)
 
-    # --- one for each kind of event --------------------------------------------------------------
+    # --- one handler for each type of event ------------------------------------------------------
 
     def _received(self, seq: int, at: int, event: Received) -> None:
-        self.waiting[seq] = Waiting(seq, at, event)
+        self.queued_inputs[seq] = QueuedInput(seq, at, event)
         if event.kind == "overheard":
-            heard = [one.seq for one in self.waiting.values() if one.event.kind == "overheard"]
-            for old in heard[:-OVERHEARD_MAX]:
-                del self.waiting[old]
-        elif not self.begun_by:
-            self.begun_by = named_in(event.sender)
+            overheard = [queued.seq for queued in self.queued_inputs.values() if queued.event.kind == "overheard"]
+            for old in overheard[:-OVERHEARD_MAX]:
+                del self.queued_inputs[old]
+        elif not self.started_by:
+            self.started_by = sender_person(event.sender)
         if self.status == "deleted":
             self.status = "active"
 
     def _turn_started(self, seq: int, at: int, event: TurnStarted) -> None:
         self.turns = event.turn
-        self.turn_floor = min(event.inputs, default=seq)
-        self.open = OpenTurn(event.turn, event.inputs, event.model)
+        self.turn_floor_seq = min(event.inputs, default=seq)
+        self.open_turn = OpenTurn(event.turn, event.inputs, event.model, event.wording)
         self._add_inputs(event.inputs, event.turn)
 
     def _turn_resumed(self, seq: int, at: int, event: TurnResumed) -> None:
-        if self.open is not None:
-            self.open.resumes += 1
+        if self.open_turn is not None:
+            self.open_turn.resumes += 1
 
     def _tool_started(self, seq: int, at: int, event: ToolStarted) -> None:
-        if self.open is not None:
-            self.open.started.add(event.call_id)
+        if self.open_turn is not None:
+            self.open_turn.started_calls.add(event.call_id)
 
     def _steered(self, seq: int, at: int, event: Steered) -> None:
-        if self.open is not None:
-            self.open.inputs += event.inputs
+        if self.open_turn is not None:
+            self.open_turn.inputs += event.inputs
         self._add_inputs(event.inputs, event.turn)
 
     def _step_streamed(self, seq: int, at: int, event: StepCheckpointed | StepRestarted) -> None:
-        if self.open is not None:
-            self.open.partial = isinstance(event, StepCheckpointed)
-            self.open.restarts += isinstance(event, StepRestarted)
+        if self.open_turn is not None:
+            self.open_turn.has_streamed = isinstance(event, StepCheckpointed)
+            self.open_turn.restarts += isinstance(event, StepRestarted)
 
     def _turn_ended(self, seq: int, at: int, event: TurnEnded | Forked) -> None:
-        if self.open is not None and (failed := self.open.failed):  # what is seen of it from now on is what stood
-            self.messages, self.weighed = [one for one in self.messages if one.id not in failed], UNWEIGHED
-        self.open = None
+        # rejected answers leave the history
+        if self.open_turn is not None and (failed := self.open_turn.rejected_seqs):
+            self.messages, self.window_tokens = (
+                [message for message in self.messages if message.id not in failed],
+                NO_TOKEN_COUNT,
+            )
+        self.open_turn = None
 
     def _relieved(self, seq: int, at: int, event: Relieved) -> None:
-        turn = self.open.turn if self.open is not None else 0
-        self.messages = relieve(self.messages, event, self.key, turn, seq, at)
-        self.relieved = True
-        self.weighed = UNWEIGHED
+        turn = self.open_turn.turn if self.open_turn is not None else 0
+        self.messages = apply_relief(self.messages, event, self.key, turn, seq, at)
+        self.is_reduced = True
+        self.window_tokens = NO_TOKEN_COUNT
 
     def _folded(self, seq: int, at: int, event: Folded) -> None:
-        """Whole turns leave; of what was brought from elsewhere and has no turns, whatever stands low enough."""
+        """Replace whole turns by the summary; imported messages, which have no turns, by their sequence."""
         through, upto = event.through, event.upto
-        kept = [one for one in self.messages if (one.turn > through if one.turn and through else one.id > upto)]
-        if self.folded is not None and kept and kept[0].id == self.fold:
-            del kept[0]  # the summary before this one
-        self.messages = [summary_message(seq, at, event.summary, event.origin), *kept]
+        remaining = [old for old in self.messages if (old.turn > through if old.turn and through else old.id > upto)]
+        if self.last_fold is not None and remaining and remaining[0].id == self.fold_seq:
+            del remaining[0]  # the previous summary
+        self.messages = [summary_message(seq, at, event.summary, event.origin), *remaining]
         if event.usage is not None:
-            self._spent(event.usage, event.cost)
-        self.fold, self.folded, self.weighed = seq, event, UNWEIGHED
-        self.partial, self.relieved = False, True
+            self._add_usage(event.usage, event.cost)
+        self.fold_seq, self.last_fold, self.window_tokens = seq, event, NO_TOKEN_COUNT
+        self.has_unread_history, self.is_reduced = False, True
 
     def _forked(self, seq: int, at: int, event: Forked) -> None:
-        """A turn that was under way stays behind; calls that have no result yet get one here, as every call does."""
+        """End a turn that was open in the parent session; its calls without a result get one here."""
         self.parent = event.parent
-        if (turn := self.open) is not None and turn.open_calls:
-            self._append(Message(seq, "tool", turn.left_behind(), at=at, turn=turn.turn))
+        if (turn := self.open_turn) is not None and turn.open_calls:
+            self._append(Message(seq, "tool", turn.results_for_fork(), at=at, turn=turn.turn))
         self._turn_ended(seq, at, event)
-        self.reserved = {}  # who pays for what is under way is the parent
-        self.waiting.clear()
+        self.reserved = {}  # running calls are paid for by the parent session
+        self.queued_inputs.clear()
 
     def _add_inputs(self, inputs: tuple[int, ...], turn: int) -> None:
-        """Waiting inputs become one user message, texts joined, the last one's time kept."""
-        taken = [self.waiting.pop(seq) for seq in inputs if seq in self.waiting]
-        if taken:
-            if self.open is not None:
-                meant = [one for one in taken if one.event.kind != "overheard"]
-                self.open.sender = (meant or taken)[-1].event.sender
-            parts = join_inputs([one.event.parts for one in taken])
-            first = min(one.seq for one in taken)
-            self._append(Message(taken[-1].seq, "user", parts, at=taken[-1].at, turn=turn, since=first))
+        """Join queued inputs into one user message, with the time of the last one."""
+        used = [self.queued_inputs.pop(seq) for seq in inputs if seq in self.queued_inputs]
+        if used:
+            if self.open_turn is not None:
+                prompts = [queued for queued in used if queued.event.kind != "overheard"]
+                self.open_turn.sender = (prompts or used)[-1].event.sender
+            parts = join_inputs([queued.event.parts for queued in used])
+            first = min(queued.seq for queued in used)
+            self._append(Message(used[-1].seq, "user", parts, at=used[-1].at, turn=turn, since=first))
 
     def _message_added(self, seq: int, at: int, event: MessageAdded) -> None:
-        meant = self.open.model if self.open is not None and event.role == "assistant" else ""
-        message = Message(seq, event.role, event.parts, at=at, model=event.model or meant, turn=event.turn)
+        requested = self.open_turn.model if self.open_turn is not None and event.role == "assistant" else ""
+        message = Message(seq, event.role, event.parts, at=at, model=event.model or requested, turn=event.turn)
         self._append(message)
         if event.usage is not None:
-            self.reported = event.usage.prompt
+            self.reported_tokens = event.usage.prompt
             if event.role == "assistant":
-                self._spent(event.usage, event.cost)
-        if event.role == "user" and self.open is None:
-            self.turn_floor = seq
-        if self.open is None or event.role != "assistant":
+                self._add_usage(event.usage, event.cost)
+        if event.role == "user" and self.open_turn is None:
+            self.turn_floor_seq = seq
+        if self.open_turn is None or event.role != "assistant":
             return
-        turn = self.open
+        turn = self.open_turn
         turn.step, turn.provisional = event.step, event.provisional
-        turn.restarts, turn.resumes, turn.partial = 0, 0, False
+        turn.restarts, turn.resumes, turn.has_streamed = 0, 0, False
         turn.step_calls = message.calls
-        turn.results, turn.started, turn.asked, turn.answers = {}, set(), {}, {}
+        turn.results, turn.started_calls, turn.approvals_asked, turn.approval_answers = {}, set(), {}, {}
 
     def _tool_finished(self, seq: int, at: int, event: ToolFinished) -> None:
-        """Results may come in any order; the history gets them together, in the order of the calls."""
-        turn, result = self.open, event.result
+        """Collect results, which may arrive in any order; once all are there, add them in call order as one message."""
+        turn, result = self.open_turn, event.result
         if turn is None or result.call_id in turn.results:
             return
         turn.results[result.call_id] = result
-        turn.calls, turn.ran, self.calls = turn.calls + 1, turn.ran + event.calls, self.calls + event.calls
+        turn.calls, turn.calls_run, self.calls = turn.calls + 1, turn.calls_run + event.calls, self.calls + event.calls
         turn.resumes = 0
         if event.usage is not None:
-            self._spent(event.usage, event.cost)
+            self._add_usage(event.usage, event.cost)
         if not turn.open_calls:
             parts = tuple(turn.results[call.id] for call in turn.step_calls)
             self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
@@ -304,53 +348,54 @@ class Session:
     def _append(self, message: Message) -> None:
         self.messages.append(message)
         self.message_count += 1
-        if self.open is not None and message.role in ("system", "tool"):
-            self.open.follow(message)
+        if self.open_turn is not None and message.role in ("system", "tool"):
+            self.open_turn.note_skills(message)
         for part in message.parts:
             if part.origin:
                 self.untrusted = self.untrusted or is_untrusted(part.origin)
                 self.private = self.private or is_private(part.origin)
 
     def _approval_asked(self, seq: int, at: int, event: ApprovalAsked) -> None:
-        if self.open is not None:
-            self.open.asked[event.call_id] = event
+        if self.open_turn is not None:
+            self.open_turn.approvals_asked[event.call_id] = event
 
     def _approval_answered(self, seq: int, at: int, event: ApprovalAnswered) -> None:
-        if self.open is not None:
-            self.open.answers[event.id] = event
-            self.open.answered = seq
-            self.open.resumes = 0
+        if self.open_turn is not None:
+            self.open_turn.approval_answers[event.id] = event
+            self.open_turn.last_answered_seq = seq
+            self.open_turn.resumes = 0
 
-    def _noted(self, seq: int, at: int, event: Guarded | Blanked) -> None:
-        """For whoever looks back; nothing follows from it."""
+    def _ignored(self, seq: int, at: int, event: Guarded | Blanked) -> None:
+        """Do nothing: these events do not affect the state."""
 
     def _reserved(self, seq: int, at: int, event: Reserved) -> None:
         self.reserved[event.id] = event
 
     def _settled(self, seq: int, at: int, event: Settled) -> None:
         if event.usage is not None:
-            self._spent(event.usage, event.cost)
+            self._add_usage(event.usage, event.cost)
 
     def _judged(self, seq: int, at: int, event: Judged) -> None:
-        if self.open is not None:
-            self.open.judged, self.open.resumes = event, 0
+        if self.open_turn is not None:
+            self.open_turn.last_verdict, self.open_turn.resumes = event, 0
         for score in event.scores:
             if score.usage is not None:
-                self._spent(score.usage, score.cost)
+                self._add_usage(score.usage, score.cost)
 
-    def _spent(self, usage: Usage, cost: float) -> None:
-        """On the session, and on the turn under way."""
+    def _add_usage(self, usage: Usage, cost: float) -> None:
+        """Add to the totals of the session and of the open turn."""
         self.usage, self.cost = self.usage + usage, self.cost + cost
-        if self.open is not None:
-            self.open.usage, self.open.cost = self.open.usage + usage, self.open.cost + cost
+        if self.open_turn is not None:
+            self.open_turn.usage, self.open_turn.cost = self.open_turn.usage + usage, self.open_turn.cost + cost
 
     def _delivered(self, seq: int, at: int, event: Delivered) -> None:
-        self.delivered = max(self.delivered, event.turn)
-        if self.open is not None and self.open.answered == seq - 1:  # nothing has happened to the turn since
-            self.open.answered = seq
+        self.delivered_turn = max(self.delivered_turn, event.turn)
+        # nothing else happened in the turn since
+        if self.open_turn is not None and self.open_turn.last_answered_seq == seq - 1:
+            self.open_turn.last_answered_seq = seq
 
     def _spawned(self, seq: int, at: int, event: Spawned) -> None:
-        self.errand, self.begun_by = event, event.person
+        self.spawned, self.started_by = event, event.person
         self.parent = event.parent
         self.untrusted = self.untrusted or event.untrusted
         self.private = self.private or event.private
@@ -362,17 +407,21 @@ class Session:
         self.profile = self.profile if event.profile is None else event.profile
         self.metadata = self.metadata if event.metadata is None else event.metadata
         if event.guests is not None:
-            self.guests, self.guested = event.guests, seq
+            self.client_tools, self.client_tools_seq = event.guests, seq
         if event.instructions is not None:
-            self.instructions, self.fixed, self.told = event.instructions, seq, event.told
-            self.amendment, self.amended = "", 0
+            self.instructions, self.fixed_seq, self.untrusted_skills = event.instructions, seq, event.told
+            self.amendment, self.amended_seq = "", 0
         if event.amended is not None:
-            self.amendment, self.amended, self.told = event.amended, seq, (*self.told, *event.told)
-            note = Text(AMENDED + event.amended, origin=f"{UNTRUSTED}:context" if event.told else RUNTIME)
+            self.amendment, self.amended_seq, self.untrusted_skills = (
+                event.amended,
+                seq,
+                (*self.untrusted_skills, *event.told),
+            )
+            note = Text(AMENDED_PREFIX + event.amended, origin=f"{UNTRUSTED}:context" if event.told else RUNTIME)
             self._append(Message(seq, "system", (note,), at=at, turn=event.turn))
 
 
-_APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
+_HANDLERS: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Received: Session._received,
     TurnStarted: Session._turn_started,
     TurnResumed: Session._turn_resumed,
@@ -381,7 +430,7 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     ToolFinished: Session._tool_finished,
     ApprovalAsked: Session._approval_asked,
     ApprovalAnswered: Session._approval_answered,
-    Guarded: Session._noted,
+    Guarded: Session._ignored,
     Spawned: Session._spawned,
     Steered: Session._steered,
     StepCheckpointed: Session._step_streamed,
@@ -395,5 +444,5 @@ _APPLY: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Delivered: Session._delivered,
     SessionChanged: Session._session_changed,
     Forked: Session._forked,
-    Blanked: Session._noted,
+    Blanked: Session._ignored,
 }

@@ -1,4 +1,4 @@
-"""Python functions as tools: the schema comes from the type hints and the docstring."""
+"""The `@tool` decorator: makes a Python function a tool, with a schema from its type hints and docstring."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ import re
 import typing
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, overload
+from typing import Any, NoReturn, Protocol, TypeVar, overload
 
 import msgspec
 
 from mainstay.core.errors import ToolDefinitionError
+from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.core.ports import Effect, ToolContext
-from mainstay.core.workers import in_thread
+from mainstay.core.worker_threads import run_in_thread
+
+T = TypeVar("T")
+ToolFunction = Callable[..., Any]
 
 EFFECTS = typing.get_args(Effect)
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
-_encode = msgspec.json.Encoder(enc_hook=lambda value: _plain(value), order="deterministic").encode
+_encode_json = msgspec.json.Encoder(enc_hook=lambda value: _encode_pydantic(value), order="deterministic").encode
 
 
 class BadArguments(Exception):
-    """The arguments do not fit; the text is written for the model."""
+    """A tool call's arguments are invalid; the message is written for the model."""
 
 
 class FunctionTool:
-    """A function with what the runtime must know about it. Calling it calls the function."""
+    """A tool made from a Python function. Calling it calls the function."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: ToolFunction,
         *,
         name: str | None = None,
         description: str | None = None,
@@ -39,20 +43,24 @@ class FunctionTool:
         untrusted: bool = False,
         sink: bool | Sequence[str] = False,
         capabilities: Sequence[str] = (),
-        reconcile: Callable[..., Any] | None = None,
+        reconcile: ToolFunction | None = None,
     ) -> None:
         self.function = function
         self.name = name or function.__name__
         if not _NAME.fullmatch(self.name):
-            raise ToolDefinitionError(f"{self.name!r} is not a tool name: letters, digits, _ and -, at most 64")
+            raise ToolDefinitionError(
+                f"{self.name!r} is not a valid tool name: use at most 64 letters, digits, _ and -, a letter first"
+            )
         if effect not in EFFECTS:
-            raise ToolDefinitionError(f"tool {self.name}: effect={effect!r} is none of {', '.join(EFFECTS)}")
+            raise ToolDefinitionError(f"tool {self.name}: effect={effect!r} must be one of {', '.join(EFFECTS)}")
         if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
-            raise ToolDefinitionError(f"tool {self.name}: timeout_s={timeout_s!r} is not a number of seconds above 0")
+            raise ToolDefinitionError(f"tool {self.name}: timeout_s={timeout_s!r} must be a positive number of seconds")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) or inspect.isclass(function):
             raise ToolDefinitionError(f"tool {self.name} must be a function that returns its result")
         if effect == "reconcile" and reconcile is None:
-            raise ToolDefinitionError(f"tool {self.name}: effect 'reconcile' needs reconcile=, which finds out")
+            raise ToolDefinitionError(
+                f"tool {self.name}: effect 'reconcile' needs reconcile=, a function that finds out what happened"
+            )
         self.effect: Effect = "reconcile" if reconcile is not None else effect
         self.timeout_s = timeout_s
         self.untrusted = untrusted
@@ -63,54 +71,54 @@ class FunctionTool:
         summary, about = _read_docstring(function)
         self.description = description or summary
         self._arguments, self._context_name = _argument_struct(self.name, function, about)
-        self._decode = msgspec.json.Decoder(self._arguments, dec_hook=_rich).decode
-        self.schema = _schema_of(self._arguments)
+        self._decode = msgspec.json.Decoder(self._arguments, dec_hook=_decode_pydantic).decode
+        self.schema = _struct_schema(self._arguments)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<tool {self.name}, {self.effect}>"
 
-    def parse(self, input: str) -> dict[str, Any]:
-        """JSON text to keyword arguments, strictly: no NaN, no repeated keys, nothing extra."""
+    def parse(self, input: str) -> dict[str, object]:
+        """Decode JSON text into keyword arguments, strictly: no NaN, no repeated keys, no unknown names."""
         try:
             arguments = self._decode(input or "{}")
-            _strict(input or "{}")
+            _decode_strict(input or "{}")
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-            raise BadArguments(_explain(error, self.schema)) from None
+            raise BadArguments(_explain_bad_arguments(error, self.schema)) from None
         return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Awaitable[str]:
+    def run(self, arguments: dict[str, object], context: ToolContext) -> Awaitable[str]:
         if self._context_name:
             arguments = {**arguments, self._context_name: context}
         if self._is_async:
-            return _rendered(self.function(**arguments))
-        return in_thread(lambda: render(self.function(**arguments)))
+            return _render_awaited(self.function(**arguments))
+        return run_in_thread(lambda: render_result(self.function(**arguments)))
 
-    async def reconcile(self, arguments: dict[str, Any], context: ToolContext) -> str | None:
-        assert self._reconcile is not None, "only a tool whose effect is 'reconcile' is asked what happened"
-        wanted = inspect.signature(self._reconcile).parameters
-        known = {name: value for name, value in arguments.items() if name in wanted}
+    async def reconcile(self, arguments: dict[str, object], context: ToolContext) -> str | None:
+        assert self._reconcile is not None, "only a tool whose effect is 'reconcile' can be reconciled"
+        parameters = inspect.signature(self._reconcile).parameters
+        accepted = {name: value for name, value in arguments.items() if name in parameters}
         if name := _context_parameter(self._reconcile):
-            known[name] = context
+            accepted[name] = context
         if inspect.iscoroutinefunction(self._reconcile):
-            found = await self._reconcile(**known)
+            result = await self._reconcile(**accepted)
         else:
-            found = await in_thread(partial(self._reconcile, **known))
-        return None if found is None else render(found)
+            result = await run_in_thread(partial(self._reconcile, **accepted))
+        return None if result is None else render_result(result)
 
 
-async def _rendered(work: Awaitable[Any]) -> str:
-    return render(await work)
+async def _render_awaited(result: Awaitable[object]) -> str:
+    return render_result(await result)
 
 
-class _Decorate(Protocol):
-    def __call__(self, function: Callable[..., Any], /) -> FunctionTool: ...
+class _ToolDecorator(Protocol):
+    def __call__(self, function: ToolFunction, /) -> FunctionTool: ...
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: ToolFunction, /) -> FunctionTool: ...
 @overload
 def tool(
     *,
@@ -121,74 +129,75 @@ def tool(
     untrusted: bool = False,
     sink: bool | Sequence[str] = False,
     capabilities: Sequence[str] = (),
-    reconcile: Callable[..., Any] | None = None,
-) -> _Decorate: ...
-def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> FunctionTool | _Decorate:
-    """Make a function a tool. What it does to the world is `unsafe` unless you declare its `effect`.
+    reconcile: ToolFunction | None = None,
+) -> _ToolDecorator: ...
+def tool(function: ToolFunction | None = None, /, **declared: Any) -> FunctionTool | _ToolDecorator:
+    """Make a function a tool. Its `effect` is `unsafe` unless you declare another.
 
-    `pure`: no effect, may run again and beside others. `idempotent`: may run again with the same key.
-    `reconcile`: give `reconcile=fn`, which finds out what happened. `unsafe`: never run twice.
+    `pure`: no side effects; may run again, and concurrently. `idempotent`: may run again with the same key.
+    `reconcile`: after a crash, `reconcile=fn` is called to find out what happened. `unsafe`: never runs twice.
     """
     if function is not None:
         return FunctionTool(function)
     return lambda function: FunctionTool(function, **declared)
 
 
-def render(value: Any) -> str:
-    """What a tool returned, as the text that the model reads."""
+def render_result(value: object) -> str:
+    """Convert a tool's return value to the text that the model reads: strings as they are, None as "", else JSON."""
     if isinstance(value, str):
         return value
     if value is None:
         return ""
-    return _encode(value).decode()
+    return _encode_json(value).decode()
 
 
 # --- arguments -----------------------------------------------------------------------------------
 
 
 def _argument_struct(
-    name: str, function: Callable[..., Any], about: dict[str, str]
+    name: str, function: ToolFunction, descriptions: dict[str, str]
 ) -> tuple[type[msgspec.Struct], str]:
+    """Return a struct for the function's parameters, and the name of its ToolContext parameter ("" if it has none)."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ToolDefinitionError(f"tool {name}: a type hint cannot be resolved: {error}") from error
-    fields: list[Any] = []
+    fields: list[tuple[str, type] | tuple[str, type, object]] = []
     context_name = _context_parameter(function)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == context_name:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(f"tool {name}: parameter {parameter} must be an ordinary named one")
-        kind = hints.get(parameter.name, Any)
-        if parameter.name in about:
-            kind = typing.Annotated[kind, msgspec.Meta(description=about[parameter.name])]
+            raise ToolDefinitionError(f"tool {name}: parameter {parameter} must be an ordinary named parameter")
+        kind = hints.get(parameter.name, JsonValue)
+        if parameter.name in descriptions:
+            kind = typing.Annotated[kind, msgspec.Meta(description=descriptions[parameter.name])]
         if parameter.default is parameter.empty:
             fields.append((parameter.name, kind))
         else:
             fields.append((parameter.name, kind, _as_default(parameter.default)))
     try:
-        made = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.Decoder(made, dec_hook=_rich)
+        struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.Decoder(struct, dec_hook=_decode_pydantic)
     except TypeError as error:
-        raise ToolDefinitionError(f"tool {name}: a parameter's type cannot be read from JSON: {error}") from error
-    return made, context_name
+        raise ToolDefinitionError(f"tool {name}: a parameter's type cannot be decoded from JSON: {error}") from error
+    return struct, context_name
 
 
-def _as_default(value: Any) -> Any:
+def _as_default(value: object) -> object:
     if isinstance(value, list | dict | set | bytearray):
         return msgspec.field(default_factory=lambda: value.copy())
     return value
 
 
-def _context_parameter(function: Callable[..., Any]) -> str:
+def _context_parameter(function: ToolFunction) -> str:
     hints = typing.get_type_hints(function)
     return next((name for name, kind in hints.items() if kind is ToolContext and name != "return"), "")
 
 
-def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The arguments' JSON Schema, without the wrapping that costs tokens on every call."""
-    schema = msgspec.json.schema(arguments, schema_hook=_rich_schema)
+def _struct_schema(arguments: type[msgspec.Struct]) -> JsonObject:
+    """Return the arguments' JSON Schema, without the wrapping that costs tokens on every call."""
+    schema = msgspec.json.schema(arguments, schema_hook=_pydantic_schema)
     definitions = schema.pop("$defs", {})
     ref = schema.pop("$ref", None)
     if ref is not None:
@@ -199,43 +208,51 @@ def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     return schema
 
 
-def _explain(error: Exception, schema: dict[str, Any]) -> str:
+def _explain_bad_arguments(error: Exception, schema: JsonObject) -> str:
     if isinstance(error, RecursionError):
         return "The arguments are nested too deeply. Nothing was run."
-    names = ", ".join(schema.get("properties", {})) or "none"
+    names = ", ".join(parameter_names(schema)) or "none"
     return f"The arguments do not fit: {error}. Expected parameters: {names}. Nothing was run."
 
 
-def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def parameter_names(schema: JsonObject) -> list[str]:
+    """Return the names of the parameters that a JSON Schema of arguments declares."""
+    properties = schema.get("properties")
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def reject_duplicate_keys(pairs: list[tuple[str, T]]) -> dict[str, T]:
+    """Build a dict for `object_pairs_hook`; raises ValueError if a key is repeated."""
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("a key is repeated")
-    return made
+    return mapping
 
 
-def no_constant(name: str) -> Any:
+def reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=unrepeated, parse_constant=no_constant).decode
+_decode_strict = json.JSONDecoder(object_pairs_hook=reject_duplicate_keys, parse_constant=reject_constant).decode
 
 
-# --- pydantic and other rich types, where the user brings them ------------------------------------
+# --- pydantic models in the user's type hints -----------------------------------------------------
 
 
-def _rich(kind: type, value: Any) -> Any:
+def _decode_pydantic(kind: type, value: object) -> object:
     if hasattr(kind, "model_validate"):
         return kind.model_validate(value)
     raise NotImplementedError(f"{kind} is not a type that JSON can carry")
 
 
-def _rich_schema(kind: type) -> dict[str, Any]:
+def _pydantic_schema(kind: type) -> JsonObject:
     if hasattr(kind, "model_json_schema"):
-        return typing.cast("dict[str, Any]", kind.model_json_schema())
+        schema: JsonObject = kind.model_json_schema()
+        return schema
     raise NotImplementedError(f"{kind} is not a type that JSON can carry")
 
 
-def _plain(value: Any) -> Any:
+def _encode_pydantic(value: object) -> object:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return str(value)
@@ -247,14 +264,14 @@ _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns?|Raises|Yields|Examp
 _ARGUMENT = re.compile(r"^\s*:?(?:param )?\*{0,2}(\w+)(?: ?\([^)]*\))?\s*:\s*(.+)$")
 
 
-def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description, and what is said of each argument (`Args:` blocks or `:param x:` lines)."""
+def _read_docstring(function: ToolFunction) -> tuple[str, dict[str, str]]:
+    """Return the description and the text about each argument (from `Args:` blocks or `:param x:` lines)."""
     text: list[str] = []
     about: dict[str, str] = {}
     section, last = "", ""
     for line in (inspect.getdoc(function) or "").splitlines():
-        if found := _SECTION.match(line.strip()):
-            section = found[1]
+        if heading := _SECTION.match(line.strip()):
+            section = heading[1]
         elif line.startswith(":param") or section in ("Args", "Arguments", "Parameters"):
             if argument := _ARGUMENT.match(line):
                 last = argument[1]

@@ -1,4 +1,4 @@
-"""Work that nobody typed: what a trigger is, what came of it, and the ports that it needs."""
+"""Triggers: prompts started by a time, a file or a webhook; their runs, and the ports that run and log them."""
 
 from __future__ import annotations
 
@@ -9,165 +9,180 @@ import msgspec
 
 from mainstay.core.outcome import Reply
 
-TRIGGER = "trigger:"  # how the id of an input begins that a trigger brought
+# Retention limits of every trigger log.
+RUNS_MAX = 10_000  # the newest are kept; and all that may become due again because the clock was set back
+RUNS_TRIM_EVERY = 64  # runs
+ALIASES_MAX = 1_000_000  # aliases per webhook: requests signed without a timestamp can be replayed for ever
+ALIASES_TRIM_EVERY = 1024  # aliases
 
-Kind = Literal["immediate", "one-shot", "periodic", "webhook"]
-Missed = Literal["once", "skip", "all"]
+TRIGGER_ID_PREFIX = "trigger:"  # prefix of the id of an input that a trigger submitted
+
+TriggerKind = Literal["immediate", "one-shot", "periodic", "webhook"]
+MissedPolicy = Literal["once", "skip", "all"]
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a prompt goes: to a session by its name, or into a room, where every run is a thread of its own."""
+class TriggerTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Destination of a trigger's prompt: a session, or a room in which every run starts a new thread."""
 
-    session: str = ""
+    session: str = ""  # empty: a new thread in the room
     channel: str = ""
     room: str = ""
-    workspace: str = ""  # empty: wherever it is found
+    workspace: str = ""  # empty: the workspace in which the trigger is defined
 
     @property
-    def new(self) -> bool:
+    def is_new_thread(self) -> bool:
         return not self.session
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to be said, where, and when. Its name is its file's, or its webhook's."""
+    """A prompt, its destination and its schedule."""
 
-    name: str
-    kind: Kind
-    text: str  # in the words of whoever made it
-    target: Target = Target()
+    name: str  # that of its file or its webhook
+    kind: TriggerKind
+    text: str  # the prompt
+    target: TriggerTarget = TriggerTarget()
     schedule: str = ""  # an ISO time, or five cron fields
     timezone: str = "UTC"
-    missed: Missed = "once"  # what is done about times that passed while nobody was there
-    jitter_s: float = 0.0  # later by up to this, always by the same for the same time
-    check: str = ""  # a command that says whether there is anything to do; the model sleeps on if it fails
+    missed: MissedPolicy = "once"  # what to do about due times that passed while the process was down
+    jitter_s: float = 0.0  # maximal delay; always the same for the same due time
+    check: str = ""  # a command that decides whether to wake the model: it is woken on exit code 0
     paused: bool = False
-    data: str = ""  # from outside, to be shown with the text
-    person: str = ""  # whose rules hold; empty: the owner's
-    origin: str = ""  # of the text; empty: a person wrote it
+    data: str = ""  # untrusted data to show with the prompt
+    person: str = ""  # the person whose permissions apply; empty: the owner
+    origin: str = ""  # of the text; empty: written by a person
 
 
-Ran = Literal["fired", "asleep", "missed", "failed"]
+TriggerRunResult = Literal["fired", "asleep", "missed", "failed"]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One time that a trigger came due. Under the same key it is there once."""
+class TriggerRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"result": "came"}):
+    """One due time of a trigger and what was done about it."""
 
     trigger: str
-    key: str  # which time: the due time of a periodic one, what was made of a file's arrival, or a delivery's own
+    key: str  # idempotency key: a periodic trigger's due time, a file's fingerprint, or the key of a webhook delivery
     due: int = 0  # ms
-    at: int = 0  # ms: when it was dealt with
-    came: Ran = "fired"
+    at: int = 0  # ms: when it was processed
+    result: TriggerRunResult = "fired"
     session: str = ""
-    seq: int = 0  # the input's, in that session
-    note: str = ""  # why, where it was not fired
-    outcome: str = ""  # how its turn ended; empty: not yet
+    seq: int = 0  # sequence of the input in that session
+    note: str = ""  # the reason if it was not fired
+    outcome: str = ""  # of its turn; empty: not ended yet
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a periodic trigger has been dealt with: everything due up to `upto` has."""
+class TriggerCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Cursor of a periodic trigger: all due times up to `upto` have been processed."""
 
     trigger: str
     upto: int  # ms
     since: int = 0  # ms: when it was first seen
-    digest: str = ""  # of its schedule, zone and target as they were then
+    digest: str = ""  # of its schedule, time zone and target at that time
 
 
-class Name(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a delivery to a webhook is known by, and the key it leads to. A key that leads to itself was taken."""
+class WebhookDeliveryId(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An id of a webhook delivery and the run key it resolves to. A key that resolves to itself was used."""
 
     hook: str
     name: str
     key: str
-    at: int = 0  # ms: when it was given
-    until: int = 0  # ms: when it may be forgotten; 0: not before there are too many
+    at: int = 0  # ms: when it was added
+    until: int = 0  # ms: when it may be deleted; 0: only when there are too many
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of what there is."""
+class TriggerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trigger's state, for listings."""
 
     name: str
-    kind: Kind | None = None  # None: its file cannot be read
-    next: int = 0  # ms: when it is due; 0: never, or not while it waits
+    kind: TriggerKind | None = None  # None: its file cannot be read
+    next: int = 0  # ms: the next due time; 0: none, or not while it waits
     paused: bool = False
-    waiting: str = ""  # for what
-    last: Run | None = None
-    trouble: str = ""
+    waiting: str = ""  # what it waits for; empty: nothing
+    last: TriggerRun | None = None
+    trouble: str = ""  # what is wrong with it; empty: nothing
     trigger: Trigger | None = None
 
 
 class TriggerLog(Protocol):
-    """What is remembered of triggers. What returned is on disk."""
+    """Stores cursors, runs and webhook delivery ids. A change is on disk when the method returns."""
 
-    async def marks(self) -> dict[str, Mark]: ...
-    async def put(self, mark: Mark) -> None: ...
-    async def drop(self, trigger: str) -> None:
-        """Its mark goes; what it did stays."""
+    async def list_cursors(self) -> dict[str, TriggerCursor]: ...
+    async def save_cursor(self, cursor: TriggerCursor) -> None: ...
+    async def delete_cursor(self, trigger: str) -> None:
+        """Delete the trigger's cursor; its runs stay."""
         ...
 
-    async def record(self, run: Run, mark: Mark | None = None, name: Name | None = None) -> bool:
-        """All in one transaction. False if that time was there before: it stays as it was, and the others are kept."""
+    async def record_run(
+        self, run: TriggerRun, cursor: TriggerCursor | None = None, alias: WebhookDeliveryId | None = None
+    ) -> bool:
+        """Store a run, cursor and alias in one transaction. If the run's key is known, returns False and stores only
+        the other two."""
         ...
 
-    async def name(self, name: Name) -> str:
-        """From now on it leads to its key, unless it has led to another. Returns the key it leads to."""
+    async def add_alias(self, alias: WebhookDeliveryId) -> str:
+        """Add an alias unless its id is known; returns the key that the id resolves to."""
         ...
 
-    async def named(self, hook: str, name: str) -> str | None:
-        """The key that it leads to. Names do not go with the history of runs."""
+    async def resolve_alias(self, hook: str, name: str) -> str | None:
+        """Return the key that a delivery id resolves to. Aliases are kept longer than runs."""
         ...
 
-    async def ended(self, trigger: str, key: str, outcome: str) -> None: ...
-    async def find(self, trigger: str, key: str) -> Run | None: ...
-    async def runs(self, trigger: str = "", limit: int = 100) -> list[Run]:
-        """The newest first; of all triggers, if none is named."""
+    async def set_outcome(self, trigger: str, key: str, outcome: str) -> None:
+        """Set the outcome of a run."""
+        ...
+
+    async def find_run(self, trigger: str, key: str) -> TriggerRun | None: ...
+    async def list_runs(self, trigger: str = "", limit: int = 100) -> list[TriggerRun]:
+        """Return the newest runs of one trigger (empty: of all), newest first."""
         ...
 
 
-class Prompted(msgspec.Struct, frozen=True):
-    """A prompt is on disk. Without `reply`, it had been before: `Door.outcome` says what came of it."""
+class SubmittedPrompt(msgspec.Struct, frozen=True):
+    """An accepted prompt, on disk. `reply` is None if it had been accepted before; `get_outcome` tells how it ended."""
 
     session: str
     seq: int
     reply: Awaitable[Reply] | None = None
 
 
-class Door(Protocol):
-    """Where triggers come in: the same as for people, with the same bounds."""
+class PromptSubmitter(Protocol):
+    """Submits triggers' prompts to sessions, with the same checks and limits as users' prompts."""
 
-    async def accept(self, trigger: Trigger, key: str) -> Prompted:
-        """Durable, and once under the same key. Raises LaneFull, InputRefused or a StoreError: it was not taken."""
+    async def submit(self, trigger: Trigger, key: str) -> SubmittedPrompt:
+        """Submit the prompt once per key; on disk when it returns.
+
+        Raises LaneFull, InputRefused or a StoreError if it was not accepted.
+        """
         ...
 
-    async def taken(self, trigger: Trigger, key: str) -> Prompted | None:
-        """What was accepted before under this key. An earlier process may not have come to writing it down."""
+    async def find_submitted(self, trigger: Trigger, key: str) -> SubmittedPrompt | None:
+        """Return the prompt that was accepted under this key, perhaps by a process that crashed before logging it."""
         ...
 
-    async def outcome(self, session: str, seq: int) -> str:
-        """How the turn of this input ended, in a word; empty if it has not."""
+    async def get_outcome(self, session: str, seq: int) -> str:
+        """Return how the turn of this input ended, in a few words; empty if it has not."""
         ...
 
 
-Check = Callable[[Trigger], Awaitable["Checked"]]
+WakeCheck = Callable[[Trigger], Awaitable["WakeCheckResult"]]
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """What a check said: wake the model or not, with what to show it."""
+class WakeCheckResult(msgspec.Struct, frozen=True):
+    """Result of a trigger's check command: whether to wake the model, and the output to show it."""
 
     wake: bool
-    said: str = ""
-    trouble: str = ""  # it could not be run, or did not end in time
+    output: str = ""
+    trouble: str = ""  # why it failed: it could not be run, or did not end in time
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook as it is configured."""
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """A configured webhook."""
 
     name: str
     secret: str
-    target: Target
-    text: str = ""  # the owner's words, said before what came
-    template: str = ""  # what is shown of what came; empty: all of it
-    scheme: Literal["timestamp", "standard", "github"] = "timestamp"
-    window_s: float = 300.0
+    target: TriggerTarget
+    text: str = ""  # the owner's prompt, which precedes the payload
+    template: str = ""  # how to render the payload; empty: all of it
+    scheme: Literal["timestamp", "standard", "github"] = "timestamp"  # of the signature
+    window_s: float = 300.0  # maximal age of a signature (replay protection)
     bytes_max: int = 1024 * 1024
     paused: bool = False
-    others: Sequence[str] = ()  # further secrets that are taken, while one is being changed
+    other_secrets: Sequence[str] = ()  # further accepted secrets, for rotation

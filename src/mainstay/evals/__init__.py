@@ -1,1 +1,1 @@
-"""`mainstay eval`: cases in, results out. Answers are looked at by exact checks and by judges, outside of any turn."""
+"""Offline evaluation (`mainstay eval`): runs cases and scores their answers with checks and judges."""

@@ -1,4 +1,4 @@
-"""How it was before: a file beside the cases, and what is worse now."""
+"""Baseline of an evaluation: the results of an earlier run in a file beside the cases, to detect regressions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Meta
 
 from mainstay.core.errors import ConfigError
-from mainstay.evals.results import Result, Run
+from mainstay.evals.results import CaseResult, EvalRun
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
-TOLERANCE = 0.05
-_EXACT = 1e-9  # 0.90 is not worse than 0.95 by more than 0.05, whatever floats say
+SCORE_TOLERANCE = 0.05
+_FLOAT_TOLERANCE = 1e-9  # rounding: 0.90 is not worse than 0.95 by more than 0.05
 
 
-class Before(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A case, as it was."""
+class BaselineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The earlier result of a case."""
 
     result: Literal["passed", "failed", "error"]
     score: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -26,21 +26,26 @@ class Before(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Baseline(msgspec.Struct, frozen=True):
     version: Literal[1]
-    cases: dict[str, Before]
+    cases: dict[str, BaselineEntry]
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What is otherwise than it was, by name. `known` failed before too."""
+class BaselineComparison(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"regressions": "worse", "improvements": "better", "known_failures": "known"},
+):
+    """Differences to the baseline, by case name. `known_failures` failed in the baseline too."""
 
-    worse: dict[str, str] = {}
-    better: dict[str, str] = {}
-    missing: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    known: frozenset[str] = frozenset()
+    regressions: dict[str, str] = {}  # with the reason
+    improvements: dict[str, str] = {}
+    missing: tuple[str, ...] = ()  # in the baseline, but no longer a case
+    extra: tuple[str, ...] = ()  # not in the baseline yet
+    known_failures: frozenset[str] = frozenset()
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Raises ConfigError."""
+    """Read a baseline file. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
@@ -51,63 +56,69 @@ def read_baseline(path: Path) -> Baseline:
     try:
         return msgspec.json.decode(raw, type=Baseline)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no baseline: {error}; make another with --save-baseline") from None
+        raise ConfigError(f"{path} is not a baseline file: {error}; create one with --save-baseline") from None
 
 
-def made_from(run: Run, before: Baseline | None) -> Baseline:
-    """What to compare with from now on. `before`: what it says of cases that were not to be run stays."""
-    cases = dict(before.cases) if before is not None else {}
-    for one in run.results:
-        if one.result != "skipped":
-            cases[one.name] = Before(one.result, one.score)
+def build_baseline(run: EvalRun, previous: Baseline | None) -> Baseline:
+    """Build the baseline of a run. Entries of `previous` stay for cases that were not run."""
+    cases = dict(previous.cases) if previous is not None else {}
+    for result in run.results:
+        if result.result != "skipped":
+            cases[result.name] = BaselineEntry(result.result, result.score)
     return Baseline(1, cases)
 
 
-def written(baseline: Baseline) -> str:
-    """A line a case, so that a change of it reads well in a review."""
-    lines = [f"    {_json(name)}: {_json(one)}" for name, one in baseline.cases.items()]
+def format_baseline(baseline: Baseline) -> str:
+    """Format as JSON with one line per case, so that a diff is readable in a review."""
+    lines = [f"    {_to_json(name)}: {_to_json(entry)}" for name, entry in baseline.cases.items()]
     return '{\n  "version": 1,\n  "cases": {\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def compare(run: Run, baseline: Baseline, tolerance: float, all_names: Collection[str]) -> Comparison:
-    """`all_names` are those of all cases that there are, whether or not they were to be run."""
+def compare_with_baseline(
+    run: EvalRun, baseline: Baseline, tolerance: float, all_names: Collection[str]
+) -> BaselineComparison:
+    """Compare a run with a baseline. `all_names`: the names of all cases, also of those that were not run."""
     worse: dict[str, str] = {}
     better: dict[str, str] = {}
     known: set[str] = set()
-    for one in run.results:
-        before = baseline.cases.get(one.name)
-        if before is None or one.result == "skipped":
+    for result in run.results:
+        entry = baseline.cases.get(result.name)
+        if entry is None or result.result == "skipped":
             continue
-        if one.result != "passed" and before.result != "passed":
-            known.add(one.name)
-        if change := _change(one, before, tolerance):
-            (worse if change[0] < 0 else better)[one.name] = change[1]
-    return Comparison(
-        worse=worse,
-        better=better,
+        if result.result != "passed" and entry.result != "passed":
+            known.add(result.name)
+        if change := _compare_result(result, entry, tolerance):
+            (worse if change[0] < 0 else better)[result.name] = change[1]
+    return BaselineComparison(
+        regressions=worse,
+        improvements=better,
         missing=tuple(name for name in baseline.cases if name not in all_names),
-        extra=tuple(one.name for one in run.results if one.name not in baseline.cases),
-        known=frozenset(known),
+        extra=tuple(result.name for result in run.results if result.name not in baseline.cases),
+        known_failures=frozenset(known),
     )
 
 
-def _change(now: Result, before: Before, tolerance: float) -> tuple[int, str] | None:
-    if (now.result == "passed") != (before.result == "passed"):
-        return (1, "it passes now") if now.result == "passed" else (-1, "it passed before")
-    if now.score is None or before.score is None:
+def _compare_result(result: CaseResult, entry: BaselineEntry, tolerance: float) -> tuple[int, str] | None:
+    if (result.result == "passed") != (entry.result == "passed"):
+        return (1, "it passes now") if result.result == "passed" else (-1, "it passed before")
+    if result.score is None or entry.score is None:
         return None
-    change = now.score - before.score
-    if abs(change) <= tolerance + _EXACT:
+    change = result.score - entry.score
+    if abs(change) <= tolerance + _FLOAT_TOLERANCE:
         return None
-    return (-1 if change < 0 else 1), f"{before.score:.2f} before, {now.score:.2f} now"
+    return (-1 if change < 0 else 1), f"{entry.score:.2f} before, {result.score:.2f} now"
 
 
-def failing(run: Run, comparison: Comparison | None, *, strict: bool) -> list[str]:
-    """The cases because of which the run fails: all that failed, but for those that are known to."""
-    known = comparison.known if comparison is not None and not strict else frozenset[str]()
-    worse = comparison.worse if comparison is not None else {}
-    return [one.name for one in run.results if (one.result != "passed" and one.name not in known) or one.name in worse]
+def list_failing_cases(run: EvalRun, comparison: BaselineComparison | None, *, strict: bool) -> list[str]:
+    """Return the cases that make the run fail: regressions, and failures except known ones (`strict`: all failures)."""
+    known = comparison.known_failures if comparison is not None and not strict else frozenset[str]()
+    worse = comparison.regressions if comparison is not None else {}
+    return [
+        result.name
+        for result in run.results
+        if (result.result != "passed" and result.name not in known) or result.name in worse
+    ]

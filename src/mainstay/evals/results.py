@@ -1,4 +1,4 @@
-"""What came of cases."""
+"""Results of an evaluation: of each attempt, of each case, and of the whole run."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.events import Judged, Score
-from mainstay.evals.checking import Found
-from mainstay.evals.schema import Case
-from mainstay.evals.seen import Seen
+from mainstay.evals.checks import CheckResult
+from mainstay.evals.suite_schema import EvalCase
+from mainstay.evals.transcript import Transcript
 
-Verdict = Literal["passed", "failed", "error", "skipped"]
+CaseStatus = Literal["passed", "failed", "error", "skipped"]
 
 
-class Try(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A case, done once."""
+class CaseAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run of a case."""
 
-    result: Verdict
+    result: CaseStatus
     score: float | None = None
     reasons: tuple[str, ...] = ()  # why it did not pass
-    notes: tuple[str, ...] = ()  # judges that failed, though it passed
+    notes: tuple[str, ...] = ()  # judges that failed although the attempt passed
     answer: str = ""
     tokens: int = 0
     cost: float = 0.0
@@ -32,156 +32,167 @@ class Try(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     judges: tuple[Score, ...] = ()
 
     @property
-    def judging(self) -> float:
-        """What its judges cost."""
-        return sum(one.cost for one in self.judges)
+    def judge_cost(self) -> float:
+        """Return the cost of its judges, in dollars."""
+        return sum(score.cost for score in self.judges)
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A case: as often as it was done, all in all. Tokens and money are of the answers; judges are counted apart."""
+class CaseResult(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"judge_cost": "judging", "attempts": "tries"}
+):
+    """All attempts of a case. `tokens` and `cost` are of the answers; `judge_cost` is separate."""
 
     name: str
-    result: Verdict
+    result: CaseStatus
     score: float | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tokens: int = 0
     cost: float = 0.0
-    judging: float = 0.0
+    judge_cost: float = 0.0
     seconds: float = 0.0
     weight: float = 1.0
     tags: tuple[str, ...] = ()
-    tries: tuple[Try, ...] = ()
+    attempts: tuple[CaseAttempt, ...] = ()
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """All cases, in the order of the file. `cut` says why it did not come to its end."""
+class EvalRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of all cases, in the order of the file. `stop_reason`: why it ended early; empty: it did not."""
 
     name: str
-    results: tuple[Result, ...]
+    results: tuple[CaseResult, ...]
     model: str = ""
     seconds: float = 0.0
-    cut: Literal["", "interrupted", "money"] = ""
+    stop_reason: Literal["", "interrupted", "money"] = ""
 
-    def count(self, verdict: Verdict) -> int:
-        return sum(one.result == verdict for one in self.results)
+    def count(self, status: CaseStatus) -> int:
+        return sum(result.result == status for result in self.results)
 
     @property
     def score(self) -> float | None:
-        """Of all that have one, by their weights."""
-        scored = [(one.score, one.weight) for one in self.results if one.score is not None]
+        """Return the weighted mean of all scores; None if there is none."""
+        scored = [(result.score, result.weight) for result in self.results if result.score is not None]
         return sum(score * weight for score, weight in scored) / sum(weight for _, weight in scored) if scored else None
 
     @property
     def tokens(self) -> int:
-        return sum(one.tokens for one in self.results)
+        return sum(result.tokens for result in self.results)
 
     @property
     def cost(self) -> float:
-        return sum(one.cost for one in self.results)
+        return sum(result.cost for result in self.results)
 
     @property
-    def judging(self) -> float:
-        return sum(one.judging for one in self.results)
+    def judge_cost(self) -> float:
+        return sum(result.judge_cost for result in self.results)
 
 
-def judged_try(seen: Seen, found: Sequence[Found], judged: Judged | None) -> Try:
-    """Every check must hold, and the judges must be satisfied. The score is theirs; without any, the share of checks
-    that hold."""
-    reasons = [f"{one.check}: {one.wrong}" for one in found if one.wrong]
-    holding = sum(not one.wrong for one in found) / len(found) if found else 1.0
+def build_judged_attempt(transcript: Transcript, checks: Sequence[CheckResult], judged: Judged | None) -> CaseAttempt:
+    """Build an attempt from its checks and verdict: every check must hold, and the judges must pass it.
+
+    The score is the judges'; without judges, the share of checks that hold.
+    """
+    reasons = [f"{check.check}: {check.failure}" for check in checks if check.failure]
+    share = sum(not check.failure for check in checks) / len(checks) if checks else 1.0
     scores = judged.scores if judged is not None else ()
-    broken = [one for one in scores if one.score is None]
-    verdict: Verdict = "failed" if reasons else "passed"
+    broken = [score for score in scores if score.score is None]
+    status: CaseStatus = "failed" if reasons else "passed"
     if judged is not None and not judged.passed:
-        verdict = "error" if verdict == "passed" and len(broken) == len(scores) else "failed"
-        reasons += [_opinion(one) for one in scores]
-    tried = _seen_try(seen, verdict)
+        status = "error" if status == "passed" and len(broken) == len(scores) else "failed"
+        reasons += [_format_score(score) for score in scores]
+    attempt = _build_attempt(transcript, status)
     return msgspec.structs.replace(
-        tried,
-        score=round(judged.score if judged is not None else holding, 4),
+        attempt,
+        score=round(judged.score if judged is not None else share, 4),
         reasons=tuple(reasons),
-        notes=() if reasons else tuple(map(_opinion, broken)),
+        notes=() if reasons else tuple(map(_format_score, broken)),
         judges=scores,
     )
 
 
-def unjudged_try(seen: Seen, why: str) -> Try:
-    return msgspec.structs.replace(_seen_try(seen, "skipped"), reasons=(why,))
+def build_unjudged_attempt(transcript: Transcript, reason: str) -> CaseAttempt:
+    return msgspec.structs.replace(_build_attempt(transcript, "skipped"), reasons=(reason,))
 
 
-def unanswered_try(seen: Seen, sentence: str) -> Try:
-    return msgspec.structs.replace(_seen_try(seen, "error"), score=0.0, reasons=(sentence,))
+def build_unanswered_attempt(transcript: Transcript, sentence: str) -> CaseAttempt:
+    return msgspec.structs.replace(_build_attempt(transcript, "error"), score=0.0, reasons=(sentence,))
 
 
-def _seen_try(seen: Seen, verdict: Verdict) -> Try:
-    return Try(
-        result=verdict,
-        answer=seen.answer,
-        tokens=seen.tokens,
-        cost=seen.cost,
-        seconds=seen.seconds,
-        steps=seen.steps,
-        calls=tuple(one.tool for one in seen.calls),
+def _build_attempt(transcript: Transcript, status: CaseStatus) -> CaseAttempt:
+    return CaseAttempt(
+        result=status,
+        answer=transcript.answer,
+        tokens=transcript.tokens,
+        cost=transcript.cost,
+        seconds=transcript.seconds,
+        steps=transcript.steps,
+        calls=tuple(call.tool for call in transcript.calls),
     )
 
 
-def _opinion(score: Score) -> str:
+def _format_score(score: Score) -> str:
     if score.error or score.score is None:
         return f"{score.judge} could not judge: {score.error or 'it gave no score'}"
     return f"{score.judge} gave {score.score:.2f}" + (f": {score.reason}" if score.reason else "")
 
 
-def broken_try(sentence: str) -> Try:
-    return Try(result="error", score=0.0, reasons=(sentence,))
+def build_error_attempt(sentence: str) -> CaseAttempt:
+    return CaseAttempt(result="error", score=0.0, reasons=(sentence,))
 
 
-def summed(case: Case, tries: Sequence[Try]) -> Result:
-    """Of all times that it was done. What was skipped might have passed."""
+def combine_attempts(case: EvalCase, attempts: Sequence[CaseAttempt]) -> CaseResult:
+    """Combine the attempts of a case. It is skipped if the skipped attempts could have made it pass."""
     needed = case.passes if case.passes is not None else case.repeat
-    counts = Counter(one.result for one in tries)
-    verdict: Verdict = "passed" if counts["passed"] >= needed else "failed"
-    if verdict == "failed":
+    counts = Counter(attempt.result for attempt in attempts)
+    status: CaseStatus = "passed" if counts["passed"] >= needed else "failed"
+    if status == "failed":
         if counts["skipped"] and counts["failed"] + counts["error"] <= case.repeat - needed:
-            verdict = "skipped"
+            status = "skipped"
         elif not counts["failed"] and not counts["passed"]:
-            verdict = "error"
-    reasons = () if verdict == "passed" else _reasons(tries)
-    scores = [one.score for one in tries if one.score is not None]
-    return Result(
+            status = "error"
+    reasons = () if status == "passed" else _collect_reasons(attempts)
+    scores = [attempt.score for attempt in attempts if attempt.score is not None]
+    return CaseResult(
         name=case.name,
-        result=verdict,
+        result=status,
         score=round(sum(scores) / len(scores), 4) if scores else None,
         reasons=reasons,
-        notes=tuple(dict.fromkeys(note for one in tries for note in one.notes)),
-        tokens=sum(one.tokens for one in tries),
-        cost=sum(one.cost for one in tries),
-        judging=sum(one.judging for one in tries),
-        seconds=sum(one.seconds for one in tries),
+        notes=tuple(dict.fromkeys(note for attempt in attempts for note in attempt.notes)),
+        tokens=sum(attempt.tokens for attempt in attempts),
+        cost=sum(attempt.cost for attempt in attempts),
+        judge_cost=sum(attempt.judge_cost for attempt in attempts),
+        seconds=sum(attempt.seconds for attempt in attempts),
         weight=case.weight,
         tags=case.tags,
-        tries=tuple(tries),
+        attempts=tuple(attempts),
     )
 
 
-def _reasons(tries: Sequence[Try]) -> tuple[str, ...]:
-    if len(tries) == 1:
-        return tries[0].reasons
-    told = [f"try {number}: {reason}" for number, one in enumerate(tries, start=1) for reason in one.reasons]
-    passed = sum(one.result == "passed" for one in tries)
-    return (f"passed {passed} of {len(tries)} times", *told)
+def _collect_reasons(attempts: Sequence[CaseAttempt]) -> tuple[str, ...]:
+    if len(attempts) == 1:
+        return attempts[0].reasons
+    reasons = [
+        f"try {number}: {reason}" for number, attempt in enumerate(attempts, start=1) for reason in attempt.reasons
+    ]
+    passed = sum(attempt.result == "passed" for attempt in attempts)
+    return (f"passed {passed} of {len(attempts)} times", *reasons)
 
 
-def cleaned(run: Run, clean: Callable[[str], str]) -> Run:
-    """Without secrets, wherever a model or a judge may have put some."""
+def redact_run(run: EvalRun, redact: Callable[[str], str]) -> EvalRun:
+    """Redact secrets in every text that a model or a judge wrote."""
     replace = msgspec.structs.replace
 
-    def once(one: Try) -> Try:
-        judges = tuple(replace(score, reason=clean(score.reason), error=clean(score.error)) for score in one.judges)
-        return replace(one, answer=clean(one.answer), judges=judges, **told(one))
+    def clean_attempt(attempt: CaseAttempt) -> CaseAttempt:
+        judges = tuple(
+            replace(score, reason=redact(score.reason), error=redact(score.error)) for score in attempt.judges
+        )
+        return replace(attempt, answer=redact(attempt.answer), judges=judges, **clean_texts(attempt))
 
-    def told(one: Try | Result) -> dict[str, tuple[str, ...]]:
-        return {"reasons": tuple(map(clean, one.reasons)), "notes": tuple(map(clean, one.notes))}
+    def clean_texts(item: CaseAttempt | CaseResult) -> dict[str, tuple[str, ...]]:
+        return {"reasons": tuple(map(redact, item.reasons)), "notes": tuple(map(redact, item.notes))}
 
-    results = tuple(replace(one, tries=tuple(map(once, one.tries)), **told(one)) for one in run.results)
+    results = tuple(
+        replace(result, attempts=tuple(map(clean_attempt, result.attempts)), **clean_texts(result))
+        for result in run.results
+    )
     return replace(run, results=results)

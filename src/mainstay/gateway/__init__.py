@@ -1,1 +1,1 @@
-"""Who is this, which workspace, which lane, may they, and back to which channel."""
+"""The gateway: authentication, workspaces, routing between chat channels and sessions, delivery of answers."""

@@ -1,4 +1,4 @@
-"""Files that came with a message: fetched within bounds, named safely, looked at before they are believed."""
+"""Downloads the attachments of chat messages: bounded in size and time, under safe names, with checked image types."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import re
 from datetime import UTC, datetime
 from functools import partial
 
-from mainstay.core.addresses import FileSaid
-from mainstay.core.channels import Attached, ChannelError, ChatChannel, Incoming
+from mainstay.core.channels import ChannelError, ChatChannel, IncomingFile, IncomingMessage
+from mainstay.core.chat_addresses import ReceivedFile
+from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import AnyPart, Binary, Text
-from mainstay.core.recall import RUNTIME
-from mainstay.core.workers import in_thread
+from mainstay.core.worker_threads import run_in_thread
 
 log = logging.getLogger("mainstay.channels")
 
-FILES_MAX = 10  # of one message
-FILE_S = 60.0
-ALL_S = 180.0
-IMAGE_BYTES_MAX = 5 * 1024 * 1024  # what models take
+FILES_PER_MESSAGE_MAX = 10  # per message
+FILE_TIMEOUT_S = 60.0
+MESSAGE_TIMEOUT_S = 180.0
+IMAGE_BYTES_MAX = 5 * 1024 * 1024  # larger images are not sent to the model
 NAME_CHARS_MAX = 80
-_ODD = re.compile(r"[^\w.-]+")
-_IMAGES = (
+_UNSAFE_CHARS = re.compile(r"[^\w.-]+")
+_IMAGE_SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
     (b"\xff\xd8\xff", 0, "image/jpeg"),
     (b"GIF87a", 0, "image/gif"),
@@ -31,80 +31,88 @@ _IMAGES = (
     (b"WEBP", 8, "image/webp"),
 )
 
-Fetched = tuple[tuple[AnyPart, ...], tuple[FileSaid, ...]]
+DownloadedFiles = tuple[tuple[AnyPart, ...], tuple[ReceivedFile, ...]]
 
 
-async def fetch_files(channel: ChatChannel, message: Incoming, folder: str, bytes_max: int) -> Fetched:
-    """What the model is shown of them, and what the log keeps. A failure is told, and holds up nothing."""
+async def download_files(
+    channel: ChatChannel, message: IncomingMessage, folder: str, bytes_max: int
+) -> DownloadedFiles:
+    """Download a message's files; return parts for the model and records for the journal. Never fails: a file that
+    could not be downloaded becomes a note that says why."""
     parts: list[AnyPart] = []
-    said: list[FileSaid] = []
-    deadline = asyncio.get_running_loop().time() + ALL_S
-    for number, file in enumerate(message.files):
-        name = safe_name(file.name)
-        path, why = "", f"only {FILES_MAX} files of a message are fetched"
-        if number < FILES_MAX:
-            left_s = min(FILE_S, deadline - asyncio.get_running_loop().time())
-            path, why = await _fetch(channel, file, _target(folder, message.at, name), bytes_max, left_s)
-        parts += await in_thread(partial(_shown, path)) if path else [_missing(name, why)]
-        said.append(FileSaid(file.name or name, path))
-    return tuple(parts), tuple(said)
+    records: list[ReceivedFile] = []
+    deadline = asyncio.get_running_loop().time() + MESSAGE_TIMEOUT_S
+    for index, file in enumerate(message.files):
+        name = sanitise_file_name(file.name)
+        path, why = "", f"only {FILES_PER_MESSAGE_MAX} files of a message are fetched"
+        if index < FILES_PER_MESSAGE_MAX:
+            left_s = min(FILE_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
+            path, why = await _download_file(
+                channel, file, _build_target_path(folder, message.at, name), bytes_max, left_s
+            )
+        parts += await run_in_thread(partial(_build_file_parts, path)) if path else [_build_missing_note(name, why)]
+        records.append(ReceivedFile(file.name or name, path))
+    return tuple(parts), tuple(records)
 
 
-def named_files(files: tuple[Attached, ...]) -> str:
-    """For those that nobody fetches."""
-    return "".join(f"\n[attached: {safe_name(one.name)}]" for one in files[:FILES_MAX])
+def format_file_names(files: tuple[IncomingFile, ...]) -> str:
+    """Return a note with the names of files that are not downloaded."""
+    return "".join(f"\n[attached: {sanitise_file_name(file.name)}]" for file in files[:FILES_PER_MESSAGE_MAX])
 
 
-def safe_name(name: str) -> str:
-    """Of a file: letters, digits, dots and dashes; nothing that leads anywhere or says anything."""
-    base = _ODD.sub("_", name.replace("\\", "/").rpartition("/")[2]).strip("._-")
+def sanitise_file_name(name: str) -> str:
+    """Return the last component of a file name with letters, digits, dots, dashes and underscores only; "file" if
+    nothing is left."""
+    base = _UNSAFE_CHARS.sub("_", name.replace("\\", "/").rpartition("/")[2]).strip("._-")
     stem, dot, ending = base.rpartition(".")
     if len(base) > NAME_CHARS_MAX:
         base = f"{stem[: NAME_CHARS_MAX - 12]}{dot}{ending[:10]}" if dot else base[:NAME_CHARS_MAX]
     return base or "file"
 
 
-def kind_of(head: bytes) -> str:
-    """By its first bytes; empty: no image that a model is shown."""
-    found = (mime for mark, at, mime in _IMAGES if head[at : at + len(mark)] == mark)
-    mime = next(found, "")
+def detect_image_type(head: bytes) -> str:
+    """Return the MIME type of an image by its first bytes; "" if it is no image that models accept."""
+    matches = (mime for magic, at, mime in _IMAGE_SIGNATURES if head[at : at + len(magic)] == magic)
+    mime = next(matches, "")
     return "" if mime == "image/webp" and head[:4] != b"RIFF" else mime
 
 
-def _target(folder: str, at: int, name: str) -> str:
-    when = datetime.fromtimestamp(min(max(at, 0), 4_102_444_800_000) / 1000, UTC)
-    return os.path.join(folder, f"{when:%Y%m%dT%H%M%S}_{name}")
+def _build_target_path(folder: str, at: int, name: str) -> str:
+    sent = datetime.fromtimestamp(min(max(at, 0), 4_102_444_800_000) / 1000, UTC)
+    return os.path.join(folder, f"{sent:%Y%m%dT%H%M%S}_{name}")
 
 
-async def _fetch(channel: ChatChannel, file: Attached, target: str, bytes_max: int, left_s: float) -> tuple[str, str]:
-    """Where it is, or why it is nowhere."""
+async def _download_file(
+    channel: ChatChannel, file: IncomingFile, target: str, bytes_max: int, timeout_s: float
+) -> tuple[str, str]:
+    """Download one file; return its path, or "" and the reason."""
     part = f"{target}.part"
     try:
         if file.size > bytes_max:
             return "", f"it has over {bytes_max} bytes"
-        await in_thread(lambda: _clear(part))
-        async with asyncio.timeout(max(left_s, 0)):
+        await run_in_thread(lambda: _remove_partial(part))
+        async with asyncio.timeout(max(timeout_s, 0)):
             await channel.download(file, part, bytes_max)
-        return await in_thread(lambda: _settle(part, target, bytes_max)), ""
+        return await run_in_thread(lambda: _move_to_target(part, target, bytes_max)), ""
     except TimeoutError:
         why = "it took too long"
     except (ChannelError, OSError) as error:
         why = str(error)
     log.warning("%s: an attachment was not fetched: %s", channel.name, why)
-    await in_thread(lambda: _clear(part, remake=False))
+    await run_in_thread(lambda: _remove_partial(part, create_folder=False))
     return "", why
 
 
-def _clear(part: str, *, remake: bool = True) -> None:
-    """Of what an earlier attempt left."""
-    if remake:
+def _remove_partial(part: str, *, create_folder: bool = True) -> None:
+    """Remove what an earlier attempt left; with `create_folder`, create the folder if it is missing."""
+    if create_folder:
         os.makedirs(os.path.dirname(part), mode=0o700, exist_ok=True)
     if os.path.lexists(part):
         os.unlink(part)
 
 
-def _settle(part: str, target: str, bytes_max: int) -> str:
-    """Under its own name, beside others of that name."""
+def _move_to_target(part: str, target: str, bytes_max: int) -> str:
+    """Move a finished download to its final name, with a number if that name is taken; return the path."""
     if os.path.getsize(part) > bytes_max:
         os.unlink(part)
         raise ChannelError(f"it has over {bytes_max} bytes")
@@ -119,10 +127,10 @@ def _settle(part: str, target: str, bytes_max: int) -> str:
     return target
 
 
-def _shown(path: str) -> list[AnyPart]:
+def _build_file_parts(path: str) -> list[AnyPart]:
     size = os.path.getsize(path)
     with open(path, "rb") as file:
-        mime = kind_of(file.read(16))
+        mime = detect_image_type(file.read(16))
         note = Text(f"\n[attached: {path} ({size} bytes)]", origin=RUNTIME)
         if not mime or size > IMAGE_BYTES_MAX:
             return [note]
@@ -130,5 +138,5 @@ def _shown(path: str) -> list[AnyPart]:
         return [note, Binary(mime, file.read(IMAGE_BYTES_MAX), path)]
 
 
-def _missing(name: str, why: str) -> Text:
-    return Text(f"\n[attached: {name}, which could not be fetched: {why[:200]}]", origin=RUNTIME)
+def _build_missing_note(name: str, reason: str) -> Text:
+    return Text(f"\n[attached: {name}, which could not be fetched: {reason[:200]}]", origin=RUNTIME)

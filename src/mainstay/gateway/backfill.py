@@ -1,4 +1,4 @@
-"""What was said in a thread and was not heard: caught up with before each prompt, each message once."""
+"""Backfill: fetches messages of a thread that the session does not have, before each prompt, each message once."""
 
 from __future__ import annotations
 
@@ -9,71 +9,85 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.core.channels import ChannelError, ChatChannel, Incoming
+from mainstay.core.channels import ChannelError, ChatChannel, IncomingMessage
 from mainstay.core.errors import SessionUnknown
 from mainstay.core.events import Received
-from mainstay.core.messages import text_of
-from mainstay.gateway.commands import read_command
-from mainstay.gateway.office import Office
+from mainstay.core.messages import parts_text
+from mainstay.gateway.slash_commands import parse_command
+from mainstay.gateway.workspace import Workspace
+from mainstay.operations.caller import load_session_info
+from mainstay.operations.event_feed import read_records
 
 log = logging.getLogger("mainstay.channels")
 
-FETCH_S = 5.0
-KNOWN_RECORDS = 500
-SAME_TIME_MS = 10 * 60 * 1000  # within which the same words are the same message
+FETCH_TIMEOUT_S = 5.0
+RECORDS_READ_MAX = 500
+DUPLICATE_WINDOW_MS = 10 * 60 * 1000  # two messages with the same text within this time are the same message
 
-_ATTACHED = re.compile(r"^\s*\[attached:.*?\]\s*$", re.MULTILINE)
+_ATTACHMENT_NOTE = re.compile(r"^\s*\[attached:.*?\]\s*$", re.MULTILINE)
 _MENTION = re.compile(r"<[@#!][^>\s]{1,80}>|(?<!\w)@[\w.:-]{1,80}")
-_TIME = re.compile(
+_TIMESTAMP = re.compile(
     r"[\[(]?\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b[\])]?"
     r"|[\[(]?\b\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?\b[\])]?",
     re.IGNORECASE,
 )
 
 
-def normalise(text: str) -> str:
-    """The words alone: without times, mentions, attachments, case and space."""
-    bare = _TIME.sub(" ", _MENTION.sub(" ", _ATTACHED.sub(" ", text)))
+def normalise_text(text: str) -> str:
+    """Return a text without times, mentions, attachment notes, case and repeated spaces, for comparison."""
+    bare = _TIMESTAMP.sub(" ", _MENTION.sub(" ", _ATTACHMENT_NOTE.sub(" ", text)))
     return " ".join(bare.casefold().split())
 
 
-class Known(msgspec.Struct):
-    """What a session has of its thread, lately."""
+class SeenMessages(msgspec.Struct):
+    """The newest messages of a thread that a session has."""
 
-    last: int = 0  # ms: when the newest was said, by the platform's clock
-    words: list[tuple[str, int]] = []
+    newest_at: int = 0  # ms: when the newest was sent, by the platform's clock
+    texts: list[tuple[str, int]] = []  # normalised text and time (ms) of each
 
-    def has(self, message: Incoming) -> bool:
-        said = normalise(message.text)
-        return any(words == said and abs(at - message.at) <= SAME_TIME_MS for words, at in self.words)
+    def contains(self, message: IncomingMessage) -> bool:
+        text = normalise_text(message.text)
+        return any(known == text and abs(at - message.at) <= DUPLICATE_WINDOW_MS for known, at in self.texts)
 
 
-async def known_of(office: Office, session: str) -> Known:
+async def load_seen_messages(workspace: Workspace, session: str) -> SeenMessages:
     try:
-        head = (await office.sessions.get(session)).head
+        head = (await load_session_info(workspace, session)).head
     except SessionUnknown:
-        return Known()
-    known = Known(words=[])
-    for record in await office.sessions.records(session, after=max(head - KNOWN_RECORDS, 0), limit=KNOWN_RECORDS):
+        return SeenMessages()
+    known = SeenMessages(texts=[])
+    runtime = await workspace.runtime()
+    for record in await read_records(runtime, session, max(head - RECORDS_READ_MAX, 0), RECORDS_READ_MAX):
         match record.event:
-            case Received(parts=parts, heard=heard):
-                at = heard.at if heard is not None and heard.at else record.at
-                known.last = max(known.last, at if heard is not None else 0)
-                text = heard.text if heard is not None and heard.text else text_of(parts)
-                known.words.append((normalise(text), at))
+            case Received(parts=parts, heard=message):
+                at = message.at if message is not None and message.at else record.at
+                known.newest_at = max(known.newest_at, at if message is not None else 0)
+                text = message.text if message is not None and message.text else parts_text(parts)
+                known.texts.append((normalise_text(text), at))
     return known
 
 
-async def missed(channel: ChatChannel, message: Incoming, known: Known, limit: int) -> Sequence[Incoming]:
-    """What was said in the thread before this message and is not among what is known; nothing, if it cannot be had."""
-    if limit <= 0 or not channel.shows.history:
+async def fetch_missed_messages(
+    channel: ChatChannel, message: IncomingMessage, seen: SeenMessages, limit: int
+) -> Sequence[IncomingMessage]:
+    """Return the thread's messages before this one that are not among the seen ones, at most `limit`, oldest first.
+    Leaves out slash commands and the agent's own messages. Returns nothing if the platform does not answer."""
+    if limit <= 0 or not channel.capabilities.history:
         return ()
     try:
-        async with asyncio.timeout(FETCH_S):
-            told = await channel.history(message.address, known.last, limit)
+        async with asyncio.timeout(FETCH_TIMEOUT_S):
+            history = await channel.history(message.address, seen.newest_at, limit)
     except (ChannelError, TimeoutError) as error:
-        log.warning("%s: what was missed in a thread was not fetched: %s", channel.name, error or "it took too long")
+        log.warning("%s: missed messages of a thread were not fetched: %s", channel.name, error or "timed out")
         return ()
-    before = (one for one in told if not one.own and one.id != message.id and one.at <= message.at)
-    worth = (one for one in before if (one.text.strip() or one.files) and read_command(one.text) is None)
-    return [one for one in worth if not known.has(one)][-limit:]
+    before = (
+        candidate
+        for candidate in history
+        if not candidate.own and candidate.id != message.id and candidate.at <= message.at
+    )
+    relevant = (
+        candidate
+        for candidate in before
+        if (candidate.text.strip() or candidate.files) and parse_command(candidate.text) is None
+    )
+    return [candidate for candidate in relevant if not seen.contains(candidate)][-limit:]

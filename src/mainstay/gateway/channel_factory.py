@@ -1,36 +1,47 @@
-"""From what is configured about a chat platform to the channel that speaks with it; its library is loaded then."""
+"""Builds the configured chat channels. A platform's modules and libraries are imported when its channel is built."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mainstay.config.check_gateway import kind_of, lacking
+from mainstay.config.check_gateway import find_missing_setting
 from mainstay.config.schema import Config
-from mainstay.config.schema_gateway import ChannelEntry
+from mainstay.core.channel_settings import ChannelFactoryContext, ChannelSettings, channel_kind, find_channel_component
 from mainstay.core.channels import ChatChannel
 from mainstay.core.errors import ConfigError
-from mainstay.gateway.rooms import ChannelRules
+from mainstay.gateway.room_routing import ChannelRoutingSettings
 
-KEPT = "channels"  # a folder of a home: what a channel has to remember itself
-Welcome = Callable[[str, str], bool]  # a channel, and a user who invites us there
+STATE_FOLDER = "channels"  # folder of a home with the state files of channels
+InviteCheck = Callable[[str, str], bool]  # (channel, user): may this user invite the agent to a room?
 
 
-def make_channel(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    """Raises ConfigError if it lacks something, or its library is not installed."""
-    if said := lacking(name, entry):
-        raise ConfigError(said)
-    kind = kind_of(name, entry)
+def build_channel(name: str, settings: ChannelSettings, home: Path, is_inviter_allowed: InviteCheck) -> ChatChannel:
+    """Build a channel. Raises ConfigError if a setting is missing or a library is not installed."""
+    if problem := find_missing_setting(name, settings):
+        raise ConfigError(problem)
+    component = find_channel_component(channel_kind(name, settings))
+    context = ChannelFactoryContext(
+        state_path=channel_state_path(home, name), is_inviter_allowed=lambda user: is_inviter_allowed(name, user)
+    )
     try:
-        return _MAKERS[kind](name, entry, home, welcome)
-    except ImportError as error:
-        wanted = f"pip install -e '.[{kind}]'"
-        raise ConfigError(f"the channel {name!r} needs a library that is not installed ({error}): {wanted}") from None
+        channel: ChatChannel = component.load_factory()(name, settings, context)
+    except ImportError as error:  # raised by the factory itself, which may import a library only now
+        raise ConfigError(
+            f"the channel {name!r} needs a library that is not installed ({error}): {component.install_command()}"
+        ) from None
+    return channel
 
 
-def rules_of(config: Config) -> Mapping[str, ChannelRules]:
+def channel_state_path(home: Path, name: str) -> Path:
+    """Return the file in which a channel may keep state between restarts."""
+    return home / STATE_FOLDER / f"{name}.json"
+
+
+def build_channel_rules(config: Config) -> Mapping[str, ChannelRoutingSettings]:
+    """Return what the gateway itself needs to know of each enabled channel."""
     return {
-        name: ChannelRules(
+        name: ChannelRoutingSettings(
             workspace=entry.workspace or config.workspace,
             rooms=entry.rooms,
             stream=entry.stream,
@@ -41,61 +52,3 @@ def rules_of(config: Config) -> Mapping[str, ChannelRules]:
         for name, entry in config.channels.items()
         if entry.enabled
     }
-
-
-def _slack(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.slack.channel import SlackChannel
-
-    given = entry.app_token, entry.signing_secret
-    return SlackChannel(name, entry.token, app_token=given[0], signing_secret=given[1], base_url=entry.base_url)
-
-
-def _telegram(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.telegram.channel import TelegramChannel
-
-    return TelegramChannel(name, entry.token, base_url=entry.base_url, secret=entry.secret, url=entry.url)
-
-
-def _discord(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.discord.channel import DiscordChannel
-
-    return DiscordChannel(name, entry.token, base=entry.base_url)
-
-
-def _matrix(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.matrix.channel import MatrixChannel
-    from mainstay.channels.matrix.homeserver import Account
-
-    account = Account(homeserver=entry.homeserver, user=entry.user, token=entry.token, password=entry.password)
-    state = home / KEPT / f"{name}.json"
-    state.parent.mkdir(mode=0o700, exist_ok=True)
-    return MatrixChannel(name, account, state=str(state), welcome=lambda user: welcome(name, user))
-
-
-def _signal(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.signal.channel import SignalChannel
-
-    return SignalChannel(name, entry.address, user=entry.user)
-
-
-def _webhook(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.webhook.channel import WebhookChannel
-
-    return WebhookChannel(name, entry.url, secret=entry.secret)
-
-
-def _terminal(name: str, entry: ChannelEntry, home: Path, welcome: Welcome) -> ChatChannel:
-    from mainstay.channels.terminal.channel import TerminalChannel
-
-    return TerminalChannel(name)
-
-
-_MAKERS: Mapping[str, Callable[[str, ChannelEntry, Path, Welcome], ChatChannel]] = {
-    "slack": _slack,
-    "telegram": _telegram,
-    "discord": _discord,
-    "matrix": _matrix,
-    "signal": _signal,
-    "webhook": _webhook,
-    "terminal": _terminal,
-}

@@ -1,7 +1,7 @@
-"""What goes out: each thing under its key, in its room's order, at least once, and once where the platform can tell.
+"""Posts messages to chat rooms in order, with retries: at least once, exactly once where the platform is idempotent.
 
-Before something is posted it is on disk that it is about to be. Whoever finds that later, and no receipt, knows what
-may have happened: then it is posted again only under a key that the platform knows, or after looking for it.
+The state "sending" is on disk before a message is posted. A process that finds it there without a receipt does not know
+whether the message was posted: it posts again only with an idempotency key that the platform knows, or after a search.
 """
 
 from __future__ import annotations
@@ -16,74 +16,74 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from mainstay.core.addresses import Address
 from mainstay.core.channels import (
     ChannelError,
+    ChannelQueue,
     ChatChannel,
     Delivery,
+    DeliveryDeferred,
+    DeliveryRejected,
     DeliveryState,
-    Mail,
-    MaybeSent,
-    NeverSent,
-    NotSent,
-    Sent,
-    Whispers,
+    DeliveryUnknown,
+    SentMessage,
+    SupportsEphemeral,
 )
-from mainstay.core.chunks import chunks
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
+from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
 
 log = logging.getLogger("mainstay.delivery")
 
 T = TypeVar("T")
-TRY_FOR_MS = 24 * 3600 * 1000
-CALL_S = 300.0  # a channel bounds itself; this is for one that does not
-FIRST_WAIT_S = 1.0
-WAIT_MAX_S = 60.0
+RETRY_FOR_MS = 24 * 3600 * 1000
+CALL_TIMEOUT_S = 300.0  # channels have shorter timeouts of their own; this is for one that has none
+BACKOFF_FIRST_S = 1.0
+BACKOFF_MAX_S = 60.0
 RETRY_AFTER_MAX_S = 3600.0
 NOTE_CHARS_MAX = 300
-ENDED_MAX = 10_000
-PARTS_MAX = 200  # messages of one answer
+FINISHED_REMEMBERED_MAX = 10_000
+PARTS_MAX = 200  # messages that one answer is split into
 
-Record = Callable[[Delivery], Awaitable[None]]  # of what came of it, in the journal
-Outdated = Callable[[Delivery], Awaitable[str]]  # why nobody needs it any more; empty if somebody does
+DeliveryCallback = Callable[[Delivery], Awaitable[None]]  # writes the result into the journal
+OutdatedCheck = Callable[[Delivery], Awaitable[str]]  # why it need not be posted any more; "" if it must
 
 
-class Errand(msgspec.Struct):
-    """A delivery under way. Without mail it is kept nowhere."""
+class DeliveryJob(msgspec.Struct):
+    """A delivery in progress. Without a channel queue it is in memory only."""
 
     delivery: Delivery
     channel: ChatChannel
-    mail: Mail | None
-    record: Record | None
-    done: asyncio.Future[Delivery]
-    outdated: Outdated | None = None
+    channel_queue: ChannelQueue | None
+    on_finished: DeliveryCallback | None
+    future: asyncio.Future[Delivery]
+    check_outdated: OutdatedCheck | None = None
 
 
-class Room:
-    """What waits to be posted in a room, and whoever posts it."""
+class RoomDeliveryQueue:
+    """The queue of one room: deliveries that wait, and the task that posts them."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Errand] = deque()
+        self.jobs: deque[DeliveryJob] = deque()
         self.task: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()  # one post at a time
-        self.not_before = 0.0  # as the platform asks, by the monotonic clock
-        self.rests_until = 0.0  # because it could not be reached
-        self.roused = asyncio.Event()
+        self.delayed_until = 0.0  # monotonic time: the end of a delay that the platform asked for
+        self.backoff_until = 0.0  # monotonic time: the end of the backoff after a failure
+        self.wake = asyncio.Event()
 
     @property
     def ready_at(self) -> float:
-        return max(self.not_before, self.rests_until)
+        return max(self.delayed_until, self.backoff_until)
 
 
-class Courier:
-    """Rooms never wait for each other."""
+class Deliverer:
+    """Posts deliveries, one at a time per room; rooms never wait for each other."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rooms: dict[tuple[str, str], Room] = {}
-        self._under_way: dict[str, Errand] = {}
-        self._ended: dict[str, Delivery] = {}  # lately
+        self._room_queues: dict[tuple[str, str], RoomDeliveryQueue] = {}
+        self._jobs: dict[str, DeliveryJob] = {}
+        self._finished: dict[str, Delivery] = {}  # by key: the latest finished deliveries, without their text
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -91,297 +91,320 @@ class Courier:
         self,
         delivery: Delivery,
         channel: ChatChannel,
-        mail: Mail | None,
-        record: Record | None = None,
-        outdated: Outdated | None = None,
+        channel_queue: ChannelQueue | None,
+        on_finished: DeliveryCallback | None = None,
+        check_outdated: OutdatedCheck | None = None,
     ) -> asyncio.Future[Delivery]:
-        """What is in the mail already; the future has it as it is in the end. The same key is under way once."""
-        if (known := self._under_way.get(delivery.key)) is not None:
-            return known.done
-        done: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        if (ended := self._ended.get(delivery.key)) is not None:  # whoever asks had looked before it was
-            done.set_result(ended)
-            return done
-        errand = Errand(delivery, channel, mail, record, done, outdated)
-        self._under_way[delivery.key] = errand
-        room = self.room(delivery.to)
-        room.waiting.append(errand)
+        """Queue a delivery that is in the channel queue already. The future's result is the delivery in its final
+        state. A key that is in progress or was finished lately is not posted again."""
+        if (in_progress := self._jobs.get(delivery.key)) is not None:
+            return in_progress.future
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        if (ended := self._finished.get(delivery.key)) is not None:  # it finished after the caller read it
+            future.set_result(ended)
+            return future
+        job = DeliveryJob(delivery, channel, channel_queue, on_finished, future, check_outdated)
+        self._jobs[delivery.key] = job
+        room = self.room_queue(delivery.to)
+        room.jobs.append(job)
         if room.task is None:
-            at = (delivery.to.channel, delivery.to.room)
-            room.task = asyncio.get_running_loop().create_task(self._work(room, at), name=f"room {delivery.to}")
-        return done
+            room_key = (delivery.to.channel, delivery.to.room)
+            room.task = asyncio.get_running_loop().create_task(
+                self._drain_room(room, room_key), name=f"room {delivery.to}"
+            )
+        return future
 
     @property
-    def pending(self) -> int:
-        """So many are not handed over yet."""
-        return len(self._under_way)
+    def pending_count(self) -> int:
+        """The number of deliveries that are not finished."""
+        return len(self._jobs)
 
-    def room(self, at: Address) -> Room:
-        return self._rooms.setdefault((at.channel, at.room), Room())
+    def room_queue(self, address: ChatAddress) -> RoomDeliveryQueue:
+        return self._room_queues.setdefault((address.channel, address.room), RoomDeliveryQueue())
 
-    def free(self, at: Address) -> bool:
-        """Nothing waits to be posted there, and the platform does not ask for patience."""
-        room = self.room(at)
-        return not room.waiting and not room.lock.locked() and self._clock.monotonic() >= room.ready_at
+    def is_free(self, address: ChatAddress) -> bool:
+        """True if nothing waits to be posted in the room and no delay or backoff is in force."""
+        room = self.room_queue(address)
+        return not room.jobs and not room.lock.locked() and self._clock.monotonic() >= room.ready_at
 
-    def hold(self, at: Address, seconds: float) -> None:
-        """Nothing is posted there for so long."""
-        room = self.room(at)
-        room.not_before = max(room.not_before, self._clock.monotonic() + min(seconds, RETRY_AFTER_MAX_S))
+    def delay_room(self, address: ChatAddress, seconds: float) -> None:
+        """Post nothing in the room for so many seconds, at most `RETRY_AFTER_MAX_S`."""
+        room = self.room_queue(address)
+        room.delayed_until = max(room.delayed_until, self._clock.monotonic() + min(seconds, RETRY_AFTER_MAX_S))
 
-    def rouse(self, channel: str) -> None:
-        """Somebody was heard there, so the platform is back: its rooms are tried again soon. What it asked for itself
-        stands."""
-        soon = self._clock.monotonic() + FIRST_WAIT_S  # and not for every word that is heard
-        for (name, _), room in self._rooms.items():
-            if name == channel and room.rests_until > soon:
-                room.rests_until = soon
-                room.roused.set()
+    def retry_soon(self, channel: str) -> None:
+        """Shorten the backoff of a channel's rooms, because a message arrived and the platform is reachable again.
+        Delays that the platform asked for stay in force."""
+        soon = self._clock.monotonic() + BACKOFF_FIRST_S  # so that not every message causes an attempt
+        for (name, _), room in self._room_queues.items():
+            if name == channel and room.backoff_until > soon:
+                room.backoff_until = soon
+                room.wake.set()
 
     @property
-    def busy(self) -> bool:
-        return bool(self._under_way)
+    def is_busy(self) -> bool:
+        return bool(self._jobs)
 
-    async def idle(self) -> None:
-        while self._under_way:
-            await asyncio.wait([errand.done for errand in self._under_way.values()])
+    async def wait_until_idle(self) -> None:
+        while self._jobs:
+            await asyncio.wait([job.future for job in self._jobs.values()])
 
     async def close(self) -> None:
-        """Where it stands; the mail has the rest."""
-        tasks = [room.task for room in self._rooms.values() if room.task is not None]
+        """Stop at once; unfinished deliveries stay in the channel queue."""
+        tasks = [room.task for room in self._room_queues.values() if room.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for errand in self._under_way.values():
-            errand.done.cancel()
-        self._under_way.clear()
-        self._rooms.clear()
+        for job in self._jobs.values():
+            job.future.cancel()
+        self._jobs.clear()
+        self._room_queues.clear()
 
-    # --- a room's work ---------------------------------------------------------------------------
+    # --- one room --------------------------------------------------------------------------------
 
-    async def _work(self, room: Room, at: tuple[str, str]) -> None:
+    async def _drain_room(self, room: RoomDeliveryQueue, room_key: tuple[str, str]) -> None:
         try:
-            while room.waiting:
-                errand = room.waiting[0]
-                await self._see_through(room, errand)
-                room.waiting.popleft()
-                self._under_way.pop(errand.delivery.key, None)
-                self._remember(errand.delivery)
-                if not errand.done.done():
-                    errand.done.set_result(errand.delivery)
+            while room.jobs:
+                job = room.jobs[0]
+                await self._run_job(room, job)
+                room.jobs.popleft()
+                self._jobs.pop(job.delivery.key, None)
+                self._remember_finished(job.delivery)
+                if not job.future.done():
+                    job.future.set_result(job.delivery)
         finally:
             room.task = None
-        if self._rooms.get(at) is room and not room.lock.locked() and self._clock.monotonic() >= room.ready_at:
-            del self._rooms[at]
+        if (
+            self._room_queues.get(room_key) is room
+            and not room.lock.locked()
+            and self._clock.monotonic() >= room.ready_at
+        ):
+            del self._room_queues[room_key]
 
-    def _remember(self, delivery: Delivery) -> None:
-        self._ended[delivery.key] = replace(delivery, text="")
-        while len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+    def _remember_finished(self, delivery: Delivery) -> None:
+        self._finished[delivery.key] = replace(delivery, text="")
+        while len(self._finished) > FINISHED_REMEMBERED_MAX:
+            del self._finished[next(iter(self._finished))]
 
-    async def _see_through(self, room: Room, errand: Errand) -> None:
-        """To its end, whatever the disk and the platform say meanwhile."""
+    async def _run_job(self, room: RoomDeliveryQueue, job: DeliveryJob) -> None:
+        """Post a delivery and record its result; retries store errors without limit."""
         tries = 0
         while True:
             try:
-                if not _finished(errand.delivery.state):
-                    await self._post_all(room, errand)
-                await self._settle(errand)
+                if not _is_finished(job.delivery.state):
+                    await self._post_parts(room, job)
+                await self._record_result(job)
                 return
-            except MainstayError as error:  # the disk: what was posted is not posted again for that
-                log.warning("a delivery to %s waits: %s", errand.delivery.to, error)
+            except MainstayError as error:  # of the store; parts that were posted are not posted again
+                log.warning("a delivery to %s is retried: %s", job.delivery.to, error)
                 tries += 1
-                await self._clock.sleep(_growing(tries))
+                await self._clock.sleep(_compute_backoff_s(tries))
 
-    async def _settle(self, errand: Errand) -> None:
-        """The journal has the receipt before the mail forgets what it was for."""
-        if errand.record is not None:
-            await errand.record(errand.delivery)
-        if errand.mail is not None:
-            await errand.mail.update(replace(errand.delivery, text=""))
+    async def _record_result(self, job: DeliveryJob) -> None:
+        """Write the receipt into the journal, then clear the text in the channel queue."""
+        if job.on_finished is not None:
+            await job.on_finished(job.delivery)
+        if job.channel_queue is not None:
+            await job.channel_queue.update_delivery(replace(job.delivery, text=""))
 
-    async def _post_all(self, room: Room, errand: Errand) -> None:
-        channel = errand.channel
-        pieces = chunks(errand.delivery.text, channel.format, channel.shows.length)[:PARTS_MAX]
-        unsure = errand.delivery.state == "sending"  # somebody began this part, and nobody knows what came of it
-        while (delivery := errand.delivery).part < len(pieces) + len(delivery.files):
-            await self._patience(room)
-            if errand.outdated is not None and not delivery.part and (why := await errand.outdated(delivery)):
-                errand.delivery = _ended(delivery, "unknown" if unsure else "sent", why)
+    async def _post_parts(self, room: RoomDeliveryQueue, job: DeliveryJob) -> None:
+        channel = job.channel
+        pieces = split_message(job.delivery.text, channel.format, channel.capabilities.length_max)[:PARTS_MAX]
+        maybe_posted = job.delivery.state == "sending"  # this part was begun before and may have been posted
+        while (delivery := job.delivery).part < len(pieces) + len(delivery.files):
+            await self._wait_until_ready(room)
+            if job.check_outdated is not None and not delivery.part and (why := await job.check_outdated(delivery)):
+                job.delivery = _finish_delivery(delivery, "unknown" if maybe_posted else "sent", why)
                 return
             try:
                 async with room.lock:
-                    await self._post_part(errand, pieces, unsure=unsure)
-                unsure = False
-            except NeverSent as error:
-                errand.delivery = _ended(errand.delivery, "failed", str(error))
+                    await self._post_part(job, pieces, maybe_posted=maybe_posted)
+                maybe_posted = False
+            except DeliveryRejected as error:
+                job.delivery = _finish_delivery(job.delivery, "failed", str(error))
                 return
-            except MaybeSent as error:
-                if self._once(errand) == "none" and not _editing(errand.delivery):
-                    errand.delivery = _ended(errand.delivery, "unknown", str(error))
+            except DeliveryUnknown as error:
+                if self._idempotency(job) == "none" and not _is_draft_edit(job.delivery):
+                    job.delivery = _finish_delivery(job.delivery, "unknown", str(error))
                     return
-                unsure = True
-                if not await self._rest(room, errand, error, unsure=True):
+                maybe_posted = True
+                if not await self._schedule_retry(room, job, error, maybe_posted=True):
                     return
-            except ChannelError as error:  # certainly not sent now; if it was before, that is still not known
-                if not await self._rest(room, errand, error, unsure=unsure):
+            except ChannelError as error:  # this attempt did not post it; an earlier one may have
+                if not await self._schedule_retry(room, job, error, maybe_posted=maybe_posted):
                     return
-        errand.delivery = _ended(errand.delivery, "sent", "")
+        job.delivery = _finish_delivery(job.delivery, "sent", "")
 
-    async def _patience(self, room: Room) -> None:
+    async def _wait_until_ready(self, room: RoomDeliveryQueue) -> None:
         while (wait_s := room.ready_at - self._clock.monotonic()) > 0:
-            room.roused.clear()
+            room.wake.clear()
             try:
                 async with asyncio.timeout(wait_s):
-                    await room.roused.wait()
+                    await room.wake.wait()
             except TimeoutError:
                 pass
 
-    async def _rest(self, room: Room, errand: Errand, error: ChannelError, *, unsure: bool) -> bool:
-        """Before it is tried again. False: not any more."""
-        delivery, now = errand.delivery, self._clock.now_ms()
-        note = str(error)[:NOTE_CHARS_MAX]
-        if now - delivery.at > TRY_FOR_MS:
-            errand.delivery = _ended(delivery, "unknown" if unsure else "failed", f"it was tried for a day: {note}")
+    async def _schedule_retry(
+        self, room: RoomDeliveryQueue, job: DeliveryJob, error: ChannelError, *, maybe_posted: bool
+    ) -> bool:
+        """Save the failed attempt and set the time of the next one. Returns False if the delivery is given up."""
+        delivery, now = job.delivery, self._clock.now_ms()
+        reason = str(error)[:NOTE_CHARS_MAX]
+        if now - delivery.at > RETRY_FOR_MS:
+            job.delivery = _finish_delivery(
+                delivery, "unknown" if maybe_posted else "failed", f"it was tried for a day: {reason}"
+            )
             return False
         attempts = delivery.attempts + 1
-        asked_s = error.retry_after_s if isinstance(error, NotSent) else None
-        if asked_s is not None:
-            wait_s = min(asked_s, RETRY_AFTER_MAX_S)
-            room.not_before = max(room.not_before, self._clock.monotonic() + wait_s)
+        retry_after_s = error.retry_after_s if isinstance(error, DeliveryDeferred) else None
+        if retry_after_s is not None:
+            wait_s = min(retry_after_s, RETRY_AFTER_MAX_S)
+            room.delayed_until = max(room.delayed_until, self._clock.monotonic() + wait_s)
         else:
-            wait_s = _growing(attempts)
-            room.rests_until = self._clock.monotonic() + wait_s
-        state: DeliveryState = "sending" if unsure else "pending"
+            wait_s = _compute_backoff_s(attempts)
+            room.backoff_until = self._clock.monotonic() + wait_s
+        state: DeliveryState = "sending" if maybe_posted else "pending"
         next_at = now + int(wait_s * 1000)
-        await self._keep(errand, replace(delivery, state=state, attempts=attempts, next_at=next_at, note=note))
+        await self._save(job, replace(delivery, state=state, attempts=attempts, next_at=next_at, note=reason))
         return True
 
     # --- one message or file ---------------------------------------------------------------------
 
-    async def _post_part(self, errand: Errand, pieces: list[str], *, unsure: bool) -> None:
-        channel, delivery = errand.channel, errand.delivery
+    async def _post_part(self, job: DeliveryJob, pieces: list[str], *, maybe_posted: bool) -> None:
+        channel, delivery = job.channel, job.delivery
         part, key = delivery.part, part_key(delivery)
         if delivery.draft and part == 0:
-            if await self._finish_draft(errand, pieces, unsure=unsure):
+            if await self._finish_draft(job, pieces, maybe_posted=maybe_posted):
                 return
-        elif unsure and (found := await self._look(errand, key)) is not None:
-            await self._posted(errand, found)
+        elif maybe_posted and (existing := await self._find_posted(job, key)) is not None:
+            await self._record_posted(job, existing)
             return
-        if errand.mail is not None:
-            await errand.mail.update(replace(errand.delivery, state="sending"))
-        to = errand.delivery.to
+        if job.channel_queue is not None:
+            await job.channel_queue.update_delivery(replace(job.delivery, state="sending"))
+        to = job.delivery.to
         if part < len(pieces):
             text = channel.format(pieces[part])
-            whispering = _whispering(errand)
-            said = whispering.whisper(to, delivery.alone, text) if whispering else channel.post(to, text, key=key)
-            sent = await bounded(said)
+            ephemeral = _ephemeral_channel(job)
+            posting = (
+                ephemeral.post_ephemeral(to, delivery.ephemeral_user, text)
+                if ephemeral
+                else channel.post(to, text, key=key)
+            )
+            sent = await with_call_timeout(posting)
         else:
             path, name = delivery.files[part - len(pieces)]
-            sent = await bounded(channel.upload(to, path, name, "", key=key))
-        await self._posted(errand, sent)
+            sent = await with_call_timeout(channel.upload(to, path, name, "", key=key))
+        await self._record_posted(job, sent)
 
-    def _once(self, errand: Errand) -> Literal["key", "look", "none"]:
-        """Whether the same is posted once though it is handed over twice. A key that the platform may have forgotten by
-        now is none."""
-        if _whispering(errand) is not None:
+    def _idempotency(self, job: DeliveryJob) -> Literal["key", "look", "none"]:
+        """Return how a repeated post is recognised: by its key, by a search, or not at all ("none"), which includes a
+        key that the platform may have forgotten by now."""
+        if _ephemeral_channel(job) is not None:
             return "none"
-        shows = errand.channel.shows
-        forgotten = shows.once_s and self._clock.now_ms() - errand.delivery.at > shows.once_s * 1000
-        return "none" if shows.once == "key" and forgotten else shows.once
+        shows = job.channel.capabilities
+        expired = (
+            shows.idempotency_window_s and self._clock.now_ms() - job.delivery.at > shows.idempotency_window_s * 1000
+        )
+        return "none" if shows.idempotency == "key" and expired else shows.idempotency
 
-    async def _look(self, errand: Errand, key: str) -> Sent | None:
-        """Whether it is there already. Under a key that the platform knows, it is simply posted again."""
-        match self._once(errand):
+    async def _find_posted(self, job: DeliveryJob, key: str) -> SentMessage | None:
+        """Return the message if it was posted already. None if it must be posted, again with the same key where the
+        platform knows keys. Raises DeliveryUnknown if that cannot be found out."""
+        match self._idempotency(job):
             case "key":
                 return None
             case "look":
-                return await bounded(errand.channel.find(errand.delivery.to, key))
+                return await with_call_timeout(job.channel.find_posted(job.delivery.to, key))
             case "none":
-                raise MaybeSent(errand.delivery.note or "it is not known whether it was posted")
+                raise DeliveryUnknown(job.delivery.note or "it is not known whether it was posted")
 
-    async def _finish_draft(self, errand: Errand, pieces: list[str], *, unsure: bool) -> bool:
-        """The message that was shown while the answer was written becomes its first part. False: there is none."""
-        channel, delivery = errand.channel, errand.delivery
+    async def _finish_draft(self, job: DeliveryJob, pieces: list[str], *, maybe_posted: bool) -> bool:
+        """Edit the draft message into the first part of the answer. Returns False if there is no draft to edit."""
+        channel, delivery = job.channel, job.delivery
         id = delivery.ids[0] if delivery.ids else ""
-        if not id and unsure:  # it was just being posted for the first time
-            id = await self._lost_draft(errand)
+        if not id and maybe_posted:  # the process stopped while the draft was posted
+            id = await self._find_lost_draft(job)
         if id and pieces:
             try:
-                await bounded(channel.edit(delivery.to, id, channel.format(pieces[0])))
-            except NeverSent:  # somebody deleted it
+                await with_call_timeout(channel.edit(delivery.to, id, channel.format(pieces[0])))
+            except DeliveryRejected:  # the message was deleted
                 id = ""
         if not id or not pieces:
-            await self._keep(errand, replace(errand.delivery, draft=False, ids=(), state="pending"))
+            await self._save(job, replace(job.delivery, draft=False, ids=(), state="pending"))
             return False
-        await self._keep(errand, replace(errand.delivery, draft=False, ids=(id,), part=1, state="pending"))
+        await self._save(job, replace(job.delivery, draft=False, ids=(id,), part=1, state="pending"))
         return True
 
-    async def _lost_draft(self, errand: Errand) -> str:
-        """Where nobody can tell, it stays behind: the answer itself has not been posted yet, and must be."""
-        channel, delivery = errand.channel, errand.delivery
-        if (once := self._once(errand)) == "none":
+    async def _find_lost_draft(self, job: DeliveryJob) -> str:
+        """Return the id of a draft that may have been posted; "" if that cannot be found out: then the draft stays
+        where it is, and the answer is posted as a new message."""
+        channel, delivery = job.channel, job.delivery
+        if (idempotency := self._idempotency(job)) == "none":
             return ""
-        if once == "key":
-            first = chunks(delivery.text, channel.format, channel.shows.length)[:1]
-            sent = await bounded(channel.post(delivery.to, channel.format("".join(first)), key=draft_key(delivery)))
+        if idempotency == "key":
+            first = split_message(delivery.text, channel.format, channel.capabilities.length_max)[:1]
+            sent = await with_call_timeout(
+                channel.post(delivery.to, channel.format("".join(first)), key=draft_key(delivery))
+            )
             return sent.id
-        found = await bounded(channel.find(delivery.to, draft_key(delivery)))
-        return found.id if found is not None else ""
+        existing = await with_call_timeout(channel.find_posted(delivery.to, draft_key(delivery)))
+        return existing.id if existing is not None else ""
 
-    async def _posted(self, errand: Errand, sent: Sent) -> None:
-        delivery, to = errand.delivery, errand.delivery.to
-        if not to.thread and sent.thread:  # a thread was begun: what follows belongs there
+    async def _record_posted(self, job: DeliveryJob, sent: SentMessage) -> None:
+        delivery, to = job.delivery, job.delivery.to
+        if not to.thread and sent.thread:  # the post began a thread: the other parts go there
             to = replace(to, thread=sent.thread)
-        made = replace(
+        updated = replace(
             delivery, to=to, ids=(*delivery.ids, sent.id), part=delivery.part + 1, state="pending", attempts=0
         )
-        await self._keep(errand, made)
+        await self._save(job, updated)
 
-    async def _keep(self, errand: Errand, delivery: Delivery) -> None:
-        """What has happened has happened, whether or not it can be written down just now."""
-        errand.delivery = delivery
-        if errand.mail is not None:
-            await errand.mail.update(delivery)
+    async def _save(self, job: DeliveryJob, delivery: Delivery) -> None:
+        """Set the delivery's state in memory first: it is true even if the store fails now."""
+        job.delivery = delivery
+        if job.channel_queue is not None:
+            await job.channel_queue.update_delivery(delivery)
 
 
 def part_key(delivery: Delivery) -> str:
-    """What the platform knows a part by."""
+    """Return the idempotency key of the current part."""
     return f"{delivery.key}.{delivery.part}"
 
 
 def draft_key(delivery: Delivery) -> str:
-    """And the message that shows an answer while it is written; should somebody delete that, the answer has another."""
+    """Return the idempotency key of the draft. It differs from the first part's, which is needed if the draft was
+    deleted."""
     return f"{delivery.key}.draft"
 
 
-async def bounded(call: Awaitable[T]) -> T:
+async def with_call_timeout(call: Awaitable[T]) -> T:
+    """Await a channel's call, for at most `CALL_TIMEOUT_S`. Raises DeliveryUnknown on timeout."""
     try:
-        async with asyncio.timeout(CALL_S):
+        async with asyncio.timeout(CALL_TIMEOUT_S):
             return await call
     except TimeoutError:
-        raise MaybeSent("the platform did not answer in time") from None
+        raise DeliveryUnknown("the platform did not answer in time") from None
 
 
-def _whispering(errand: Errand) -> Whispers | None:
-    """Its channel, if this is for one person alone and can be shown so."""
-    return errand.channel if errand.delivery.alone and isinstance(errand.channel, Whispers) else None
+def _ephemeral_channel(job: DeliveryJob) -> SupportsEphemeral | None:
+    """Return the channel if the delivery is for one user only and the channel supports ephemeral messages."""
+    return job.channel if job.delivery.ephemeral_user and isinstance(job.channel, SupportsEphemeral) else None
 
 
-def _editing(delivery: Delivery) -> bool:
-    """An edit can be made again."""
+def _is_draft_edit(delivery: Delivery) -> bool:
+    """True if the next post is an edit of the draft, which can be repeated safely."""
     return delivery.draft and delivery.part == 0 and bool(delivery.ids)
 
 
-def _finished(state: DeliveryState) -> bool:
+def _is_finished(state: DeliveryState) -> bool:
     return state not in ("pending", "sending")
 
 
-def _ended(delivery: Delivery, state: DeliveryState, note: str) -> Delivery:
+def _finish_delivery(delivery: Delivery, state: DeliveryState, note: str) -> Delivery:
     return replace(delivery, state=state, note=note[:NOTE_CHARS_MAX], draft=False)
 
 
-def _growing(tries: int) -> float:
-    """Longer each time, and not for everybody the same."""
-    return min(FIRST_WAIT_S * 2.0 ** min(tries - 1, 10), WAIT_MAX_S) * random.uniform(0.75, 1.0)
+def _compute_backoff_s(attempts: int) -> float:
+    """Return the backoff before the next attempt: exponential, with jitter."""
+    return min(BACKOFF_FIRST_S * 2.0 ** min(attempts - 1, 10), BACKOFF_MAX_S) * random.uniform(0.75, 1.0)

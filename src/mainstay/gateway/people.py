@@ -1,7 +1,7 @@
-"""Who somebody is: by the key that a program shows, or by their account on a channel; and who lets whom in.
+"""People of a home: authentication by API key or channel account, and changes of people, roles, pairings and keys.
 
-Everything is in memory, as it is asked for with every request; the store has it for the next time. Changes are made
-one after another, on disk first, and to the end once begun, even if whoever wanted them has gone.
+Everything is held in memory, because every request needs it, and in the store. Changes run one after another, on disk
+first; a change that has begun is finished even if its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -15,193 +15,203 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainstay.core.errors import InputRefused, StoreError
-from mainstay.core.people import GatewayStore, Identity, Key, Pairing, Person, Role, Scope
+from mainstay.core.people import AccessScope, ApiKey, ChannelIdentity, PendingPairing, PeopleStore, Person, PersonRole
 from mainstay.core.ports import Clock
-from mainstay.gateway import named, pairing
-from mainstay.gateway.keys import KEYS_MAX, Keyring, digest_of, new_key
-from mainstay.gateway.known import Known
-from mainstay.gateway.pairing import Turnstile
+from mainstay.gateway import pairing_codes, people_validation
+from mainstay.gateway.api_keys import ACTIVE_KEYS_MAX, ApiKeyIndex, compute_key_digest, generate_key
+from mainstay.gateway.pairing_codes import AttemptLimiter
+from mainstay.gateway.people_lookup import PeopleLookup
 
 log = logging.getLogger("mainstay.people")
 
 T = TypeVar("T")
-NO_CODE = "nobody waits with this code: it was mistyped, used or replaced, or its hour is over; ask for a new one"
+CODE_UNKNOWN = (
+    "this pairing code is unknown: it was mistyped, used, replaced, or is older than an hour; request a new one"
+)
 
 
-class People(Known):
-    """`declared` are of the configuration, with their `accounts`: they are changed only there."""
+class People(PeopleLookup):
+    """The people of a home. `declared` people and their `accounts` come from the configuration and can be changed only
+    there."""
 
     def __init__(
         self,
-        store: GatewayStore,
+        store: PeopleStore,
         clock: Clock,
         declared: Sequence[Person] = (),
-        accounts: Sequence[Identity] = (),
+        accounts: Sequence[ChannelIdentity] = (),
     ) -> None:
         super().__init__(clock)
         self._store = store
-        self._changing = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Any]] = set()
-        self._wrong = Turnstile(clock, pairing.WRONG_PER_MIN)
-        self._asked: dict[str, Turnstile] = {}  # by channel: those of one keep out nobody on another
-        self.declare(declared, accounts)
+        self._change_lock = asyncio.Lock()
+        self._running_changes: set[asyncio.Task[Any]] = set()
+        self._wrong_codes = AttemptLimiter(clock, pairing_codes.WRONG_CODES_PER_MIN)
+        # by channel, so that one channel does not exhaust another's limit
+        self._issued_codes: dict[str, AttemptLimiter] = {}
+        self.set_declared(declared, accounts)
 
     async def open(self) -> None:
         await self._store.open()
         await self._load()
 
     async def close(self) -> None:
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self._running_changes, return_exceptions=True)
         await self._store.close()
 
-    # --- changing people -------------------------------------------------------------------------
+    # --- people and roles ------------------------------------------------------------------------
 
-    async def add(self, person: Person) -> None:
-        named.check_name(person.name)
-        named.check_called(person.called)
-        named.check_roles(person.roles)
+    async def add_person(self, person: Person) -> None:
+        people_validation.check_person_name(person.name)
+        people_validation.check_display_name(person.display_name)
+        people_validation.check_roles(person.roles)
 
         async def work() -> None:
             self._refuse_declared(person.name)
             if person.name in self._people:
-                raise InputRefused(
-                    f"there is somebody called {person.name} already; `mainstay user grant` gives them another role"
-                )
-            await self._begin(person.name)
-            made = msgspec.structs.replace(person, created=person.created or self._clock.now_ms())
-            await self._put(made)
-            log.info("%s was added", person.name)
+                raise InputRefused(f"there is a person {person.name} already; `mainstay user grant` changes their role")
+            await self._prepare_new_name(person.name)
+            stored = msgspec.structs.replace(person, created=person.created or self._clock.now_ms())
+            await self._save_person(stored)
+            log.info("person %s was added", person.name)
 
-        await self._change(work)
+        await self._run_change(work)
 
-    async def grant(self, name: str, workspace: str, role: Role) -> Person:
-        named.check_workspace(workspace)
-        named.check_role(role)
+    async def grant_role(self, name: str, workspace: str, role: PersonRole) -> Person:
+        people_validation.check_workspace(workspace)
+        people_validation.check_role(role)
 
         async def work() -> Person:
-            person = self._stored(name)
-            made = _granted(person, workspace, role)
-            await self._put(made)
-            log.info("%s is %s in %s now", name, role, workspace)
-            return made
+            changed = _with_granted_role(self._get_stored(name), workspace, role)
+            await self._save_person(changed)
+            log.info("%s now has the role %s in the workspace %s", name, role, workspace)
+            return changed
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    async def withdraw(self, name: str, workspace: str) -> Person:
-        """Their keys to it are revoked: another role there, some day, does not bring them back."""
-        named.check_workspace(workspace)
+    async def withdraw_role(self, name: str, workspace: str) -> Person:
+        """Take a person's role in a workspace away and revoke their keys to it: a role granted later does not restore
+        the keys."""
+        people_validation.check_workspace(workspace)
 
         async def work() -> Person:
-            person = self._stored(name)
+            person = self._get_stored(name)
             if workspace not in person.roles:
                 raise InputRefused(f"{name} has no role in the workspace {workspace!r}")
-            for key in self._keys.of(name, workspace):
+            for key in self._keys.list_active(name, workspace):
                 await self._revoke(key)
-            left = {where: role for where, role in person.roles.items() if where != workspace}
-            made = msgspec.structs.replace(person, roles=left)
-            await self._put(made)
-            log.info("%s has no role in %s any more", name, workspace)
-            return made
+            remaining = {other: role for other, role in person.roles.items() if other != workspace}
+            changed = msgspec.structs.replace(person, roles=remaining)
+            await self._save_person(changed)
+            log.info("%s has no role in the workspace %s any more", name, workspace)
+            return changed
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    async def remove(self, name: str) -> None:
-        """With their accounts, and their keys are revoked."""
+    async def remove_person(self, name: str) -> None:
+        """Remove a person and their accounts, and revoke their keys."""
 
         async def work() -> None:
-            self._refuse_declared(named.check_name(name))
-            if not await self._erase(name):
-                raise InputRefused(_nobody(name))
-            log.info("%s was removed", name)
+            self._refuse_declared(people_validation.check_person_name(name))
+            if not await self._delete_person(name):
+                raise InputRefused(_unknown_person_message(name))
+            log.info("person %s was removed", name)
 
-        await self._change(work)
+        await self._run_change(work)
 
-    async def unpair(self, channel: str, user: str) -> bool:
-        """False if this account is nobody's."""
+    async def unpair_account(self, channel: str, user: str) -> bool:
+        """Separate an account from its person. Returns False if the account is not paired."""
 
         async def work() -> bool:
             if (name := self._declared_accounts.get((channel, user))) is not None:
-                raise InputRefused(f"this account is {name}'s by the configuration; change it there")
-            found = await self._store.remove_identity(channel, user)
+                raise InputRefused(f"the configuration gives this account to {name}; change it there")
+            removed = await self._store.remove_identity(channel, user)
             self._accounts.pop((channel, user), None)
-            return found
+            return removed
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    # --- letting strangers in --------------------------------------------------------------------
+    # --- pairing ---------------------------------------------------------------------------------
 
-    async def ask(self, channel: str, user: str, called: str) -> str | None:
-        """A fresh code, to be told to this account and to nobody else. None: say nothing; they were told one a moment
-        ago, or too many ask."""
-        if not named.is_account(channel, user):
+    async def issue_pairing_code(self, channel: str, user: str, display_name: str) -> str | None:
+        """Return a new pairing code, to be shown to this account only. None if the account got one within the last ten
+        minutes or the rate limit is reached: then the user gets no reply."""
+        if not people_validation.is_valid_account(channel, user):
             return None
 
         async def work() -> str | None:
             now = self._clock.now_ms()
-            asked = self._asked.setdefault(channel, Turnstile(self._clock, pairing.ASKED_PER_MIN))
-            if asked.closed or any(_was_told(one, channel, user, now) for one in self._waiting):
+            limiter = self._issued_codes.setdefault(
+                channel, AttemptLimiter(self._clock, pairing_codes.CODES_PER_CHANNEL_PER_MIN)
+            )
+            if limiter.is_exceeded or any(
+                _was_issued_lately(pending, channel, user, now) for pending in self._pairings
+            ):
                 return None
-            asked.count()
-            code = pairing.new_code()
-            made = Pairing(
-                digest=pairing.digest_of(code, channel, user),
+            limiter.record_attempt()
+            code = pairing_codes.generate_code()
+            issued = PendingPairing(
+                digest=pairing_codes.compute_code_digest(code, channel, user),
                 channel=channel,
                 user=user,
-                called=named.clean(called),
+                display_name=people_validation.sanitise_display_name(display_name),
                 created=now,
-                expires=now + pairing.CODE_MS,
+                expires=now + pairing_codes.CODE_TTL_MS,
             )
-            await self._store.put_pairing(made)
-            await self._make_room(channel, now)
-            log.info("a stranger on %s was told a code", channel)
+            await self._store.put_pairing(issued)
+            await self._prune_pairings(channel, now)
+            log.info("an unknown user on %s got a pairing code", channel)
             return code
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    async def _make_room(self, channel: str, now: int) -> None:
-        """What expired goes, and of too many on a channel those that have waited longest there."""
-        kept = await self._store.pairings()
-        here = sorted((one for one in kept if one.channel == channel), key=lambda one: one.expires)
-        for one in here[: -pairing.WAITING_MAX]:
-            await self._store.put_pairing(msgspec.structs.replace(one, expires=now))
-        if len(here) > pairing.WAITING_MAX or any(one.expires <= now for one in kept):
-            await self._store.drop_pairings(now)
-        self._waiting = list(await self._store.pairings())
+    async def _prune_pairings(self, channel: str, now: int) -> None:
+        """Delete expired pairings, and the oldest of a channel that has more than allowed."""
+        stored = await self._store.list_pairings()
+        of_channel = sorted(
+            (pairing for pairing in stored if pairing.channel == channel), key=lambda pairing: pairing.expires
+        )
+        for excess in of_channel[: -pairing_codes.PAIRINGS_PER_CHANNEL_MAX]:
+            await self._store.put_pairing(msgspec.structs.replace(excess, expires=now))
+        if len(of_channel) > pairing_codes.PAIRINGS_PER_CHANNEL_MAX or any(
+            pairing.expires <= now for pairing in stored
+        ):
+            await self._store.delete_expired_pairings(now)
+        self._pairings = list(await self._store.list_pairings())
 
-    async def pair(self, code: str, *, name: str, workspace: str, role: Role) -> Person:
-        """Who was told this code is this person, who is made if there is none of that name. Somebody who has a role
-        there keeps it."""
-        wanted = pairing.read_code(code)
-        named.check_name(name)
-        named.check_workspace(workspace)
-        named.check_role(role)
+    async def pair_account(self, code: str, *, name: str, workspace: str, role: PersonRole) -> Person:
+        """Give the account that got this code to a person, who is created if there is none of that name. A person who
+        has a role in the workspace keeps it. Raises InputRefused for an unknown code."""
+        canonical = pairing_codes.parse_code(code)
+        people_validation.check_person_name(name)
+        people_validation.check_workspace(workspace)
+        people_validation.check_role(role)
 
         async def work() -> Person:
-            if self._wrong.closed:
-                raise InputRefused("too many wrong codes were given; wait a minute")
+            if self._wrong_codes.is_exceeded:
+                raise InputRefused("too many wrong codes were entered; wait a minute")
             now = self._clock.now_ms()
-            made = self._with_role(name, workspace, role, now)
-            found = pairing.find(wanted, await self._store.pairings(), now)
-            if found is None:
-                self._wrong.count()
-                raise InputRefused(NO_CODE)
-            if (other := self._declared_accounts.get((found.channel, found.user), name)) != name:
-                raise InputRefused(f"this account is {other}'s by the configuration; change it there")
-            if self.person(name) is None:
-                await self._begin(name)
-            account = Identity(channel=found.channel, user=found.user, person=name)
-            if not await self._store.pair(found.digest, account, made, now):
-                raise InputRefused(NO_CODE)  # somebody was quicker
-            self._people[name] = made
-            self._accounts[found.channel, found.user] = name
-            self._waiting = [one for one in self._waiting if one.digest != found.digest]
-            log.info("an account on %s is %s's now", found.channel, name)
-            return self._declared.get(name, made)
+            person = self._with_role(name, workspace, role, now)
+            match = pairing_codes.find_pairing(canonical, await self._store.list_pairings(), now)
+            if match is None:
+                self._wrong_codes.record_attempt()
+                raise InputRefused(CODE_UNKNOWN)
+            if (other := self._declared_accounts.get((match.channel, match.user), name)) != name:
+                raise InputRefused(f"the configuration gives this account to {other}; change it there")
+            if self.get_person(name) is None:
+                await self._prepare_new_name(name)
+            account = ChannelIdentity(channel=match.channel, user=match.user, person=name)
+            if not await self._store.complete_pairing(match.digest, account, person, now):
+                raise InputRefused(CODE_UNKNOWN)  # the code was used or expired meanwhile
+            self._people[name] = person
+            self._accounts[match.channel, match.user] = name
+            self._pairings = [pending for pending in self._pairings if pending.digest != match.digest]
+            log.info("an account on %s was paired with %s", match.channel, name)
+            return self._declared.get(name, person)
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    def _with_role(self, name: str, workspace: str, role: Role, now: int) -> Person:
-        """As they are to be stored. What the configuration says of somebody is not: it must not outlast it there."""
+    def _with_role(self, name: str, workspace: str, role: PersonRole, now: int) -> Person:
+        """Return the person to store. Roles from the configuration are not stored, so that they end with it."""
         stored = self._people.get(name)
         if (declared := self._declared.get(name)) is not None:
             if workspace not in declared.roles:
@@ -209,128 +219,131 @@ class People(Known):
             return stored or Person(name=name, created=now)
         if stored is None:
             return Person(name=name, roles={workspace: role}, created=now)
-        return stored if workspace in stored.roles else _granted(stored, workspace, role)
+        return stored if workspace in stored.roles else _with_granted_role(stored, workspace, role)
 
     # --- keys ------------------------------------------------------------------------------------
 
-    async def make_key(
-        self, person: str, workspace: str, *, scopes: Sequence[Scope], note: str = "", expires: int = 0
-    ) -> tuple[str, Key]:
-        """The key itself, which is shown once and kept nowhere, and what is kept of it."""
-        named.check_workspace(workspace)
-        named.check_note(note)
+    async def create_key(
+        self, person: str, workspace: str, *, scopes: Sequence[AccessScope], note: str = "", expires: int = 0
+    ) -> tuple[str, ApiKey]:
+        """Create an API key; return the token, which is shown once and not stored, and the stored key."""
+        people_validation.check_workspace(workspace)
+        people_validation.check_note(note)
 
-        async def work() -> tuple[str, Key]:
+        async def work() -> tuple[str, ApiKey]:
             role = self._role_of(person, workspace)
             now = self._clock.now_ms()
-            if self._keys.count >= KEYS_MAX:
-                raise InputRefused(f"there are {KEYS_MAX} keys already; revoke some")
-            token, id = new_key()
-            made = Key(
+            if self._keys.active_count >= ACTIVE_KEYS_MAX:
+                raise InputRefused(f"there are {ACTIVE_KEYS_MAX} keys already; revoke some")
+            token, id = generate_key()
+            key = ApiKey(
                 id=id,
-                digest=digest_of(token),
+                digest=compute_key_digest(token),
                 person=person,
                 workspace=workspace,
-                scopes=named.check_scopes(scopes, role),
+                scopes=people_validation.check_scopes(scopes, role),
                 note=note,
                 created=now,
-                expires=named.check_expires(expires, now),
+                expires=people_validation.check_expiry(expires, now),
             )
-            await self._store.put_key(made)
-            self._keys.put(made)
-            log.info("the key %s was made for %s in %s", id, person, workspace)
-            return token, made
+            await self._store.put_key(key)
+            self._keys.put_key(key)
+            log.info("API key %s was created for %s in the workspace %s", id, person, workspace)
+            return token, key
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    def _role_of(self, name: str, workspace: str) -> Role:
-        known = self.person(named.check_name(name))
-        if known is None:
-            raise InputRefused(_nobody(name))
-        if workspace not in known.roles:
+    def _role_of(self, name: str, workspace: str) -> PersonRole:
+        person = self.get_person(people_validation.check_person_name(name))
+        if person is None:
+            raise InputRefused(_unknown_person_message(name))
+        if workspace not in person.roles:
             raise InputRefused(f"{name} has no role in the workspace {workspace!r}; `mainstay user grant` gives one")
-        return known.roles[workspace]
+        return person.roles[workspace]
 
     async def revoke_key(self, id: str) -> bool:
-        """False if there is none with this id, or it was revoked before."""
+        """Revoke a key. Returns False if no key has this id, or it was revoked before."""
 
         async def work() -> bool:
-            key = self._keys.get(id)
+            key = self._keys.get_key(id)
             return key is not None and not key.revoked and await self._revoke(key)
 
-        return await self._change(work)
+        return await self._run_change(work)
 
-    async def _revoke(self, key: Key) -> bool:
+    async def _revoke(self, key: ApiKey) -> bool:
         now = self._clock.now_ms()
-        done = await self._store.revoke_key(key.id, now)
-        self._keys.put(msgspec.structs.replace(key, revoked=now))
-        log.info("the key %s of %s was revoked", key.id, key.person)
-        return done
+        revoked = await self._store.revoke_key(key.id, now)
+        self._keys.put_key(msgspec.structs.replace(key, revoked=now))
+        log.info("API key %s of %s was revoked", key.id, key.person)
+        return revoked
 
-    # --- how changes are made --------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------
 
-    async def _change(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Whoever leaves in the middle must not leave memory and disk apart."""
+    async def _run_change(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Run a change alone, shielded from the caller's cancellation, so that memory and disk stay the same."""
 
         async def whole() -> T:
-            async with self._changing:
+            async with self._change_lock:
                 try:
-                    return await work()
-                except StoreError:  # it may be on disk or not
+                    return await change()
+                except StoreError:  # the change may be on disk or not: read what is
                     with suppress(StoreError):
                         await self._load()
                     raise
 
         task = asyncio.ensure_future(whole())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._running_changes.add(task)
+        task.add_done_callback(self._running_changes.discard)
         return await asyncio.shield(task)
 
     async def _load(self) -> None:
-        people, accounts = await self._store.people(), await self._store.identities()
-        waiting, keys = await self._store.pairings(), await self._store.keys()
-        self._people = {one.name: one for one in people}
-        self._accounts = {(one.channel, one.user): one.person for one in accounts}
-        self._waiting, self._keys = list(waiting), Keyring(keys)
+        people, accounts = await self._store.list_people(), await self._store.list_identities()
+        waiting, keys = await self._store.list_pairings(), await self._store.list_keys()
+        self._people = {person.name: person for person in people}
+        self._accounts = {(account.channel, account.user): account.person for account in accounts}
+        self._pairings, self._keys = list(waiting), ApiKeyIndex(keys)
 
-    async def _put(self, person: Person) -> None:
+    async def _save_person(self, person: Person) -> None:
         await self._store.put_person(person)
         self._people[person.name] = person
 
-    async def _begin(self, name: str) -> None:
-        """Nobody has this name. What somebody of that name may have left behind is not for whoever gets it next."""
-        if len(self._people) >= named.PEOPLE_MAX:
-            raise InputRefused(f"there are {named.PEOPLE_MAX} people already; remove some")
-        await self._erase(name)
+    async def _prepare_new_name(self, name: str) -> None:
+        """Prepare a new name: delete what an earlier person of this name may have left in the store."""
+        if len(self._people) >= people_validation.PEOPLE_MAX:
+            raise InputRefused(f"there are {people_validation.PEOPLE_MAX} people already; remove some")
+        await self._delete_person(name)
 
-    async def _erase(self, name: str) -> bool:
-        found = await self._store.remove_person(name)
+    async def _delete_person(self, name: str) -> bool:
+        removed = await self._store.remove_person(name)
         self._people.pop(name, None)
         self._accounts = {account: person for account, person in self._accounts.items() if person != name}
         now = self._clock.now_ms()
-        for key in self._keys.of(name):
-            self._keys.put(msgspec.structs.replace(key, revoked=now))
-        return found
+        for key in self._keys.list_active(name):
+            self._keys.put_key(msgspec.structs.replace(key, revoked=now))
+        return removed
 
-    def _stored(self, name: str) -> Person:
-        self._refuse_declared(named.check_name(name))
-        if (found := self._people.get(name)) is None:
-            raise InputRefused(_nobody(name))
-        return found
+    def _get_stored(self, name: str) -> Person:
+        self._refuse_declared(people_validation.check_person_name(name))
+        if (person := self._people.get(name)) is None:
+            raise InputRefused(_unknown_person_message(name))
+        return person
 
     def _refuse_declared(self, name: str) -> None:
         if name in self._declared:
-            raise InputRefused(f"{name} is declared in the configuration, and can be changed only there")
+            raise InputRefused(f"{name} is declared in the configuration and can be changed only there")
 
 
-def _granted(person: Person, workspace: str, role: Role) -> Person:
-    roles = named.check_roles({**person.roles, workspace: role})
+def _with_granted_role(person: Person, workspace: str, role: PersonRole) -> Person:
+    roles = people_validation.check_roles({**person.roles, workspace: role})
     return msgspec.structs.replace(person, roles=roles)
 
 
-def _nobody(name: str) -> str:
-    return f"there is nobody called {name[:80]!r}; `mainstay user list` shows who there is"
+def _unknown_person_message(name: str) -> str:
+    return f"there is no person {name[:80]!r}; `mainstay user list` lists people"
 
 
-def _was_told(one: Pairing, channel: str, user: str, now: int) -> bool:
-    return (one.channel, one.user) == (channel, user) and 0 <= now - one.created < pairing.AGAIN_MS
+def _was_issued_lately(pending: PendingPairing, channel: str, user: str, now: int) -> bool:
+    return (pending.channel, pending.user) == (
+        channel,
+        user,
+    ) and 0 <= now - pending.created < pairing_codes.REISSUE_AFTER_MS

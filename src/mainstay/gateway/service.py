@@ -1,4 +1,4 @@
-"""Everything that `mainstay serve` runs, from the home's lock to the last open stream."""
+"""The service behind `mainstay serve`: home lock, workspaces, channels, webhooks, reload, metrics, administration."""
 
 from __future__ import annotations
 
@@ -13,69 +13,79 @@ from typing import Any, Literal
 import msgspec
 
 from mainstay import __version__
-from mainstay.agent.accounts import HomeAccounts
 from mainstay.agent.agent import Agent
-from mainstay.agent.auditing import Noted, open_books, workspace_gone
-from mainstay.agent.error_listing import errors_in, listed
-from mainstay.agent.governing import gauges
-from mainstay.agent.opened import Beside
+from mainstay.agent.agent_options import GatewayServices
+from mainstay.agent.home_audit import AuditedHomeDatabase, open_home_database, record_workspace_removal
+from mainstay.agent.home_budgets import HomeBudgets
+from mainstay.agent.home_error_reports import get_error_store, store_logged_errors
+from mainstay.agent.rate_limit_metrics import build_rate_limit_gauges
+from mainstay.agent.system_clock import SystemClock
 from mainstay.agent.telemetry import Telemetry
-from mainstay.agent.world import SystemClock
-from mainstay.config.check_gateway import people_of
-from mainstay.config.check_webhooks import hook_of
-from mainstay.config.loading import Loaded
-from mainstay.config.schema import Config, builtin_names, data_home
-from mainstay.core.channels import ChatChannel, Mail
-from mainstay.core.errors import ConfigError, InputRefused, WorkspaceUnknown
-from mainstay.core.outside import Outgoing
-from mainstay.gateway.channel_factory import make_channel, rules_of
-from mainstay.gateway.desk import Desk
-from mainstay.gateway.doorways import ASGIApp, Doorway, not_yet
+from mainstay.config.check_gateway import build_people
+from mainstay.config.check_webhooks import build_webhook
+from mainstay.config.loader import LoadedConfig
+from mainstay.config.schema import Config, expand_builtin_tools, resolve_data_folder
+from mainstay.core.asgi import ASGIApp
+from mainstay.core.channels import ChannelQueue, ChatChannel
+from mainstay.core.errors import ConfigError, WorkspaceUnknown
+from mainstay.core.tool_ports import OutgoingMessage
+from mainstay.gateway.channel_factory import build_channel, build_channel_rules
+from mainstay.gateway.channel_router import ChannelRouter
 from mainstay.gateway.gateway import Gateway
-from mainstay.gateway.measuring import budget_gauges, scrape
-from mainstay.gateway.owner import serving
-from mainstay.gateway.people_commands import PREFIX as PEOPLE
-from mainstay.gateway.people_commands import do as do_people
-from mainstay.gateway.people_commands import people_at
-from mainstay.gateway.rooms import ChannelRules
-from mainstay.gateway.switchboard import Switchboard
-from mainstay.gateway.workspace_folders import put_away
-from mainstay.gateway.workspaces import Make, Workspaces
-from mainstay.metering.governor import Governors
+from mainstay.gateway.home_socket import serve_socket
+from mainstay.gateway.offline_home import create_people
+from mainstay.gateway.prometheus_metrics import budget_gauges, build_metrics_page
+from mainstay.gateway.room_routing import ChannelRoutingSettings
+from mainstay.gateway.webhook_mounts import PathDispatcher, respond_unavailable
+from mainstay.gateway.workspace import Workspace
+from mainstay.gateway.workspace_folders import move_to_removed
+from mainstay.gateway.workspace_registry import AgentFactory, WorkspaceRegistry
+from mainstay.metering.rate_limiter import RateLimiterRegistry
+from mainstay.operations.caller import OWNER, Caller
+from mainstay.operations.runtime import RemovedWorkspace, ServerStatus
 
 log = logging.getLogger("mainstay.gateway")
 
-CHANNEL_S = 20.0  # for a channel to connect before the others are waited for no longer
+CONNECT_WAIT_S = 20.0  # how long the start waits for channels to connect
 
 
-class Service:
-    """`make` makes the agent of a workspace from its settings; it is told what the gateway adds to it."""
+class GatewayService:
+    """A running gateway. `create_agent` creates the agent of a workspace from its settings; `channels` are connected
+    beside the configured ones."""
 
-    def __init__(self, home: Path, loaded: Loaded, make: Make, channels: Sequence[ChatChannel] = ()) -> None:
-        """`channels`: more than the configured ones."""
+    def __init__(
+        self, home: Path, loaded: LoadedConfig, create_agent: AgentFactory, channels: Sequence[ChatChannel] = ()
+    ) -> None:
         self._home = home
-        self._make = make
-        self._more = tuple(channels)
-        self.workspaces = Workspaces(home, loaded, self._made, self._opened)
-        self.noted = Noted()
-        self.people = people_at(self.workspaces.home, loaded.config, lambda: self.noted.notary)
-        self.gateway = Gateway(self.workspaces.desk, self.people)
-        self.telemetry = Telemetry(counting=True)
-        self.governors = Governors(SystemClock())
-        self.books: Any = None  # what is derived from the journals of all workspaces
-        self.accounts = HomeAccounts(self.workspaces.home, SystemClock())
-        self.switchboard = Switchboard(
-            self.gateway, self._rules(loaded.config), SystemClock(), mail=self._mail, folder=self._folder
+        self._create_agent = create_agent
+        self._extra_channels = tuple(channels)
+        self.workspaces = WorkspaceRegistry(home, loaded, self._build_agent, self._on_workspace_opened)
+        self.audit = AuditedHomeDatabase()
+        self.people = create_people(self.workspaces.home, loaded.config, lambda: self.audit.recorder)
+        self.gateway = Gateway(self.workspaces.get_workspace, self.people, self)
+        self.telemetry = Telemetry(with_metrics=True)
+        self.rate_limiters = RateLimiterRegistry(SystemClock())
+        self.home_database: Any = None  # database of projections of all workspaces' journals (audit, errors, spending)
+        self.home_budgets = HomeBudgets(self.workspaces.home, SystemClock())
+        self.channel_router = ChannelRouter(
+            self.gateway,
+            self._channel_rules(loaded.config),
+            SystemClock(),
+            get_queue=self._get_queue,
+            attachment_folder=self._attachment_folder,
         )
-        self.opened = asyncio.Event()  # every workspace that can be
-        self.begun = asyncio.Event()  # and every channel that is quick enough
-        self.at: tuple[str, ...] = ()  # where it listens
-        self.otherwise: Callable[[Config], list[str]] = lambda before: []  # whoever listens is told of other settings
-        self._ending = False
-        self._broken: dict[str, str] = {}  # by channel: why it was not made
-        self._hooks: dict[str, tuple[Desk, ASGIApp]] = {}
-        self._keys: tuple[Loaded, Literal["auto", "required"]] | None = None  # as they are under this configuration
-        self._reloading = asyncio.Lock()
+        self.workspaces_opened = asyncio.Event()  # all workspaces are open that can be
+        self.started = asyncio.Event()  # and all channels are connected, or took longer than the start waits
+        self.listen_addresses: tuple[str, ...] = ()  # addresses that the server listens on
+        # called after a reload with the configuration of before; returns what the server changed
+        self.on_reload: Callable[[Config], list[str]] = lambda before: []
+        self._is_stopping = False
+        self._channel_errors: dict[str, str] = {}  # by channel: why it could not be created
+        self._webhook_apps: dict[str, tuple[Workspace, ASGIApp]] = {}  # by workspace
+        self._key_requirement: tuple[LoadedConfig, Literal["auto", "required"]] | None = (
+            None  # cached, with its configuration
+        )
+        self._reload_lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
 
@@ -83,291 +93,314 @@ class Service:
     def config(self) -> Config:
         return self.workspaces.loaded.config
 
-    def _rules(self, config: Config) -> Mapping[str, ChannelRules]:
-        more = {one.name: ChannelRules(workspace=config.workspace) for one in self._more}
-        return {**more, **rules_of(config)}
+    def _channel_rules(self, config: Config) -> Mapping[str, ChannelRoutingSettings]:
+        extra = {channel.name: ChannelRoutingSettings(workspace=config.workspace) for channel in self._extra_channels}
+        return {**extra, **build_channel_rules(config)}
 
     @property
-    def keys(self) -> Literal["auto", "required"]:
-        """As it is configured. But commands that reach the network reach this server too, on the very machine: without
-        a key an agent of any workspace would be the owner to it."""
+    def key_requirement(self) -> Literal["auto", "required"]:
+        """Whether requests from this machine need an API key: as configured, but always "required" if the commands of
+        any agent can reach the network. Such a command could call this server, and would be the owner without a key."""
         loaded = self.workspaces.loaded
-        if self._keys is None or self._keys[0] is not loaded:
-            configs = (loaded.of(name) for name in self.workspaces.names())
-            self._keys = loaded, "required" if any(map(_reaches_out, configs)) else self.config.server.keys
-        return self._keys[1]
+        if self._key_requirement is None or self._key_requirement[0] is not loaded:
+            configs = (loaded.for_workspace(name) for name in self.workspaces.list_names())
+            self._key_requirement = (
+                loaded,
+                "required" if any(map(_has_network_commands, configs)) else self.config.server.keys,
+            )
+        return self._key_requirement[1]
 
-    def broken_hooks(self) -> dict[str, str]:
-        """Webhooks that cannot be served as they are configured, and why."""
-        found: dict[str, str] = {}
+    def find_broken_webhooks(self) -> dict[str, str]:
+        """Return the webhooks that cannot be served as configured, with the reason."""
+        broken: dict[str, str] = {}
         for name, entry in self.config.triggers.webhooks.items():
             try:
-                hook_of(name, entry)
+                build_webhook(name, entry)
             except ConfigError as error:
-                found[f"webhook {name}"] = str(error)
-        return found
+                broken[f"webhook {name}"] = str(error)
+        return broken
 
-    # --- beginning and end -----------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """`own` and `begin`. Raises HomeTaken, or ConfigError if what is configured cannot be served at all."""
-        await self.own()
+        """Acquire the home and start. Raises HomeTaken, or ConfigError if the configuration cannot be served at all."""
+        await self.acquire_home()
         try:
-            await self.begin()
+            await self.start()
         except BaseException:
             await self.close()
             raise
 
-    async def own(self) -> None:
-        """The home, those who may come in, and the socket for commands. Raises HomeTaken."""
-        self.workspaces.own()
+    async def acquire_home(self) -> None:
+        """Take the home's lock, open its databases and people, and serve its socket. Raises HomeTaken."""
+        self.workspaces.acquire_home()
         async with AsyncExitStack() as stack:
-            self.books = books = await open_books(self.workspaces.home, self.config.limits.store_busy_s)
-            self.noted = Noted.of(books, self.config)
-            stack.push_async_callback(books.close)  # after the workspaces, which write into it to the last
-            stack.push_async_callback(self.noted.close)
-            await stack.enter_async_context(listed(errors_in(self.books), lambda: self.config))
+            self.home_database = database = await open_home_database(
+                self.workspaces.home, self.config.limits.store_busy_s
+            )
+            self.audit = AuditedHomeDatabase.from_database(database, self.config)
+            stack.push_async_callback(database.close)  # closed after the workspaces, which write into it until then
+            stack.push_async_callback(self.audit.close)
+            await stack.enter_async_context(
+                store_logged_errors(get_error_store(self.home_database), lambda: self.config)
+            )
             stack.push_async_callback(self.telemetry.close)
             stack.push_async_callback(self.workspaces.close)
             await self.people.open()
             stack.push_async_callback(self.people.close)
-            stack.push_async_callback(self._quiet)
-            await stack.enter_async_context(serving(self, self.workspaces.home))
+            stack.push_async_callback(self._stop_tasks)
+            await stack.enter_async_context(serve_socket(self._owner_caller, self.workspaces.home))
             self._stack = stack.pop_all()
 
-    async def begin(self) -> None:
-        """Workspaces, then channels; whoever comes meanwhile waits for the one that they want. Once."""
-        if self.begun.is_set():
+    async def start(self) -> None:
+        """Open the workspaces, then connect the channels. Callers of a workspace wait until it is open. A second call
+        does nothing."""
+        if self.started.is_set():
             return
-        await self.workspaces.open()
-        self.opened.set()
-        await self._connect(self.switchboard.start([*self._channels_of(self.config), *self._more]), "channels")
-        self.begun.set()
+        await self.workspaces.open_all()
+        self.workspaces_opened.set()
+        await self._connect_within_limit(
+            self.channel_router.start([*self._build_channels(self.config), *self._extra_channels]), "channels"
+        )
+        self.started.set()
 
     async def close(self) -> None:
-        """At once: what runs is put aside, and taken up by whoever opens the home next."""
-        self._ending = True
+        """Close at once. Running turns are interrupted; the next process that opens the home resumes them."""
+        self._is_stopping = True
         await self._stack.aclose()
 
     async def drain(self, seconds: float) -> None:
-        """What runs may end, and what is to be delivered go out."""
-        self._ending = True
+        """Wait until running turns have ended, at most for so long."""
+        self._is_stopping = True
         await self.workspaces.drain(seconds)
 
-    async def _quiet(self) -> None:
+    async def _stop_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.switchboard.close(drain_s=2.0)
+        await self.channel_router.close(drain_s=2.0)
 
     # --- agents ----------------------------------------------------------------------------------
 
-    def _made(self, config: Config) -> Agent:
-        agent = self._make(config)
+    def _build_agent(self, config: Config) -> Agent:
+        agent = self._create_agent(config)
         workspace = config.workspace
-        speaks = self._speaks(self.config)
-        agent._beside = Beside(
-            outbox=_Outbox(self.switchboard, workspace) if speaks else None,
-            channels=self.switchboard.searching(workspace) if speaks else lambda session: None,
-            contributors=(self.switchboard.hints(workspace),) if speaks else (),
+        has_channels = self._has_channels(self.config)
+        shared = GatewayServices(
+            outbox=_ChannelOutbox(self.channel_router, workspace) if has_channels else None,
+            find_channel=self.channel_router.room_search_factory(workspace) if has_channels else lambda session: None,
+            contributors=(self.channel_router.channel_hints(workspace),) if has_channels else (),
             is_guest=lambda person: self._is_guest(person, workspace),
-            rooms=self.switchboard if speaks else None,
+            channel_threads=self.channel_router if has_channels else None,
             telemetry=self.telemetry,
-            governors=self.governors,
-            books=self.books,
-            accounts=self.accounts,
-            main=workspace == self.config.workspace,
+            rate_limiters=self.rate_limiters,
+            database=self.home_database,
+            budgets=self.home_budgets,
+            is_main=workspace == self.config.workspace,
         )
+        agent.join_gateway(shared)
         return agent
 
-    def _speaks(self, config: Config) -> bool:
-        """Whether there are channels at all: without one, agents have no tools for them."""
-        return bool(rules_of(config)) or bool(self._more)
+    def _has_channels(self, config: Config) -> bool:
+        """True if there are channels at all: without any, agents get no tools for them."""
+        return bool(build_channel_rules(config)) or bool(self._extra_channels)
 
     def _is_guest(self, name: str, workspace: str) -> bool:
-        """Also whoever is nobody here any more."""
-        person = self.people.person(name)
+        """True for a guest of the workspace, and for a person who has no role in it any more."""
+        person = self.people.get_person(name)
         return person is None or person.roles.get(workspace, "guest") == "guest"
 
-    def _opened(self, desk: Desk) -> None:
-        self.later(self._started(desk), f"workspace {desk.workspace}")
+    def _on_workspace_opened(self, workspace: Workspace) -> None:
+        self.run_in_background(self._start_triggers(workspace), f"workspace {workspace.name}")
 
-    async def _started(self, desk: Desk) -> None:
+    async def _start_triggers(self, workspace: Workspace) -> None:
         if self.config.triggers.enabled:
-            await desk.triggers.start()
+            await workspace.agent.triggers.start()
 
-    def later(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Beside everything else, for as long as this is open."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def run_in_background(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a coroutine as a background task, which is cancelled when the service closes."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s", task.get_name(), error, exc_info=error)
 
-    def _mail(self, workspace: str) -> Mail:
-        return self.workspaces.open_ones[workspace].mail()
+    def _get_queue(self, workspace: str) -> ChannelQueue:
+        return self.workspaces.open_workspaces[workspace].channel_queue()
 
-    def _folder(self, workspace: str, session: str) -> str:
-        return self.workspaces.open_ones[workspace].attachments(session)
+    def _attachment_folder(self, workspace: str, session: str) -> str:
+        return self.workspaces.open_workspaces[workspace].current.attachments_folder(session)
 
     # --- channels --------------------------------------------------------------------------------
 
-    def _channels_of(self, config: Config) -> list[ChatChannel]:
-        made: list[ChatChannel] = []
+    def _build_channels(self, config: Config) -> list[ChatChannel]:
+        channels: list[ChatChannel] = []
         for name, entry in config.channels.items():
-            self._broken.pop(name, None)
+            self._channel_errors.pop(name, None)
             if entry.enabled:
                 try:
-                    made.append(make_channel(name, entry, self.workspaces.home, self._welcomes))
+                    channels.append(build_channel(name, entry, self.workspaces.home, self._is_inviter_allowed))
                 except ConfigError as error:
-                    self._broken[name] = str(error)
+                    self._channel_errors[name] = str(error)
                     log.error("%s", error, extra={"kind": "channel"})
-        return made
+        return channels
 
-    def _welcomes(self, channel: str, user: str) -> bool:
-        return self.people.who(channel, user) is not None
+    def _is_inviter_allowed(self, channel: str, user: str) -> bool:
+        return self.people.find_by_account(channel, user) is not None
 
-    async def _connect(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """One that takes long is waited for no longer; it says itself when it is there."""
-        doing = self.later(work, name)
-        await asyncio.wait((doing,), timeout=CHANNEL_S)
-        if not doing.done():
-            log.error("%s: not connected within %g s; it goes on trying", name, CHANNEL_S, extra={"kind": "channel"})
+    async def _connect_within_limit(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Connect channels, and wait at most `CONNECT_WAIT_S`; after that it goes on in the background."""
+        task = self.run_in_background(coroutine, name)
+        await asyncio.wait((task,), timeout=CONNECT_WAIT_S)
+        if not task.done():
+            log.error("%s: not connected within %g s; still trying", name, CONNECT_WAIT_S, extra={"kind": "channel"})
 
-    # --- another configuration -------------------------------------------------------------------
+    # --- reload ----------------------------------------------------------------------------------
 
-    async def reload(self, load: Callable[[], Loaded]) -> list[str]:
-        """What changed. Raises ConfigError: then everything is as it was."""
-        async with self._reloading:
-            await self.begun.wait()
+    async def reload(self, load: Callable[[], LoadedConfig]) -> list[str]:
+        """Load and apply another configuration; return what changed. Raises ConfigError: then nothing has changed."""
+        async with self._reload_lock:
+            await self.started.wait()
             before, since = self.config, time.time()
             loaded = load()
             after = loaded.config
-            if data_home(self._home, after) != self.workspaces.home:
-                raise ConfigError("state.data_dir is not changed while the server runs: it is read at the next start")
-            people = people_of(after)
-            again = self._speaks(before) != self._speaks(after)
-            added = sorted(set(after.workspaces) - set(self.workspaces.open_ones))
-            changed = await self.workspaces.reload(loaded, after.server.drain_s, everything=again)
-            changed = [f"workspace {one}" for one in (*changed, *added)]
-            self.people.declare(*people)
+            if resolve_data_folder(self._home, after) != self.workspaces.home:
+                raise ConfigError("state.data_dir cannot be changed while the server runs; restart it")
+            declared, accounts = build_people(after)
+            everything = self._has_channels(before) != self._has_channels(after)
+            added = sorted(set(after.workspaces) - set(self.workspaces.open_workspaces))
+            reopened = await self.workspaces.reload(loaded, after.server.drain_s, everything=everything)
+            changed = [f"workspace {name}" for name in (*reopened, *added)]
+            self.people.set_declared(declared, accounts)
             if after.people != before.people:
                 changed.append("people")
-            changed += await self._rewire(before, after)
-            changed += self.otherwise(before)
-            self._hooks.clear()
-            self.workspaces.has_read(since)
-            if self.noted.notary is not None:
-                await self.noted.notary.note("configured", ", ".join(changed) or "nothing that is in use")
+            changed += await self._reconnect_changed(before, after)
+            changed += self.on_reload(before)
+            self._webhook_apps.clear()
+            self.workspaces.set_config_time(since)
+            if self.audit.recorder is not None:
+                await self.audit.recorder.record("configured", ", ".join(changed) or "nothing that is in use")
             return changed
 
-    async def _rewire(self, before: Config, after: Config) -> list[str]:
-        """Channels that are otherwise are closed and connected again; the others go on."""
-        was, rules = rules_of(before), rules_of(after)
+    async def _reconnect_changed(self, before: Config, after: Config) -> list[str]:
+        """Close channels whose settings changed and connect them again; return them. The others stay connected."""
+        old_rules, rules = build_channel_rules(before), build_channel_rules(after)
         names = {*before.channels, *after.channels}
         changed = sorted(
-            one
-            for one in names
-            if (before.channels.get(one), was.get(one)) != (after.channels.get(one), rules.get(one))
+            name
+            for name in names
+            if (before.channels.get(name), old_rules.get(name)) != (after.channels.get(name), rules.get(name))
         )
-        for one in changed:
-            self._broken.pop(one, None)
-        await asyncio.gather(*(self.switchboard.disconnect(one) for one in changed if one in before.channels))
-        wanted = {one: after.channels[one] for one in changed if one in after.channels}
-        made = self._channels_of(msgspec.structs.replace(after, channels=wanted))
-        connecting = (self._connect(self.switchboard.connect(one, rules[one.name]), one.name) for one in made)
+        for name in changed:
+            self._channel_errors.pop(name, None)
+        await asyncio.gather(
+            *(self.channel_router.disconnect_channel(name) for name in changed if name in before.channels)
+        )
+        entries = {name: after.channels[name] for name in changed if name in after.channels}
+        channels = self._build_channels(msgspec.structs.replace(after, channels=entries))
+        connecting = (
+            self._connect_within_limit(self.channel_router.connect_channel(channel, rules[channel.name]), channel.name)
+            for channel in channels
+        )
         await asyncio.gather(*connecting)
-        return [f"channel {one}" for one in changed]
+        return [f"channel {name}" for name in changed]
 
     # --- over HTTP -------------------------------------------------------------------------------
 
-    def mounts(self) -> dict[str, Any]:
-        return {"/hooks": Doorway(self._hook, whole=True), "/channels": Doorway(self._channel)}
+    def build_mounts(self) -> dict[str, Any]:
+        """Return the ASGI applications of webhooks and channels, by the path to mount them at."""
+        return {
+            "/hooks": PathDispatcher(self._find_webhook_app, keep_path=True),
+            "/channels": PathDispatcher(self._find_channel_app),
+        }
 
-    async def _hook(self, name: str) -> ASGIApp | None:
+    async def _find_webhook_app(self, name: str) -> ASGIApp | None:
         entry = self.config.triggers.webhooks.get(name)
-        broken = {one.removeprefix("webhook ") for one in self.broken_hooks()}
+        broken = {key.removeprefix("webhook ") for key in self.find_broken_webhooks()}
         if entry is None or name in broken:
             return None
         workspace = entry.workspace or self.config.workspace
-        desk = await self.workspaces.desk(workspace)
-        known = self._hooks.get(workspace)
-        if known is None or known[0] is not desk:
-            known = self._hooks[workspace] = desk, await desk.triggers.app(without=broken)
-        return known[1]
+        opened = await self.workspaces.get_workspace(workspace)
+        cached = self._webhook_apps.get(workspace)
+        if cached is None or cached[0] is not opened:
+            cached = self._webhook_apps[workspace] = opened, await opened.agent.triggers.app(without=broken)
+        return cached[1]
 
-    async def _channel(self, name: str) -> ASGIApp | None:
-        channel = self.switchboard.channel(name)
+    async def _find_channel_app(self, name: str) -> ASGIApp | None:
+        channel = self.channel_router.get_channel(name)
         if channel is None:
             entry = self.config.channels.get(name)
-            return not_yet if entry is not None and entry.enabled else None
-        app: ASGIApp | None = channel.app()
+            return respond_unavailable if entry is not None and entry.enabled else None
+        app: ASGIApp | None = channel.asgi_app()
         return app
 
-    def unready(self) -> dict[str, str]:
-        """What is not ready, and why."""
-        found = {f"workspace {name}": said for name, said in self.workspaces.troubles.items()}
-        if self._ending or not self.begun.is_set():
-            found["server"] = "it is being stopped" if self._ending else "it is starting"
-        return found
+    def list_unready(self) -> dict[str, str]:
+        """Return what is not ready, with the reason."""
+        reasons = {f"workspace {name}": problem for name, problem in self.workspaces.problems.items()}
+        if self._is_stopping or not self.started.is_set():
+            reasons["server"] = "it is stopping" if self._is_stopping else "it is starting"
+        return reasons
 
-    def metrics(self) -> str:
-        """For Prometheus."""
-        opened = [desk.now for desk in self.workspaces.open_ones.values()]
-        more = (lambda: gauges(self.governors), lambda: budget_gauges(self.accounts.used(self.config.budgets)))
-        return scrape(self.telemetry, opened, self.switchboard.undelivered, more)
+    def build_metrics_page(self) -> str:
+        """Return the metrics page for Prometheus."""
+        runtimes = [workspace.current for workspace in self.workspaces.open_workspaces.values()]
+        sources = (
+            lambda: build_rate_limit_gauges(self.rate_limiters),
+            lambda: budget_gauges(self.home_budgets.used_shares(self.config.budgets)),
+        )
+        return build_metrics_page(self.telemetry, runtimes, self.channel_router.pending_deliveries, sources)
 
-    # --- for commands ----------------------------------------------------------------------------
+    # --- administration of the home (the `Home` port of operations) ------------------------------
 
-    async def agent(self, workspace: str) -> Agent:
+    async def _owner_caller(self, workspace: str) -> Caller:
+        """Return the owner's caller for a command on the socket. Opens the workspace; raises WorkspaceUnknown if it
+        neither exists nor is configured."""
         name = workspace or self.config.workspace
-        if name not in self.workspaces.names():
-            raise WorkspaceUnknown(f"there is no workspace {name[:80]!r}; `mainstay workspace create` makes one")
-        return await self.workspaces.agent(name)
+        if name not in self.workspaces.list_names():
+            raise WorkspaceUnknown(f"there is no workspace {name[:80]!r}; `mainstay workspace create` creates one")
+        return Caller(OWNER, await self.workspaces.get_workspace(name, create=True), self)
 
-    async def do(self, verb: str, workspace: str, arguments: dict[str, Any]) -> Any:
-        if verb.startswith(PEOPLE):
-            return await do_people(self.people, verb.removeprefix(PEOPLE), arguments)
-        match verb:
-            case "gateway.status":
-                return self.status()
-            case "gateway.remove_workspace":
-                close = self.workspaces.remove
-                gone = await put_away(self.workspaces.home, self.config, self.people, arguments["name"], close)
-                await workspace_gone(arguments["name"], self.noted)
-                return gone
-            case "channels.states":
-                return self.states()
-        raise InputRefused(f"there is no operation {verb!r}")
+    @property
+    def main_workspace(self) -> str:
+        return self.config.workspace
 
-    def states(self) -> dict[str, str]:
-        """Of each channel, in a few words."""
-        return self.switchboard.states() | self._broken
+    def workspace_names(self) -> list[str]:
+        return self.workspaces.list_names()
 
-    def status(self) -> dict[str, Any]:
-        return {
-            "version": __version__,
-            "at": list(self.at),
-            "workspaces": sorted(self.workspaces.open_ones),
-            "channels": self.states(),
-            "unready": self.unready(),
-        }
+    async def remove_workspace(self, name: str) -> RemovedWorkspace:
+        removed = await move_to_removed(self.workspaces.home, self.config, self.people, name, self.workspaces.remove)
+        await record_workspace_removal(name, self.audit)
+        return removed
+
+    def channel_states(self) -> dict[str, str]:
+        """Return the state of each channel in a few words, by name."""
+        return self.channel_router.channel_states() | self._channel_errors
+
+    def status(self) -> ServerStatus:
+        return ServerStatus(
+            version=__version__,
+            at=list(self.listen_addresses),
+            workspaces=sorted(self.workspaces.open_workspaces),
+            channels=self.channel_states(),
+            unready=self.list_unready(),
+        )
 
 
-def _reaches_out(config: Config) -> bool:
-    return config.sandbox.network and not {"bash", "process"}.isdisjoint(builtin_names(config.tools.builtin))
+def _has_network_commands(config: Config) -> bool:
+    """True if the agent can run commands that reach the network."""
+    return config.sandbox.network and not {"bash", "process"}.isdisjoint(expand_builtin_tools(config.tools.builtin))
 
 
-class _Outbox:
-    """The Outbox port, for tools of one workspace."""
+class _ChannelOutbox:
+    """The `Outbox` port for the tools of one workspace."""
 
-    def __init__(self, switchboard: Switchboard, workspace: str) -> None:
-        self._switchboard = switchboard
+    def __init__(self, channel_router: ChannelRouter, workspace: str) -> None:
+        self._channel_router = channel_router
         self._workspace = workspace
 
-    async def send(self, message: Outgoing) -> str:
-        return await self._switchboard.send(self._workspace, message)
+    async def send(self, message: OutgoingMessage) -> str:
+        return await self._channel_router.send(self._workspace, message)

@@ -1,4 +1,4 @@
-"""Workspaces as folders of a home: which there are, making one, and putting one away."""
+"""Lists, creates and removes the workspace folders of a home."""
 
 from __future__ import annotations
 
@@ -6,137 +6,135 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from mainstay.agent.places import own_database
+from mainstay.agent.home_paths import checked_workspace_folder
+from mainstay.agent.workspace_stores import has_store, open_store
 from mainstay.config.schema import Config, check_workspace
 from mainstay.core.errors import HomeUnusable, InputRefused, StoreError
-from mainstay.core.workers import in_thread
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.gateway.people import People
-from mainstay.store.home import make_workspace, prepare, workspace_path
+from mainstay.operations.runtime import RemovedWorkspace
+from mainstay.store.home import create_workspace_folder, prepare_home, workspace_folder
 
-REMOVED = "removed"  # a folder of the home; nothing is deleted
-ENTRIES_MAX = 200_000  # files of a workspace that are looked at to tell its size
+REMOVED_FOLDER = "removed"  # the folder of the home that removed workspaces are moved to; nothing is deleted
+FILES_COUNTED_MAX = 200_000  # files that are counted for the size of a workspace
 
 
-class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace as it lies there."""
+class WorkspaceFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace on disk."""
 
     name: str
-    configured: bool = False  # the one that is used where nothing else is said
+    configured: bool = False  # the default workspace of the configuration
     bytes: int = 0
     sessions: int = 0
-    updated: int = 0  # ms: when something was last said in it
-    trouble: str = ""
+    updated: int = 0  # ms: the last change of any session
+    trouble: str = ""  # why its database cannot be read
 
 
-def names(data: Path, config: Config) -> list[str]:
-    """Those that are there, and those that are configured. A link may lead to what is another's."""
-    found = [one.name for one in (data / "workspaces").glob("*") if one.is_dir() and not one.is_symlink()]
-    return sorted({*found, *config.workspaces, config.workspace})
+def list_workspace_names(home: Path, config: Config) -> list[str]:
+    """Return the names of workspaces that exist or are configured. Symbolic links are ignored: one may lead to another
+    workspace."""
+    existing = [path.name for path in (home / "workspaces").glob("*") if path.is_dir() and not path.is_symlink()]
+    return sorted({*existing, *config.workspaces, config.workspace})
 
 
-async def look(data: Path, config: Config) -> list[Folder]:
-    return [await _folder(data, config, name) for name in names(data, config)]
+async def list_workspace_folders(home: Path, config: Config) -> list[WorkspaceFolder]:
+    return [await _inspect_folder(home, config, name) for name in list_workspace_names(home, config)]
 
 
-async def _folder(data: Path, config: Config, name: str) -> Folder:
-    from mainstay.store.sqlite import SqliteStore
-
-    size: int = await in_thread(lambda: _size(workspace_path(data, name).parent))
-    made = Folder(name=name, configured=name == config.workspace, bytes=size)
-    path = workspace_path(data, name)
-    if not path.exists():
-        return made
-    store = SqliteStore(str(path), read_only=True)
+async def _inspect_folder(home: Path, config: Config, name: str) -> WorkspaceFolder:
+    path = workspace_folder(home, name)
+    size: int = await run_in_thread(lambda: _folder_bytes(path))
+    folder = WorkspaceFolder(name=name, configured=name == config.workspace, bytes=size)
     try:
-        await store.open()
-        heads, newest = await store.heads(), await store.sessions(limit=1)
+        async with open_store(config.storage, path, read_only=True) as store:
+            heads, newest = await store.list_heads(), await store.list_sessions(limit=1)
     except (StoreError, HomeUnusable) as error:
-        return msgspec.structs.replace(made, trouble=str(error))
-    finally:
-        await store.close()
-    return msgspec.structs.replace(made, sessions=len(heads), updated=newest[0].updated if newest else 0)
+        return msgspec.structs.replace(folder, trouble=str(error))
+    return msgspec.structs.replace(folder, sessions=len(heads), updated=newest[0].updated if newest else 0)
 
 
-def _size(folder: Path) -> int:
-    """As far as it can be told; no link is followed."""
-    total = seen = 0
-    for where, _, files in os.walk(folder):
+def _folder_bytes(folder: Path) -> int:
+    """Return the size of a folder in bytes, counting at most about `ENTRIES_MAX` files; links are not followed."""
+    total = counted = 0
+    for parent, _, files in os.walk(folder):
         for name in files:
             try:
-                total += os.lstat(os.path.join(where, name)).st_size
-            except OSError:  # it has just gone
+                total += os.lstat(os.path.join(parent, name)).st_size
+            except OSError:  # it was deleted meanwhile
                 continue
-        seen += len(files) + 1
-        if seen > ENTRIES_MAX:
+        counted += len(files) + 1
+        if counted > FILES_COUNTED_MAX:
             break
     return total
 
 
-async def create(data: Path, name: str) -> Path:
-    """Its folder, with an empty database in it. Raises InputRefused if there is one."""
-    from mainstay.store.sqlite import SqliteStore
-
-    path = own_database(data, check_workspace(name))
-    if path.exists():
+async def create_workspace(home: Path, config: Config, name: str) -> Path:
+    """Create a workspace with an empty store and return its folder. Raises InputRefused if it exists."""
+    folder = checked_workspace_folder(home, check_workspace(name))
+    if has_store(config.storage, folder):
         raise InputRefused(f"there is a workspace {name!r} already")
-    prepare(data)
-    make_workspace(data, name)
-    store = SqliteStore(str(path))
-    await store.open()
-    await store.close()
-    return path.parent
+    prepare_home(home)
+    create_workspace_folder(home, name)
+    async with open_store(config.storage, folder):
+        return folder
 
 
-def check_removal(data: Path, config: Config, name: str) -> Path:
-    """Its folder. Raises InputRefused for one that is not there, or that the configuration needs."""
-    folder = own_database(data, check_workspace(name)).parent
+def check_removable(home: Path, config: Config, name: str) -> Path:
+    """Return the folder of a workspace that can be removed. Raises InputRefused if there is no such workspace or the
+    configuration names it."""
+    folder = checked_workspace_folder(home, check_workspace(name))
     if name == config.workspace:
-        raise InputRefused(f"{name!r} is the configured workspace; name another in mainstay.yaml (`workspace`) first")
-    if users := _users(config, name):
-        raise InputRefused(f"mainstay.yaml names {name!r} ({', '.join(users)}); take it out there first")
+        raise InputRefused(f"{name!r} is the default workspace; set another in mainstay.yaml (`workspace`) first")
+    if references := _find_references(config, name):
+        raise InputRefused(f"mainstay.yaml names {name!r} ({', '.join(references)}); remove it there first")
     if not folder.is_dir():
         raise InputRefused(f"there is no workspace {name!r}")
     return folder
 
 
-def _users(config: Config, name: str) -> list[str]:
-    found = ["workspaces"] if name in config.workspaces else []
+def _find_references(config: Config, name: str) -> list[str]:
+    """Return the configuration keys that name a workspace."""
+    keys = ["workspaces"] if name in config.workspaces else []
     for channel, entry in config.channels.items():
-        found += [f"channels.{channel}"] if name in (entry.workspace, *entry.rooms.values()) else []
-    return found + [f"people.{person}" for person, entry in config.people.items() if name in entry.workspaces]
+        keys += [f"channels.{channel}"] if name in (entry.workspace, *entry.rooms.values()) else []
+    return keys + [f"people.{person}" for person, entry in config.people.items() if name in entry.workspaces]
 
 
-def roles_in(people: People, name: str) -> list[str]:
-    return [one.name for one in people.everybody() if name in one.roles and not people.is_declared(one.name)]
+def people_with_role(people: People, workspace: str) -> list[str]:
+    """Return the people with a stored role in a workspace, without those declared in the configuration."""
+    return [
+        person.name
+        for person in people.list_people()
+        if workspace in person.roles and not people.is_declared(person.name)
+    ]
 
 
-async def put_away(
-    data: Path, config: Config, people: People, name: str, close: Callable[[str], Awaitable[None]] | None = None
-) -> dict[str, Any]:
-    """Moves it to `<home>/removed`, for whoever owns the home; `close` sees to it that nobody uses it. Roles in it go,
-    and the keys to it: they are not for another of its name."""
-    folder = check_removal(data, config, name)
-    lost = roles_in(people, name)
-    for person in lost:
-        await people.withdraw(person, name)
+async def move_to_removed(
+    home: Path, config: Config, people: People, name: str, close: Callable[[str], Awaitable[None]] | None = None
+) -> RemovedWorkspace:
+    """Move a workspace to `<home>/removed`; the caller owns the home, and `close` closes the workspace before. People
+    lose their roles in it and their keys to it, so that they have none in a later workspace of this name."""
+    folder = check_removable(home, config, name)
+    withdrawn = people_with_role(people, name)
+    for person in withdrawn:
+        await people.withdraw_role(person, name)
     if close is not None:
         await close(name)
-    target = await in_thread(lambda: _moved(data, folder))
-    return {"name": name, "moved": str(target), "withdrawn": lost}
+    target = await run_in_thread(lambda: _move_folder(home, folder))
+    return RemovedWorkspace(name=name, moved=str(target), withdrawn=withdrawn)
 
 
-def _moved(data: Path, folder: Path) -> Path:
+def _move_folder(home: Path, folder: Path) -> Path:
     try:
-        (data / REMOVED).mkdir(mode=0o700, exist_ok=True)
+        (home / REMOVED_FOLDER).mkdir(mode=0o700, exist_ok=True)
         stem = f"{folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         for number in range(1000):
-            target = data / REMOVED / (f"{stem}-{number}" if number else stem)
+            target = home / REMOVED_FOLDER / (f"{stem}-{number}" if number else stem)
             if not target.exists():
                 return folder.rename(target)
     except OSError as error:
-        raise HomeUnusable(f"{folder} cannot be moved to {data / REMOVED}: {error.strerror or error}") from error
-    raise HomeUnusable(f"{data / REMOVED} is full of workspaces of this name")
+        raise HomeUnusable(f"{folder} cannot be moved to {home / REMOVED_FOLDER}: {error.strerror or error}") from error
+    raise HomeUnusable(f"{home / REMOVED_FOLDER} has too many workspaces of this name; delete some")

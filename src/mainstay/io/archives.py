@@ -1,7 +1,7 @@
-"""Archives and folders from elsewhere, unpacked into a folder of ours: plain files and folders, within bounds.
+"""Unpacks untrusted zip and tar archives, and copies untrusted folders: only plain files and folders, within limits.
 
-Nothing that is written has a name that leads elsewhere, is a link or a device, or can be taken for another file.
-What breaks a rule is refused as a whole; the caller removes what was written until then.
+Protects against path traversal, symlinks, devices, archive bombs, and names that some file systems take for the same.
+An archive that breaks a rule is refused as a whole; the caller removes the files written until then.
 """
 
 from __future__ import annotations
@@ -21,364 +21,383 @@ from typing import BinaryIO
 import msgspec
 
 from mainstay.core.errors import MainstayError
-from mainstay.io.beneath import NAME_BYTES_MAX, brief, creatable, folded
+from mainstay.io.path_resolver import NAME_BYTES_MAX, casefold_path, find_name_problem, shorten_for_message
 
-_CHUNK = 64 * 1024
-_BLOCK = 512
-_NOTE_BYTES_MAX = 64 * 1024  # what a tar file says about its next entry
-_FREE_BYTES = 1024 * 1024  # so much may come out of whatever is small
-_ZIP_END_MAX = 22 + 65_535
-_ZIP_ENTRY_MAX = 512  # bytes, for each file that is listed
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK_BYTES = 64 * 1024
+_TAR_BLOCK_BYTES = 512
+_TAR_EXTENSION_BYTES_MAX = 64 * 1024  # of a pax or GNU extension header
+_RATIO_FREE_BYTES = 1024 * 1024  # may be unpacked from any archive, whatever the ratio
+_ZIP_END_BYTES_MAX = 22 + 65_535
+_ZIP_ENTRY_BYTES_MAX = 512  # in the central directory, for each file
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ArchiveRefused(MainstayError):
-    """This archive or folder holds something that we do not unpack, or is none."""
+    """The archive or folder breaks a rule or a limit, or is not an archive."""
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may come out of an archive."""
+class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on unpacking an archive."""
 
     archive_bytes_max: int = 64 * 1024 * 1024
-    files_max: int = 10_000  # and folders
-    bytes_max: int = 256 * 1024 * 1024
-    file_bytes_max: int = 64 * 1024 * 1024
-    ratio_max: int = 200  # bytes that one byte may become, once they are many
+    files_max: int = 10_000  # files and folders together
+    unpacked_bytes_max: int = 256 * 1024 * 1024  # unpacked, all files together
+    file_bytes_max: int = 64 * 1024 * 1024  # unpacked, each file
+    compression_ratio_max: int = 200  # unpacked bytes for each packed byte, beyond the first megabyte
     depth_max: int = 24
     path_bytes_max: int = 1024
 
 
-BOUNDS = Bounds()
+DEFAULT_ARCHIVE_LIMITS = ArchiveLimits()
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One file or folder, as an archive tells of it."""
+class ArchiveEntry(msgspec.Struct, frozen=True):
+    """One file or folder of an archive."""
 
     name: str
     mode: int
-    folder: bool
-    chunks: Callable[[], Iterator[bytes]]
+    is_folder: bool
+    read_chunks: Callable[[], Iterator[bytes]]
 
 
-def unpack(source: Path, into: Path, bounds: Bounds = BOUNDS, *, left_out: frozenset[str] = frozenset()) -> list[str]:
-    """A .zip, .tar, .tar.gz or .tgz, or a folder; its files as paths below `into`, which is there, empty, and ours.
+def unpack(
+    source: Path,
+    target_folder: Path,
+    limits: ArchiveLimits = DEFAULT_ARCHIVE_LIMITS,
+    *,
+    excluded_names: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Unpack a .zip, .tar, .tar.gz or .tgz, or copy a folder; return the sorted relative paths of the files.
 
-    What has a name that is `left_out`, and what lies in it, is passed over. Raises ArchiveRefused.
+    `target_folder` must exist, be empty and be private to the caller. Files and folders named in `excluded_names` are
+    skipped, with all that is in them. Raises ArchiveRefused.
     """
     try:
         if source.is_dir():
-            return _place(_folder_entries(source, left_out), into, bounds, left_out)
-        with _opened(source, bounds) as file:
-            budget = max(_FREE_BYTES, bounds.ratio_max * os.fstat(file.fileno()).st_size)
-            bounds = msgspec.structs.replace(bounds, bytes_max=min(bounds.bytes_max, budget))
-            return _place(_entries(file, bounds), into, bounds, left_out)
+            return _write_entries(_read_folder_entries(source, excluded_names), target_folder, limits, excluded_names)
+        with _open_archive(source, limits) as file:
+            budget = max(_RATIO_FREE_BYTES, limits.compression_ratio_max * os.fstat(file.fileno()).st_size)
+            limits = msgspec.structs.replace(limits, unpacked_bytes_max=min(limits.unpacked_bytes_max, budget))
+            return _write_entries(_read_entries(file, limits), target_folder, limits, excluded_names)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, UnicodeDecodeError):
-        raise ArchiveRefused("the archive is damaged, or made in a way that is not supported") from None
+        raise ArchiveRefused("the archive is damaged or in an unsupported format") from None
     except gzip.BadGzipFile:
         raise ArchiveRefused("the archive is damaged") from None
     except OSError as error:
-        raise ArchiveRefused(f"{brief(str(source))} cannot be unpacked: {error.strerror or error}") from None
+        raise ArchiveRefused(
+            f"{shorten_for_message(str(source))} cannot be unpacked: {error.strerror or error}"
+        ) from None
 
 
 @contextmanager
-def _opened(source: Path, bounds: Bounds) -> Iterator[BinaryIO]:
+def _open_archive(source: Path, limits: ArchiveLimits) -> Iterator[BinaryIO]:
     try:
-        opened = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would hold us for ever
+        opened = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would block
     except FileNotFoundError:
-        raise ArchiveRefused(f"there is no {brief(str(source))}") from None
+        raise ArchiveRefused(f"there is no {shorten_for_message(str(source))}") from None
     with open(opened, "rb") as file:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode):
-            raise ArchiveRefused(f"{brief(str(source))} is neither a file nor a folder")
-        if found.st_size > bounds.archive_bytes_max:
-            raise ArchiveRefused(f"the archive has more than {bounds.archive_bytes_max} bytes")
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise ArchiveRefused(f"{shorten_for_message(str(source))} is neither a file nor a folder")
+        if status.st_size > limits.archive_bytes_max:
+            raise ArchiveRefused(f"the archive is larger than {limits.archive_bytes_max} bytes")
         yield file
 
 
-def _entries(file: BinaryIO, bounds: Bounds) -> Iterator[Entry]:
-    """By what the file is, not by what it is called."""
-    head = file.read(_BLOCK)
+def _read_entries(file: BinaryIO, limits: ArchiveLimits) -> Iterator[ArchiveEntry]:
+    """Detect the format by content, not by file name."""
+    head = file.read(_TAR_BLOCK_BYTES)
     file.seek(0)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return _zip_entries(file, bounds)
+        return _read_zip_entries(file, limits)
     if head[:2] == b"\x1f\x8b":
-        return _tar_entries(_Counted(gzip.GzipFile(fileobj=file, mode="rb"), bounds))
-    if _is_header(head):
-        return _tar_entries(_Counted(file, bounds))
-    raise ArchiveRefused("this is no archive that can be unpacked: .zip, .tar, .tar.gz or .tgz")
+        return _read_tar_entries(_CappedStream(gzip.GzipFile(fileobj=file, mode="rb"), limits))
+    if _is_tar_header(head):
+        return _read_tar_entries(_CappedStream(file, limits))
+    raise ArchiveRefused("the file is not a supported archive (.zip, .tar, .tar.gz or .tgz)")
 
 
-# --- placing -------------------------------------------------------------------------------------
+# --- writing -------------------------------------------------------------------------------------
 
 
-def _place(entries: Iterator[Entry], into: Path, bounds: Bounds, left_out: frozenset[str]) -> list[str]:
-    names = _Names(bounds)
+def _write_entries(
+    entries: Iterator[ArchiveEntry], target_folder: Path, limits: ArchiveLimits, excluded_names: frozenset[str]
+) -> list[str]:
+    names = _UnpackedPaths(limits)
     placed = []
     total = 0
     for entry in entries:
-        steps = _steps(entry.name, bounds)
-        if not steps or not left_out.isdisjoint(steps):
+        components = _split_path(entry.name, limits)
+        if not components or not excluded_names.isdisjoint(components):
             continue
-        names.take(steps, entry.folder)
-        target = into.joinpath(*steps)
-        (target if entry.folder else target.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
-        if entry.folder:
+        names.add(components, entry.is_folder)
+        target = target_folder.joinpath(*components)
+        (target if entry.is_folder else target.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
+        if entry.is_folder:
             continue
         if entry.mode & (stat.S_ISUID | stat.S_ISGID):
-            raise ArchiveRefused(f"{brief(entry.name)} would run with somebody else's rights")
-        total += _write(target, entry, min(bounds.file_bytes_max, bounds.bytes_max - total))
-        placed.append("/".join(steps))
+            raise ArchiveRefused(f"{shorten_for_message(entry.name)} has the setuid or setgid bit set")
+        total += _write_file(target, entry, min(limits.file_bytes_max, limits.unpacked_bytes_max - total))
+        placed.append("/".join(components))
     return sorted(placed)
 
 
-def _write(target: Path, entry: Entry, bytes_max: int) -> int:
+def _write_file(target: Path, entry: ArchiveEntry, bytes_max: int) -> int:
     written = 0
-    with open(os.open(target, _NEW, 0o755 if entry.mode & stat.S_IXUSR else 0o644), "wb") as file:
-        for chunk in entry.chunks():
+    with open(os.open(target, _CREATE_FLAGS, 0o755 if entry.mode & stat.S_IXUSR else 0o644), "wb") as file:
+        for chunk in entry.read_chunks():
             written += len(chunk)
             if written > bytes_max:
-                raise ArchiveRefused(f"{brief(entry.name)} is too large, or too much comes out of the archive")
+                raise ArchiveRefused(f"{shorten_for_message(entry.name)} is too large, or the unpacked archive is")
             file.write(chunk)
     return written
 
 
-def _steps(name: str, bounds: Bounds) -> list[str]:
-    """Where something goes, below the folder; none for the folder itself."""
+def _split_path(name: str, limits: ArchiveLimits) -> list[str]:
+    """Split a path into its components, checked; empty for the top folder itself."""
     if name.startswith("/"):
-        raise ArchiveRefused(f"a path begins at the root: {brief(name)}")
-    steps = [step for step in name.split("/") if step not in ("", ".")]
-    for step in steps:
-        if step == "..":
-            raise ArchiveRefused(f"a path leads out of the archive: {brief(name)}")
+        raise ArchiveRefused(f"a path is absolute: {shorten_for_message(name)}")
+    components = [component for component in name.split("/") if component not in ("", ".")]
+    for component in components:
+        if component == "..":
+            raise ArchiveRefused(f"a path leads out of the archive: {shorten_for_message(name)}")
         try:
-            size = len(step.encode())
+            size = len(component.encode())
         except UnicodeEncodeError:
-            raise ArchiveRefused(f"a name is not text: {brief(name)}") from None
-        if why := "it is too long" if size > NAME_BYTES_MAX else creatable(step):
-            raise ArchiveRefused(f"nothing can be called {brief(step)}: {why}")
-    if len(name.encode()) > bounds.path_bytes_max or len(steps) > bounds.depth_max:
-        raise ArchiveRefused(f"a path is too long: {brief(name)}")
-    return steps
+            raise ArchiveRefused(f"a name is not valid Unicode: {shorten_for_message(name)}") from None
+        if why := "it is too long" if size > NAME_BYTES_MAX else find_name_problem(component):
+            raise ArchiveRefused(f"{shorten_for_message(component)} is not an allowed name: {why}")
+    if len(name.encode()) > limits.path_bytes_max or len(components) > limits.depth_max:
+        raise ArchiveRefused(f"a path is too long or too deep: {shorten_for_message(name)}")
+    return components
 
 
-class _Names:
-    """The names so far, each under what a careless file system takes for the same."""
+class _UnpackedPaths:
+    """The paths unpacked so far. Finds names that a case-insensitive or normalising file system takes for the same."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._files_max = bounds.files_max
-        self._known: dict[str, tuple[str, bool]] = {}
+    def __init__(self, limits: ArchiveLimits) -> None:
+        self._files_max = limits.files_max
+        self._paths_by_key: dict[str, tuple[str, bool]] = {}
 
-    def take(self, steps: list[str], folder: bool) -> None:
-        for end in range(1, len(steps)):
-            self._take("/".join(steps[:end]), folder=True)
-        self._take("/".join(steps), folder=folder)
+    def add(self, components: list[str], is_folder: bool) -> None:
+        for end in range(1, len(components)):
+            self._add("/".join(components[:end]), is_folder=True)
+        self._add("/".join(components), is_folder=is_folder)
 
-    def _take(self, path: str, *, folder: bool) -> None:
-        known = self._known.get(folded(path))
+    def _add(self, path: str, *, is_folder: bool) -> None:
+        known = self._paths_by_key.get(casefold_path(path))
         if known is None:
-            self._known[folded(path)] = (path, folder)
-            if len(self._known) > self._files_max:
+            self._paths_by_key[casefold_path(path)] = (path, is_folder)
+            if len(self._paths_by_key) > self._files_max:
                 raise ArchiveRefused(f"there are more than {self._files_max} files and folders")
         elif known[0] != path:
-            raise ArchiveRefused(f"two names may be taken for one: {brief(known[0])} and {brief(path)}")
-        elif not (folder and known[1]):
-            raise ArchiveRefused(f"{brief(path)} is there twice")
+            names = f"{shorten_for_message(known[0])} and {shorten_for_message(path)}"
+            raise ArchiveRefused(f"two names collide on some file systems: {names}")
+        elif not (is_folder and known[1]):
+            raise ArchiveRefused(f"{shorten_for_message(path)} occurs twice")
 
 
 # --- folders -------------------------------------------------------------------------------------
 
 
-def _folder_entries(folder: Path, left_out: frozenset[str]) -> Iterator[Entry]:
+def _read_folder_entries(folder: Path, excluded_names: frozenset[str]) -> Iterator[ArchiveEntry]:
     todo = [""]
     while todo:
         above = todo.pop()
         with os.scandir(folder / above) as listed:
-            found = sorted(listed, key=lambda one: one.name)
-        for one in found:
-            path = f"{above}{one.name}"
-            mode = one.stat(follow_symlinks=False).st_mode
-            if one.name in left_out:
+            children = sorted(listed, key=lambda child: child.name)
+        for child in children:
+            path = f"{above}{child.name}"
+            mode = child.stat(follow_symlinks=False).st_mode
+            if child.name in excluded_names:
                 continue
             if stat.S_ISDIR(mode):
                 todo.append(f"{path}/")
             elif not stat.S_ISREG(mode):
-                raise ArchiveRefused(f"{brief(path)} is {_kind(mode)}, not a file")
-            yield Entry(path, mode, stat.S_ISDIR(mode), partial(_file_chunks, folder / path))
+                raise ArchiveRefused(f"{shorten_for_message(path)} is {_describe_file_type(mode)}, not a regular file")
+            yield ArchiveEntry(path, mode, stat.S_ISDIR(mode), partial(_read_file_chunks, folder / path))
 
 
-def _file_chunks(path: Path) -> Iterator[bytes]:
+def _read_file_chunks(path: Path) -> Iterator[bytes]:
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ArchiveRefused(f"{brief(path.name)} was changed while it was being read")
-        while chunk := file.read(_CHUNK):
+            raise ArchiveRefused(f"{shorten_for_message(path.name)} was changed while it was being read")
+        while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 
 
-def _kind(mode: int) -> str:
-    return "a link" if stat.S_ISLNK(mode) else "something else"
+def _describe_file_type(mode: int) -> str:
+    return "a link" if stat.S_ISLNK(mode) else "a special file"
 
 
 # --- zip -----------------------------------------------------------------------------------------
 
 
-def _zip_entries(file: BinaryIO, bounds: Bounds) -> Iterator[Entry]:
-    _refuse_directory(file, bounds)
+def _read_zip_entries(file: BinaryIO, limits: ArchiveLimits) -> Iterator[ArchiveEntry]:
+    _check_zip_directory(file, limits)
     with zipfile.ZipFile(file) as archive:
-        for one in archive.infolist():
-            mode = one.external_attr >> 16
+        for info in archive.infolist():
+            mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise ArchiveRefused(f"{brief(one.filename)} is {_kind(mode)}, not a file")
-            if "\0" in one.orig_filename:  # the library would cut it there
-                raise ArchiveRefused(f"a name holds a NUL character: {brief(one.filename)}")
-            if one.flag_bits & 0x1 or one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ArchiveRefused(f"{brief(one.filename)} is encrypted, or packed in a way that is not supported")
-            yield Entry(one.filename, mode, one.is_dir(), partial(_zip_chunks, archive, one))
+                raise ArchiveRefused(
+                    f"{shorten_for_message(info.filename)} is {_describe_file_type(mode)}, not a regular file"
+                )
+            if "\0" in info.orig_filename:  # zipfile would truncate the name there
+                raise ArchiveRefused(f"a name holds a NUL character: {shorten_for_message(info.filename)}")
+            if info.flag_bits & 0x1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ArchiveRefused(
+                    f"{shorten_for_message(info.filename)} is encrypted or uses an unsupported compression"
+                )
+            yield ArchiveEntry(info.filename, mode, info.is_dir(), partial(_read_zip_chunks, archive, info))
 
 
-def _zip_chunks(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> Iterator[bytes]:
-    with archive.open(one) as file:
-        while chunk := file.read(_CHUNK):
+def _read_zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+    with archive.open(info) as file:
+        while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 
 
-def _refuse_directory(file: BinaryIO, bounds: Bounds) -> None:
-    """The library reads the whole list of what is in it at once: look first how long that is."""
+def _check_zip_directory(file: BinaryIO, limits: ArchiveLimits) -> None:
+    """Check the size of the central directory first: zipfile reads all of it into memory."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _ZIP_END_MAX))
+    file.seek(max(0, size - _ZIP_END_BYTES_MAX))
     tail = file.read()
     at = len(tail) - 22 if tail[-22:-18] == b"PK\x05\x06" and tail[-2:] == b"\0\0" else tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < 22:
-        raise ArchiveRefused("the archive is damaged: it has no end")
+        raise ArchiveRefused("the archive is damaged: the end record is missing")
     if tail[max(0, at - 20) : at].startswith(b"PK\x06\x07"):
-        raise ArchiveRefused("the archive is made for more than 4 GB, which is not supported")
-    if int.from_bytes(tail[at + 12 : at + 16], "little") > bounds.files_max * _ZIP_ENTRY_MAX:
-        raise ArchiveRefused(f"there are more than {bounds.files_max} files and folders")
+        raise ArchiveRefused("zip64 archives are not supported")
+    if int.from_bytes(tail[at + 12 : at + 16], "little") > limits.files_max * _ZIP_ENTRY_BYTES_MAX:
+        raise ArchiveRefused(f"there are more than {limits.files_max} files and folders")
 
 
 # --- tar -----------------------------------------------------------------------------------------
 
 
-class _Counted:
-    """A stream of which no more than so much is read: what is passed over counts too."""
+class _CappedStream:
+    """A stream with a limit on the bytes read from it; skipped bytes count too."""
 
-    def __init__(self, stream: BinaryIO | gzip.GzipFile, bounds: Bounds) -> None:
+    def __init__(self, stream: BinaryIO | gzip.GzipFile, limits: ArchiveLimits) -> None:
         self._stream = stream
-        self._left = bounds.bytes_max + bounds.files_max * 4 * _BLOCK + _CHUNK
+        self._bytes_left = limits.unpacked_bytes_max + limits.files_max * 4 * _TAR_BLOCK_BYTES + _CHUNK_BYTES
 
-    def read(self, size: int) -> bytes:
-        """Exactly so much."""
-        data = self._some(size)
+    def read_exactly(self, size: int) -> bytes:
+        """Read exactly `size` bytes. Raises EOFError if there are fewer."""
+        data = self._read_some(size)
         if len(data) < size:
             raise EOFError
         return data
 
-    def finish(self) -> None:
-        """To the end, where a packed stream has its sum."""
-        while self._some(_CHUNK):
+    def drain(self) -> None:
+        """Read to the end, so that gzip checks its CRC."""
+        while self._read_some(_CHUNK_BYTES):
             pass
 
-    def _some(self, size: int) -> bytes:
+    def _read_some(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise ArchiveRefused("too much comes out of the archive")
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            raise ArchiveRefused("the unpacked archive is too large")
         return data
 
 
-def _tar_entries(stream: _Counted) -> Iterator[Entry]:
-    said: dict[str, str] = {}  # about the next entry
-    while any(head := stream.read(_BLOCK)):
-        if not _is_header(head):
-            raise ArchiveRefused("the archive is damaged: this is no header")
-        kind, size = head[156:157], _octal(head[124:136])
+def _read_tar_entries(stream: _CappedStream) -> Iterator[ArchiveEntry]:
+    extension: dict[str, str] = {}  # pax and GNU headers, for the next entry
+    while any(head := stream.read_exactly(_TAR_BLOCK_BYTES)):
+        if not _is_tar_header(head):
+            raise ArchiveRefused("the archive is damaged: a header has a wrong checksum")
+        kind, size = head[156:157], _parse_octal(head[124:136])
         if kind in (b"x", b"g", b"L"):
-            if size > _NOTE_BYTES_MAX:
-                raise ArchiveRefused("the archive says too much about an entry")
-            notes = stream.read(_padded(size))[:size]
+            if size > _TAR_EXTENSION_BYTES_MAX:
+                raise ArchiveRefused("the archive has an extension header that is too large")
+            data = stream.read_exactly(_round_up_to_block(size))[:size]
             if kind == b"L":
-                said["path"] = _text(notes.rstrip(b"\0"))
+                extension["path"] = _decode_name(data.rstrip(b"\0"))
             elif kind == b"x":
-                said.update(_notes(notes))
+                extension.update(_parse_pax_records(data))
             continue
-        name = said.get("path") or _name(head)
-        if kind not in (b"0", b"\0", b"5") or "size" in said or any(key.startswith("GNU.sparse") for key in said):
-            raise ArchiveRefused(
-                f"{brief(name)} is {'a link' if kind in (b'1', b'2') else 'something else'}, not a file"
-            )
-        said = {}
+        name = extension.get("path") or _parse_tar_name(head)
+        if (
+            kind not in (b"0", b"\0", b"5")
+            or "size" in extension
+            or any(key.startswith("GNU.sparse") for key in extension)
+        ):
+            entry_type = "a link" if kind in (b"1", b"2") else "a special file"
+            raise ArchiveRefused(f"{shorten_for_message(name)} is {entry_type}, not a regular file")
+        extension = {}
         folder = kind == b"5" or name.endswith("/")
-        reader = _TarFile(stream, 0 if folder else size)
-        yield Entry(name, _octal(head[100:108]), folder, reader.chunks)
-        reader.finish()
-    stream.finish()
+        reader = _TarEntryReader(stream, 0 if folder else size)
+        yield ArchiveEntry(name, _parse_octal(head[100:108]), folder, reader.read_chunks)
+        reader.skip_rest()
+    stream.drain()
 
 
-class _TarFile:
-    """The data of one entry, read once and to its end."""
+class _TarEntryReader:
+    """Reads the data of one tar entry, once and to its end."""
 
-    def __init__(self, stream: _Counted, size: int) -> None:
+    def __init__(self, stream: _CappedStream, size: int) -> None:
         self._stream = stream
-        self._left = size
-        self._padding = _padded(size) - size
+        self._bytes_left = size
+        self._padding_bytes = _round_up_to_block(size) - size
 
-    def chunks(self) -> Iterator[bytes]:
-        while self._left:
-            chunk = self._stream.read(min(self._left, _CHUNK))
-            self._left -= len(chunk)
+    def read_chunks(self) -> Iterator[bytes]:
+        while self._bytes_left:
+            chunk = self._stream.read_exactly(min(self._bytes_left, _CHUNK_BYTES))
+            self._bytes_left -= len(chunk)
             yield chunk
 
-    def finish(self) -> None:
-        for _ in self.chunks():
+    def skip_rest(self) -> None:
+        for _ in self.read_chunks():
             pass
-        self._stream.read(self._padding)
+        self._stream.read_exactly(self._padding_bytes)
 
 
-def _padded(size: int) -> int:
-    return -(-size // _BLOCK) * _BLOCK
+def _round_up_to_block(size: int) -> int:
+    return -(-size // _TAR_BLOCK_BYTES) * _TAR_BLOCK_BYTES
 
 
-def _is_header(head: bytes) -> bool:
-    """By its sum, in which the sum itself counts as spaces."""
-    if len(head) < _BLOCK:
+def _is_tar_header(head: bytes) -> bool:
+    """Verify the header checksum, for which its own field counts as spaces."""
+    if len(head) < _TAR_BLOCK_BYTES:
         return False
     try:
-        return _octal(head[148:156]) == sum(head[:148]) + sum(head[156:]) + 8 * 0x20
+        return _parse_octal(head[148:156]) == sum(head[:148]) + sum(head[156:]) + 8 * 0x20
     except ArchiveRefused:
         return False
 
 
-def _octal(field: bytes) -> int:
+def _parse_octal(field: bytes) -> int:
     text = field.strip(b" \0")
     if not text:
         return 0
     if not text.isdigit() or b"8" in text or b"9" in text:
-        raise ArchiveRefused("the archive is damaged, or made for more than 8 GB, which is not supported")
+        raise ArchiveRefused("the archive is damaged, or an entry is larger than 8 GB, which is not supported")
     return int(text, 8)
 
 
-def _name(head: bytes) -> str:
+def _parse_tar_name(head: bytes) -> str:
     name = head[:100].split(b"\0")[0]
     prefix = head[345:500].split(b"\0")[0] if head[257:263] == b"ustar\0" else b""
-    return _text(prefix + b"/" + name if prefix else name)
+    return _decode_name(prefix + b"/" + name if prefix else name)
 
 
-def _notes(data: bytes) -> dict[str, str]:
-    """Records like `18 path=some/name\\n`, in which the number is the record's own length."""
-    said = {}
+def _parse_pax_records(data: bytes) -> dict[str, str]:
+    """Parse pax records such as `18 path=some/name\\n`; the number is the length of the record itself."""
+    records = {}
     while data:
         length, _, _ = data.partition(b" ")
         end = int(length) if length.isdigit() and len(length) < 6 else 0
         record = data[len(length) + 1 : end - 1]
         if end < len(length) + 4 or end > len(data) or data[end - 1 : end] != b"\n" or b"=" not in record:
-            raise ArchiveRefused("the archive is damaged: it says something about an entry that cannot be read")
+            raise ArchiveRefused("the archive is damaged: an extension header cannot be parsed")
         key, _, value = record.partition(b"=")
         if key in (b"path", b"size") or key.startswith(b"GNU.sparse"):
-            said[_text(key)] = _text(value)
+            records[_decode_name(key)] = _decode_name(value)
         data = data[end:]
-    return said
+    return records
 
 
-def _text(data: bytes) -> str:
+def _decode_name(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""Fetching from the web without being led into the private network.
+"""HTTP fetch of untrusted URLs, protected against SSRF and DNS rebinding.
 
-A name is resolved once, every address it has is checked, and the connection goes to one of those that were checked; a
-redirect is a new address and is checked like the first. Nothing of the owner goes along: no credentials, no cookies, no
-proxy from the environment. Everything is bounded: bytes (packed and unpacked), seconds, headers, redirects.
+A host is resolved once, every address it has is checked, and the connection goes to one of the checked addresses; a
+redirect is checked like the first URL. Requests carry no credentials and no cookies, and use no proxy from the
+environment. Everything is bounded: bytes (compressed and decompressed), seconds, headers, redirects.
 """
 
 from __future__ import annotations
@@ -18,94 +18,105 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.workers import in_thread
-from mainstay.io.addresses import AddressRefused, Place, follow, is_public, is_web_port, place_of
-from mainstay.io.response import FetchFailed, Head, NotReached, Wire, read_body, read_head
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.io.http_response import (
+    FetchFailed,
+    FetchResponseHead,
+    HostUnreachable,
+    PushbackReader,
+    read_body,
+    read_head,
+)
+from mainstay.io.urls import AddressRefused, ParsedUrl, is_public, is_web_port, parse_url, resolve_redirect
 
-ADDRESSES_MAX = 4  # of a name, tried one after another
-CONNECT_S = 6.0
+ADDRESSES_MAX = 4  # of a host, tried one after another
+CONNECT_TIMEOUT_S = 6.0
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]  # host, port -> its addresses, as text
-Allow = Callable[[str], bool]  # asked before every request, redirects too
+HostResolver = Callable[[str, int], Awaitable[Sequence[str]]]  # host, port -> IP addresses as text
+UrlFilter = Callable[[str], bool]  # URL -> allowed; called before every request, redirects included
 
 
 class FetchRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds, and what of the private network may be reached all the same ("host:port")."""
+    """Limits of a fetch, and private hosts that may be reached all the same ("host:port")."""
 
     bytes_max: int = 5 * 1024 * 1024
-    time_s: float = 20.0
+    timeout_s: float = 20.0
     redirects_max: int = 5
-    private_ok: tuple[str, ...] = ()
+    private_hosts: tuple[str, ...] = ()
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a place is asked. Of a fetch that is as good as nothing; edges/http asks for more."""
+class HttpRequestWithoutUrl(msgspec.Struct, frozen=True, kw_only=True):
+    """An HTTP/1.1 request without its URL. `fetch` sends the defaults; `http_client` adds headers and a body."""
 
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = (("Accept", "text/html, text/plain, application/json, */*;q=0.5"),)
     body: bytes | None = None
 
-    def head(self, place: Place) -> bytes:
-        """Whoever gives headers has seen to it that each is one line."""
-        own = [("Host", place.authority), ("User-Agent", "mainstay")]
+    def encode_head(self, url: ParsedUrl) -> bytes:
+        """Encode the request line and headers. The caller has checked that each header is one line."""
+        first = [("Host", url.authority), ("User-Agent", "mainstay")]
         if self.body is not None:
-            own.append(("Content-Length", str(len(self.body))))
-        rest = (("Accept-Encoding", "gzip, deflate"), ("Connection", "close"))
-        lines = [f"{name}: {value}\r\n" for name, value in (*own, *self.headers, *rest)]
-        return f"{self.method} {place.target} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("latin-1")
+            first.append(("Content-Length", str(len(self.body))))
+        last = (("Accept-Encoding", "gzip, deflate"), ("Connection", "close"))
+        lines = [f"{name}: {value}\r\n" for name, value in (*first, *self.headers, *last)]
+        return f"{self.method} {url.target} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("latin-1")
 
 
-class Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back, and from where in the end."""
+class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The response, and the final URL."""
 
     url: str
     status: int
     mime: str = ""
-    charset: str = ""  # as the server says; it may be wrong
+    charset: str = ""  # from Content-Type; may be wrong
     body: bytes = b""
-    redirects: tuple[str, ...] = ()  # the addresses on the way
+    redirects: tuple[str, ...] = ()  # URLs visited before the final one
 
 
 async def fetch(
     url: str,
     *,
     rules: FetchRules | None = None,
-    allow: Allow | None = None,
-    resolve: Resolve | None = None,
+    allow: UrlFilter | None = None,
+    resolve: HostResolver | None = None,
     tls: ssl.SSLContext | None = None,
     method: Literal["GET", "HEAD"] = "GET",
-) -> Fetched:
-    """Raises AddressRefused before anything is sent to an address that is not allowed, else FetchFailed."""
+) -> FetchResult:
+    """Fetch a URL. Raises AddressRefused before anything is sent to a forbidden address, FetchFailed for the rest."""
     rules = rules or FetchRules()
-    place = place_of(url)
-    passed: list[str] = []
+    parsed = parse_url(url)
+    visited: list[str] = []
     try:
-        async with asyncio.timeout(rules.time_s):
+        async with asyncio.timeout(rules.timeout_s):
             while True:
-                if allow is not None and not allow(place.url):
-                    raise AddressRefused(f"The policy does not allow {_shown(place.url)}.")
-                head, body = await exchange(place, Sent(method=method), rules, resolve or resolve_name, tls)
+                if allow is not None and not allow(parsed.url):
+                    raise AddressRefused(f"The policy does not allow {_shorten(parsed.url)}.")
+                head, body = await exchange(
+                    parsed, HttpRequestWithoutUrl(method=method), rules, resolve or resolve_host, tls
+                )
                 location = head.headers.get("location")
                 if head.status not in (301, 302, 303, 307, 308) or not location:
-                    return fetched(place, head, body, passed)
-                if len(passed) >= rules.redirects_max:
+                    return build_fetch_result(parsed, head, body, visited)
+                if len(visited) >= rules.redirects_max:
                     raise FetchFailed(f"It redirects more than {rules.redirects_max} times.")
-                passed.append(place.url)
-                place = follow(place, location.encode("latin-1").decode("utf-8", "replace"))
+                visited.append(parsed.url)
+                parsed = resolve_redirect(parsed, location.encode("latin-1").decode("utf-8", "replace"))
     except TimeoutError:
-        raise FetchFailed(f"{_shown(place.host)} did not answer within {rules.time_s:g} s.") from None
+        raise FetchFailed(f"{_shorten(parsed.host)} did not answer within {rules.timeout_s:g} s.") from None
 
 
-def fetched(place: Place, head: Head, body: bytes, passed: Sequence[str] = ()) -> Fetched:
+def build_fetch_result(
+    url: ParsedUrl, head: FetchResponseHead, body: bytes, redirects: Sequence[str] = ()
+) -> FetchResult:
     mime, _, rest = head.headers.get("content-type", "").partition(";")
-    named = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", rest[:500], re.IGNORECASE)
-    return Fetched(
-        url=place.url,
+    charset = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", rest[:500], re.IGNORECASE)
+    return FetchResult(
+        url=url.url,
         status=head.status,
         mime=mime.strip().lower()[:100],
-        charset=named[1].lower() if named else "",
+        charset=charset[1].lower() if charset else "",
         body=body,
-        redirects=tuple(passed),
+        redirects=tuple(redirects),
     )
 
 
@@ -113,87 +124,89 @@ def fetched(place: Place, head: Head, body: bytes, passed: Sequence[str] = ()) -
 
 
 async def exchange(
-    place: Place, sent: Sent, rules: FetchRules, resolve: Resolve, tls: ssl.SSLContext | None
-) -> tuple[Head, bytes]:
-    """One request to one of the addresses that were checked, and its answer. Takes as long as it takes."""
-    addresses = await _checked(place, rules, resolve)
-    reader, writer = await _connect(place, addresses, tls)
+    url: ParsedUrl, request: HttpRequestWithoutUrl, rules: FetchRules, resolve: HostResolver, tls: ssl.SSLContext | None
+) -> tuple[FetchResponseHead, bytes]:
+    """Send one request to one of the checked addresses and read the response. Has no timeout of its own."""
+    addresses = await _resolve_checked(url, rules, resolve)
+    reader, writer = await _connect(url, addresses, tls)
     try:
-        writer.write(sent.head(place) + (sent.body or b""))
+        writer.write(request.encode_head(url) + (request.body or b""))
         await writer.drain()
-        wire = Wire(reader)
-        head = await read_head(wire)
+        response_reader = PushbackReader(reader)
+        head = await read_head(response_reader)
         redirected = 300 <= head.status < 400 and "location" in head.headers
-        if sent.method == "HEAD" or redirected:  # what a redirect says beside where to is not read
+        if request.method == "HEAD" or redirected:  # the body of a redirect is not read
             return head, b""
-        return head, await read_body(wire, head, rules.bytes_max)
-    except (OSError, EOFError) as error:  # ssl.SSLError is one
-        raise FetchFailed(f"The connection to {_shown(place.host)} was lost: {_reason(error)}.") from None
+        return head, await read_body(response_reader, head, rules.bytes_max)
+    except (OSError, EOFError) as error:  # ssl.SSLError is an OSError
+        raise FetchFailed(f"The connection to {_shorten(url.host)} was lost: {_describe_error(error)}.") from None
     finally:
-        writer.transport.abort()  # it is never used again, whatever the other side still has to say
+        writer.transport.abort()  # the connection is not reused; drop unread data
 
 
-async def _checked(place: Place, rules: FetchRules, resolve: Resolve) -> list[str]:
-    """The addresses of a place, all of them allowed. One that is not spoils the rest: an honest name has none."""
-    private_ok = f"{place.host}:{place.port}" in rules.private_ok
-    if not is_web_port(place.port) and not private_ok:
-        raise AddressRefused(f"Port {place.port} is not one of web servers, and is not fetched from.")
-    if place.literal:
-        addresses: Sequence[str] = (place.host,)
+async def _resolve_checked(url: ParsedUrl, rules: FetchRules, resolve: HostResolver) -> list[str]:
+    """Resolve the host and check all its addresses. One forbidden address refuses the host: an honest host has none."""
+    is_private_allowed = f"{url.host}:{url.port}" in rules.private_hosts
+    if not is_web_port(url.port) and not is_private_allowed:
+        raise AddressRefused(f"Port {url.port} is not one of web servers, and is not fetched from.")
+    if url.is_ip_address:
+        addresses: Sequence[str] = (url.host,)
     else:
         try:
-            addresses = await resolve(place.host, place.port)
+            addresses = await resolve(url.host, url.port)
         except (OSError, UnicodeError):
-            raise NotReached(f"There is no host {_shown(place.host)}, or its address cannot be found.") from None
+            raise HostUnreachable(f"There is no host {_shorten(url.host)}, or its address cannot be found.") from None
     if not addresses:
-        raise NotReached(f"There is no host {_shown(place.host)}.")
-    if not private_ok and (bad := [address for address in addresses if not is_public(address)]):
+        raise HostUnreachable(f"There is no host {_shorten(url.host)}.")
+    if not is_private_allowed and (forbidden := [address for address in addresses if not is_public(address)]):
         raise AddressRefused(
-            f"{_shown(place.host)} is {_shown(bad[0])}, an address of a private or special network, "
+            f"{_shorten(url.host)} is {_shorten(forbidden[0])}, an address of a private or special network, "
             "and is not fetched from."
         )
     return list(addresses[:ADDRESSES_MAX])
 
 
-async def resolve_name(host: str, port: int) -> Sequence[str]:
-    """As the system does it, in a thread that may be left behind."""
-    found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    addresses = [str(where[0]) + (f"%{where[3]}" if len(where) > 3 and where[3] else "") for *_, where in found]
+async def resolve_host(host: str, port: int) -> Sequence[str]:
+    """Resolve with getaddrinfo, in a thread that may outlive a cancelled caller."""
+    results = await run_in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    addresses = [
+        str(sockaddr[0]) + (f"%{sockaddr[3]}" if len(sockaddr) > 3 and sockaddr[3] else "") for *_, sockaddr in results
+    ]
     return list(dict.fromkeys(addresses))
 
 
 async def _connect(
-    place: Place, addresses: Sequence[str], tls: ssl.SSLContext | None
+    url: ParsedUrl, addresses: Sequence[str], tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    secure = (tls or _trust()) if place.scheme == "https" else None
-    trouble: Exception | None = None
+    context = (tls or _get_default_tls()) if url.scheme == "https" else None
+    last_error: Exception | None = None
     for address in addresses:
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 return await asyncio.open_connection(
-                    address, place.port, ssl=secure, server_hostname=place.host if secure else None
+                    address, url.port, ssl=context, server_hostname=url.host if context else None
                 )
-        except ssl.SSLCertVerificationError as error:  # another address of the same host would be no better
-            said = error.verify_message or "it is not valid"
-            raise NotReached(f"The certificate of {_shown(place.host)} is not trusted: {said}.") from None
+        except ssl.SSLCertVerificationError as error:  # other addresses of the host have the same certificate
+            reason = error.verify_message or "it is not valid"
+            raise HostUnreachable(f"The certificate of {_shorten(url.host)} is not trusted: {reason}.") from None
         except (OSError, TimeoutError) as error:
-            trouble = error
-    assert trouble is not None, "there is at least one address"
-    raise NotReached(f"{_shown(place.host)} cannot be reached: {_reason(trouble)}.") from None
+            last_error = error
+    assert last_error is not None, "there is at least one address"
+    raise HostUnreachable(f"{_shorten(url.host)} cannot be reached: {_describe_error(last_error)}.") from None
 
 
-_trusted: ssl.SSLContext | None = None
+_default_tls: ssl.SSLContext | None = None
 
 
-def _trust() -> ssl.SSLContext:
-    """The world's certificates, read once, when the first of them is needed."""
-    global _trusted
-    if _trusted is None:
-        _trusted = ssl.create_default_context()
-    return _trusted
+def _get_default_tls() -> ssl.SSLContext:
+    """Return the default TLS context with the system's certificates, created once, on first use."""
+    global _default_tls
+    if _default_tls is None:
+        _default_tls = ssl.create_default_context()
+    return _default_tls
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError):
@@ -205,34 +218,34 @@ def _reason(error: BaseException) -> str:
     return "it was closed"
 
 
-def _shown(text: str) -> str:
-    """Whoever made a redirect has chosen this text."""
+def _shorten(text: str) -> str:
+    """Cut a text that a redirect may have chosen."""
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-# --- what the owner allows -----------------------------------------------------------------------
+# --- private hosts -------------------------------------------------------------------------------
 
 
 _HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^:/?#@\s]+):[0-9]+")
 
 
-def private_places(named: Sequence[str]) -> tuple[str, ...]:
-    """`tools.fetch_private` as FetchRules takes it: each is a host and its port."""
-    places = []
-    for one in named:
+def parse_private_hosts(entries: Sequence[str]) -> tuple[str, ...]:
+    """Parse `tools.fetch_private` (each "host:port") for FetchRules. Raises ConfigError."""
+    hosts = []
+    for entry in entries:
         try:
-            if not _HOST_AND_PORT.fullmatch(one):
-                raise AddressRefused("It is a host, a colon and a port.")
-            place = place_of(f"http://{one}/")
+            if not _HOST_AND_PORT.fullmatch(entry):
+                raise AddressRefused("Write it as host:port, such as intranet.example:8080.")
+            parsed = parse_url(f"http://{entry}/")
         except AddressRefused as error:
-            raise ConfigError(f"tools.fetch_private: {one!r} is not host:port. {error}") from None
-        places.append(f"{place.host}:{place.port}")
-    return tuple(places)
+            raise ConfigError(f"tools.fetch_private: {entry!r} is not host:port. {error}") from None
+        hosts.append(f"{parsed.host}:{parsed.port}")
+    return tuple(hosts)
 
 
 # --- text ----------------------------------------------------------------------------------------
 
-_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _CHARSETS = frozenset(
     f"utf-8 utf-8-sig utf-16 utf-16-le utf-16-be ascii gb2312 gbk gb18030 big5 big5hkscs euc_jp shift_jis cp932 euc_kr "
@@ -241,36 +254,36 @@ _CHARSETS = frozenset(
 )
 
 
-def text_of(fetched: Fetched) -> str:
-    """The body as text, whatever the server says of its charset: a mark in the text counts first, then its word if it
-    is one we know and it fits, then what the page says of itself, then UTF-8."""
-    body = fetched.body
+def decode_body(result: FetchResult) -> str:
+    """Decode the body as text: by its byte-order mark, else by the first of these charsets that is known and fits: the
+    server's, the one in the page's <meta>, UTF-8."""
+    body = result.body
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body.decode(name, "replace")
-    said = _META.search(body[:2048])
-    for name in (fetched.charset, said[1].decode().lower() if said else "", "utf-8"):
-        known = _known(name)
-        if known:
+    declared = _META_CHARSET.search(body[:2048])
+    for name in (result.charset, declared[1].decode().lower() if declared else "", "utf-8"):
+        charset = _find_text_codec(name)
+        if charset:
             try:
-                return body.decode(known)
+                return body.decode(charset)
             except UnicodeError:
                 continue
-    return body.decode("utf-8" if _mostly_utf8(body) else "cp1252", "replace")
+    return body.decode("utf-8" if _is_mostly_utf8(body) else "cp1252", "replace")
 
 
-def _known(name: str) -> str:
-    """A charset that text comes in. Python knows more, and some of those are a program of their own."""
+def _find_text_codec(name: str) -> str:
+    """Return the codec name of a text charset, or "". Some of the other codecs in Python decompress, for example."""
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except (LookupError, ValueError):
         return ""
-    if found == "iso8859-1":
+    if codec == "iso8859-1":
         return "cp1252"  # as every browser reads it
-    return found if found in _CHARSETS else ""
+    return codec if codec in _CHARSETS else ""
 
 
-def _mostly_utf8(body: bytes) -> bool:
-    """More of what is beyond ASCII makes sense as UTF-8 than does not."""
-    beyond = re.sub(r"[\x00-\x7f]+", "", body[:65536].decode("utf-8", "replace"))
-    return beyond.count("\ufffd") * 2 < len(beyond)
+def _is_mostly_utf8(body: bytes) -> bool:
+    """Return whether most of the non-ASCII content is valid UTF-8."""
+    non_ascii = re.sub(r"[\x00-\x7f]+", "", body[:65536].decode("utf-8", "replace"))
+    return non_ascii.count("\ufffd") * 2 < len(non_ascii)

@@ -1,113 +1,123 @@
-"""One JSON object a line, as a crash may have left it.
+"""Reads JSON Lines files that a crash may have truncated.
 
-Whoever appends to such a file can be stopped in the middle of a line, of a character, or before the disk has got more
-than zeros. What follows the last whole line is then left out, and said to be. A line that is broken with whole lines
-after it was not torn by a crash: then nothing can be said about the rest, and nothing is read.
+A process that appends can be killed in the middle of a line or a character, or before the disk holds more than zeros.
+What follows the last whole line is then dropped and reported. A broken line followed by whole lines was not caused by a
+crash: then the rest cannot be trusted, and nothing is read.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from mainstay.core.json_types import JsonObject
+
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
-NUMBERS = ("seq", "messageId")  # by which a line is known, where it has one
-_SHOWN_MAX = 5
+ID_FIELDS = ("seq", "messageId")  # fields that identify a line, where it has one
+_LISTED_MAX = 5
 
 
 class JsonlBroken(ValueError):
-    """`line`, from 1, cannot be read, and not because the file was cut there."""
+    """`line` (from 1) cannot be parsed, and not because the file ends there."""
 
-    def __init__(self, line: int, sentence: str) -> None:
-        super().__init__(f"line {line} {sentence}")
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line} {reason}")
         self.line = line
-        self.sentence = sentence
+        self.reason = reason
 
 
-class Lines(msgspec.Struct, frozen=True):
-    """What was read. `torn` says what was left out at the end, and where; `repeated` which lines were there twice."""
+class JsonlContent(msgspec.Struct, frozen=True):
+    """The parsed objects. `truncation` says what was dropped at the end; `duplicates` which lines occurred twice."""
 
-    objects: list[dict[str, Any]]
-    torn: str = ""
-    repeated: str = ""
+    objects: list[JsonObject]
+    truncation: str = ""
+    duplicates: str = ""
 
     @property
-    def incident(self) -> str:
-        """What a person should know; empty: nothing was wrong."""
-        return "; ".join(filter(None, (self.torn, self.repeated)))
+    def damage(self) -> str:
+        """A summary of the damage for the user; empty if there was none."""
+        return "; ".join(filter(None, (self.truncation, self.duplicates)))
 
 
-def read_lines(data: bytes) -> Lines:
-    """Raises JsonlBroken. Line ends may be CRLF; marks of byte order and blank lines are skipped."""
+def parse_jsonl(data: bytes) -> JsonlContent:
+    """Parse JSON Lines. Raises JsonlBroken. Lines may end with CRLF; byte-order marks and blank lines are skipped."""
     whole = data.rstrip(_BLANK + b"\0")
     nulls = data.count(b"\0", len(whole))
-    torn = f"{_bytes(nulls)} of zeros at the end left out" if nulls else ""
+    torn = f"{_format_bytes(nulls)} of zeros at the end left out" if nulls else ""
     lines = [(number, line.removeprefix(_BOM).strip(_BLANK)) for number, line in enumerate(whole.split(b"\n"), start=1)]
     lines = [(number, line) for number, line in lines if line]
-    kept: list[dict[str, Any]] = []
-    repeats = _Repeats()
+    objects: list[JsonObject] = []
+    duplicates = _DuplicateFilter()
     for number, line in lines:
         try:
-            made = _object(line)
+            parsed = _parse_object(line)
         except ValueError as error:
-            if number != lines[-1][0] or not line.startswith(b"{"):  # no object begins like this
+            if number != lines[-1][0] or not line.startswith(b"{"):  # not the start of an object, so not truncated
                 raise JsonlBroken(number, f"is not JSON: {error}") from None
             size = len(data) - whole.rfind(b"\n") - 1
-            torn = f"line {number} is cut off; what there was of it ({_bytes(size)}) was left out"
+            torn = f"line {number} is cut off; what there was of it ({_format_bytes(size)}) was left out"
         else:
-            if repeats.fresh(number, line, made):
-                kept.append(made)
-    return Lines(kept, torn, repeats.told())
+            if duplicates.accept(number, line, parsed):
+                objects.append(parsed)
+    return JsonlContent(objects, torn, duplicates.summarize())
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _parse_object(line: bytes) -> JsonObject:
     try:
-        made = json.loads(line.decode())
+        parsed = json.loads(line.decode())
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(made, dict):
+    if not isinstance(parsed, dict):
         raise ValueError("it is not an object")
-    return made
+    return parsed
 
 
-class _Repeats:
-    """A line that was written again after a crash is the same line. The same number with another content is kept:
-    who knows which of them is right?"""
+class _DuplicateFilter:
+    """Drops lines that a process wrote again after a crash. A line with the id of an earlier one but other content is
+    kept: either may be the right one."""
 
     def __init__(self) -> None:
-        self._numbers: set[tuple[str, str | int]] = set()
-        self._lines: set[bytes] = set()
-        self._same: list[int] = []
-        self._other: list[int] = []
+        self._ids: set[tuple[str, str | int]] = set()
+        self._seen_lines: set[bytes] = set()
+        self._identical_lines: list[int] = []
+        self._conflicting_lines: list[int] = []
 
-    def fresh(self, number: int, line: bytes, made: dict[str, Any]) -> bool:
-        name = next((name for name in NUMBERS if isinstance(made.get(name), str | int)), "")
-        if not name:  # people do say the same thing twice
+    def accept(self, number: int, line: bytes, parsed: JsonObject) -> bool:
+        ids = ((name, value) for name in ID_FIELDS if isinstance(value := parsed.get(name), str | int))
+        id = next(ids, None)
+        if id is None:  # without an id, equal lines may be two messages
             return True
-        if (name, made[name]) in self._numbers:
-            (self._same if line in self._lines else self._other).append(number)
-        known = line in self._lines
-        self._numbers.add((name, made[name]))
-        self._lines.add(line)
-        return not known
+        if id in self._ids:
+            (self._identical_lines if line in self._seen_lines else self._conflicting_lines).append(number)
+        is_duplicate = line in self._seen_lines
+        self._ids.add(id)
+        self._seen_lines.add(line)
+        return not is_duplicate
 
-    def told(self) -> str:
-        same = f"{_numbered(self._same)} an earlier line once more, left out" if self._same else ""
-        other = f"{_numbered(self._other)} the number of an earlier line, kept" if self._other else ""
+    def summarize(self) -> str:
+        same = (
+            f"{_format_line_numbers(self._identical_lines)} an earlier line once more, left out"
+            if self._identical_lines
+            else ""
+        )
+        other = (
+            f"{_format_line_numbers(self._conflicting_lines)} the number of an earlier line, kept"
+            if self._conflicting_lines
+            else ""
+        )
         return "; ".join(filter(None, (same, other)))
 
 
-def _numbered(numbers: Sequence[int]) -> str:
-    shown = ", ".join(str(one) for one in numbers[:_SHOWN_MAX])
-    more = f" and {len(numbers) - _SHOWN_MAX} more" if len(numbers) > _SHOWN_MAX else ""
-    return f"line {shown} has" if len(numbers) == 1 else f"lines {shown}{more} have"
+def _format_line_numbers(numbers: Sequence[int]) -> str:
+    listed = ", ".join(str(number) for number in numbers[:_LISTED_MAX])
+    more = f" and {len(numbers) - _LISTED_MAX} more" if len(numbers) > _LISTED_MAX else ""
+    return f"line {listed} has" if len(numbers) == 1 else f"lines {listed}{more} have"
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return "1 byte" if count == 1 else f"{count} bytes"

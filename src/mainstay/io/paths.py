@@ -1,4 +1,4 @@
-"""Names and files on disk: folders for whatever a platform calls its rooms, and reading that stays inside a folder."""
+"""Folder names for session keys, and file reads confined to a folder."""
 
 from __future__ import annotations
 
@@ -10,115 +10,115 @@ import stat
 import time
 import unicodedata
 
-NAME_BYTES_MAX = 120
-_PLAIN = re.compile(r"[A-Za-z0-9_@+,%.-]")  # "%" is how a session's key writes what it cannot hold
+FOLDER_NAME_BYTES_MAX = 120
+_UNESCAPED_CHAR = re.compile(r"[A-Za-z0-9_@+,%.-]")  # "%" is the escape character of session keys
 _HIDDEN = re.compile(r"^\.")
-# What the runtime itself keeps beside the folders of channels, rooms and threads.
-_TAKEN = re.compile(
+# Names that the runtime itself uses beside the folders of channels, rooms and threads.
+_RESERVED_NAME = re.compile(
     r"(memory\.md|agents\.md|skills|patterns|knowledge|attachments|scratch|workspace\.db.*)", re.IGNORECASE
 )
-_SETTLED_NS = 2_000_000_000  # a file written this recently may be written again without its times showing it
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_RECENT_WRITE_NS = 2_000_000_000  # a file written this recently may be written again with the same timestamps
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def folder_name(part: str) -> str:
-    """A folder's name for any text: no two texts share one, even where the file system ignores case and accents' forms.
+def encode_folder_name(text: str) -> str:
+    """Encode any text as a folder name, injectively even on file systems that ignore case and Unicode composition.
 
-    `=2F` stands for a byte that a name cannot have. Letters keep their case for whoever reads the name; which of them
-    are capitals is written after `==`. A long name is cut and gets a hash.
+    `=2F` stands for a byte that is not allowed in a name. Letters keep their case for readability; after `==`, a bit
+    mask says which of them are capitals. A long name is cut and gets a hash.
     """
-    if not part:
+    if not text:
         return "="
-    settled = unicodedata.normalize("NFC", part) == part
-    name = "".join(char if _stays(char, settled) else _escaped(char) for char in part)
-    if _HIDDEN.match(name) or _TAKEN.fullmatch(name):
-        name = _escaped(name[0]) + name[1:]
-    capitals = "".join("1" if "A" <= char <= "Z" else "0" for char in part)
+    is_nfc = unicodedata.normalize("NFC", text) == text
+    name = "".join(char if _is_unescaped(char, is_nfc) else _escape_char(char) for char in text)
+    if _HIDDEN.match(name) or _RESERVED_NAME.fullmatch(name):
+        name = _escape_char(name[0]) + name[1:]
+    capitals = "".join("1" if "A" <= char <= "Z" else "0" for char in text)
     if "1" in capitals:
         name += f"=={int(capitals[::-1], 2):x}"
-    if len(name.encode()) > NAME_BYTES_MAX:
-        digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        name = name.encode()[: NAME_BYTES_MAX - 40].decode(errors="ignore") + f"==h{digest}"
+    if len(name.encode()) > FOLDER_NAME_BYTES_MAX:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = name.encode()[: FOLDER_NAME_BYTES_MAX - 40].decode(errors="ignore") + f"==h{digest}"
     return name
 
 
-def _stays(char: str, settled: bool) -> bool:
+def _is_unescaped(char: str, is_nfc: bool) -> bool:
     if char.isascii():
-        return _PLAIN.match(char) is not None
-    return settled and char.isalnum() and unicodedata.normalize("NFKC", char.casefold()) == char
+        return _UNESCAPED_CHAR.match(char) is not None
+    return is_nfc and char.isalnum() and unicodedata.normalize("NFKC", char.casefold()) == char
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-def scopes_of(session: str) -> tuple[str, ...]:
-    """Channel and room of a key `channel:room:thread`; nothing for other keys, a person's (`user:…`) among them."""
+def parse_session_scopes(session: str) -> tuple[str, ...]:
+    """Return channel and room of a session key `channel:room:thread`; () for other keys, such as `user:…`."""
     parts = session.split(":")
     return (parts[0], parts[1]) if len(parts) == 3 and parts[0] != "user" else ()
 
 
-def read_inside(root: str, path: str, bytes_max: int) -> tuple[bytes, int]:
-    """The beginning of a file that really lies inside `root`, and its whole size. Raises OSError.
+def read_confined(root: str, path: str, bytes_max: int) -> tuple[bytes, int]:
+    """Read up to `bytes_max` bytes of a file inside `root`; return them and the size of the file. Raises OSError.
 
-    Links are followed where they stay inside. What was found is then opened step by step from `root` without following
-    any, so that a link put there meanwhile leads nowhere.
+    Symlinks are followed where they stay inside. The resolved path is then opened component by component from `root`
+    without following symlinks, so that a link created meanwhile does not lead out.
     """
     top, real = os.path.realpath(root), os.path.realpath(path)
     if not real.startswith(top.rstrip("/") + "/"):
         raise PermissionError(errno.EPERM, "it leads out of its folder", path)
-    steps = os.path.relpath(real, top).split("/")
-    folder = os.open(top, _READ | os.O_DIRECTORY)
+    components = os.path.relpath(real, top).split("/")
+    folder = os.open(top, _READ_FLAGS | os.O_DIRECTORY)
     try:
-        for step in steps[:-1]:
-            inner = os.open(step, _READ | os.O_DIRECTORY, dir_fd=folder)
+        for component in components[:-1]:
+            inner = os.open(component, _READ_FLAGS | os.O_DIRECTORY, dir_fd=folder)
             os.close(folder)
             folder = inner
-        file = os.open(steps[-1], _READ | os.O_NONBLOCK, dir_fd=folder)  # a pipe must not hold us up
+        file = os.open(components[-1], _READ_FLAGS | os.O_NONBLOCK, dir_fd=folder)  # opening a pipe must not block
     finally:
         os.close(folder)
     try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a file", path)
-        return _read(file, bytes_max), found.st_size
+        return _read_up_to(file, bytes_max), status.st_size
     finally:
         os.close(file)
 
 
-class Watched:
-    """A file that is looked at often: read again only when it has changed, always from inside `root`."""
+class CachedFileReader:
+    """A cached file inside `root`, read again only when it has changed."""
 
-    __slots__ = ("_bytes_max", "_found", "_mark", "_path", "_root")
+    __slots__ = ("_bytes_max", "_content", "_fingerprint", "_path", "_root")
 
     def __init__(self, root: str, path: str, bytes_max: int) -> None:
         self._root = root
         self._path = path
         self._bytes_max = bytes_max
-        self._mark: tuple[int, ...] = ()
-        self._found: tuple[bytes, int] | None = None
+        self._fingerprint: tuple[int, ...] = ()
+        self._content: tuple[bytes, int] | None = None
 
     def read(self) -> tuple[bytes, int] | None:
-        """As `read_inside`: the very same object while the file stays as it is, None if there is none."""
+        """Return what `read_confined` returns: the same object while the file is unchanged, None if there is none."""
         try:
-            now = os.stat(self._path)
-            mark = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_dev)
-            if mark == self._mark:
-                return self._found
-            found = read_inside(self._root, self._path, self._bytes_max)
+            status = os.stat(self._path)
+            mark = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev)
+            if mark == self._fingerprint:
+                return self._content
+            content = read_confined(self._root, self._path, self._bytes_max)
         except FileNotFoundError:
-            self._mark, self._found = (), None
+            self._fingerprint, self._content = (), None
             return None
         except OSError:
-            self._mark, self._found = (), None
+            self._fingerprint, self._content = (), None
             raise
-        self._found = self._found if found == self._found else found
-        settled = abs(time.time_ns() - max(now.st_mtime_ns, now.st_ctime_ns)) > _SETTLED_NS
-        self._mark = mark if settled else ()
-        return self._found
+        self._content = self._content if content == self._content else content
+        is_settled = abs(time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)) > _RECENT_WRITE_NS
+        self._fingerprint = mark if is_settled else ()
+        return self._content
 
 
-def _read(file: int, bytes_max: int) -> bytes:
+def _read_up_to(file: int, bytes_max: int) -> bytes:
     pieces: list[bytes] = []
     while bytes_max > 0 and (piece := os.read(file, bytes_max)):
         pieces.append(piece)

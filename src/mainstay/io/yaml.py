@@ -1,8 +1,8 @@
-"""YAML without surprises: capped, plain values only, and every key knows its line.
+"""Safe YAML loader: size limits (alias bombs), plain values only, and the line of every key.
 
-Scalars follow the core rules of YAML 1.2, so that `no`, `on`, `2024-01-31` and `0123` stay the strings they
-look like; keys are always strings. The document is built from the parser's events as they come, so that
-whatever breaks a cap is refused before it grows.
+Scalars follow the core schema of YAML 1.2, so that `no`, `on`, `2024-01-31` and `0123` stay strings; keys are always
+strings. The document is built from the parser's events one by one, so that a text that exceeds a limit is refused
+before it takes memory.
 """
 
 from __future__ import annotations
@@ -10,9 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from mainstay.core.json_types import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from yaml.error import Mark
+    from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
 
 BYTES_MAX = 1024 * 1024
 ALIASES_MAX = 100
@@ -20,16 +26,16 @@ DEPTH_MAX = 50
 _DIGITS_MAX = 100
 _DIRECTIVES_MAX = 16
 
-Path = tuple[str | int, ...]
-Scalar = None | bool | int | float | str
+YamlPath = tuple[str | int, ...]
+YamlScalar = None | bool | int | float | str
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_CORE = "tag:yaml.org,2002:"
-_TAGGED: dict[str, tuple[type, ...]] = {
+_INF_OR_NAN = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_CORE_TAG_PREFIX = "tag:yaml.org,2002:"
+_TYPES_BY_TAG: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
     "bool": (bool,),
     "int": (int,),
@@ -38,16 +44,16 @@ _TAGGED: dict[str, tuple[type, ...]] = {
 
 
 class YamlRefused(ValueError):
-    """The text is not YAML we take; `sentence` says why, `line` (from 1) where."""
+    """The text is not valid YAML, or not allowed here; `reason` says why, `line` (from 1) where."""
 
-    def __init__(self, sentence: str, line: int) -> None:
-        super().__init__(f"line {line}: {sentence}")
-        self.sentence = sentence
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.reason = reason
         self.line = line
 
 
-class Place(msgspec.Struct):
-    """Where a value stands: the line and column of its key (or item), and its extent in characters.
+class YamlPosition(msgspec.Struct):
+    """The position of a value: line (from 1) and column of its key or item, and start and end in characters.
 
     A byte-order mark at the start of the text is not counted.
     """
@@ -57,81 +63,87 @@ class Place(msgspec.Struct):
     start: int
     end: int
     kind: Literal["scalar", "alias", "flow", "block"]
-    children: dict[str | int, Place] = {}
-    # as they would be with every alias written out
-    nodes: int = 1
-    aliases: int = 0
+    children: dict[str | int, YamlPosition] = {}
+    # counted as if every alias were expanded
+    node_count: int = 1
+    alias_count: int = 0
     height: int = 0
 
-    def adopt(self, key: str | int, child: Place) -> None:
+    def add_child(self, key: str | int, child: YamlPosition) -> None:
         self.children[key] = child
-        self.nodes += child.nodes
-        self.aliases += child.aliases
+        self.node_count += child.node_count
+        self.alias_count += child.alias_count
         self.height = max(self.height, child.height + 1)
 
 
-class Document(msgspec.Struct, frozen=True):
-    """`data` is plain; what an alias repeats is the same object twice, so read it and leave it alone."""
+class YamlDocument(msgspec.Struct, frozen=True):
+    """A parsed document. Treat `data` as read-only: an alias and its anchor are the same object."""
 
-    data: Any
-    root: Place
+    data: JsonValue
+    root_position: YamlPosition
 
-    def line(self, path: Path) -> int:
-        """The line of a key, or of the nearest thing above it that exists."""
-        place = self.root
+    def find_line(self, path: YamlPath) -> int:
+        """Return the line of a key, or of its nearest existing parent."""
+        position = self.root_position
         for key in path:
-            if key not in place.children:
+            if key not in position.children:
                 break
-            place = place.children[key]
-        return place.line
+            position = position.children[key]
+        return position.line
 
-    def place(self, path: Path) -> Place | None:
-        place: Place | None = self.root
+    def find_position(self, path: YamlPath) -> YamlPosition | None:
+        position: YamlPosition | None = self.root_position
         for key in path:
-            place = place.children.get(key) if place is not None else None
-        return place
+            position = position.children.get(key) if position is not None else None
+        return position
 
 
-def load(
+def load_yaml(
     text: str | bytes,
     *,
     bytes_max: int = BYTES_MAX,
     aliases_max: int = ALIASES_MAX,
     depth_max: int = DEPTH_MAX,
-    strings: bool = False,
+    scalars_as_text: bool = False,
     strict: bool = False,
-) -> Document:
-    """Read one document. Raises `YamlRefused`, and nothing else, whatever the text.
+) -> YamlDocument:
+    """Parse one document. Raises `YamlRefused`, and nothing else, whatever the text.
 
-    With `strings`, every scalar is the text that it is written as: `1.0` stays "1.0", and nothing is "". `strict`
-    takes only what the strictest readers do: blocks without tags, anchors and tabs. That reading is slow.
+    With `scalars_as_text`, every scalar is its source text: `1.0` stays "1.0", and an empty value is "". `strict`
+    accepts block style only, without tags, anchors and tabs, as the strictest parsers do; it is slow.
     """
-    source = _decode(text, bytes_max)
-    builder = _Builder(bytes_max, aliases_max, depth_max, _as_text if strings else _scalar)
-    with closing(_events(source, strict=strict)) as events:
+    source = _decode_source(text, bytes_max)
+    builder = _DocumentBuilder(
+        bytes_max, aliases_max, depth_max, _resolve_as_text if scalars_as_text else _resolve_scalar
+    )
+    with closing(_parse_events(source, strict=strict)) as events:
         for event in events:
             if strict:
-                _look_at_style(event)
-            builder.take(event)
-    return builder.document()
+                _check_strict_style(event)
+            builder.add_event(event)
+    return builder.build_document()
 
 
-def load_all(text: str | bytes, *, bytes_max: int = BYTES_MAX, strings: bool = False) -> list[Document]:
-    """Read every document of a text, as `load` reads one: the caps are for all of them together."""
-    source = _decode(text, bytes_max)
-    builder = _Builder(bytes_max, ALIASES_MAX, DEPTH_MAX, _as_text if strings else _scalar)
-    documents: list[Document] = []
-    with closing(_events(source)) as events:
+def load_all_yaml(
+    text: str | bytes, *, bytes_max: int = BYTES_MAX, scalars_as_text: bool = False
+) -> list[YamlDocument]:
+    """Parse every document of a text, as `load_yaml` parses one; the limits apply to all of them together."""
+    source = _decode_source(text, bytes_max)
+    builder = _DocumentBuilder(
+        bytes_max, ALIASES_MAX, DEPTH_MAX, _resolve_as_text if scalars_as_text else _resolve_scalar
+    )
+    documents: list[YamlDocument] = []
+    with closing(_parse_events(source)) as events:
         for event in events:
-            builder.take(event)
+            builder.add_event(event)
             if type(event).__name__ == "DocumentEndEvent":
-                documents.append(builder.document())
-                builder.begin_another()
+                documents.append(builder.build_document())
+                builder.start_next_document()
     return documents
 
 
-def plain(text: str) -> Scalar:
-    """What an unquoted scalar means."""
+def parse_plain_scalar(text: str) -> YamlScalar:
+    """Return the value of an unquoted scalar."""
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -140,12 +152,12 @@ def plain(text: str) -> Scalar:
         return int(text, {"0x": 16, "0o": 8}.get(text[:2], 10))
     if _FLOAT.fullmatch(text) and len(text) <= _DIGITS_MAX:
         return float(text)
-    if _SPECIAL.fullmatch(text):
+    if _INF_OR_NAN.fullmatch(text):
         return float(text.replace(".", "", 1))
     return text
 
 
-def _decode(text: str | bytes, bytes_max: int) -> str:
+def _decode_source(text: str | bytes, bytes_max: int) -> str:
     if len(text) > bytes_max:
         raise YamlRefused(f"the text is larger than {bytes_max} bytes", 1)
     if isinstance(text, bytes):
@@ -161,228 +173,244 @@ def _decode(text: str | bytes, bytes_max: int) -> str:
         if size > bytes_max:
             raise YamlRefused(f"the text is larger than {bytes_max} bytes", 1)
         source = text
-    if len(re.findall(r"^%", source, re.MULTILINE)) > _DIRECTIVES_MAX:  # the parser compares each with all others
+    if len(re.findall(r"^%", source, re.MULTILINE)) > _DIRECTIVES_MAX:  # the parser is quadratic in them
         raise YamlRefused("there are too many directives", 1)
     return source
 
 
-def _events(source: str, *, strict: bool = False) -> Generator[Any, None, None]:
-    """The parser's events, with everything it may raise mapped to one error. The one in C lets tabs pass."""
-    import yaml  # only once there is something to read: it is slow to import
+def _parse_events(source: str, *, strict: bool = False) -> Generator[Event, None, None]:
+    """Yield the parser's events; all its errors become YamlRefused. `strict` needs the slow parser: C allows tabs."""
+    import yaml  # slow to import
 
     loader = yaml.SafeLoader if strict else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         yield from yaml.parse(source.removeprefix("\ufeff"), Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1  # which may lie behind the end
+        line = mark.line + 1 if mark is not None else 1  # may be beyond the last line
         raise YamlRefused(
-            _explain(error.problem, error.problem_mark, source), min(line, source.count("\n") + 1)
+            _explain_problem(error.problem, error.problem_mark, source), min(line, source.count("\n") + 1)
         ) from None
     except yaml.reader.ReaderError as error:
         line = source.count("\n", 0, error.position) + 1
         raise YamlRefused("a character is not allowed in YAML", line) from None
-    except (yaml.YAMLError, ValueError, OverflowError):  # the Python parser lets some of its own through
+    except (yaml.YAMLError, ValueError, OverflowError):  # the Python parser leaks some internal errors
         raise YamlRefused("this is not YAML", 1) from None
 
 
-def _look_at_style(event: Any) -> None:
+def _check_strict_style(event: Event) -> None:
     if getattr(event, "tag", None) is not None:
-        raise YamlRefused("a tag (!) stands before a value; put it in quotes if it is text", _line(event))
+        raise YamlRefused("a tag (!) stands before a value; put it in quotes if it is text", _line_number(event))
     if getattr(event, "anchor", None) is not None:
-        raise YamlRefused("an anchor (&) or alias (*) is used; put it in quotes if it is text", _line(event))
+        raise YamlRefused("an anchor (&) or alias (*) is used; put it in quotes if it is text", _line_number(event))
     if getattr(event, "flow_style", False):
-        raise YamlRefused("braces or brackets are used; put them in quotes if they are text", _line(event))
+        raise YamlRefused("braces or brackets are used; put them in quotes if they are text", _line_number(event))
 
 
-def _explain(problem: str | None, mark: Any, source: str) -> str:
+def _explain_problem(problem: str | None, mark: Mark | None, source: str) -> str:
     body = source.removeprefix("\ufeff")
     if mark is not None and body[mark.index : mark.index + 1] == "\t":
         return "a tab cannot be used for indentation; use spaces"
     return problem or "this is not YAML"
 
 
-class _Open:
-    """A collection whose end has not come yet."""
+class _OpenCollection:
+    """A mapping or sequence whose end event has not come yet."""
 
-    __slots__ = ("anchor", "key", "key_place", "place", "value")
+    __slots__ = ("anchor", "key", "key_position", "position", "value")
 
-    def __init__(self, value: dict[str, Any] | list[Any], place: Place, anchor: str | None) -> None:
+    def __init__(self, value: JsonObject | list[JsonValue], position: YamlPosition, anchor: str | None) -> None:
         self.value = value
-        self.place = place
+        self.position = position
         self.anchor = anchor
         self.key: str | None = None
-        self.key_place = (0, 0)
+        self.key_position = (0, 0)
 
 
-class _Builder:
-    """Makes plain data from events, counting what every alias would add if it were written out."""
+class _DocumentBuilder:
+    """Builds plain data from events, counting what every alias would add if it were expanded."""
 
     def __init__(
-        self, bytes_max: int, aliases_max: int, depth_max: int, scalar: Callable[[Any], Scalar] | None = None
+        self,
+        bytes_max: int,
+        aliases_max: int,
+        depth_max: int,
+        resolve: Callable[[ScalarEvent], YamlScalar] | None = None,
     ) -> None:
-        self._scalar = scalar or _scalar
-        self._nodes_max = bytes_max  # a text without aliases cannot hold more nodes than bytes
+        self._resolve = resolve or _resolve_scalar
+        self._nodes_max = bytes_max  # a text without aliases has no more nodes than bytes
         self._aliases_max = aliases_max
         self._depth_max = depth_max
-        self._nodes = 0
-        self._aliases = 0
-        self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, Place] | None] = {}  # None: still open
-        self._root: tuple[Any, Place] | None = None
-        self._documents = 0
+        self._node_count = 0
+        self._alias_count = 0
+        self._open: list[_OpenCollection] = []
+        self._anchors: dict[str, tuple[JsonValue, YamlPosition] | None] = {}  # None: the collection is still open
+        self._root: tuple[JsonValue, YamlPosition] | None = None
+        self._document_count = 0
 
-    def document(self) -> Document:
-        data, place = self._root or (None, Place(1, 0, 0, 0, "scalar"))
-        return Document(data, place)
+    def build_document(self) -> YamlDocument:
+        data, position = self._root or (None, YamlPosition(1, 0, 0, 0, "scalar"))
+        return YamlDocument(data, position)
 
-    def begin_another(self) -> None:
-        """What was counted stays; names of the last document mean nothing in the next."""
+    def start_next_document(self) -> None:
+        """Prepare for the next document. Counts go on; anchors do not carry over."""
         self._root = None
         self._anchors.clear()
-        self._documents = 0
+        self._document_count = 0
 
-    def take(self, event: Any) -> None:
-        match type(event).__name__:  # by name, so that this module does not import the parser
-            case "ScalarEvent" if self._wants_key():
-                self._take_key(event)
-            case "ScalarEvent":
-                self._add(self._scalar(event), self._place(event, "scalar"), event.anchor)
-            case "AliasEvent":
-                self._take_alias(event)
-            case "MappingStartEvent":
-                self._begin({}, event, "map")
-            case "SequenceStartEvent":
-                self._begin([], event, "seq")
-            case "MappingEndEvent" | "SequenceEndEvent":
-                self._finish(event)
-            case "DocumentStartEvent":
-                self._documents += 1
-                if self._documents > 1:
-                    raise YamlRefused("there is more than one document", _line(event))
+    def add_event(self, event: Event) -> None:
+        from yaml import events  # slow to import, but the parser is loaded by now
 
-    def _wants_key(self) -> bool:
+        match event:
+            case events.ScalarEvent() if self._expects_key():
+                self._add_key(event)
+            case events.ScalarEvent():
+                self._add_value(self._resolve(event), self._create_position(event, "scalar"), event.anchor)
+            case events.AliasEvent():
+                self._add_alias(event)
+            case events.MappingStartEvent():
+                self._begin_collection({}, event, "map")
+            case events.SequenceStartEvent():
+                self._begin_collection([], event, "seq")
+            case events.CollectionEndEvent():
+                self._end_collection(event)
+            case events.DocumentStartEvent():
+                self._document_count += 1
+                if self._document_count > 1:
+                    raise YamlRefused("there is more than one document", _line_number(event))
+
+    def _expects_key(self) -> bool:
         return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
 
-    def _take_key(self, event: Any) -> None:
+    def _add_key(self, event: ScalarEvent) -> None:
         top = self._open[-1]
-        key, line = _text(event), _line(event)
-        if event.tag not in (None, "!", _CORE + "str"):
+        key, line = _read_scalar_text(event), _line_number(event)
+        if event.tag not in (None, "!", _CORE_TAG_PREFIX + "str"):
             raise YamlRefused("only plain tags are allowed", line)
         if event.implicit[0] and key == "<<":
             raise YamlRefused("merge keys (<<) are not supported", line)
-        if event.implicit[0] and not key and self._scalar is _scalar:  # as a text, nothing is ""
+        if event.implicit[0] and not key and self._resolve is _resolve_scalar:  # as text, an empty key is ""
             raise YamlRefused("a key is missing before ':'", line)
         if key in top.value:
-            raise YamlRefused(f"the key {_short(key)} is given twice", line)
+            raise YamlRefused(f"the key {_quote_name(key)} is given twice", line)
         if event.anchor is not None:
-            self._anchors[event.anchor] = (key, self._place(event, "scalar"))
+            self._anchors[event.anchor] = (key, self._create_position(event, "scalar"))
         top.key = key
-        top.key_place = (line, event.start_mark.column)
+        assert event.start_mark is not None, "the parser marks every event"
+        top.key_position = (line, event.start_mark.column)
 
-    def _take_alias(self, event: Any) -> None:
-        line = _line(event)
-        if self._wants_key():
+    def _add_alias(self, event: AliasEvent) -> None:
+        line = _line_number(event)
+        if self._expects_key():
             raise YamlRefused("an alias cannot be a key", line)
+        assert event.anchor is not None, "an alias names its anchor"
         if event.anchor not in self._anchors:
-            raise YamlRefused(f"the alias {_short(event.anchor)} has no anchor above it", line)
+            raise YamlRefused(f"the alias {_quote_name(event.anchor)} has no anchor above it", line)
         target = self._anchors[event.anchor]
         if target is None:
-            raise YamlRefused(f"the alias {_short(event.anchor)} stands inside what it names", line)
+            raise YamlRefused(f"the alias {_quote_name(event.anchor)} stands inside what it names", line)
         value, origin = target
-        place = self._place(event, "alias")
-        place.children, place.nodes, place.height = origin.children, origin.nodes, origin.height
-        place.aliases = origin.aliases + 1
-        self._nodes += origin.nodes
-        self._aliases += place.aliases
-        if self._aliases > self._aliases_max:
+        position = self._create_position(event, "alias")
+        position.children, position.node_count, position.height = origin.children, origin.node_count, origin.height
+        position.alias_count = origin.alias_count + 1
+        self._node_count += origin.node_count
+        self._alias_count += position.alias_count
+        if self._alias_count > self._aliases_max:
             raise YamlRefused(f"more than {self._aliases_max} aliases would have to be followed", line)
-        if self._nodes > self._nodes_max:
+        if self._node_count > self._nodes_max:
             raise YamlRefused("the aliases would make the document too large", line)
         if len(self._open) + origin.height > self._depth_max:
             raise YamlRefused(f"it is nested deeper than {self._depth_max} levels", line)
-        self._add(value, place, None)
+        self._add_value(value, position, None)
 
-    def _begin(self, value: dict[str, Any] | list[Any], event: Any, tag: str) -> None:
-        line = _line(event)
-        if self._wants_key():
+    def _begin_collection(self, value: JsonObject | list[JsonValue], event: CollectionStartEvent, tag: str) -> None:
+        line = _line_number(event)
+        if self._expects_key():
             raise YamlRefused("a key must be a plain string", line)
         if len(self._open) >= self._depth_max:
             raise YamlRefused(f"it is nested deeper than {self._depth_max} levels", line)
-        if event.tag not in (None, "!", _CORE + tag):
+        if event.tag not in (None, "!", _CORE_TAG_PREFIX + tag):
             raise YamlRefused("only plain tags are allowed", line)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
-        self._open.append(_Open(value, self._place(event, "flow" if event.flow_style else "block"), event.anchor))
+        self._open.append(
+            _OpenCollection(value, self._create_position(event, "flow" if event.flow_style else "block"), event.anchor)
+        )
 
-    def _finish(self, event: Any) -> None:
-        done = self._open.pop()
-        done.place.end = event.end_mark.index
-        self._add(done.value, done.place, done.anchor)
+    def _end_collection(self, event: CollectionEndEvent) -> None:
+        collection = self._open.pop()
+        assert event.end_mark is not None, "the parser marks every event"
+        collection.position.end = event.end_mark.index
+        self._add_value(collection.value, collection.position, collection.anchor)
 
-    def _add(self, value: Any, place: Place, anchor: str | None) -> None:
+    def _add_value(self, value: JsonValue, position: YamlPosition, anchor: str | None) -> None:
         if anchor is not None:
-            self._anchors[anchor] = (value, place)
-        self._nodes += 1
+            self._anchors[anchor] = (value, position)
+        self._node_count += 1
         if not self._open:
-            self._root = (value, place)
+            self._root = (value, position)
             return
         top = self._open[-1]
         if isinstance(top.value, list):
-            top.place.adopt(len(top.value), place)
+            top.position.add_child(len(top.value), position)
             top.value.append(value)
             return
         assert top.key is not None, "a mapping's value comes after its key"
-        place.line, place.column = top.key_place
-        top.place.adopt(top.key, place)
+        position.line, position.column = top.key_position
+        top.position.add_child(top.key, position)
         top.value[top.key] = value
         top.key = None
 
-    def _place(self, event: Any, kind: Literal["scalar", "alias", "flow", "block"]) -> Place:
-        start = event.start_mark
-        return Place(start.line + 1, start.column, start.index, event.end_mark.index, kind)
+    def _create_position(self, event: Event, kind: Literal["scalar", "alias", "flow", "block"]) -> YamlPosition:
+        start, end = event.start_mark, event.end_mark
+        assert start is not None, "the parser marks every event"
+        assert end is not None, "the parser marks every event"
+        return YamlPosition(start.line + 1, start.column, start.index, end.index, kind)
 
 
-def _scalar(event: Any) -> Scalar:
-    text = _text(event)
+def _resolve_scalar(event: ScalarEvent) -> YamlScalar:
+    text = _read_scalar_text(event)
     if event.tag is None:
         if not event.implicit[0]:
             return text
-        value = plain(text)
+        value = parse_plain_scalar(text)
         if isinstance(value, str) and len(text) > _DIGITS_MAX and (_INT.fullmatch(text) or _FLOAT.fullmatch(text)):
-            raise YamlRefused("a number is too long; put it in quotes if it is text", _line(event))
+            raise YamlRefused("a number is too long; put it in quotes if it is text", _line_number(event))
         return value
-    if event.tag in ("!", _CORE + "str"):
+    if event.tag in ("!", _CORE_TAG_PREFIX + "str"):
         return text
-    wanted = _TAGGED.get(event.tag.removeprefix(_CORE)) if event.tag.startswith(_CORE) else None
-    if wanted is None:
-        raise YamlRefused("only plain tags are allowed", _line(event))
-    value = plain(text)
-    if type(value) not in wanted:
-        raise YamlRefused("a value does not fit its tag", _line(event))
-    return float(value) if wanted[0] is float and value is not None else value
+    types = (
+        _TYPES_BY_TAG.get(event.tag.removeprefix(_CORE_TAG_PREFIX)) if event.tag.startswith(_CORE_TAG_PREFIX) else None
+    )
+    if types is None:
+        raise YamlRefused("only plain tags are allowed", _line_number(event))
+    value = parse_plain_scalar(text)
+    if type(value) not in types:
+        raise YamlRefused("a value does not fit its tag", _line_number(event))
+    return float(value) if types[0] is float and value is not None else value
 
 
-def _as_text(event: Any) -> str:
-    """A scalar that is not to mean anything; of a null there is nothing to tell."""
-    if event.tag not in (None, "!", *(_CORE + kind for kind in ("str", *_TAGGED))):
-        raise YamlRefused("only plain tags are allowed", _line(event))
-    return _text(event)
+def _resolve_as_text(event: ScalarEvent) -> str:
+    """Return the source text of a scalar, whatever its type; a null is its text too."""
+    if event.tag not in (None, "!", *(_CORE_TAG_PREFIX + kind for kind in ("str", *_TYPES_BY_TAG))):
+        raise YamlRefused("only plain tags are allowed", _line_number(event))
+    return _read_scalar_text(event)
 
 
-def _text(event: Any) -> str:
-    text: str = event.value
+def _read_scalar_text(event: ScalarEvent) -> str:
+    text = event.value
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise YamlRefused("an escape names half a character", _line(event)) from None
+        raise YamlRefused("an escape names half a character", _line_number(event)) from None
     return text
 
 
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
+def _line_number(event: Event) -> int:
+    assert event.start_mark is not None, "the parser marks every event"
+    return event.start_mark.line + 1
 
 
-def _short(name: str) -> str:
-    """A name from the text, safe to print."""
+def _quote_name(name: str) -> str:
+    """Quote a name from the text so that it is safe to print, cut to 60 characters."""
     return repr(name) if len(name) <= 60 else repr(name[:60]) + "…"

@@ -1,4 +1,4 @@
-"""Functions as actions of a plugin: the schema comes from the type hints, the description from the docstring."""
+"""Turns functions into actions of a plugin: schema from the type hints, description from the docstring."""
 
 from __future__ import annotations
 
@@ -7,73 +7,73 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Literal, TypeVar, overload
 
 from mainstay.core.errors import MainstayError, ToolDefinitionError
-from mainstay.core.tools import FunctionTool, render
-from mainstay.core.workers import in_thread
+from mainstay.core.tools import FunctionTool, ToolFunction, render_result
+from mainstay.core.worker_threads import run_in_thread
 
-F = TypeVar("F", bound=Callable[..., Any])
-Effect = Literal["pure", "idempotent", "unsafe"]
-_MARK = "__mainstay_action__"
+F = TypeVar("F", bound=ToolFunction)
+DeclaredEffect = Literal["pure", "idempotent", "unsafe"]
+_ACTION_ATTRIBUTE = "__mainstay_action__"
 
 
 class ActionFailed(MainstayError):
-    """Raise it with one sentence that the model is to read."""
+    """An action failed. Raise it with one sentence for the model."""
 
 
 class Call:
-    """What an action may know of a call. A parameter annotated with this gets it."""
+    """The call that an action serves. It is passed to a parameter annotated with this type."""
 
     __slots__ = ("_cancelled", "context", "id")
 
     def __init__(self, id: str, context: Mapping[str, str]) -> None:
         self.id = id
-        self.context = context  # what the manifest asked for and the owner granted: "session", "prompt", …
+        self.context = context  # what the manifest requests and the owner granted: "session", "prompt", …
         self._cancelled = False
 
     @property
     def cancelled(self) -> bool:
-        """Nobody waits any more. An async action is cancelled; one that is not should look at this now and then."""
+        """True if the caller no longer waits. An async action is cancelled; any other should check this regularly."""
         return self._cancelled
 
     def cancel(self) -> None:
         self._cancelled = True
 
 
-class Action:
-    """A function with what the manifest says about it."""
+class FunctionAction:
+    """A function and its declaration in the manifest. `call_parameter` takes the Call; empty: there is none."""
 
-    def __init__(self, function: Callable[..., Any], tool: FunctionTool, call_name: str) -> None:
+    def __init__(self, function: ToolFunction, tool: FunctionTool, call_parameter: str) -> None:
         self.name = tool.name
         self.tool = tool
         self._function = function
-        self._call_name = call_name
+        self._call_parameter = call_parameter
 
     async def run(self, arguments: str, call: Call) -> str:
-        """Raises BadArguments, or whatever the function raises."""
-        given = self.tool.parse(arguments)
-        if self._call_name:
-            given[self._call_name] = call
+        """Call the function, in a thread unless it is async. Raises BadArguments, and what the function raises."""
+        parameters = self.tool.parse(arguments)
+        if self._call_parameter:
+            parameters[self._call_parameter] = call
         try:
             if inspect.iscoroutinefunction(self._function):
-                return render(await self._function(**given))
-            return str(await in_thread(lambda: render(self._function(**given))))
+                return render_result(await self._function(**parameters))
+            return str(await run_in_thread(lambda: render_result(self._function(**parameters))))
         finally:
-            call.cancel()  # a thread that is still at it finds out
+            call.cancel()  # for a thread that still runs
 
-    def lines(self) -> list[str]:
-        """Its entry in `plugin.yaml`; JSON is YAML, and needs no library."""
+    def manifest_lines(self) -> list[str]:
+        """Return its entry in `plugin.yaml`. Values are JSON, which is YAML too and needs no library."""
         tool = self.tool
-        said: dict[str, Any] = {"name": tool.name, "description": tool.description, "effect": tool.effect}
+        fields: dict[str, object] = {"name": tool.name, "description": tool.description, "effect": tool.effect}
         if tool.timeout_s is not None:
-            said["timeout_s"] = tool.timeout_s
+            fields["timeout_s"] = tool.timeout_s
         if not tool.untrusted:
-            said["untrusted"] = False
+            fields["untrusted"] = False
         if tool.sink:
-            said["sink"] = tool.sink
-        said["parameters"] = {key: value for key, value in tool.schema.items() if value != []}
-        lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
+            fields["sink"] = tool.sink
+        fields["parameters"] = {key: value for key, value in tool.schema.items() if value != []}
+        lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
         return [f"  - {lines[0]}", *(f"    {line}" for line in lines[1:])]
 
 
@@ -83,7 +83,7 @@ def action(function: F, /) -> F: ...
 def action(
     *,
     description: str | None = None,
-    effect: Effect = "unsafe",
+    effect: DeclaredEffect = "unsafe",
     timeout_s: float | None = None,
     untrusted: bool = True,
     sink: bool | Sequence[str] = False,
@@ -93,21 +93,21 @@ def action(
     /,
     *,
     description: str | None = None,
-    effect: Effect = "unsafe",
+    effect: DeclaredEffect = "unsafe",
     timeout_s: float | None = None,
     untrusted: bool = True,
     sink: bool | Sequence[str] = False,
 ) -> F | Callable[[F], F]:
-    """Make a function an action; it stays the function it is.
+    """Declare a function as an action; the function itself is returned unchanged.
 
-    `pure`: no effect, may run again and beside others. `idempotent`: may run again. `unsafe`: never run twice.
-    `sink` names the parameters that are destinations. What is said here goes into `plugin.yaml` (`--manifest`).
+    `pure`: no effect, may run again and concurrently. `idempotent`: may run again. `unsafe`: is never run twice.
+    `sink` names the parameters that are destinations. `--manifest` prints the declaration for `plugin.yaml`.
     """
 
     def decorate(function: F) -> F:
-        call_name = _call_parameter(function)
+        call_name = _find_call_parameter(function)
         tool = FunctionTool(
-            _without(function, call_name),
+            _without_parameter(function, call_name),
             description=description,
             effect=effect,
             timeout_s=timeout_s,
@@ -115,20 +115,21 @@ def action(
             sink=sink,
         )
         if not tool.description:
-            raise ToolDefinitionError(f"action {tool.name} needs a docstring: the model reads what it is for")
-        setattr(function, _MARK, Action(function, tool, call_name))
+            raise ToolDefinitionError(f"action {tool.name} needs a docstring: it is the description for the model")
+        setattr(function, _ACTION_ATTRIBUTE, FunctionAction(function, tool, call_name))
         return function
 
     return decorate if function is None else decorate(function)
 
 
-def actions_of(functions: Iterable[Any]) -> dict[str, Action]:
-    """Those of them that are actions, by name."""
-    found = (getattr(one, _MARK, None) for one in functions if inspect.isfunction(one))
-    return {one.name: one for one in found if isinstance(one, Action)}
+def find_actions(functions: Iterable[object]) -> dict[str, FunctionAction]:
+    """Return the actions among these objects, by name."""
+    attributes = (getattr(function, _ACTION_ATTRIBUTE, None) for function in functions if inspect.isfunction(function))
+    return {action.name: action for action in attributes if isinstance(action, FunctionAction)}
 
 
-def _call_parameter(function: Callable[..., Any]) -> str:
+def _find_call_parameter(function: ToolFunction) -> str:
+    """Return the name of the parameter that takes the Call; empty if there is none."""
     try:
         hints = typing.get_type_hints(function)
     except NameError as error:
@@ -136,18 +137,18 @@ def _call_parameter(function: Callable[..., Any]) -> str:
     return next((name for name, kind in hints.items() if kind is Call and name != "return"), "")
 
 
-def _without(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function as the model sees it: without the parameter that only we can fill."""
+def _without_parameter(function: ToolFunction, name: str) -> ToolFunction:
+    """Return the function without a parameter: the schema for the model must not contain the Call."""
     if not name or not isinstance(function, types.FunctionType):
         return function
-    shown = types.FunctionType(
+    copy = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    shown.__doc__ = function.__doc__
-    shown.__kwdefaults__ = function.__kwdefaults__
+    copy.__doc__ = function.__doc__
+    copy.__kwdefaults__ = function.__kwdefaults__
     hints = typing.get_type_hints(function, include_extras=True)
-    shown.__annotations__ = {key: kind for key, kind in hints.items() if key != name}
-    whole = inspect.signature(function)
-    left = [one for one in whole.parameters.values() if one.name != name]
-    vars(shown)["__signature__"] = whole.replace(parameters=left)
-    return shown
+    copy.__annotations__ = {key: kind for key, kind in hints.items() if key != name}
+    signature = inspect.signature(function)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+    vars(copy)["__signature__"] = signature.replace(parameters=parameters)
+    return copy

@@ -1,16 +1,16 @@
-"""What a plugin keeps: text under keys of its own, in the workspace's database. Nobody else's can be reached."""
+"""Key-value state of a plugin, stored in the workspace's database. A plugin can only access its own keys."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from mainstay.core.contract import (
-    STATE,
+from mainstay.core.plugin_protocol import (
+    STATE_SERVICE,
     STATE_SOCKET,
     DeleteRequest,
     DeleteResponse,
@@ -24,59 +24,62 @@ from mainstay.core.contract import (
     encode,
 )
 from mainstay.kit.actions import ActionFailed
-from mainstay.kit.library import load_grpc
+from mainstay.kit.grpc_import import require_grpc
+
+if TYPE_CHECKING:
+    from grpc.aio import Channel
 
 R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
-WAIT_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 
 
 class StateRefused(ActionFailed):
-    """It could not be kept or found: beyond the quota, or nobody there to keep it."""
+    """The state cannot be read or written: it is beyond the quota, or not available."""
 
 
-class State:
-    """In an async action `await state.aget(key)`, in any other `state.get(key)`; likewise the rest.
+class PluginStateClient:
+    """Key-value state of the plugin: `await state.aget(key)` in an async action, `state.get(key)` in any other.
 
-    It is one client: what is not async waits in its own thread for the loop that serves the plugin.
+    There is one client: the blocking methods wait in the action's thread for the event loop that serves the plugin.
     """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._channel: Any = None
+        self._channel: Channel | None = None
 
     def get(self, key: str) -> str | None:
-        """None if there is nothing under this key."""
-        return self._wait(self.aget(key))
+        """Return the value of a key; None if there is none."""
+        return self._run_blocking(self.aget(key))
 
     def set(self, key: str, value: str) -> None:
-        """On disk when it returns. Raises StateRefused beyond the quota."""
-        self._wait(self.aset(key, value))
+        """Set a key; the value is on disk when this returns. Raises StateRefused beyond the quota."""
+        self._run_blocking(self.aset(key, value))
 
     def delete(self, key: str) -> bool:
-        """False if there was nothing."""
-        return self._wait(self.adelete(key))
+        """Delete a key; return False if it does not exist."""
+        return self._run_blocking(self.adelete(key))
 
     def keys(self, prefix: str = "") -> list[str]:
-        return self._wait(self.akeys(prefix))
+        return self._run_blocking(self.akeys(prefix))
 
     async def aget(self, key: str) -> str | None:
-        answer = await self._ask("Get", GetRequest(key), GetResponse)
+        answer = await self._request("Get", GetRequest(key), GetResponse)
         return answer.value if answer.found else None
 
     async def aset(self, key: str, value: str) -> None:
-        await self._ask("Set", SetRequest(key, value), SetResponse)
+        await self._request("Set", SetRequest(key, value), SetResponse)
 
     async def adelete(self, key: str) -> bool:
-        return (await self._ask("Delete", DeleteRequest(key), DeleteResponse)).found
+        return (await self._request("Delete", DeleteRequest(key), DeleteResponse)).found
 
     async def akeys(self, prefix: str = "") -> list[str]:
-        return list((await self._ask("Keys", KeysRequest(prefix), KeysResponse)).keys)
+        return list((await self._request("Keys", KeysRequest(prefix), KeysResponse)).keys)
 
-    # --- the way there ---------------------------------------------------------------------------
+    # --- connection ------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """On the loop that serves; `serve` does it."""
+        """Bind to the running event loop; called by `serve`."""
         self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
@@ -85,8 +88,10 @@ class State:
             channel, self._channel = self._channel, None
             await channel.close()
 
-    async def _ask(self, method: str, request: msgspec.Struct, kind: type[R]) -> R:
-        grpc = load_grpc()
+    async def _request(self, method: str, request: msgspec.Struct, response_type: type[R]) -> R:
+        require_grpc()
+        import grpc
+
         if self._loop is not asyncio.get_running_loop():
             raise StateRefused("state is there for the actions of a plugin that serves; nothing serves here")
         if self._channel is None:
@@ -94,20 +99,23 @@ class State:
             if not path:
                 raise StateRefused(f"nothing can be kept here: {STATE_SOCKET} is not set")
             self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=[("grpc.enable_http_proxy", 0)])
-        call = self._channel.unary_unary(f"{STATE}/{method}")
+        call = self._channel.unary_unary(f"{STATE_SERVICE}/{method}")
         try:
-            return decode(await call(encode(request), timeout=WAIT_S), kind)
+            answer = await call(encode(request), timeout=REQUEST_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise StateRefused(error.details() or error.code().name) from None
+        if not isinstance(answer, bytes):  # status OK without a message
+            raise StateRefused("the host gave no answer")
+        return decode(answer, response_type)
 
-    def _wait(self, asked: Coroutine[Any, Any, T]) -> T:
+    def _run_blocking(self, coroutine: Coroutine[object, None, T]) -> T:
         if self._loop is None:
-            asked.close()
+            coroutine.close()
             raise StateRefused("state is there for the actions of a plugin that serves; nothing serves here")
         if asyncio._get_running_loop() is not None:
-            asked.close()
-            raise RuntimeError("an async action must not wait: use `await state.aget(…)` and the like")
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+            coroutine.close()
+            raise RuntimeError("an async action must not block: use `await state.aget(…)` instead of `state.get(…)`")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
-state = State()
+state = PluginStateClient()

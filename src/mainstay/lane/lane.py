@@ -1,399 +1,490 @@
-"""One conversation: its turns in order, its inputs made durable, its trouble its own."""
+"""Lane of one session: makes inputs durable, runs the turns in order, and isolates the session's failures."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeVar
 
 import msgspec
 
-from mainstay.context.rules import window_bytes
-from mainstay.core.envelope import Envelope, check_envelope
+from mainstay.context.token_budget import journal_bytes_for_window
 from mainstay.core.errors import (
     AgentClosed,
     HomeUnusable,
     InputRefused,
     MainstayError,
+    StaleWriter,
     StoreCorrupt,
     StoreError,
     StoreFailed,
     StoreTooNew,
 )
 from mainstay.core.events import ApprovalAnswered, Event, Received, StepRestarted, TurnResumed, TurnStarted, Waiting
-from mainstay.core.messages import text_of
+from mainstay.core.input_envelope import InputEnvelope, check_envelope
+from mainstay.core.journal_wording import CURRENT_VERSION
+from mainstay.core.messages import parts_text
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused
-from mainstay.core.ports import Once
+from mainstay.core.ports import IdempotencyKey
 from mainstay.core.session import Session
-from mainstay.lane.arrivals import Arrivals, check_room, meant_in, prompt_of, received_of
-from mainstay.lane.attempt import attempt
-from mainstay.lane.contexts import LaneContexts
-from mainstay.lane.ending import closing_events, find_reply, lacks_a_tool, reply_of
-from mainstay.lane.pausing import check_answer, instead, overdue
-from mainstay.lane.scribe import Pen
-from mainstay.lane.services import Services
-from mainstay.lane.tickets import Ticket, Tickets
-from mainstay.lane.whereabouts import BROKEN, CLOSED, placed, running, warn_of_store
-from mainstay.turn.control import Control
-from mainstay.turn.means import Review
+from mainstay.lane.approvals import check_answer, deny_with_input, expire_if_due
+from mainstay.lane.context_compiler import LaneContextCompiler
+from mainstay.lane.error_location import (
+    AGENT_CLOSED,
+    RUNTIME_FAILED,
+    add_location,
+    log_store_failure,
+    run_with_location,
+)
+from mainstay.lane.inputs import InputCoalescer, build_received, check_mailbox, extract_trusted_text, join_prompt_text
+from mainstay.lane.journal_writer import JournalWriter
+from mainstay.lane.pending_replies import PendingReplies, PendingReply
+from mainstay.lane.replies import build_closing_events, build_reply, find_reply, needs_missing_tool
+from mainstay.lane.services import LaneServices
+from mainstay.lane.turn_attempt import attempt_turn
+from mainstay.turn.control import TurnControl
+from mainstay.turn.dependencies import AnswerValidator
 
 log = logging.getLogger("mainstay.lane")
 
+T = TypeVar("T")
+STALE_ATTEMPTS_MAX = 5  # how often a write is attempted while the session is changed outside its lane
+
 
 class Lane:
-    """Made on the first message, dropped when idle; while idle it is only a view, no task, no timer."""
+    """Created on a session's first message and dropped when idle; an idle lane has no task and no timer."""
 
     __slots__ = (
-        "_arrivals", "_closed", "_contexts", "_control", "_door", "_fresh", "_loading", "_outdated", "_pen",
-        "_services", "_task", "_tickets", "_turn_over", "_unwanted", "active_at", "key",
+        "_aborted_turn",
+        "_close_reason",
+        "_coalescer",
+        "_context_compiler",
+        "_control",
+        "_intake_lock",
+        "_is_closed",
+        "_is_outdated",
+        "_loading",
+        "_pending_replies",
+        "_services",
+        "_started_turn",
+        "_task",
+        "_turn_ended",
+        "_writer",
+        "active_at",
+        "key",
     )  # fmt: skip
 
-    def __init__(self, key: str, services: Services) -> None:
+    def __init__(self, key: str, services: LaneServices) -> None:
         self.key = key
         self._services = services
-        self._pen: Pen | None = None
-        self._loading: asyncio.Future[Pen] | None = None
+        self._writer: JournalWriter | None = None
+        self._loading: asyncio.Future[JournalWriter] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._control: Control | None = None
-        self._turn_over: asyncio.Event | None = None
-        self._unwanted = 0  # the turn that was aborted, until its end is on disk
-        self._tickets = Tickets()
-        self._contexts = LaneContexts(services)
-        self._door = asyncio.Lock()
-        self._arrivals = Arrivals()
-        self._fresh = 0  # the turn that was started with its input and has not run yet
-        self._closed = False
-        self._outdated = False
+        self._control: TurnControl | None = None
+        self._turn_ended: asyncio.Event | None = None
+        self._aborted_turn = 0  # number of the aborted turn until its end is on disk; 0: none
+        self._pending_replies = PendingReplies()
+        self._context_compiler = LaneContextCompiler(services)
+        self._intake_lock = asyncio.Lock()
+        self._coalescer = InputCoalescer()
+        self._started_turn = (
+            0  # number of a turn that was recorded together with its input and has not run yet; 0: none
+        )
+        self._is_closed = False
+        self._close_reason: MainstayError | None = None  # None: the agent was closed
+        self._is_outdated = False
         self.active_at = 0.0
 
     @property
-    def busy(self) -> bool:
-        return bool(self.tasks or self._tickets) or self._loading is not None
+    def is_busy(self) -> bool:
+        if self.tasks or self._pending_replies or self._loading is not None:
+            return True
+        return self._writer is not None and self._writer.has_pending_writes
 
     @property
-    def tasks(self) -> list[asyncio.Task[Any]]:
-        """At work on its turns, or on a fold beside them."""
-        return [task for task in (self._task, self._contexts.folding.running) if task is not None]
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     @property
-    def control(self) -> Control | None:
-        """Of the running turn, for the watchdog."""
+    def tasks(self) -> list[asyncio.Task[object]]:
+        """Running tasks: the turns, and a fold in the background."""
+        return [task for task in (self._task, self._context_compiler.fold_runner.running_task) if task is not None]
+
+    @property
+    def control(self) -> TurnControl | None:
+        """Control of the running turn, for the watchdog; None: no turn runs."""
         return self._control
 
-    # --- in --------------------------------------------------------------------------------------
+    # --- inputs ----------------------------------------------------------------------------------
 
-    async def accept(self, envelope: Envelope, review: Review | None = None) -> Ticket:
-        """Returns when the input is on disk."""
-        return await self._take_in(envelope, "prompt", review)
+    async def accept(self, envelope: InputEnvelope, validate_answer: AnswerValidator | None = None) -> PendingReply:
+        """Accept a prompt; returns when it is on disk. Raises LaneFull, SessionArchived or InputRefused."""
+        return await self._accept_input(envelope, "prompt", validate_answer)
 
-    async def steer(self, envelope: Envelope) -> Ticket:
-        """Into the running turn at its next boundary; with nothing running, a prompt."""
+    async def steer(self, envelope: InputEnvelope) -> PendingReply:
+        """Put an input into the running turn at its next boundary; a prompt if no turn runs."""
         if self._control is None:
             return await self.accept(envelope)
-        ticket = await self._take_in(envelope, "steer")
-        if self._control is not None and self._pen is not None and ticket.seq in self._pen.session.waiting:
-            self._control.steer(ticket.seq)
-        return ticket
+        pending = await self._accept_input(envelope, "steer")
+        if self._control is not None and self._writer is not None and pending.seq in self._writer.session.queued_inputs:
+            self._control.steer(pending.seq)
+        return pending
 
-    async def overhear(self, envelope: Envelope) -> bool:
-        """Keep something that is no prompt; it is shown with the next one. False if it was there before."""
+    async def overhear(self, envelope: InputEnvelope) -> bool:
+        """Record a message that starts no turn; the model sees it with the next prompt. False if it is a duplicate."""
         envelope = check_envelope(envelope, self._services.limits)
-        async with self._door:
-            if await self._services.store.seen(self.key, envelope.id) is not None:
+        async with self._intake_lock:
+            if await self._services.store.find_input(self.key, envelope.id) is not None:
                 return False
-            pen = await self._ready()
-            await pen.record_once(Once(envelope.id, envelope.digest), received_of(envelope, "overheard"))
+            key, event = IdempotencyKey(envelope.id, envelope.digest), build_received(envelope, "overheard")
+            await self._write(lambda writer: writer.record_once(key, event))
             return True
 
     async def abort(self) -> bool:
-        """End the running turn now; True if there was one. Waiting prompts still run."""
-        pen = self._pen if self._closed else await self._ready()
-        if pen is None or (turn := pen.session.open) is None:
+        """Cancel the open turn; False if there is none. Waiting prompts still run. Raises StoreFailed."""
+        writer = self._writer if self._is_closed else await self._load_writer()
+        if writer is None or (turn := writer.session.open_turn) is None:
             return False
-        if self._task is None:  # it waits for an approval, and nobody works on it
-            await self._close_turn(pen, Aborted())
+        if self._task is None:  # it is paused for an approval
+            await self._close_turn(writer, Aborted())
             return True
-        self._unwanted = turn.turn  # also when a failing store keeps its end from being written now
-        if self._control is not None and self._turn_over is not None:
+        self._aborted_turn = turn.turn  # kept even if a failing store prevents recording the end now
+        if self._control is not None and self._turn_ended is not None:
             self._control.abort()
-            await self._turn_over.wait()
-            if self._unwanted and not self._closed:
-                raise StoreFailed("the turn was stopped, but its end cannot be stored yet; that is done when it can")
+            await self._turn_ended.wait()
+            if self._aborted_turn and not self._is_closed:
+                raise StoreFailed("the turn was stopped, but its end cannot be stored yet; storing it is retried")
         return True
 
-    async def answer(self, answered: ApprovalAnswered) -> Ticket:
-        """What somebody says to the question that the turn waits for; the ticket's reply is the end of the turn."""
-        pen = await self._ready()
-        tools = self._services.tools.joined(pen.session.guests)
-        answered = check_answer(pen.session, answered, self._services.clock.now_ms(), tools)
-        turn = pen.session.open
+    async def answer_approval(self, answer: ApprovalAnswered) -> PendingReply:
+        """Record the answer to the pending approval and resume the turn. Raises ApprovalUnknown or InputRefused."""
+        pending = await self._write(lambda writer: self._record_answer(writer, answer))
+        self.wake()
+        return pending
+
+    async def _record_answer(self, writer: JournalWriter, answer: ApprovalAnswered) -> PendingReply:
+        tools = self._services.tools.with_client_tools(writer.session.client_tools)
+        answer = check_answer(writer.session, answer, self._services.clock.now_ms(), tools)
+        turn = writer.session.open_turn
         assert turn is not None
-        ticket = self._tickets.get(turn.inputs[-1]) or self._ticket(turn.inputs[-1], None)
-        ticket.turn = turn.turn
-        await pen.record(answered)
-        self.wake()
-        return ticket
+        pending = self._pending_replies.get(turn.inputs[-1]) or self._add_pending(turn.inputs[-1], None)
+        pending.turn = turn.turn
+        await writer.record(answer)
+        return pending
 
-    async def change(self, *events: Event) -> None:
-        """Settings, imported history, a fold: whatever else must be remembered."""
-        pen = await self._ready()
-        await pen.record(*events)
+    async def record_changes(self, *events: Event) -> None:
+        """Record events other than inputs: settings, imported history, a fold."""
+        await self._write(lambda writer: writer.record(*events))
         self.wake()
 
-    async def view(self) -> Session:
-        return (await self._ready()).session
+    async def load_session(self) -> Session:
+        return (await self._load_writer()).session
 
-    async def contexts(self) -> LaneContexts:
-        """What the model sees, or would see if it were asked now."""
-        pen = await self._ready()
-        return self._contexts.of(pen, self._services.choose(pen.session.model).model(), self._control)
+    async def load_context_compiler(self) -> LaneContextCompiler:
+        """Return the context compiler, bound to the session as it is now."""
+        writer = await self._load_writer()
+        return self._context_compiler.bind_session(
+            writer, self._services.provider_for(writer.session.model).model(), self._control
+        )
 
     def wake(self) -> None:
-        """See to it that whatever is unfinished is being worked on."""
+        """Start working on unfinished turns and waiting inputs, unless that is already running."""
         loop = asyncio.get_running_loop()
         self.active_at = loop.time()
-        if self._task is None and not self._closed:
-            work = running(self._drain, self.key, lambda: self._pen)
+        if self._task is None and not self._is_closed:
+            work = run_with_location(self._run_turns, self.key, lambda: self._writer)
             self._task = loop.create_task(work, name=f"lane {self.key}")
 
     def refresh(self) -> None:
-        """Read the session again, once the turn under way is over. Until then no fold of what it was is recorded."""
-        self._outdated = self._contexts.folding.held = True
+        """Reload the session from the store after the running turn; until then no fold of the old view is recorded."""
+        self._is_outdated = self._context_compiler.fold_runner.is_suspended = True
         if self._task is None:
-            self._drop()
+            self._drop_view()
         elif self._control is None:
-            self._pen = None
+            self._writer = None
 
-    def _drop(self) -> None:
-        if self._pen is not None:  # a fold under way may still have it
-            self._pen.broken = StoreError("the session was changed behind its lane")
-        self._pen = None
-        self._outdated = self._contexts.folding.held = False
+    def _drop_view(self) -> None:
+        if self._writer is not None:  # a running fold may still hold it
+            self._writer.failure = StaleWriter("the session was changed outside its lane")
+        self._writer = None
+        self._is_outdated = self._context_compiler.fold_runner.is_suspended = False
 
-    async def end(self, why: MainstayError) -> None:
-        """For good: the running turn is aborted, nothing else begins, and whoever waits is told why."""
-        self._closed = True
+    async def end(self, reason: MainstayError) -> None:
+        """Abort the running turn and close the lane for good; pending replies fail with `reason`."""
+        self._is_closed = True
+        self._close_reason = reason
         await self.abort()
-        await self.close(why)
+        await self.close(reason)
 
-    async def close(self, why: MainstayError | None = None) -> None:
-        """Stop where it stands; what is unfinished is resumed by whoever opens the home next."""
-        self._closed = True
+    async def close(self, reason: MainstayError | None = None) -> None:
+        """Stop without ending the turn; the next process that opens the home resumes it."""
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
-        await self._contexts.folding.close()
-        if self._pen is not None:
+        await self._context_compiler.fold_runner.close()
+        if self._writer is not None:
             try:
-                await self._pen.flush()
+                await self._writer.flush()
             except StoreError as error:
                 log.warning("session %s could not be flushed: %s", self.key, error)
-        self._tickets.fail(placed(why or AgentClosed(CLOSED), self.key, self._pen))
+        self._pending_replies.fail_all(add_location(reason or AgentClosed(AGENT_CLOSED), self.key, self._writer))
 
-    # --- the view --------------------------------------------------------------------------------
+    # --- loading, and storing inputs -------------------------------------------------------------
 
-    async def _ready(self) -> Pen:
-        if self._closed:
-            raise AgentClosed("the agent is closed")
-        if self._pen is not None and self._pen.broken is None:
-            return self._pen
+    async def _load_writer(self) -> JournalWriter:
+        """Return the journal writer; loads the session if it is not loaded or the last writer failed."""
+        if self._is_closed:
+            raise self._closed_error()
+        if self._writer is not None and self._writer.failure is None:
+            return self._writer
         if self._loading is None:
-            self._loading = asyncio.ensure_future(self._load())
+            self._loading = asyncio.ensure_future(self._open_writer())
         try:
             return await asyncio.shield(self._loading)
         finally:
             if self._loading is not None and self._loading.done():
                 self._loading = None
 
-    async def _load(self) -> Pen:
+    def _closed_error(self) -> MainstayError:
+        reason = self._close_reason
+        return AgentClosed("the agent is closed") if reason is None else type(reason)(*reason.args)
+
+    async def _write(self, write: Callable[[JournalWriter], Awaitable[T]]) -> T:
+        """Call `write` with the journal writer. If the session was changed outside its lane meanwhile, nothing was
+        stored: the session is loaded again and `write` is repeated. Raises StaleWriter after `STALE_ATTEMPTS_MAX`."""
+        for _ in range(STALE_ATTEMPTS_MAX - 1):
+            writer = await self._load_writer()
+            try:
+                return await write(writer)
+            except StaleWriter as error:
+                log.info("session %s is loaded again: %s", self.key, error)
+        return await write(await self._load_writer())
+
+    async def _open_writer(self) -> JournalWriter:
         services = self._services
-        tail = await services.store.load(self.key, window_bytes(services.choose("").model(), services.rules))
-        session = Session.of(tail) if tail is not None else Session(self.key)
-        session.partial = tail is not None and not tail.complete
+        tail = await services.store.load_tail(
+            self.key, journal_bytes_for_window(services.provider_for("").model(), services.context_rules)
+        )
+        session = Session.from_tail(tail) if tail is not None else Session(self.key)
+        session.has_unread_history = tail is not None and not tail.complete
         limits = services.limits
-        self._pen = Pen(session, services.store, services.clock, limits.ride_along_s, services.hub, services.touched)
-        return self._pen
+        self._writer = JournalWriter(
+            session, services.store, services.clock, limits.ride_along_s, services.hub, services.on_stored
+        )
+        return self._writer
 
-    def _ticket(self, seq: int, review: Review | None) -> Ticket:
-        if self._closed:  # while the session was being read
-            raise AgentClosed("the agent is closed")
-        return self._tickets.issue(seq, review)
+    def _add_pending(self, seq: int, validate_answer: AnswerValidator | None) -> PendingReply:
+        if self._is_closed:  # closed while the session was being loaded
+            raise self._closed_error()
+        return self._pending_replies.add(seq, validate_answer)
 
-    async def _take_in(
-        self, envelope: Envelope, kind: Literal["prompt", "steer"], review: Review | None = None
-    ) -> Ticket:
+    async def _accept_input(
+        self, envelope: InputEnvelope, kind: Literal["prompt", "steer"], validate_answer: AnswerValidator | None = None
+    ) -> PendingReply:
         envelope = check_envelope(envelope, self._services.limits)
-        event = received_of(envelope, kind)
+        event = build_received(envelope, kind)
         if not envelope.id:
-            return await self._keep(event, None, review)
-        async with self._door:  # one at a time, so that the second under an id finds the first
-            known = await self._known(envelope, review) if (await self._ready()).session.head else None
-            return known or await self._keep(event, Once(envelope.id, envelope.digest), review)
+            return await self._store_input(event, None, validate_answer)
+        async with self._intake_lock:  # one at a time, so that a duplicate id finds the first input
+            known = (
+                await self._find_duplicate(envelope, validate_answer)
+                if (await self._load_writer()).session.head
+                else None
+            )
+            return known or await self._store_input(
+                event, IdempotencyKey(envelope.id, envelope.digest), validate_answer
+            )
 
-    async def _keep(self, event: Received, once: Once | None, review: Review | None) -> Ticket:
-        pen = await self._ready()
+    async def _store_input(
+        self, event: Received, idempotency_key: IdempotencyKey | None, validate_answer: AnswerValidator | None
+    ) -> PendingReply:
+        return await self._write(lambda writer: self._record_input(writer, event, idempotency_key, validate_answer))
+
+    async def _record_input(
+        self,
+        writer: JournalWriter,
+        event: Received,
+        idempotency_key: IdempotencyKey | None,
+        validate_answer: AnswerValidator | None,
+    ) -> PendingReply:
         if event.kind == "prompt":
-            check_room(pen.session, self._services.limits)
-        ticket = self._ticket(pen.session.head + 1, review)
-        received, *started = self._with_start(pen.session, event, ticket)
-        screen = self._services.screen
-        news = screen(text_of(event.parts)) if screen is not None else None
-        events = (received, *([news] if news is not None else []), *started)
+            check_mailbox(writer.session, self._services.limits)
+        pending = self._add_pending(writer.session.head + 1, validate_answer)
+        received, *started = self._build_input_events(writer.session, event, pending)
+        screen = self._services.scan_input
+        finding = screen(parts_text(event.parts)) if screen is not None else None
+        events = (received, *([finding] if finding is not None else []), *started)
         try:
-            await (pen.record(*events) if once is None else pen.record_once(once, *events))
+            await (writer.record(*events) if idempotency_key is None else writer.record_once(idempotency_key, *events))
         except BaseException as error:
-            self._tickets.pop(ticket.seq, None)
-            if isinstance(error, asyncio.CancelledError):  # its sender went away; it may be on disk, and then it runs
+            self._pending_replies.pop(pending.seq, None)
+            if isinstance(error, StaleWriter):  # the turn that was to start with this input was not stored
+                self._started_turn = 0
+            if isinstance(error, asyncio.CancelledError):  # the input may be on disk all the same, and then it runs
                 self.wake()
             raise
-        self._arrivals.add(ticket.seq)
+        self._coalescer.record_arrival(pending.seq)
         self.wake()
-        return ticket
+        return pending
 
-    def _with_start(self, session: Session, event: Received, ticket: Ticket) -> tuple[Event, ...]:
-        """An input that finds nothing under way starts its turn in the same write."""
-        if session.pending is not None:
-            return instead(session, event)
-        idle = session.open is None and not session.prompted and self._task is None and session.status != "paused"
+    def _build_input_events(self, session: Session, event: Received, pending: PendingReply) -> tuple[Event, ...]:
+        """Return the events for an input; if the lane is idle, its turn starts in the same write."""
+        if session.pending_approval is not None:
+            return deny_with_input(session, event)
+        idle = (
+            session.open_turn is None and not session.has_prompt and self._task is None and session.status != "paused"
+        )
         if event.kind == "steer" or not idle or self._services.limits.coalesce_window_s > 0:
             return (event,)
-        ticket.turn = self._fresh = session.turns + 1
-        return event, *self._started(session, (*session.waiting, ticket.seq), meant_in(event.parts))
+        pending.turn = self._started_turn = session.turns + 1
+        return event, *self._build_start_events(
+            session, (*session.queued_inputs, pending.seq), extract_trusted_text(event.parts)
+        )
 
-    def _started(self, session: Session, inputs: tuple[int, ...], prompt: str) -> tuple[Event, ...]:
-        model = session.model or self._services.choose("").model().name
-        return self._contexts.begin(session, TurnStarted(inputs, turn=session.turns + 1, model=model), prompt)
+    def _build_start_events(self, session: Session, inputs: tuple[int, ...], prompt: str) -> tuple[Event, ...]:
+        model = session.model or self._services.provider_for("").model().name
+        return self._context_compiler.build_start_events(
+            session, TurnStarted(inputs, turn=session.turns + 1, model=model, wording=CURRENT_VERSION), prompt
+        )
 
-    async def _known(self, envelope: Envelope, review: Review | None) -> Ticket | None:
-        """The ticket of an input that was accepted before under this id."""
-        seen = await self._services.store.seen(self.key, envelope.id)
+    async def _find_duplicate(
+        self, envelope: InputEnvelope, validate_answer: AnswerValidator | None
+    ) -> PendingReply | None:
+        """Return the pending reply of an input that was accepted before under the same id; None if the id is new."""
+        seen = await self._services.store.find_input(self.key, envelope.id)
         if seen is None:
             return None
         seq, digest = seen
         if digest != envelope.digest:
             raise InputRefused(f"the id {envelope.id!r} was already used for a different message")
-        if (ticket := self._tickets.get(seq)) is not None:
-            return ticket
-        ticket = self._ticket(seq, review)  # before looking: its turn may end meanwhile
-        if self._pen is not None and (turn := self._pen.session.open) is not None and seq in turn.inputs:
-            ticket.turn = turn.turn
+        if (pending := self._pending_replies.get(seq)) is not None:
+            return pending
+        pending = self._add_pending(seq, validate_answer)  # before reading the journal: its turn may end meanwhile
+        if self._writer is not None and (turn := self._writer.session.open_turn) is not None and seq in turn.inputs:
+            pending.turn = turn.turn
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
-            self._tickets.answer((seq,), reply)
+            self._pending_replies.resolve((seq,), reply)
         else:
             self.wake()
-        return ticket
+        return pending
 
     # --- turns -----------------------------------------------------------------------------------
 
-    async def _drain(self) -> None:
+    async def _run_turns(self) -> None:
         failures = 0
         try:
-            while not self._closed:
+            while not self._is_closed:
                 try:
-                    if not await self._next_turn(sure=failures == 0):
+                    if not await self._run_next_turn(is_store_working=failures == 0):
                         break
                     failures = 0
-                except (StoreCorrupt, StoreTooNew) as error:  # waiting does not mend a file
-                    log.error("session %s cannot go on: %s", self.key, error)
-                    self._tickets.fail(placed(error, self.key, self._pen))
+                except (StoreCorrupt, StoreTooNew) as error:  # a retry does not repair a file
+                    log.error("session %s cannot continue: %s", self.key, error)
+                    self._pending_replies.fail_all(add_location(error, self.key, self._writer))
                     break
                 except (StoreError, HomeUnusable) as error:
                     failures += 1
                     await self._wait_for_store(error, failures)
-                except Exception:  # a bug of ours: whoever waits must hear of it, and other lanes must not
+                except Exception:  # a bug of ours: pending replies fail, other lanes go on
                     log.exception("lane %s failed", self.key)
-                    self._tickets.fail(placed(MainstayError(BROKEN), self.key, self._pen))
+                    self._pending_replies.fail_all(add_location(MainstayError(RUNTIME_FAILED), self.key, self._writer))
                     break
         finally:
             self._task = None
             self.active_at = asyncio.get_running_loop().time()
 
-    async def _next_turn(self, *, sure: bool) -> bool:
-        """Run one turn, the unfinished one first; False if there is nothing to do.
-
-        `sure` of the store: after a failure nothing is asked of a model before something could be written."""
-        pen = await self._ready()
-        session = pen.session
-        turn, resumed = session.open, False
-        if session.pending is not None:
-            if (expired := overdue(session, self._services.clock.now_ms())) is None:
-                self._services.approvals.note(self.key, session.pending)
+    async def _run_next_turn(self, *, is_store_working: bool) -> bool:
+        """Run one turn, an unfinished one first; False if there is nothing to do. Unless `is_store_working`, the model
+        is not called before a write has succeeded."""
+        writer = await self._load_writer()
+        session = writer.session
+        turn, resumed = session.open_turn, False
+        if session.pending_approval is not None:
+            if (expired := expire_if_due(session, self._services.clock.now_ms())) is None:
+                self._services.approvals.set_pending(self.key, session.pending_approval)
                 return False
-            await pen.record(expired)
-        if turn is not None and (turn.turn == self._fresh or turn.answered == session.head):
-            self._fresh = 0
-        elif turn is not None and not self._tickets and lacks_a_tool(turn, self._services.tools):
-            log.warning("session %s waits for a process that has the tools of its turn", self.key)
+            await writer.record(expired)
+        if turn is not None and (turn.turn == self._started_turn or turn.last_answered_seq == session.head):
+            self._started_turn = 0
+        elif turn is not None and not self._pending_replies and needs_missing_tool(turn, self._services.tools):
+            log.warning("session %s is not resumed: its turn needs a tool that this process does not have", self.key)
             return False
         elif turn is not None:
             resumed = True
-            await pen.record(TurnResumed(turn=turn.turn))  # on disk first: a turn that kills its process is counted
-            if turn.partial:  # it was streaming: whoever watches drops what came of it
+            await writer.record(TurnResumed(turn=turn.turn))  # on disk first: counts turns that crash their process
+            if turn.has_streamed:  # it was streaming: watchers discard the partial output
                 reason = "the process that ran this turn stopped"
                 restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
-                pen(restarted)
-        elif not session.prompted or session.status == "paused":
+                writer(restarted)
+        elif not session.has_prompt or session.status == "paused":
             return False
         else:
-            inputs = await self._choose(session)
+            inputs = await self._choose_inputs(session)
             if not inputs:
                 return True
-            started = self._started(session, inputs, prompt_of(session, inputs))
-            if sure:
-                pen.note(*started, soon=True)
+            started = self._build_start_events(session, inputs, join_prompt_text(session, inputs))
+            if is_store_working:
+                writer.record_nowait(*started, flush_soon=True)
             else:
-                await pen.record(*started)
-        await self._run(pen, resumed=resumed)
+                await writer.record(*started)
+        await self._run_turn(writer, resumed=resumed)
         return True
 
-    async def _choose(self, session: Session) -> tuple[int, ...]:
-        """The next input; within the coalescing window, what the same sender adds to it."""
+    async def _choose_inputs(self, session: Session) -> tuple[int, ...]:
+        """Return the next input, with what the same sender adds to it within the coalescing window."""
         window_s = self._services.limits.coalesce_window_s
         if window_s > 0:
-            await self._arrivals.wait(window_s, self._services.clock)
-        return self._arrivals.take(session.waiting.values(), window_s)
+            await self._coalescer.wait_until_quiet(window_s, self._services.clock)
+        return self._coalescer.take_next(session.queued_inputs.values(), window_s)
 
-    async def _run(self, pen: Pen, *, resumed: bool) -> None:
-        session = pen.session
-        turn = session.open
+    async def _run_turn(self, writer: JournalWriter, *, resumed: bool) -> None:
+        session = writer.session
+        turn = session.open_turn
         assert turn is not None
-        tickets = [self._tickets[seq] for seq in turn.inputs if seq in self._tickets]
-        for ticket in tickets:
-            ticket.turn = turn.turn
-        control = self._control = Control()
-        over = self._turn_over = asyncio.Event()
+        waiting = [self._pending_replies[seq] for seq in turn.inputs if seq in self._pending_replies]
+        for pending in waiting:
+            pending.turn = turn.turn
+        control = self._control = TurnControl()
+        over = self._turn_ended = asyncio.Event()
         try:
-            if resumed or turn.answers:  # steers that a crash, or a pause, kept from reaching their turn
-                control.steers += [one.seq for one in session.waiting.values() if one.event.kind == "steer"]
-            control.aborted = self._unwanted == turn.turn
-            review = next((one.review for one in tickets if one.review), None)
-            outcome = await attempt(self._services, self._contexts, pen, control, review)
-            await self._close_turn(pen, outcome)
+            if resumed or turn.approval_answers:  # steers that a crash or a pause kept from the turn
+                control.pending_steers += [
+                    queued.seq for queued in session.queued_inputs.values() if queued.event.kind == "steer"
+                ]
+            control.aborted = self._aborted_turn == turn.turn
+            review = next((pending.validate_answer for pending in waiting if pending.validate_answer), None)
+            outcome = await attempt_turn(self._services, self._context_compiler, writer, control, review)
+            await self._close_turn(writer, outcome)
         finally:
             self._control = None
             over.set()
-        if self._outdated:
-            self._drop()
+        if self._is_outdated:
+            self._drop_view()
         else:
-            self._contexts.after_turn()
+            self._context_compiler.start_early_fold()
 
-    async def _close_turn(self, pen: Pen, outcome: Outcome) -> None:
-        session, turn = pen.session, pen.session.open
+    async def _close_turn(self, writer: JournalWriter, outcome: Outcome) -> None:
+        session, turn = writer.session, writer.session.open_turn
         assert turn is not None
-        reply = reply_of(session, outcome)
+        reply = build_reply(session, outcome)
         if isinstance(outcome, Failed):
-            pen(msgspec.structs.replace(outcome, session=self.key))
-        self._services.approvals.note(self.key, session.pending if isinstance(outcome, Paused) else None)
+            writer(msgspec.structs.replace(outcome, session=self.key))
+        self._services.approvals.set_pending(
+            self.key, session.pending_approval if isinstance(outcome, Paused) else None
+        )
         if not isinstance(outcome, Paused):
-            await pen.record(*closing_events(session, outcome))
-        self._unwanted = 0
-        if not isinstance(outcome, Paused) or session.pending is not None:  # else somebody has answered meanwhile
-            self._tickets.answer(turn.inputs, reply)
+            await writer.record(*build_closing_events(session, outcome))
+        self._aborted_turn = 0
+        # else the approval was answered meanwhile
+        if not isinstance(outcome, Paused) or session.pending_approval is not None:
+            self._pending_replies.resolve(turn.inputs, reply)
 
     async def _wait_for_store(self, error: StoreError | HomeUnusable, failures: int) -> None:
-        """Whoever waits is told at once; the work itself goes on when the store does."""
-        warn_of_store(self.key, error, failures)
-        self._tickets.fail(placed(error, self.key, self._pen))
+        """Fail pending replies at once, then wait with exponential backoff; the turn itself is retried."""
+        log_store_failure(self.key, error, failures)
+        self._pending_replies.fail_all(add_location(error, self.key, self._writer))
         limits = self._services.limits
         seconds = min(0.5 * 2 ** min(failures - 1, 20), limits.store_retry_max_s)
         self._services.hub.emit(self.key, Waiting(str(error), seconds, session=self.key))

@@ -1,17 +1,18 @@
-"""Run a session again from what was recorded, with no model and no tools, and see that it comes out the same.
+"""Deterministic replay: runs a recorded session again, without model and tools, and compares every event.
 
-What came from outside (inputs, settings, model and tool answers, crashes) is taken from the journal; what
-the runtime made of it is made again by the real turn loop and compared byte for byte.
+External events (inputs, settings, model and tool answers, crashes) are taken from the journal; the runtime's own
+events are produced again by the real turn loop and compared byte for byte.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import BudgetExhausted, ContextTooLong, ProviderError, RequestRefused, StreamBroken
 from mainstay.core.events import (
     Event,
@@ -24,244 +25,250 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.guests import GuestTool
 from mainstay.core.journal import Record
-from mainstay.core.judging import CORRECTIONS_MAX, Exhibit, Spending
+from mainstay.core.json_types import JsonObject
+from mainstay.core.judges import CORRECTIONS_MAX, JudgeBudget, JudgeInput
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage, text_of
+from mainstay.core.memory_tiers import is_untrusted
+from mainstay.core.messages import Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage, parts_text
 from mainstay.core.outcome import Aborted, Failed, Outcome
 from mainstay.core.ports import (
-    CallPiece,
     Context,
     Effect,
-    Finished,
+    EventRecorder,
     ModelInfo,
     Options,
     Piece,
-    Scribe,
+    StreamFinished,
     TextPiece,
     ThinkingPiece,
     Tool,
+    ToolCallPiece,
     ToolContext,
 )
-from mainstay.core.recall import is_untrusted
-from mainstay.lane.ending import closing_events
-from mainstay.lane.tape import Crash, Differs, RecordedEnd, Tape, TapeEnds
-from mainstay.turn.control import Control
-from mainstay.turn.loop import MODEL_FAILED, run_turn
-from mainstay.turn.means import Means, Trust
-from mainstay.turn.toolbox import Prepared
+from mainstay.lane.recording import RecordedCrash, RecordedTurnEnd, Recording, RecordingEnded, ReplayDiffers
+from mainstay.lane.replies import build_closing_events
+from mainstay.turn.control import TurnControl
+from mainstay.turn.dependencies import TrustServices, TurnDependencies
+from mainstay.turn.loop import MODEL_FAILED_PREFIX, run_turn
+from mainstay.turn.toolbox import PreparedCall
 
 
-class Replayed(msgspec.Struct, frozen=True):
-    """`difference` names the first record that came out otherwise; empty if none did."""
+class ReplayResult(msgspec.Struct, frozen=True):
+    """Result of a replay. `difference` describes the first event that differs; empty if all are identical."""
 
     records: int
     turns: int
     difference: str = ""
 
     @property
-    def identical(self) -> bool:
+    def is_identical(self) -> bool:
         return not self.difference
 
 
-async def replay(records: Sequence[Record], limits: Limits | None = None) -> Replayed:
-    for place, record in enumerate(records, start=1):
-        if record.seq != place:
-            return Replayed(place - 1, 0, f"record {place} is missing: where it should stand is record {record.seq}")
-    tape = Tape(records)
-    means = Means(
-        TapeProvider(tape),
-        TapeTools(tape),
+async def replay_journal(records: Sequence[Record], limits: Limits | None = None) -> ReplayResult:
+    """Replay a whole journal, from its first record."""
+    for number, record in enumerate(records, start=1):
+        if record.seq != number:
+            return ReplayResult(number - 1, 0, f"record {number} is missing: record {record.seq} is in its place")
+    recording = Recording(records)
+    dependencies = TurnDependencies(
+        RecordedProvider(recording),
+        ReplayTools(recording),
         limits or Limits(),
-        TapeContexts(tape),
-        review=lambda text: tape.complaint(),
-        trust=Trust(told=lambda session, before: ()),  # as the tools have it: what was said then says so
+        ReplayContextCompiler(recording),
+        validate_answer=lambda text: recording.find_correction(),
+        # Untrusted skills show in the recorded message origins.
+        trust=TrustServices(untrusted_skills=lambda session, before: ()),
     )
     turns = 0
     try:
-        while (event := tape.peek()) is not None:
+        while (event := recording.peek()) is not None:
             match event:
                 case TurnStarted(inputs=inputs):
-                    tape.check_inputs(inputs)
-                    tape.take()
+                    recording.check_inputs(inputs)
+                    recording.apply_next()
                     turns += 1
-                    await _turn(tape, means)
+                    await _replay_turn(recording, dependencies)
                 case Forked():
-                    tape.take()
+                    recording.apply_next()
                 case _:
-                    raise tape.differs("no turn was under way")
-    except Differs as difference:
-        return Replayed(tape.position, turns, str(difference))
-    except TapeEnds:
+                    raise recording.build_difference("no turn was open")
+    except ReplayDiffers as difference:
+        return ReplayResult(recording.position, turns, str(difference))
+    except RecordingEnded:
         pass
-    return Replayed(len(records), turns)
+    return ReplayResult(len(records), turns)
 
 
-async def _turn(tape: Tape, means: Means) -> None:
-    """One recorded turn, through as many crashes as it had."""
+async def _replay_turn(recording: Recording, dependencies: TurnDependencies) -> None:
+    """Replay one turn, with all its crashes and restarts."""
     while True:
         try:
-            await _life(tape, means)
-        except Crash:
-            if not isinstance(tape.peek(), TurnResumed):  # a fork left the turn behind
+            await _replay_attempt(recording, dependencies)
+        except RecordedCrash:
+            if not isinstance(recording.peek(), TurnResumed):  # the session was forked within the turn
                 return
-            tape.take()
+            recording.apply_next()
         else:
             return
 
 
-async def _life(tape: Tape, means: Means) -> None:
-    """A turn, or what is left of it, as far as one process came with it."""
-    tape.control = control = Control()
-    tape.cue()
-    if tape.is_judged:
-        means = msgspec.structs.replace(means, panel=TapePanel(tape))
+async def _replay_attempt(recording: Recording, dependencies: TurnDependencies) -> None:
+    """Replay the part of a turn that one process ran."""
+    recording.control = control = TurnControl()
+    recording.apply_recorded_control()
+    if recording.is_judged:
+        dependencies = msgspec.structs.replace(dependencies, judges=ReplayJudgePanel(recording))
     try:
-        if isinstance(ended := tape.peek(), TurnEnded) and isinstance(ended.outcome, Failed):
+        if isinstance(ended := recording.peek(), TurnEnded) and isinstance(ended.outcome, Failed):
             outcome: Outcome = ended.outcome
         else:
-            outcome = _traced(await run_turn(tape.session, means, control, tape, _silent), tape.peek())
-    except RecordedEnd as end:
+            outcome = _copy_trace(
+                await run_turn(recording.session, dependencies, control, recording, _null_emit), recording.peek()
+            )
+    except RecordedTurnEnd as end:
         outcome = end.outcome
-    for event in closing_events(tape.session, outcome):
-        tape.note(event)
+    for event in build_closing_events(recording.session, outcome):
+        recording.record_nowait(event)
 
 
-def _traced(outcome: Outcome, recorded: Event | None) -> Outcome:
-    """A turn's trace comes of the session's name, which is none of a recording's business."""
+def _copy_trace(outcome: Outcome, recorded: Event | None) -> Outcome:
+    """Copy the recorded trace id, which depends on the session's key and differs in a replay."""
     if isinstance(outcome, Failed) and isinstance(recorded, TurnEnded) and isinstance(recorded.outcome, Failed):
         return msgspec.structs.replace(outcome, trace=recorded.outcome.trace)
     return outcome
 
 
-class _Silent:
-    wanted = False
+class _NullEmit:
+    has_watchers = False
 
     def __call__(self, event: Event) -> None: ...
 
 
-_silent = _Silent()
+_null_emit = _NullEmit()
 
 
-class TapeContexts:
-    """What the model saw does not matter to a model that only repeats itself."""
+class ReplayContextCompiler:
+    """Context compiler of a replay; the recorded provider ignores the context."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
 
-    async def compile(self, scribe: Scribe) -> Context:
-        return Context("", self._tape.session.messages)
+    async def compile(self, recorder: EventRecorder) -> Context:
+        return Context("", self._recording.session.messages)
 
     def prompt_tokens(self) -> int:
         return 0
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return 0
 
-    def unreported(self) -> None: ...
+    def ignore_reported_usage(self) -> None: ...
 
-    def tighten(self, error: ContextTooLong) -> bool:
+    def shrink_window(self, error: ContextTooLong) -> bool:
         return False
 
-    def do_without_tools(self, error: RequestRefused) -> bool:
+    def drop_tools(self, error: RequestRefused) -> bool:
         return False
 
 
-class TapePanel:
-    """Judges answers as they were judged: verdicts, and what was said of them to the model, come from outside."""
+class ReplayJudgePanel:
+    """Judge panel of a replay: verdicts and corrections are taken from the recording."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
 
     @property
-    def corrections(self) -> int:
-        """Which answer was the last that could be tried stands with it."""
-        match self._tape.peek():
+    def corrections_max(self) -> int:
+        """0 if the recorded answer was the last attempt; the recorded message shows that."""
+        match self._recording.peek():
             case MessageAdded(role="assistant", provisional=""):
                 return 0
         return CORRECTIONS_MAX
 
     @property
     def streaming(self) -> Literal["hold", "draft"]:
-        match self._tape.peek():
+        match self._recording.peek():
             case MessageAdded(provisional="shown"):
                 return "draft"
         return "hold"
 
-    async def judge(self, exhibit: Exhibit, attempt: int, spending: Spending) -> Judged:
-        match recorded := self._tape.peek():
+    async def judge(self, judge_input: JudgeInput, attempt: int, budget: JudgeBudget) -> Judged:
+        match recorded := self._recording.peek():
             case Judged():
-                return msgspec.structs.replace(recorded, attempt=attempt, turn=exhibit.turn, step=exhibit.step)
+                return msgspec.structs.replace(recorded, attempt=attempt, turn=judge_input.turn, step=judge_input.step)
             case None:
-                raise TapeEnds
+                raise RecordingEnded
             case TurnResumed() | Forked():
-                raise Crash
+                raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome):
-                raise RecordedEnd(outcome)
-        raise self._tape.differs("its answer was judged")
+                raise RecordedTurnEnd(outcome)
+        raise self._recording.build_difference("the answer was judged")
 
-    def correction(self, judged: Judged) -> str:
-        match self._tape.peek():
+    def correction_message(self, judged: Judged) -> str:
+        match self._recording.peek():
             case MessageAdded(role="system", parts=parts):
-                return text_of(parts)
+                return parts_text(parts)
         return ""
 
 
-class TapeTools:
-    """Answers calls from the recording. A call that was recorded as started is one that was not pure."""
+class ReplayTools:
+    """Tools of a replay: results are taken from the recording. A call with a `ToolStarted` event was not pure."""
 
-    own: tuple[Tool, ...] = ()
-    ours: tuple[Tool, ...] = ()
-    offered: tuple[Tool, ...] = ()
+    agent_tools: tuple[Tool, ...] = ()
+    local_tools: tuple[Tool, ...] = ()
+    callable_tools: tuple[Tool, ...] = ()
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
 
     @property
-    def foreign(self) -> bool:
-        """Which tools there were is in no record; that the model read others' words stands with what it said then."""
-        match self._tape.peek():
+    def has_external_descriptions(self) -> bool:
+        """Tools are not recorded; whether the model had read external descriptions shows in its message's origin."""
+        match self._recording.peek():
             case MessageAdded(role="assistant", parts=(*_, last)):
                 return is_untrusted(last.origin)
         return False
 
-    def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]:
+    def select_for_request(self, *, memory: bool, inline: bool, keep_local: bool = False) -> tuple[Tool, ...]:
         return ()
 
-    def narrowed(self, names: tuple[str, ...], result_bytes: int | None = None) -> TapeTools:
+    def restrict_to(self, names: tuple[str, ...], result_bytes_max: int | None = None) -> ReplayTools:
         return self
 
-    def joined(self, guests: tuple[GuestTool, ...]) -> TapeTools:
+    def with_client_tools(self, client_tools: tuple[ClientTool, ...]) -> ReplayTools:
         return self
 
-    def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult:
-        return self._result(call)
+    def build_client_result(
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, content: str
+    ) -> ToolResult:
+        return self._recorded_result(call)
 
-    def prepare(self, call: ToolCall) -> Prepared | ToolResult:
-        if call.id not in self._tape.results and call.id not in self._tape.started:
-            raise Crash if self._tape.peek() is not None else TapeEnds
-        if call.id in self._tape.started:
-            return Prepared(_recorded_tool, None)
-        return self._result(call)
+    def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
+        if call.id not in self._recording.results and call.id not in self._recording.started:
+            raise RecordedCrash if self._recording.peek() is not None else RecordingEnded
+        if call.id in self._recording.started:
+            return PreparedCall(_recorded_tool, None)
+        return self._recorded_result(call)
 
     async def execute(
-        self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, control: TurnControl, *, is_resumed: bool
     ) -> ToolResult:
-        if call.id not in self._tape.results:
-            raise Crash if self._tape.peek() is not None else TapeEnds
-        finished = self._tape.results[call.id]
-        context.usage, context.cost, context.calls = finished.usage, finished.cost, finished.calls - 1
-        return self._result(call)
+        if call.id not in self._recording.results:
+            raise RecordedCrash if self._recording.peek() is not None else RecordingEnded
+        finished = self._recording.results[call.id]
+        context.usage, context.cost, context.sub_agent_calls = finished.usage, finished.cost, finished.calls - 1
+        return self._recorded_result(call)
 
-    def _result(self, call: ToolCall) -> ToolResult:
-        """What was recorded, as an answer to this very call."""
-        return msgspec.structs.replace(self._tape.results[call.id].result, name=call.name)
+    def _recorded_result(self, call: ToolCall) -> ToolResult:
+        """Return the recorded result of this call."""
+        return msgspec.structs.replace(self._recording.results[call.id].result, name=call.name)
 
 
 class _RecordedTool:
     name = description = "recorded"
-    schema: dict[str, Any] = {}
+    schema: JsonObject = {}
     effect: Effect = "unsafe"
     timeout_s: float | None = None
     untrusted = False
@@ -271,53 +278,55 @@ class _RecordedTool:
     def parse(self, input: str) -> None: ...
 
     async def run(self, arguments: object, context: ToolContext) -> str:
-        raise AssertionError("a recorded call is answered by the tape")
+        raise AssertionError("a recorded call is answered from the recording")
 
     async def reconcile(self, arguments: object, context: ToolContext) -> str | None:
-        raise AssertionError("a recorded call is answered by the tape")
+        raise AssertionError("a recorded call is answered from the recording")
 
 
 _recorded_tool = _RecordedTool()
 
 
-class _TapeModel(ModelInfo, frozen=True, kw_only=True):
-    """Prices come from outside: what a step cost is what it was recorded to have cost."""
+class _ReplayModelInfo(ModelInfo, frozen=True, kw_only=True):
+    """Model info whose cost is the recorded cost: prices are external."""
 
-    recorded: float = 0.0
+    recorded_cost: float = 0.0
 
     def cost(self, usage: Usage) -> float:
-        return self.recorded
+        return self.recorded_cost
 
 
-class TapeProvider:
-    """Says what the model said, and is cut off where it was cut off."""
+class RecordedProvider:
+    """Provider of a replay: streams the recorded answers, and is interrupted where they were interrupted."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
 
     def model(self) -> ModelInfo:
-        recorded = self._tape.peek()
-        return _TapeModel(name="replay", recorded=recorded.cost if isinstance(recorded, MessageAdded) else 0.0)
+        recorded = self._recording.peek()
+        return _ReplayModelInfo(
+            name="replay", recorded_cost=recorded.cost if isinstance(recorded, MessageAdded) else 0.0
+        )
 
     async def close(self) -> None: ...
 
     async def stream(self, context: Context, options: Options) -> AsyncIterator[Piece]:
-        recorded = self._tape.peek()
+        recorded = self._recording.peek()
         match recorded:
             case None:
-                raise TapeEnds
+                raise RecordingEnded
             case TurnResumed() | Forked():
-                raise Crash
+                raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome):
-                raise _recorded_failure(outcome)
-            case TurnEnded(outcome=Aborted()):  # before the model had said anything
-                await self._cut(None)
+                raise _build_recorded_failure(outcome)
+            case TurnEnded(outcome=Aborted()):  # before any output
+                await self._interrupt(None)
             case StepRestarted(reason=reason):
-                yield TextPiece("")  # something had been said
+                yield TextPiece("")  # there had been output
                 raise StreamBroken(reason)
             case Steered(inputs=inputs):
-                await self._cut(inputs)
-            case MessageAdded() if (spent := self._tape.refused()) is not None:
+                await self._interrupt(inputs)
+            case MessageAdded() if (spent := self._recording.find_budget_refusal()) is not None:
                 raise BudgetExhausted(spent.bound, budget=spent.budget, frees_at=spent.frees_at)
             case MessageAdded(parts=parts, usage=usage, model=model, cost=cost):
                 reason = FinishReason.END
@@ -328,28 +337,32 @@ class TapeProvider:
                         case Thinking(text=text, signature=signature):
                             yield ThinkingPiece(text, signature)
                         case ToolCall(name=name, input=input):
-                            yield CallPiece(number, name, input)
+                            yield ToolCallPiece(number, name, input)
                         case Finish(reason=reason):
                             pass
                 if reason in (FinishReason.ABORTED, FinishReason.STEERED):
-                    await self._cut(None if reason is FinishReason.ABORTED else self._tape.steered())
-                yield Finished(reason, usage or Usage(), _TapeModel(name=model, recorded=cost) if model else None)
+                    await self._interrupt(
+                        None if reason is FinishReason.ABORTED else self._recording.find_steered_inputs()
+                    )
+                yield StreamFinished(
+                    reason, usage or Usage(), _ReplayModelInfo(name=model, recorded_cost=cost) if model else None
+                )
             case _:
-                raise self._tape.differs("the model was asked")
+                raise self._recording.build_difference("the model was called")
 
-    async def _cut(self, inputs: tuple[int, ...] | None) -> None:
-        """The generation ends here, as it did then."""
+    async def _interrupt(self, inputs: tuple[int, ...] | None) -> None:
+        """Abort (None) or steer the turn here, as recorded."""
         if inputs is None:
-            self._tape.control.abort()
+            self._recording.control.abort()
         else:
             for seq in inputs:
-                self._tape.control.steer(seq)
+                self._recording.control.steer(seq)
         await asyncio.Event().wait()
 
 
-def _recorded_failure(outcome: Failed) -> Exception:
-    """A failure that came from the model is made again by the loop; any other is taken as recorded."""
-    if (sentence := outcome.sentence.removeprefix(MODEL_FAILED)) != outcome.sentence:
+def _build_recorded_failure(outcome: Failed) -> Exception:
+    """Return the error that makes the loop fail as recorded, or the recorded outcome if it was not a model failure."""
+    if (sentence := outcome.sentence.removeprefix(MODEL_FAILED_PREFIX)) != outcome.sentence:
         error: ProviderError = RequestRefused(sentence, details=outcome.details)
         return error
-    return RecordedEnd(outcome)
+    return RecordedTurnEnd(outcome)

@@ -1,4 +1,4 @@
-"""What every lane of an agent works with."""
+"""Services that all lanes of an agent share: store, providers, tools, limits, clock, budgets, judges."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.context.rules import Rules
-from mainstay.context.tokens import Scales
-from mainstay.core.accounts import Accounts
+from mainstay.context.token_budget import ContextSizeSettings
+from mainstay.context.tokenizers import CalibrationRegistry
+from mainstay.core.budgets import BudgetManager
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
-from mainstay.core.judging import Panel
+from mainstay.core.judges import JudgePanel
 from mainstay.core.limits import Limits
-from mainstay.core.ports import Clock, Contributor, Provider, Store, Summariser
-from mainstay.lane.hub import Hub
-from mainstay.lane.pausing import Approvals
-from mainstay.turn.means import Trust
-from mainstay.turn.toolbox import Tools
+from mainstay.core.ports import Clock, ContextContributor, Provider, Store, Summariser
+from mainstay.lane.approvals import PendingApprovals
+from mainstay.lane.event_hub import EventHub
+from mainstay.turn.dependencies import TrustServices
+from mainstay.turn.toolbox import TurnTools
 
 
-class Services(msgspec.Struct, frozen=True):
-    """What every lane of an agent shares."""
-
+class LaneServices(msgspec.Struct, frozen=True):
     store: Store
-    choose: Callable[[str], Provider]  # the provider for a session's own model; "" for the default
-    tools: Tools
+    provider_for: Callable[[str], Provider]  # by model name; "" for the default model
+    tools: TurnTools
     limits: Limits
     clock: Clock
-    hub: Hub
-    instructions: str | Callable[[str], str] = ""  # a function is asked once a session
-    contributors: tuple[Contributor, ...] = ()
-    summariser: Summariser | None = None  # None: what leaves the window is outlined
-    facts: bool = True  # taken out of what is summarised
-    rules: Rules = Rules()
-    scales: Scales = msgspec.field(default_factory=Scales)
+    hub: EventHub
+    instructions: str | Callable[[str], str] = ""  # a function is called once per session, with its key
+    contributors: tuple[ContextContributor, ...] = ()
+    summariser: Summariser | None = None  # None: a fold is an outline without a model
+    extract_facts: bool = True  # extracted from what is summarised
+    context_rules: ContextSizeSettings = ContextSizeSettings()
+    calibrations: CalibrationRegistry = msgspec.field(default_factory=CalibrationRegistry)
     memory_tools: Literal["auto", "on", "off"] = "auto"
-    few: tuple[str, ...] = ()  # the tools that a small model is offered; empty: all of them
-    trust: Trust = Trust()
-    screen: Callable[[str], Event | None] | None = None  # what a guard says of an input; raises InputRefused
-    approvals: Approvals = msgspec.field(default_factory=Approvals)
-    touched: Callable[[str], None] | None = None  # told of every session that has new records on disk
-    accounts: Accounts | None = None  # None: nothing is bounded
-    panel: Panel | None = None  # None: nobody judges the answers
-    gate: Callable[[str], Awaitable[None]] | None = None  # of a session: raises AuditUnavailable if no turn may begin
+    small_model_tools: tuple[str, ...] = ()  # names of tools for small models; empty: all
+    trust: TrustServices = TrustServices()
+    scan_input: Callable[[str], Event | None] | None = None  # scans an input's text; raises InputRefused
+    approvals: PendingApprovals = msgspec.field(default_factory=PendingApprovals)
+    on_stored: Callable[[str], None] | None = None  # called with a session's key after new events are on disk
+    budget_manager: BudgetManager | None = None  # None: no budgets apply
+    judges: JudgePanel | None = None  # None: answers are not judged
+    check_turn_allowed: Callable[[str], Awaitable[None]] | None = (
+        None  # by session; raises AuditUnavailable if no turn may begin
+    )
 
-    def terse(self, model: str) -> bool:
-        """Whether a session's own model is a small one. One that cannot be had is none."""
+    def is_small_model(self, model: str) -> bool:
+        """Return True if this model is a small one; False if it is unavailable."""
         try:
-            return self.choose(model).model().terse
+            return self.provider_for(model).model().terse
         except MainstayError:
             return False

@@ -1,12 +1,11 @@
-"""What multi-step turns did that worked, and finding one again when a similar request comes.
+"""Records successful multi-step turns as workflows, and finds the workflow of a similar request.
 
-A workflow is kept of a turn that ended with an answer, whose last call succeeded, with at least two calls that did;
-failed calls are no steps of it. It holds what was asked and which tools were called with which arguments' names and
-types, never their values. Looking things up in memory is not a step.
+A turn becomes a workflow if it ended with an answer, its last tool call succeeded, and at least two calls did. Failed
+calls and memory lookups are not steps. A workflow holds the request, the tool names and the names and JSON types of
+their arguments, never the values.
 
-Similarity is the cosine between the words of two requests. Words are reduced to their stems in a way that needs no
-dictionary, those that are in many requests count less, and numbers not at all: they are what differs between two
-requests of one kind.
+Similarity is the cosine between the word stems of two requests. Stemming needs no dictionary; stems that occur in many
+requests count less, and numbers do not count: they are what differs between two requests of one kind.
 """
 
 from __future__ import annotations
@@ -16,45 +15,44 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from mainstay.core.events import Event, Forked, MessageAdded, Received, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
-from mainstay.core.messages import AnyPart, Text, ToolCall, text_of
+from mainstay.core.memory_tiers import Memory, combine_origins, is_untrusted, message_id
+from mainstay.core.messages import AnyPart, Text, ToolCall, parts_text
 from mainstay.core.outcome import Answered
-from mainstay.core.recall import Memory, is_untrusted, message_id, worst
-from mainstay.core.stems import stems
+from mainstay.core.stemming import stem_words
 
-TAG = "workflow"
+WORKFLOW_TAG = "workflow"
 STEPS_MIN = 2
-STEPS_MAX = 20  # what is kept of a longer one is its beginning
+STEPS_MAX = 20  # of a longer workflow, the first steps are stored
 TRIGGER_CHARS_MAX = 500
 OUTCOME_CHARS_MAX = 200
 ARGUMENTS_MAX = 20
 WORKFLOWS_MAX = 500
-SIMILAR = 0.6
-_SIMILAR_BY_TWO = 0.8  # two words in common are soon found
-_FEW = 20  # below so many requests nobody can say which words are common
-_LOOKED_MAX = 1000
+SIMILARITY_MIN = 0.6
+_SIMILARITY_MIN_TWO_STEMS = 0.8  # required where only two stems are shared, which happens by chance
+_CORPUS_SIZE_MIN = 20  # with fewer workflows, stem frequencies are computed as if there were this many
+_POSTINGS_MAX = 1000
 _CANDIDATES_MAX = 16
-_NO_STEP = re.compile(r"memory_\w+|remember|forget|result|tool_search")
-_ARGUMENT = re.compile(r"[\w.-]{1,64}")
-_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_EXCLUDED_TOOLS = re.compile(r"memory_\w+|remember|forget|result|tool_search")
+_ARGUMENT_NAME = re.compile(r"[\w.-]{1,64}")
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 
-class Step(msgspec.Struct, frozen=True):
+class WorkflowStep(msgspec.Struct, frozen=True):
     tool: str
     order: int
     arguments: dict[str, str] = {}  # name and JSON type
 
 
 class Workflow(msgspec.Struct, frozen=True):
-    """What `Memory.data` holds."""
+    """A recorded workflow, stored as JSON in `Memory.data`."""
 
     trigger: str
-    steps: tuple[Step, ...]
+    steps: tuple[WorkflowStep, ...]
     outcome: str = ""
     timestamp: str = ""
 
@@ -62,243 +60,270 @@ class Workflow(msgspec.Struct, frozen=True):
 # --- from the journal ----------------------------------------------------------------------------
 
 
-def workflows_in(session: str, records: Sequence[Record]) -> list[Memory]:
-    """One for every turn in these records that qualifies; of a turn whose beginning is not among them, none."""
-    found: list[Memory] = []
+def extract_workflows(session: str, records: Sequence[Record]) -> list[Memory]:
+    """Return a workflow for every qualifying turn in these records. Turns without their start record are skipped."""
+    memories: list[Memory] = []
     received: dict[int, Received] = {}
-    turn: _Turn | None = None
+    turn: _TurnRecordCollector | None = None
     for record in records:
         match record.event:
             case Received() as event:
                 received[record.seq] = event
             case TurnStarted(inputs=inputs):
-                turn = _Turn(record.event.turn, inputs, [received.pop(seq, None) for seq in inputs])
-            case Forked():  # a turn that was under way stayed behind
+                turn = _TurnRecordCollector(record.event.turn, inputs, [received.pop(seq, None) for seq in inputs])
+            case Forked():  # a running turn is not part of the fork
                 turn = None
             case TurnEnded(outcome=outcome):
-                if turn is not None and isinstance(outcome, Answered) and turn.qualifies:
-                    found.append(turn.memory(session, record.at))
+                if turn is not None and isinstance(outcome, Answered) and turn.is_workflow:
+                    memories.append(turn.to_memory(session, record.at))
                 turn = None
             case event if turn is not None:
-                turn.hear(event)
-    return found
+                turn.add_event(event)
+    return memories
 
 
-class _Turn:
-    """A turn as its records tell it."""
+class _TurnRecordCollector:
+    """Collects the records of one turn."""
 
     def __init__(self, number: int, inputs: tuple[int, ...], received: Sequence[Received | None]) -> None:
         self._number = number
-        self._input = max(inputs, default=0)
-        self._calls: dict[str, ToolCall] = {}
-        self._done: list[ToolCall] = []
-        self._failed = False  # the last call did
+        self._input_seq = max(inputs, default=0)
+        self._open_calls: dict[str, ToolCall] = {}
+        self._successful_calls: list[ToolCall] = []
+        self._last_call_failed = False  # of the last call
         self._answer = ""
         self._origin = ""
-        words = [_words(one.parts) for one in received if one is not None]
-        self._trigger = _bounded("\n".join(text for text in words if text), TRIGGER_CHARS_MAX)
-        self._whole = None not in received
-        for one in received:
-            self._taint(one.parts if one is not None else ())
+        texts = [_user_text(event.parts) for event in received if event is not None]
+        self._trigger = _truncate("\n".join(text for text in texts if text), TRIGGER_CHARS_MAX)
+        self._has_all_inputs = None not in received
+        for event in received:
+            self._add_taint(event.parts if event is not None else ())
 
-    def hear(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         match event:
             case MessageAdded(role="assistant", parts=parts):
-                self._taint(parts)
-                self._calls.update((part.id, part) for part in parts if isinstance(part, ToolCall))
-                self._answer = text_of(parts) or self._answer
+                self._add_taint(parts)
+                self._open_calls.update((part.id, part) for part in parts if isinstance(part, ToolCall))
+                self._answer = parts_text(parts) or self._answer
             case ToolFinished(result=result):
-                self._taint((result,))
-                call = self._calls.pop(result.call_id, None)
-                if call is not None and not _NO_STEP.fullmatch(call.name):
-                    self._failed = result.is_error
+                self._add_taint((result,))
+                call = self._open_calls.pop(result.call_id, None)
+                if call is not None and not _EXCLUDED_TOOLS.fullmatch(call.name):
+                    self._last_call_failed = result.is_error
                     if not result.is_error:
-                        self._done.append(call)
+                        self._successful_calls.append(call)
             case MessageAdded(parts=parts):
-                self._taint(parts)
+                self._add_taint(parts)
 
     @property
-    def qualifies(self) -> bool:
-        return self._whole and bool(self._trigger) and len(self._done) >= STEPS_MIN and not self._failed
+    def is_workflow(self) -> bool:
+        return (
+            self._has_all_inputs
+            and bool(self._trigger)
+            and len(self._successful_calls) >= STEPS_MIN
+            and not self._last_call_failed
+        )
 
-    def memory(self, session: str, at: int) -> Memory:
-        steps = tuple(Step(call.name, order, shape(call.input)) for order, call in enumerate(self._done[:STEPS_MAX], 1))
-        outcome = _bounded(self._answer, OUTCOME_CHARS_MAX)
+    def to_memory(self, session: str, at: int) -> Memory:
+        steps = tuple(
+            WorkflowStep(call.name, order, argument_types(call.input))
+            for order, call in enumerate(self._successful_calls[:STEPS_MAX], 1)
+        )
+        outcome = _truncate(self._answer, OUTCOME_CHARS_MAX)
         timestamp = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
         return Memory(
             id=f"workflow:{session}#{self._number}",
             text=self._trigger,
-            tags=(TAG,),
+            tags=(WORKFLOW_TAG,),
             at=at,
-            source=message_id(session, self._input),
+            source=message_id(session, self._input_seq),
             origin=self._origin,
             data=msgspec.json.encode(Workflow(self._trigger, steps, outcome, timestamp)).decode(),
         )
 
-    def _taint(self, parts: Iterable[AnyPart]) -> None:
-        self._origin = worst((self._origin, *(part.origin for part in parts)))
+    def _add_taint(self, parts: Iterable[AnyPart]) -> None:
+        self._origin = combine_origins((self._origin, *(part.origin for part in parts)))
 
 
-def _words(parts: tuple[AnyPart, ...]) -> str:
-    """The person's own: not what the runtime put beside them."""
+def _user_text(parts: tuple[AnyPart, ...]) -> str:
+    """Return the user's own text, without what the runtime added."""
     return "".join(part.text for part in parts if isinstance(part, Text) and part.origin != "runtime")
 
 
-def _bounded(text: str, chars: int) -> str:
+def _truncate(text: str, chars: int) -> str:
     text = text.strip()
     return text if len(text) <= chars else text[: chars - 1].rstrip() + "…"
 
 
-def shape(input: str) -> dict[str, str]:
-    """Names and JSON types of a call's arguments; nothing of what they hold."""
+def argument_types(input: str) -> dict[str, str]:
+    """Return the names and JSON types of a call's arguments, never their values."""
     try:
-        given = json.loads(input or "{}")
+        arguments = json.loads(input or "{}")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         return {}
-    named = [(key, _KINDS.get(type(value), "null")) for key, value in given.items() if _ARGUMENT.fullmatch(key)]
-    return dict(named[:ARGUMENTS_MAX])
+    types = [
+        (key, _JSON_TYPES.get(type(value), "null")) for key, value in arguments.items() if _ARGUMENT_NAME.fullmatch(key)
+    ]
+    return dict(types[:ARGUMENTS_MAX])
 
 
-# --- finding one again ---------------------------------------------------------------------------
+# --- matching ------------------------------------------------------------------------------------
 
 
-class _Kept:
-    """A workflow in RAM, and its words."""
+# words of the request, then tool and argument names of each step
+WorkflowKey = tuple[frozenset[str] | tuple[str, ...], ...]
 
-    __slots__ = ("key", "memory", "words")
 
-    def __init__(self, memory: Memory, key: tuple[Any, ...], words: frozenset[str]) -> None:
+class _IndexedWorkflow:
+    """An indexed workflow and its stems."""
+
+    __slots__ = ("key", "memory", "stems")
+
+    def __init__(self, memory: Memory, key: WorkflowKey, stems: frozenset[str]) -> None:
         self.memory = memory
         self.key = key
-        self.words = words
+        self.stems = stems
 
 
-class Workflows:
-    """Those that may be recalled: the newest, each once, and none that anything from outside had a part in."""
+class WorkflowIndex:
+    """In-memory index of the workflows that may be recalled: the newest, without duplicates or tainted ones."""
 
-    def __init__(self, memories: Iterable[Memory] = (), *, most: int = WORKFLOWS_MAX, similar: float = SIMILAR) -> None:
-        self._most = most
-        self._similar = similar
-        self._kept: dict[str, _Kept] = {}
-        self._by_key: dict[tuple[Any, ...], str] = {}
-        self._having: dict[str, dict[str, None]] = {}  # stem: ids of workflows that have it, in order
-        self._weights: dict[str, float] = {}  # for as long as nothing is added or removed
+    def __init__(
+        self,
+        memories: Iterable[Memory] = (),
+        *,
+        workflows_max: int = WORKFLOWS_MAX,
+        similarity_min: float = SIMILARITY_MIN,
+    ) -> None:
+        self._workflows_max = workflows_max
+        self._similarity_min = similarity_min
+        self._entries: dict[str, _IndexedWorkflow] = {}
+        self._by_key: dict[WorkflowKey, str] = {}
+        self._postings: dict[str, dict[str, None]] = {}  # stem: ids of workflows that have it, in order
+        self._weights: dict[str, float] = {}  # cache; cleared when a workflow is added or removed
         self.add_all(memories)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def add_all(self, memories: Iterable[Memory]) -> None:
         for memory in memories:
             self.add(memory)
 
     def keep_only(self, ids: Collection[str]) -> None:
-        """All others are gone."""
-        self.remove([id for id in self._kept if id not in ids])
+        """Remove all workflows but these."""
+        self.remove([id for id in self._entries if id not in ids])
 
     def add(self, memory: Memory) -> None:
-        """Of the same request done in the same way the newest is kept. What could never be matched is not."""
-        if is_untrusted(memory.origin) or TAG not in memory.tags:
+        """Add a workflow. Of several with the same request and steps, the newest is kept.
+
+        Ignores tainted memories, and those with fewer than two stems, which could never match.
+        """
+        if is_untrusted(memory.origin) or WORKFLOW_TAG not in memory.tags:
             return
-        done, words = read(memory), frozenset(stems(memory.text))
-        if done is None or len(words) < 2:
+        workflow, words = decode_workflow(memory), frozenset(stem_words(memory.text))
+        if workflow is None or len(words) < 2:
             return
         self.remove([memory.id])
-        key = (words, *((step.tool, *sorted(step.arguments)) for step in done.steps))
-        same = self._by_key.get(key)
-        if same is not None:
-            if self._kept[same].memory.at > memory.at:
+        key: WorkflowKey = (words, *((step.tool, *sorted(step.arguments)) for step in workflow.steps))
+        duplicate = self._by_key.get(key)
+        if duplicate is not None:
+            if self._entries[duplicate].memory.at > memory.at:
                 return
-            self.remove([same])
-        self._kept[memory.id] = _Kept(memory, key, words)
+            self.remove([duplicate])
+        self._entries[memory.id] = _IndexedWorkflow(memory, key, words)
         self._by_key[key] = memory.id
         for word in words:
-            self._having.setdefault(word, {})[memory.id] = None
+            self._postings.setdefault(word, {})[memory.id] = None
         self._weights.clear()
-        if len(self._kept) > self._most:
-            self.remove([min(self._kept, key=lambda id: self._kept[id].memory.at)])
+        if len(self._entries) > self._workflows_max:
+            self.remove([min(self._entries, key=lambda id: self._entries[id].memory.at)])
 
     def remove(self, ids: Iterable[str]) -> None:
         for id in ids:
-            kept = self._kept.pop(id, None)
-            if kept is None:
+            entry = self._entries.pop(id, None)
+            if entry is None:
                 continue
-            del self._by_key[kept.key]
-            for word in kept.words:
-                having = self._having[word]
-                having.pop(id, None)
-                if not having:
-                    del self._having[word]
+            del self._by_key[entry.key]
+            for word in entry.stems:
+                holders = self._postings[word]
+                holders.pop(id, None)
+                if not holders:
+                    del self._postings[word]
             self._weights.clear()
 
     def match(self, prompt: str) -> Memory | None:
-        """The workflow whose request is most like this one, if it is like it at all."""
-        if not self._kept:
+        """Return the workflow with the most similar request, or None if none is similar enough."""
+        if not self._entries:
             return None
-        words = frozenset(stems(prompt))
-        shared = [word for word in words if word in self._having]
+        words = frozenset(stem_words(prompt))
+        shared = [word for word in words if word in self._postings]
         if len(shared) < 2:
             return None
-        own = sum(self._weight(word) ** 2 for word in words)
-        if sum(self._weight(word) ** 2 for word in shared) < self._similar**2 * own:
-            return None  # not even a request made of all the shared words would be alike
-        best, found = self._similar, None
+        norm = sum(self._weight(word) ** 2 for word in words)
+        if sum(self._weight(word) ** 2 for word in shared) < self._similarity_min**2 * norm:
+            return None  # even a request made of all the shared stems would be below the threshold
+        best, match = self._similarity_min, None
         for id in self._candidates(shared):
-            kept = self._kept[id]
-            common = words & kept.words
+            entry = self._entries[id]
+            common = words & entry.stems
             if len(common) < 2:
                 continue
-            both = sum(self._weight(word) ** 2 for word in common)
-            score = both / math.sqrt(own * sum(self._weight(word) ** 2 for word in kept.words))
-            if score < (self._similar if len(common) > 2 else max(self._similar, _SIMILAR_BY_TWO)):
+            dot = sum(self._weight(word) ** 2 for word in common)
+            score = dot / math.sqrt(norm * sum(self._weight(word) ** 2 for word in entry.stems))
+            if score < (
+                self._similarity_min if len(common) > 2 else max(self._similarity_min, _SIMILARITY_MIN_TWO_STEMS)
+            ):
                 continue
-            if score > best or (score == best and (found is None or kept.memory.at > found.at)):
-                best, found = score, kept.memory
-        return found
+            if score > best or (score == best and (match is None or entry.memory.at > match.at)):
+                best, match = score, entry.memory
+        return match
 
     def _candidates(self, shared: list[str]) -> list[str]:
-        """The few that share most, found through the rarest words: common ones alone make nothing alike."""
+        """Return the few workflows that share most, rarest stems first: common stems alone make no match."""
         scores: dict[str, float] = {}
-        looked = 0
-        for word in sorted(shared, key=lambda one: (len(self._having[one]), one)):
-            having = self._having[word]
-            if looked and looked + len(having) > _LOOKED_MAX:
+        scanned = 0
+        for word in sorted(shared, key=lambda stem: (len(self._postings[stem]), stem)):
+            ids = self._postings[word]
+            if scanned and scanned + len(ids) > _POSTINGS_MAX:
                 break
-            looked += len(having)
+            scanned += len(ids)
             weight = self._weight(word)
-            for id in having:
+            for id in ids:
                 scores[id] = scores.get(id, 0.0) + weight
         return sorted(scores, key=scores.__getitem__, reverse=True)[:_CANDIDATES_MAX]
 
     def _weight(self, word: str) -> float:
-        """1 for a word that is in few requests, down to a quarter for one that is in all."""
+        """Return 1 for a stem that is in few requests, down to 0.25 for one that is in all."""
         weight = self._weights.get(word)
         if weight is None:
-            share = len(self._having.get(word, ())) / max(len(self._kept), _FEW)
-            weight = min(1.0, max(0.25, 1 - 0.75 * math.log(max(share, 1e-9) * _FEW) / math.log(_FEW)))
-            if word in self._having:  # what people ask for has no end
+            share = len(self._postings.get(word, ())) / max(len(self._entries), _CORPUS_SIZE_MIN)
+            weight = min(
+                1.0, max(0.25, 1 - 0.75 * math.log(max(share, 1e-9) * _CORPUS_SIZE_MIN) / math.log(_CORPUS_SIZE_MIN))
+            )
+            if word in self._postings:  # caching the stems of all prompts would grow without bound
                 self._weights[word] = weight
         return weight
 
 
-def read(memory: Memory) -> Workflow | None:
-    """What a memory of this kind did; None if it cannot be read."""
+def decode_workflow(memory: Memory) -> Workflow | None:
+    """Decode the workflow of a memory; None if it cannot be decoded."""
     try:
         return msgspec.json.decode(memory.data, type=Workflow)
     except msgspec.DecodeError:
         return None
 
 
-def render(memory: Memory) -> str:
-    """A note for the model."""
-    done = read(memory)
-    if done is None:
+def render_workflow_note(memory: Memory) -> str:
+    """Render the workflow as a note for the model; empty if it cannot be decoded."""
+    workflow = decode_workflow(memory)
+    if workflow is None:
         return ""
-    asked = " ".join(done.trigger.split())
-    steps = ", then ".join(f"{step.tool}({', '.join(step.arguments)})" for step in done.steps)
+    request = " ".join(workflow.trigger.split())
+    steps = ", then ".join(f"{step.tool}({', '.join(step.arguments)})" for step in workflow.steps)
     return (
-        f'[From memory, only if it fits: a similar request, "{_bounded(asked, 120)}", was answered on '
-        f"{done.timestamp[:10]} by calling {steps}. It is in {memory.source}.]"
+        f'[From memory, only if it fits: a similar request, "{_truncate(request, 120)}", was answered on '
+        f"{workflow.timestamp[:10]} by calling {steps}. It is in {memory.source}.]"
     )

@@ -1,4 +1,4 @@
-"""What may be spent: by whom, in which time, how much; and how that is said. Pure."""
+"""Spending budgets per scope and period, their time arithmetic, and their texts for people. Pure."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.ledger import HOUR_MS
-from mainstay.core.ledger import Scope as Scope
-from mainstay.core.reservations import NANO
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR
+from mainstay.core.ledger_entries import HOUR_MS
+from mainstay.core.ledger_entries import BudgetScope as BudgetScope
 
-Period = Literal["", "hour", "day", "month"]
-Kind = Literal["money", "tokens", "calls"]
+BudgetPeriod = Literal["", "hour", "day", "month"]
+BudgetKind = Literal["money", "tokens", "calls"]
 
-PERIODS: tuple[Period, ...] = ("hour", "day", "month")
-_EACH = {"": "", "hour": " an hour", "day": " a day", "month": " a month"}
-_OWNER = "the owner"
+PERIODS: tuple[BudgetPeriod, ...] = ("hour", "day", "month")
+_PERIOD_SUFFIXES = {"": "", "hour": " an hour", "day": " a day", "month": " a month"}
+_OWNER_NAME = "the owner"
 
 
-class Budget(msgspec.Struct, frozen=True):
-    """A bound on one kind of thing. Money is in nanodollars. A turn and a session have no period."""
+class SpendingBudget(msgspec.Struct, frozen=True):
+    """A limit on money (nanodollars), tokens or tool calls. Budgets of a turn or a session have no period."""
 
-    scope: Scope
-    period: Period
-    kind: Kind
+    scope: BudgetScope
+    period: BudgetPeriod
+    kind: BudgetKind
     limit: int
 
     @property
     def key(self) -> str:
-        """As it is configured: `workspace.day.money`."""
+        """The configuration key: `workspace.day.money`."""
         kind = "tool_calls" if self.kind == "calls" else self.kind
         return ".".join(filter(None, (self.scope, self.period, kind)))
 
 
-class Budgets(msgspec.Struct, frozen=True):
-    """All that hold in a workspace."""
+class WorkspaceBudgets(msgspec.Struct, frozen=True):
+    """All budgets that apply in a workspace; `warn_at` is the used share at which a warning is given."""
 
-    all: tuple[Budget, ...] = ()
+    all: tuple[SpendingBudget, ...] = ()
     warn_at: float = 0.8
 
-    def of(self, *scopes: Scope) -> tuple[Budget, ...]:
-        return tuple(one for one in self.all if one.scope in scopes)
+    def for_scopes(self, *scopes: BudgetScope) -> tuple[SpendingBudget, ...]:
+        return tuple(budget for budget in self.all if budget.scope in scopes)
 
 
 # --- time ----------------------------------------------------------------------------------------
 
 
-def hour_of(ms: int) -> int:
-    """Hours since 1970: what the ledger counts by."""
+def hour_at(ms: int) -> int:
+    """Return the hour since 1970, which the ledger counts by."""
     return ms // HOUR_MS
 
 
-def begins(period: Period, ms: int) -> int:
-    """The hour in which a period began that holds this moment; 0 for what has none."""
+def period_start_hour(period: BudgetPeriod, ms: int) -> int:
+    """Return the first hour (since 1970, UTC) of the period that contains `ms`; 0 without a period."""
     match period:
         case "hour":
             return ms // HOUR_MS
@@ -65,84 +65,84 @@ def begins(period: Period, ms: int) -> int:
     return 0
 
 
-def ends(period: Period, ms: int) -> int:
-    """When (ms) the next one begins; 0 for never."""
+def period_end_ms(period: BudgetPeriod, ms: int) -> int:
+    """Return when (ms) the next period begins; 0 without a period."""
     match period:
         case "hour":
             return (ms // HOUR_MS + 1) * HOUR_MS
         case "day":
             return (ms // (24 * HOUR_MS) + 1) * 24 * HOUR_MS
         case "month":
-            first = datetime.fromtimestamp(begins("month", ms) * 3600, UTC)
+            first = datetime.fromtimestamp(period_start_hour("month", ms) * 3600, UTC)
             return int((first + timedelta(days=32)).replace(day=1).timestamp() * 1000)
     return 0
 
 
-# --- words ---------------------------------------------------------------------------------------
+# --- texts ---------------------------------------------------------------------------------------
 
 
-def amount(kind: Kind, number: int) -> str:
-    """`$9.98`, `1,200 tokens`, `1 tool call`."""
+def format_amount(kind: BudgetKind, number: int) -> str:
+    """Format an amount: `$9.98`, `1,200 tokens`, `1 tool call`."""
     match kind:
         case "money":
-            return dollars(number)
+            return format_dollars(number)
         case "tokens":
             return f"{number:,} token{'' if number == 1 else 's'}"
     return f"{number:,} tool call{'' if number == 1 else 's'}"
 
 
-def dollars(nanodollars: int) -> str:
-    """Two digits of cents where that says enough, else as many as say something: `$9.98`, `$0.0042`, `$0`."""
+def format_dollars(nanodollars: int) -> str:
+    """Format money with cents, and with more digits for small amounts: `$9.98`, `$0.0042`, `$0`."""
     if not nanodollars:
         return "$0"
-    if abs(nanodollars) >= NANO // 10:
-        return f"${nanodollars / NANO:,.2f}"
-    digits = f"${nanodollars / NANO:.9f}"
+    if abs(nanodollars) >= NANODOLLARS_PER_DOLLAR // 10:
+        return f"${nanodollars / NANODOLLARS_PER_DOLLAR:,.2f}"
+    digits = f"${nanodollars / NANODOLLARS_PER_DOLLAR:.9f}"
     return (digits[:8] if nanodollars >= 100_000 else digits).rstrip("0")
 
 
-def limit(kind: Kind, number: int) -> str:
-    """As it was configured, to the last digit."""
+def format_limit(kind: BudgetKind, number: int) -> str:
+    """Format a limit with all digits that were configured."""
     if kind != "money":
-        return amount(kind, number)
-    whole, _, digits = f"{number / NANO:,.9f}".partition(".")
+        return format_amount(kind, number)
+    whole, _, digits = f"{number / NANODOLLARS_PER_DOLLAR:,.9f}".partition(".")
     return f"${whole}.{digits.rstrip('0').ljust(2, '0')}"
 
 
-def named(budget: Budget, name: str) -> str:
-    """`the workspace's budget of $10.00 a day`."""
-    whose = {
+def describe_budget(budget: SpendingBudget, name: str) -> str:
+    """Describe a budget: `the workspace's budget of $10.00 a day`. `name` is that of a person."""
+    owner = {
         "turn": "the turn's",
         "session": "the session's",
-        "person": f"{name or _OWNER}'s",
+        "person": f"{name or _OWNER_NAME}'s",
         "workspace": "the workspace's",
         "home": "the home's",
     }[budget.scope]
-    return f"{whose} budget of {limit(budget.kind, budget.limit)}{_EACH[budget.period]}"
+    return f"{owner} budget of {format_limit(budget.kind, budget.limit)}{_PERIOD_SUFFIXES[budget.period]}"
 
 
-def when(ms: int) -> str:
+def format_time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def refusal(budget: Budget, name: str, spent: int, now: int, wanted: int = 0) -> str:
-    """Why something is not done, and when it would be. `wanted` is the least that it takes."""
-    said, left = named(budget, name), budget.limit - spent
-    if wanted > budget.limit:
-        return f"{said} is too small for a call that can take {amount(budget.kind, wanted)}"
-    freed = ends(budget.period, now)
-    if freed:
-        after = f"it frees at {when(freed)}"
+def describe_refusal(budget: SpendingBudget, name: str, spent: int, now_ms: int, needed: int = 0) -> str:
+    """Describe why a call was refused, and when the budget is renewed; `needed` is the least that the call takes."""
+    subject, left = describe_budget(budget, name), budget.limit - spent
+    if needed > budget.limit:
+        return f"{subject} is too small for a call that can take {format_amount(budget.kind, needed)}"
+    renewed = period_end_ms(budget.period, now_ms)
+    if renewed:
+        after = f"it frees at {format_time(renewed)}"
     else:
         after = "the next turn has its own" if budget.scope == "turn" else "another session has its own"
-    if wanted and left > 0:
-        found, needed = amount(budget.kind, left), amount(budget.kind, wanted)
-        return f"{said} has {found} left, too little for a call that can take {needed}; {after}"
-    return f"{said} is used up ({amount(budget.kind, spent)}); {after}"
+    if needed and left > 0:
+        remaining, minimum = format_amount(budget.kind, left), format_amount(budget.kind, needed)
+        return f"{subject} has {remaining} left, too little for a call that can take {minimum}; {after}"
+    return f"{subject} is used up ({format_amount(budget.kind, spent)}); {after}"
 
 
-def warning(budget: Budget, name: str, spent: int, now: int) -> str:
+def describe_warning(budget: SpendingBudget, name: str, spent: int, now_ms: int) -> str:
     share = spent * 100 // budget.limit
-    freed = ends(budget.period, now)
-    until = f" until {when(freed)}" if freed else ""
-    return f"{share} % of {named(budget, name)} is used ({amount(budget.kind, spent)}){until}"
+    renewed = period_end_ms(budget.period, now_ms)
+    until = f" until {format_time(renewed)}" if renewed else ""
+    return f"{share} % of {describe_budget(budget, name)} is used ({format_amount(budget.kind, spent)}){until}"

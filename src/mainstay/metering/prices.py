@@ -1,5 +1,7 @@
-"""What a call can cost, in whole nanodollars and rounded up. Pure, and without floating point: prices are turned into
-picodollars a token once, and counted in these."""
+"""Prices for cost estimates, in integers: picodollars per token. Pure.
+
+Estimates are whole nanodollars, rounded up; prices are converted from floating point once.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +9,45 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from mainstay.core.models import LongPrices, ModelInfo
+from mainstay.core.model_info import LongPromptPrices, ModelInfo
 
-PICO = 1000  # picodollars in a nanodollar
+PICO_PER_NANO = 1000  # picodollars in a nanodollar
 
 
-def per_token(dollars_per_million: float) -> int:
-    """Picodollars: a dollar per million tokens is a million of them a token, and no price has more digits."""
+def convert_price(dollars_per_million: float) -> int:
+    """Convert dollars per million tokens to picodollars per token; no price has more digits."""
     return round(dollars_per_million * 1_000_000)
 
 
-def dearest(models: Sequence[ModelInfo]) -> ModelInfo:
-    """The first, at the highest prices of all that may answer in its place."""
+def combine_highest_prices(models: Sequence[ModelInfo]) -> ModelInfo:
+    """Return the first model with the highest prices of all the models."""
     first, *others = models
     if not others:
         return first
-    usual = [one.prices(0) for one in models]
-    long = [one.long for one in models if one.long is not None]
-    above = _highest(min((one.above for one in long), default=0), [*usual, *long])
-    usual_ones = _highest(0, usual)
+    usual = [model.prices_for(0) for model in models]
+    long = [model.long for model in models if model.long is not None]
+    highest_long = _find_highest(min((prices.above for prices in long), default=0), [*usual, *long])
+    highest = _find_highest(0, usual)
     return structs.replace(
         first,
-        price_prompt=usual_ones.prompt,
-        price_completion=usual_ones.completion,
+        price_prompt=highest.prompt,
+        price_completion=highest.completion,
         price_cached=None,
         price_written=None,
-        long=above if long else None,
-        guessed=any(one.guessed for one in models),
+        long=highest_long if long else None,
+        guessed=any(model.guessed for model in models),
     )
 
 
-def _highest(above: int, some: Sequence[LongPrices]) -> LongPrices:
-    return LongPrices(above, max(map(_dearest_of_prompt, some)), max(one.completion for one in some))
+def _find_highest(above: int, prices: Sequence[LongPromptPrices]) -> LongPromptPrices:
+    return LongPromptPrices(above, max(map(_find_prompt_price, prices)), max(entry.completion for entry in prices))
 
 
-def rates(model: ModelInfo, prompt: int) -> tuple[int, int]:
-    """Picodollars that a token of such a prompt costs at the most, and one of the answer."""
-    prices = model.prices(prompt)
-    return per_token(_dearest_of_prompt(prices)), per_token(prices.completion)
+def find_token_rates(model: ModelInfo, prompt: int) -> tuple[int, int]:
+    """Return the maximum picodollars per prompt token and per output token, for a prompt of this length."""
+    prices = model.prices_for(prompt)
+    return convert_price(_find_prompt_price(prices)), convert_price(prices.completion)
 
 
-def _dearest_of_prompt(prices: LongPrices) -> float:
+def _find_prompt_price(prices: LongPromptPrices) -> float:
     return max(prices.prompt, prices.cached or 0.0, prices.written or 0.0)

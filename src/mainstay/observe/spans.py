@@ -1,7 +1,7 @@
-"""Traces as values: what a turn did, when, and what belongs to what.
+"""Types and attributes of traces and spans, named as in OpenTelemetry's GenAI semantic conventions.
 
-Names follow OpenTelemetry's conventions for generative AI where there is one (`gen_ai.*`), and are ours otherwise
-(`mainstay.*`). Times are those of the journal's records, in ms since 1970; nothing here is measured a second time.
+Attributes that the conventions do not define are called `mainstay.*`. Times are those of the journal's records, in ms
+since 1970; nothing is measured a second time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mainstay.core.journal import Record
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Failed, Outcome
 
-Value = str | bool | int | float | tuple[str, ...]
-Attributes = dict[str, Value]
-Kind = Literal["internal", "client"]
+AttributeValue = str | bool | int | float | tuple[str, ...]
+Attributes = dict[str, AttributeValue]
+SpanKind = Literal["internal", "client"]
 
-CONTENT_CHARS_MAX = 16 * 1024  # of one text in a span
-NOTE_CHARS_MAX = 300  # of a sentence about an error
+CONTENT_CHARS_MAX = 16 * 1024  # of one text attribute
+ERROR_MESSAGE_CHARS_MAX = 300  # of an error message
 
-# Names of the conventions that differ from how providers are called here.
-_PROVIDERS = {
+# Provider names of the conventions where they differ from Mainstay's.
+_PROVIDER_NAMES = {
     "openai-responses": "openai",
     "gemini": "gcp.gemini",
     "google": "gcp.gemini",
@@ -34,36 +34,36 @@ _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
 }
-_ERRORS = frozenset(name for name, kind in vars(errors).items() if isinstance(kind, type))
-_REASONS = {FinishReason.END: "stop", FinishReason.FILTERED: "content_filter"}
+_ERROR_CLASSES = frozenset(name for name, kind in vars(errors).items() if isinstance(kind, type))
+_FINISH_REASONS = {FinishReason.END: "stop", FinishReason.FILTERED: "content_filter"}
 
 
-class Mark(msgspec.Struct, frozen=True):
-    """Something that happened at one moment: an event of a span."""
+class SpanEvent(msgspec.Struct, frozen=True):
+    """An event of a span: something that happened at one moment."""
 
-    at: int
+    at: int  # ms
     name: str
     attributes: Attributes = {}
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a turn. `error` is its kind in a word, and empty where all went well; `open`: it goes on."""
+    """An operation within a turn, or the turn itself."""
 
     id: str
     name: str
-    start: int
-    end: int
-    parent: str = ""
-    kind: Kind = "internal"
+    start: int  # ms
+    end: int  # ms; of a span that is not finished: the time until which it is shown
+    parent_id: str = ""  # span id; empty: the root of the trace
+    kind: SpanKind = "internal"
     attributes: Attributes = {}
-    marks: tuple[Mark, ...] = ()
-    error: str = ""
-    note: str = ""  # about the error, for people
-    open: bool = False
+    events: tuple[SpanEvent, ...] = ()
+    error_type: str = ""  # value of `error.type`; empty: no error
+    error_message: str = ""  # for people; empty where error messages are not included
+    is_open: bool = False  # not finished
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn, and all that was done for it. Its first span is the turn itself."""
+    """A turn with all its operations, including sub-agents. The first span is the turn itself."""
 
     id: str
     session: str
@@ -75,116 +75,119 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return self.spans[0]
 
 
-class Model(msgspec.Struct, frozen=True):
-    """Who answers to a model's name."""
+class ModelEndpoint(msgspec.Struct, frozen=True):
+    """Provider, name and host of a model."""
 
     provider: str
     name: str
-    address: str = ""  # the host that is asked
+    host: str = ""  # host name; empty: not known
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """How traces are told. `content`: with what was said; `notes`: with what is said of errors, which may quote that or
-    what a provider answered. Every text that is not ours goes through `clean`."""
+class TelemetryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What traces and metrics may contain. `redact` is applied to every text that the runtime did not write."""
 
     workspace: str = ""
-    models: Mapping[str, Model] = {}  # by the names under which journals know them
-    clean: Callable[[str], str] = lambda text: text
-    content: bool = False
-    notes: bool = False
+    models: Mapping[str, ModelEndpoint] = {}  # by their names in the journals
+    redact: Callable[[str], str] = lambda text: text
+    include_content: bool = False  # message contents, tool arguments and results
+    include_error_messages: bool = False  # error messages, which may quote contents or a provider's response
 
-    def model(self, name: str) -> Model:
+    def find_model(self, name: str) -> ModelEndpoint:
         if (known := self.models.get(name)) is not None:
             return known
         provider, slash, rest = name.partition("/")
-        return Model(provider, rest) if slash else Model("unknown", name)
+        return ModelEndpoint(provider, rest) if slash else ModelEndpoint("unknown", name)
 
-    def note(self, text: str) -> str:
-        """What is said of an error, where that may be told."""
-        return self.text(text, NOTE_CHARS_MAX) if text and (self.content or self.notes) else ""
+    def error_message(self, text: str) -> str:
+        """Return the error message for a span; empty where messages are not included."""
+        return (
+            self.redact_text(text, ERROR_MESSAGE_CHARS_MAX)
+            if text and (self.include_content or self.include_error_messages)
+            else ""
+        )
 
-    def text(self, text: str, most: int = CONTENT_CHARS_MAX) -> str:
-        """Cleaned first: what was cut in two would not be recognised."""
-        clean = self.clean(text)
-        return clean if len(clean) <= most else clean[: most - 1] + "\u2026"
+    def redact_text(self, text: str, chars_max: int = CONTENT_CHARS_MAX) -> str:
+        """Redact a text, then cut it: a secret that was cut in two would not be recognised."""
+        redacted = self.redact(text)
+        return redacted if len(redacted) <= chars_max else redacted[: chars_max - 1] + "\u2026"
 
 
-class Lineage(msgspec.Struct, frozen=True):
-    """Where the spans of a session's turn belong. A sub-agent's are below the call that sent it, in the same trace."""
+class TraceContext(msgspec.Struct, frozen=True):
+    """Trace and parent span of a turn's spans. A sub-agent's are below the call that spawned it, in the same trace."""
 
-    trace: str
+    trace_id: str
     session: str
-    parent: str = ""
-    prefix: str = ""  # before the names that ids are made of: ids are unique in a trace
+    parent_id: str = ""  # span id; empty: the turn is the root
+    id_prefix: str = ""  # of the names from which span ids are derived, so that ids are unique in a trace
 
-    def child(self, call_id: str, span: str) -> Lineage:
-        return Lineage(self.trace, f"{self.session}/{call_id}", span, f"{self.prefix}{call_id}/")
-
-
-def provider_name(label: str) -> str:
-    """As the conventions spell it."""
-    return _PROVIDERS.get(label, label)
+    def for_sub_agent(self, call_id: str, span_id: str) -> TraceContext:
+        return TraceContext(self.trace_id, f"{self.session}/{call_id}", span_id, f"{self.id_prefix}{call_id}/")
 
 
-def reason_name(reason: FinishReason) -> str:
-    return _REASONS.get(reason, str(reason))
+def provider_name(provider: str) -> str:
+    """Return a provider's name in the semantic conventions."""
+    return _PROVIDER_NAMES.get(provider, provider)
+
+
+def finish_reason_name(reason: FinishReason) -> str:
+    return _FINISH_REASONS.get(reason, str(reason))
 
 
 def usage_attributes(usage: Usage | None, cost: float) -> Attributes:
-    found: Attributes = {}
+    attributes: Attributes = {}
     if usage is not None:
-        found["gen_ai.usage.input_tokens"] = usage.prompt
-        found["gen_ai.usage.output_tokens"] = usage.completion
+        attributes["gen_ai.usage.input_tokens"] = usage.prompt
+        attributes["gen_ai.usage.output_tokens"] = usage.completion
         if usage.cached:
-            found["gen_ai.usage.cache_read.input_tokens"] = usage.cached
+            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached
         if usage.reasoning:
-            found["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
+            attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
     if cost:
-        found["mainstay.cost"] = cost
-    return found
+        attributes["mainstay.cost"] = cost
+    return attributes
 
 
-def fold_attributes(fold: Folded, telling: Telling) -> Attributes:
-    found = usage_attributes(fold.usage, fold.cost)
+def fold_attributes(fold: Folded, options: TelemetryOptions) -> Attributes:
+    attributes = usage_attributes(fold.usage, fold.cost)
     if fold.by:
-        model = telling.model(fold.by)
-        found |= {"gen_ai.request.model": model.name, "gen_ai.provider.name": provider_name(model.provider)}
-    return found
+        model = options.find_model(fold.by)
+        attributes |= {"gen_ai.request.model": model.name, "gen_ai.provider.name": provider_name(model.provider)}
+    return attributes
 
 
-def outcome_attributes(attributes: Attributes, outcome: Outcome | None) -> tuple[str, str]:
-    """How it ended, as attributes; the kind of its failure, and what is said of it."""
+def add_outcome_attributes(attributes: Attributes, outcome: Outcome | None) -> tuple[str, str]:
+    """Add the attributes of an outcome; return the error type and message, both empty if the turn did not fail."""
     if outcome is None:
         return "", ""
     attributes["mainstay.outcome"] = type(outcome).__name__.lower()
     match outcome:
         case Answered(score=float() as score, passed=passed):
-            attributes |= {"mainstay.evals.judges.score": score, "mainstay.evals.judges.passed": passed}
+            attributes |= {"mainstay.judge.score": score, "mainstay.judge.passed": passed}
         case Failed(sentence=sentence, details=details):
-            kind = details if details in _ERRORS else "turn_failed"  # few kinds, and nothing that somebody said
-            attributes["error.type"] = kind
-            return kind, sentence
+            error_type = details if details in _ERROR_CLASSES else "turn_failed"  # few values, and never a message
+            attributes["error.type"] = error_type
+            return error_type, sentence
     return "", ""
 
 
-def turns_in(records: Sequence[Record]) -> dict[int, list[Record]]:
-    """Records by the turn they stand in; what stands between two turns belongs to the one that comes, as its prompt
-    does. What nobody has begun is under 0."""
-    found: dict[int, list[Record]] = {}
+def group_by_turn(records: Sequence[Record]) -> dict[int, list[Record]]:
+    """Group records by turn. Those between two turns, such as prompts, belong to the next one; those after the last
+    turn are under 0."""
+    turns: dict[int, list[Record]] = {}
     before: list[Record] = []
     current = 0
     for record in records:
         event = record.event
         if isinstance(event, TurnStarted):
             current = event.turn
-            found[current] = [*before, record]
+            turns[current] = [*before, record]
             before = []
         elif current:
-            found[current].append(record)
+            turns[current].append(record)
             if isinstance(event, TurnEnded):
                 current = 0
         else:
             before.append(record)
     if before:
-        found[0] = before
-    return found
+        turns[0] = before
+    return turns

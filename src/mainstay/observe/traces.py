@@ -1,4 +1,4 @@
-"""From journals to traces: whole turns with their sub-agents, for whoever looks and for a collector."""
+"""Builds traces of turns with their sub-agents from the journals, and the projection that exports them."""
 
 from __future__ import annotations
 
@@ -6,141 +6,162 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from mainstay.core.events import Folded, TurnEnded, TurnResumed, TurnStarted
-from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
 from mainstay.core.outcome import Failed
-from mainstay.core.ports import Standing
-from mainstay.core.tracing import span_id, trace_id
+from mainstay.core.ports import SessionInfo
+from mainstay.core.projections import JournalBatch
+from mainstay.core.trace_ids import span_id, trace_id
 from mainstay.observe.otlp import encode_spans, is_sampled
-from mainstay.observe.spans import Lineage, Span, Telling, Trace, fold_attributes, turns_in
-from mainstay.observe.turn_spans import turn_spans
+from mainstay.observe.spans import Span, TelemetryOptions, Trace, TraceContext, fold_attributes, group_by_turn
+from mainstay.observe.turn_spans import build_turn_spans
 
-PAGE = 512
+PAGE_RECORDS = 512  # records per read
 RECORDS_MAX = 20_000  # of one sub-agent
 SPANS_MAX = 2_000  # of one trace
-DEPTH_MAX = 8
-SENDS = "spawn"  # the tool that sends sub-agents
+DEPTH_MAX = 8  # of nested sub-agents
+SPAWN_TOOL = "spawn"  # the tool that runs sub-agents
 
 
-class Journals(Protocol):
-    """Of a store: what is needed to read."""
+class JournalReader(Protocol):
+    """The part of a Store that traces need."""
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]: ...
-
-
-class Sending(Protocol):
-    """What a trace is handed to. Never waits."""
-
-    def put(self, blocks: Sequence[bytes]) -> None: ...
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]: ...
 
 
-async def trace_of(
-    journals: Journals, standing: Standing, records: Sequence[Record], telling: Telling, now: int | None = None
+class SpanSink(Protocol):
+    """Receives encoded spans for export; never blocks."""
+
+    def enqueue(self, encoded_spans: Sequence[bytes]) -> None: ...
+
+
+async def build_trace(
+    journal: JournalReader,
+    info: SessionInfo,
+    records: Sequence[Record],
+    options: TelemetryOptions,
+    now_ms: int | None = None,
 ) -> Trace | None:
-    """Of the turn that these are the records of; None where nothing can be told of it. `now`: also if it goes on."""
-    begun = (record.event.turn for record in records if isinstance(record.event, TurnStarted))
-    turn = next(begun, records[-1].event.turn if records else 0)
-    id = trace_id(standing.key, standing.created, turn)
-    spans = await _with_children(journals, records, Lineage(id, standing.key), telling, now)
-    return Trace(id=id, session=standing.key, turn=turn, spans=tuple(spans[:SPANS_MAX])) if spans else None
+    """Return the trace of the turn to which the records belong; None if they contain none.
+
+    A turn that has not ended has a trace only with `now_ms`, as of that time.
+    """
+    numbers = (record.event.turn for record in records if isinstance(record.event, TurnStarted))
+    turn = next(numbers, records[-1].event.turn if records else 0)
+    id = trace_id(info.key, info.created, turn)
+    spans = await _build_spans(journal, records, TraceContext(id, info.key), options, now_ms)
+    return Trace(id=id, session=info.key, turn=turn, spans=tuple(spans[:SPANS_MAX])) if spans else None
 
 
-def fold_trace(standing: Standing, record: Record, telling: Telling) -> Trace | None:
-    """Of a summary that was made between two turns: it belongs to neither. When it was begun, nobody knows."""
+def build_fold_trace(info: SessionInfo, record: Record, options: TelemetryOptions) -> Trace | None:
+    """Return the trace of a fold between two turns, which belongs to neither. Its start is not known."""
     if not isinstance(record.event, Folded):
         return None
-    id = trace_id(standing.key, standing.created, -record.event.version)
-    found = fold_attributes(record.event, telling) | {"gen_ai.conversation.id": standing.key}
-    span = Span(id=span_id(id, "fold"), name="fold", start=record.at, end=record.at, attributes=found)
-    return Trace(id=id, session=standing.key, turn=0, spans=(span,))
+    id = trace_id(info.key, info.created, -record.event.version)
+    attributes = fold_attributes(record.event, options) | {"gen_ai.conversation.id": info.key}
+    span = Span(id=span_id(id, "fold"), name="fold", start=record.at, end=record.at, attributes=attributes)
+    return Trace(id=id, session=info.key, turn=0, spans=(span,))
 
 
-async def _with_children(
-    journals: Journals, records: Sequence[Record], lineage: Lineage, telling: Telling, now: int | None, depth: int = 0
+async def _build_spans(
+    journal: JournalReader,
+    records: Sequence[Record],
+    context: TraceContext,
+    options: TelemetryOptions,
+    now_ms: int | None,
+    depth: int = 0,
 ) -> list[Span]:
-    spans = turn_spans(records, lineage, telling, now)
+    spans = build_turn_spans(records, context, options, now_ms)
     for span in tuple(spans) if depth < DEPTH_MAX else ():
-        if span.attributes.get("gen_ai.tool.name") != SENDS or span.name != f"execute_tool {SENDS}":
+        if span.attributes.get("gen_ai.tool.name") != SPAWN_TOOL or span.name != f"execute_tool {SPAWN_TOOL}":
             continue
-        child = lineage.child(str(span.attributes["gen_ai.tool.call.id"]), span.id)
-        theirs = await _read(journals, child.session, RECORDS_MAX)
-        for turn, some in turns_in(theirs).items():
-            if turn and (found := await _with_children(journals, some, child, telling, now, depth + 1)):
-                # errors of a sub-agent name the trace that its own session would have: it can be looked for
-                found[0].attributes["mainstay.trace"] = trace_id(child.session, theirs[0].at, turn)
-                spans += found
+        child = context.for_sub_agent(str(span.attributes["gen_ai.tool.call.id"]), span.id)
+        child_records = await _read_records(journal, child.session, RECORDS_MAX)
+        for turn, turn_records in group_by_turn(child_records).items():
+            if turn and (nested := await _build_spans(journal, turn_records, child, options, now_ms, depth + 1)):
+                # error reports of a sub-agent have the trace id of its own session: this attribute makes it searchable
+                nested[0].attributes["mainstay.trace"] = trace_id(child.session, child_records[0].at, turn)
+                spans += nested
     return spans
 
 
-async def _read(journals: Journals, key: str, most: int, after: int = 0) -> list[Record]:
+async def _read_records(journal: JournalReader, key: str, records_max: int, after: int = 0) -> list[Record]:
     records: list[Record] = []
-    while len(records) < most and (page := await journals.read(key, after, min(PAGE, most - len(records)))):
+    while len(records) < records_max and (
+        page := await journal.read_records(key, after, min(PAGE_RECORDS, records_max - len(records)))
+    ):
         records += page
         after = page[-1].seq
     return records
 
 
-class TraceReader:
-    """Hands a turn over to be sent when it has ended, once, whole and with its sub-agents: whether it is sampled is
-    then one decision, and one that failed is sent in any case."""
+class TraceProjection:
+    """Exports the trace of a turn when it has ended, once, with its sub-agents.
+
+    So sampling is one decision per trace, and failed turns are always exported (tail sampling).
+    """
 
     name = "traces"
 
     def __init__(
-        self, journals: Journals, sending: Sending, telling: Telling, sample: float, heads: Mapping[str, int]
+        self,
+        journal: JournalReader,
+        sink: SpanSink,
+        options: TelemetryOptions,
+        sample_share: float,
+        heads: Mapping[str, int],
     ) -> None:
-        """`heads`: where sessions stood before anything was done in this process."""
-        self._places = dict(heads)  # in memory: what was not sent when the process ends is not sent
-        self._journals = journals
-        self._sending = sending
-        self._telling = telling
-        self._sample = sample
+        """`sample_share`: from 0 to 1. `heads`: last record of each session at the start of this process."""
+        self._positions = dict(heads)  # only in memory: traces that were not exported when the process ends are lost
+        self._journal = journal
+        self._sink = sink
+        self._options = options
+        self._sample_share = sample_share
 
     async def positions(self) -> dict[str, int]:
-        """From now on: what a collector was sent before is not sent again."""
-        return dict(self._places)
+        """Return positions from the start of the process on: earlier turns are not exported again."""
+        return dict(self._positions)
 
-    async def take(self, stretch: Stretch) -> None:
-        if stretch.standing.errand is None:  # else it is told of with the turn that sent it
-            await self._tell(stretch)
-        self._places[stretch.standing.key] = stretch.records[-1].seq
+    async def apply(self, batch: JournalBatch) -> None:
+        if batch.info.spawned is None:  # a sub-agent's turns are exported with the turn that spawned it
+            await self._export_batch(batch)
+        self._positions[batch.info.key] = batch.records[-1].seq
 
-    async def _tell(self, stretch: Stretch) -> None:
-        """If this fails half-way, the rest of it is told when it is offered again."""
-        key = stretch.standing.key
-        told = self._places.get(key, 0)
-        running = any(isinstance(record.event, TurnStarted) for record in stretch.earlier)
-        for record in stretch.records:
+    async def _export_batch(self, batch: JournalBatch) -> None:
+        """Export the turns that ended in a batch. After a failure, a retry continues where this stopped."""
+        key = batch.info.key
+        exported = self._positions.get(key, 0)
+        is_running = any(isinstance(record.event, TurnStarted) for record in batch.earlier)
+        for record in batch.records:
             match record.event:
                 case TurnStarted():
-                    running = True
+                    is_running = True
                 case TurnEnded(outcome=outcome, turn=turn):
-                    running = False
-                    if record.seq > told and (isinstance(outcome, Failed) or self._wants(stretch.standing, turn)):
-                        await self._hand_over(stretch, record.seq)
-                    self._places[key] = max(record.seq, told)
+                    is_running = False
+                    if record.seq > exported and (isinstance(outcome, Failed) or self._is_sampled(batch.info, turn)):
+                        await self._export_turn(batch, record.seq)
+                    self._positions[key] = max(record.seq, exported)
                 case Folded(version=version) if (
-                    not running and record.seq > told and self._wants(stretch.standing, -version)
+                    not is_running and record.seq > exported and self._is_sampled(batch.info, -version)
                 ):
-                    if (trace := fold_trace(stretch.standing, record, self._telling)) is not None:
-                        self._sending.put(encode_spans(trace))
-                    self._places[key] = record.seq
+                    if (trace := build_fold_trace(batch.info, record, self._options)) is not None:
+                        self._sink.enqueue(encode_spans(trace))
+                    self._positions[key] = record.seq
 
-    def _wants(self, standing: Standing, turn: int) -> bool:
-        return is_sampled(trace_id(standing.key, standing.created, turn), self._sample)
+    def _is_sampled(self, info: SessionInfo, turn: int) -> bool:
+        return is_sampled(trace_id(info.key, info.created, turn), self._sample_share)
 
-    async def _hand_over(self, stretch: Stretch, end: int) -> None:
-        records = [record for record in (*stretch.earlier, *stretch.records) if record.seq <= end]
-        begin = next((n for n, one in _backwards(records) if isinstance(one.event, TurnStarted)), 0)
+    async def _export_turn(self, batch: JournalBatch, end_seq: int) -> None:
+        records = [record for record in (*batch.earlier, *batch.records) if record.seq <= end_seq]
+        begin = next((n for n, record in _enumerate_reversed(records) if isinstance(record.event, TurnStarted)), 0)
         turn = records[begin:]
-        taken = set(turn[0].event.inputs) if isinstance(turn[0].event, TurnStarted) else set()
-        if any(isinstance(one.event, TurnResumed) for one in turn):  # what it had streamed is not told of again
-            turn = await _read(self._journals, stretch.standing.key, end - turn[0].seq + 1, turn[0].seq - 1)
-        turn = [*(one for one in records[:begin] if one.seq in taken), *turn]
-        trace = await trace_of(self._journals, stretch.standing, turn, self._telling)
+        inputs = set(turn[0].event.inputs) if isinstance(turn[0].event, TurnStarted) else set()
+        if any(isinstance(record.event, TurnResumed) for record in turn):  # a batch repeats no streaming checkpoints
+            turn = await _read_records(self._journal, batch.info.key, end_seq - turn[0].seq + 1, turn[0].seq - 1)
+        turn = [*(record for record in records[:begin] if record.seq in inputs), *turn]
+        trace = await build_trace(self._journal, batch.info, turn, self._options)
         if trace is not None:
-            self._sending.put(encode_spans(trace))
+            self._sink.enqueue(encode_spans(trace))
 
 
-def _backwards(records: Sequence[Record]) -> list[tuple[int, Record]]:
+def _enumerate_reversed(records: Sequence[Record]) -> list[tuple[int, Record]]:
     return [(n, records[n]) for n in range(len(records) - 1, -1, -1)]

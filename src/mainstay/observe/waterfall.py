@@ -1,6 +1,7 @@
-"""A trace as lines for a terminal: one for each span, each with a bar on one axis of time.
+"""Renders a trace as a waterfall for a terminal: one line per span, with a bar on a common time axis.
 
-Everything that others named goes through `show`, which cuts it to a width and leaves nothing for a terminal to obey.
+Names chosen by models, tools and users are passed through a `TextSanitiser`, which cuts them to a width and removes
+terminal control sequences.
 """
 
 from __future__ import annotations
@@ -12,158 +13,160 @@ import msgspec
 
 from mainstay.observe.spans import Span, Trace
 
-Show = Callable[[str, int], str]  # a text, and the columns that it may have
-Style = Literal["", "red", "yellow", "dim", "cyan"]
+TextSanitiser = Callable[[str, int], str]  # (text, width in columns) -> text that is safe to print
+LineStyle = Literal["", "red", "yellow", "dim", "cyan"]
 
-NAME_MIN, NAME_MAX = 12, 44
-BAR_MIN = 10
-WAIT_SHARE = 0.25  # of the axis that waiting for people, or for a process, has at most
-WAITS = ("approval ", "client ", "interrupted")
-SIGNS = {  # of what happened at one moment, and what it is called below
-    "mainstay.approval.asked": ("?", "asked"),
+NAME_WIDTH_MIN, NAME_WIDTH_MAX = 12, 44  # columns
+BAR_WIDTH_MIN = 10  # columns
+WAIT_SHARE_MAX = 0.25  # of the axis at most, for waiting for people or for a restart of the process
+WAIT_PREFIXES = ("approval ", "client ", "interrupted")  # how the names of such spans begin
+EVENT_SIGNS = {  # of span events: sign, and its meaning in the legend
+    "mainstay.approval.asked": ("?", "approval requested"),
     "mainstay.approval.answered": ("!", "answered"),
-    "mainstay.turn.resumed": ("✗", "the process stopped"),
-    "mainstay.step.restarted": ("↻", "asked again"),
+    "mainstay.turn.resumed": ("✗", "process stopped"),
+    "mainstay.step.restarted": ("↻", "retried"),
     "mainstay.correction": ("~", "correction"),
-    "mainstay.evals.judges.failed": ("~", "not good enough"),
+    "mainstay.judge.failed": ("~", "rejected by judges"),
     "mainstay.guard": ("g", "guard"),
     "mainstay.steered": (">", "steered"),
     "mainstay.stopped": ("x", "stopped"),
 }
 
 
-class Line(msgspec.Struct, frozen=True):
+class WaterfallLine(msgspec.Struct, frozen=True):
     text: str
-    style: Style = ""
+    style: LineStyle = ""
 
 
-class Axis:
-    """From times to columns. Long waits are drawn shorter than they were, so that what was done can be seen."""
+class TimeAxis:
+    """Maps times to columns. Long waits are compressed, so that the other spans remain visible."""
 
     def __init__(self, trace: Trace, columns: int) -> None:
         self._start = trace.root.start
         self._columns = columns
-        self._waits = _merged([(span.start, span.end) for span in trace.spans if span.name.startswith(WAITS)])
+        self._wait_periods = _merge_periods(
+            [(span.start, span.end) for span in trace.spans if span.name.startswith(WAIT_PREFIXES)]
+        )
         whole = max(trace.root.end - trace.root.start, 1)
-        waited = sum(end - start for start, end in self._waits)
+        waited = sum(end - start for start, end in self._wait_periods)
         active = whole - waited
-        self.squeezed = active > 0 and waited > whole * WAIT_SHARE
-        drawn = active * WAIT_SHARE / (1 - WAIT_SHARE)
-        self._factor = drawn / waited if self.squeezed else 1.0
-        self._whole = active + waited * self._factor
+        self.is_compressed = active > 0 and waited > whole * WAIT_SHARE_MAX
+        drawn = active * WAIT_SHARE_MAX / (1 - WAIT_SHARE_MAX)
+        self._wait_factor = drawn / waited if self.is_compressed else 1.0
+        self._drawn_ms = active + waited * self._wait_factor
 
     def column(self, at: int) -> int:
-        waited = sum(max(0, min(at, end) - start) for start, end in self._waits if start < at)
-        passed = at - self._start - waited + waited * self._factor
-        return max(0, min(round(passed / self._whole * self._columns), self._columns))
+        waited = sum(max(0, min(at, end) - start) for start, end in self._wait_periods if start < at)
+        passed = at - self._start - waited + waited * self._wait_factor
+        return max(0, min(round(passed / self._drawn_ms * self._columns), self._columns))
 
 
-def waterfall(trace: Trace, width: int, show: Show) -> Iterator[Line]:
-    """At most `width` columns each."""
-    rows = list(_tree(trace))
-    cells = [(_seconds(span), _tokens(span), _dollars(span)) for span, _ in rows]
-    beside = [max(len(cell[n]) for cell in cells) for n in range(3)]
-    name = min(max(len("  " * depth + _called(span)) for span, depth in rows), NAME_MAX)
-    name = max(min(name, width - sum(beside) - 8 - BAR_MIN), NAME_MIN)
-    bar = max(width - name - sum(beside) - 8, BAR_MIN)
-    axis = Axis(trace, bar)
-    yield Line(_headline(trace, width, show))
+def render_waterfall(trace: Trace, width: int, sanitise: TextSanitiser) -> Iterator[WaterfallLine]:
+    """Yield the lines of the waterfall, at most `width` columns each."""
+    rows = list(_walk_tree(trace))
+    cells = [(_format_duration(span), _format_tokens(span), _format_cost(span)) for span, _ in rows]
+    widths = [max(len(cell[n]) for cell in cells) for n in range(3)]
+    name_width = min(max(len("  " * depth + _short_name(span)) for span, depth in rows), NAME_WIDTH_MAX)
+    name_width = max(min(name_width, width - sum(widths) - 8 - BAR_WIDTH_MIN), NAME_WIDTH_MIN)
+    bar_width = max(width - name_width - sum(widths) - 8, BAR_WIDTH_MIN)
+    axis = TimeAxis(trace, bar_width)
+    yield WaterfallLine(_headline(trace, width, sanitise))
     for (span, depth), (seconds, tokens, cost) in zip(rows, cells, strict=True):
-        called = show("  " * depth + _called(span), name).ljust(name)
-        figures = f"{seconds:>{beside[0]}}  {tokens:>{beside[1]}}  {cost:>{beside[2]}}".rstrip()
-        yield Line(f"{called} {_bar(span, axis, bar)} {figures}"[:width].rstrip(), _style(span))
-        if span.error:
-            said = f"{span.error}: {span.note}" if span.note else span.error
-            yield Line(show("  " * (depth + 1) + said, width), "red")
+        name = sanitise("  " * depth + _short_name(span), name_width).ljust(name_width)
+        figures = f"{seconds:>{widths[0]}}  {tokens:>{widths[1]}}  {cost:>{widths[2]}}".rstrip()
+        yield WaterfallLine(f"{name} {_draw_bar(span, axis, bar_width)} {figures}"[:width].rstrip(), _line_style(span))
+        if span.error_type:
+            error = f"{span.error_type}: {span.error_message}" if span.error_message else span.error_type
+            yield WaterfallLine(sanitise("  " * (depth + 1) + error, width), "red")
     yield from _legend(trace, axis, width)
 
 
-def _headline(trace: Trace, width: int, show: Show) -> str:
+def _headline(trace: Trace, width: int, sanitise: TextSanitiser) -> str:
     root = trace.root
-    how = "goes on" if root.open else str(root.attributes.get("mainstay.outcome", "ended"))
-    facts = [how, _seconds(root), *filter(None, (_tokens(root), _dollars(root)))]
-    return show(f"turn {trace.turn} of {trace.session} · {' · '.join(facts)} · trace {trace.id}", width)
+    status = "running" if root.is_open else str(root.attributes.get("mainstay.outcome", "ended"))
+    facts = [status, _format_duration(root), *filter(None, (_format_tokens(root), _format_cost(root)))]
+    return sanitise(f"turn {trace.turn} of {trace.session} · {' · '.join(facts)} · trace {trace.id}", width)
 
 
-def _legend(trace: Trace, axis: Axis, width: int) -> Iterator[Line]:
-    seen = {mark.name for span in trace.spans for mark in span.marks}
-    said = dict.fromkeys(f"{sign} {what}" for name, (sign, what) in SIGNS.items() if name in seen)
-    text = "  ".join(said) + ("  waiting is drawn shorter than it was" if axis.squeezed else "")
+def _legend(trace: Trace, axis: TimeAxis, width: int) -> Iterator[WaterfallLine]:
+    names = {mark.name for span in trace.spans for mark in span.events}
+    signs = dict.fromkeys(f"{sign} {meaning}" for name, (sign, meaning) in EVENT_SIGNS.items() if name in names)
+    text = "  ".join(signs) + ("  waiting times are drawn shorter" if axis.is_compressed else "")
     if text:
-        yield Line(text.strip()[:width], "dim")
+        yield WaterfallLine(text.strip()[:width], "dim")
 
 
-def _tree(trace: Trace) -> Iterator[tuple[Span, int]]:
-    """Each span below what it belongs to, in the order of time."""
-    below: dict[str, list[Span]] = {}
+def _walk_tree(trace: Trace) -> Iterator[tuple[Span, int]]:
+    """Yield each span with its depth, children after their parent in the order of time."""
+    children: dict[str, list[Span]] = {}
     for span in trace.spans[1:]:
-        below.setdefault(span.parent, []).append(span)
+        children.setdefault(span.parent_id, []).append(span)
 
     def walk(span: Span, depth: int) -> Iterator[tuple[Span, int]]:
         yield span, depth
-        for one in sorted(below.pop(span.id, ()), key=lambda one: (one.start, one.end)):
-            yield from walk(one, depth + 1)
+        for child in sorted(children.pop(span.id, ()), key=lambda child: (child.start, child.end)):
+            yield from walk(child, depth + 1)
 
     yield from walk(trace.root, 0)
 
 
-def _called(span: Span) -> str:
-    """The operation goes without saying where the name says it."""
+def _short_name(span: Span) -> str:
+    """Return a span's name without the operation where the rest of the name makes it clear."""
     for operation in ("execute_tool ", "invoke_agent "):
         if span.name.startswith(operation):
             return span.name.removeprefix(operation)
     return span.name
 
 
-def _bar(span: Span, axis: Axis, columns: int) -> str:
+def _draw_bar(span: Span, axis: TimeAxis, columns: int) -> str:
     start, end = axis.column(span.start), axis.column(span.end)
     start = min(start, columns - 1)
-    sign = "░" if span.name.startswith(WAITS) else "▒" if span.open else "█"
+    sign = "░" if span.name.startswith(WAIT_PREFIXES) else "▒" if span.is_open else "█"
     cells = [" "] * columns
     cells[start : max(end, start + 1)] = sign * (max(end, start + 1) - start)
-    for mark in span.marks:
-        if mark.name in SIGNS:
-            cells[min(axis.column(mark.at), columns - 1)] = SIGNS[mark.name][0]
+    for mark in span.events:
+        if mark.name in EVENT_SIGNS:
+            cells[min(axis.column(mark.at), columns - 1)] = EVENT_SIGNS[mark.name][0]
     return "".join(cells)
 
 
-def _style(span: Span) -> Style:
-    if span.error:
+def _line_style(span: Span) -> LineStyle:
+    if span.error_type:
         return "red"
-    if span.name.startswith(WAITS):
+    if span.name.startswith(WAIT_PREFIXES):
         return "yellow"
-    return "cyan" if span.open else ""
+    return "cyan" if span.is_open else ""
 
 
-def _seconds(span: Span) -> str:
+def _format_duration(span: Span) -> str:
     ms = span.end - span.start
-    more = "…" if span.open else ""
+    suffix = "…" if span.is_open else ""
     if ms < 1000:
-        return f"{ms} ms{more}"
+        return f"{ms} ms{suffix}"
     if ms < 60_000:
-        return f"{ms / 1000:.1f} s{more}"
+        return f"{ms / 1000:.1f} s{suffix}"
     minutes, seconds = divmod(ms // 1000, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min{more}" if hours else f"{minutes} min {seconds} s{more}"
+    return f"{hours} h {minutes} min{suffix}" if hours else f"{minutes} min {seconds} s{suffix}"
 
 
-def _tokens(span: Span) -> str:
-    taken, given = (span.attributes.get(f"gen_ai.usage.{one}_tokens") for one in ("input", "output"))
-    return f"{taken:,} → {given:,}" if isinstance(taken, int) and isinstance(given, int) else ""
+def _format_tokens(span: Span) -> str:
+    tokens_in, tokens_out = (span.attributes.get(f"gen_ai.usage.{kind}_tokens") for kind in ("input", "output"))
+    return f"{tokens_in:,} → {tokens_out:,}" if isinstance(tokens_in, int) and isinstance(tokens_out, int) else ""
 
 
-def _dollars(span: Span) -> str:
+def _format_cost(span: Span) -> str:
     cost = span.attributes.get("mainstay.cost")
     if not isinstance(cost, float) or not cost:
         return ""
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}" if cost >= 0.0001 else "<$0.0001"
 
 
-def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    made: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(made[-1][1], end)
+def _merge_periods(periods: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(periods):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            made.append((start, end))
-    return made
+            merged.append((start, end))
+    return merged

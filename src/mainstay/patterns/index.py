@@ -1,13 +1,12 @@
-"""Which patterns a request is about: TF-IDF vectors, compared by their cosine.
+"""TF-IDF index that matches requests to patterns by cosine similarity.
 
-A pattern is what stands in its fields, and not every field says as much. The words of its name, its title and its
-intents were chosen to be found by, so they count three times; use cases are close to how people ask, and count twice;
-the description, the category and the tags count once. Counts are dampened (1 + log), so that a long description does
-not outweigh a name. A word of a request that no pattern has counts as the rarest there is: small talk that shares one
-common word with a pattern is then mostly about something else, and stays below the threshold.
+Fields have different weights. The words of the name, the title and the intents were chosen for matching, so they count
+three times; use cases are close to how users phrase requests, and count twice; description, category and tags count
+once. Counts are dampened (1 + log), so that a long description does not outweigh a name. A word of the request that no
+pattern has counts as the rarest: small talk that shares one common word with a pattern stays below the threshold.
 
-Everything is plain Python: postings by stem, the rarest first. Once the words that are left could not bring a pattern
-half of what the threshold asks for, only those that have the other half are looked at further.
+It is plain Python: postings by stem, rarest stem first. Once the remaining stems could add less than half of the
+threshold, only patterns that already have the other half are scored further.
 """
 
 from __future__ import annotations
@@ -18,108 +17,111 @@ from math import log, sqrt
 
 import msgspec
 
-from mainstay.core.stems import stems
-from mainstay.patterns.pattern import Pattern
+from mainstay.core.stemming import stem_words
+from mainstay.patterns.pattern_template import InstructionPattern
 
-CHARS_MAX = 20_000  # of one field
-_STEMS_MAX = 4_000
-_EARLY = 0.5  # once what is left could bring no more than this part of what is needed, few can still get there
-_SLACK = 1e-6  # for sums of floats that were added in another order
-NAMED, USED, TOLD = 3.0, 2.0, 1.0  # how much a word of a name, of a use case, of a description counts
+FIELD_CHARS_MAX = 20_000  # of one field
+_FIELD_STEMS_MAX = 4_000
+_PRUNE_SHARE = (
+    0.5  # switch to scoring candidates only, once the remaining stems add at most this share of the threshold
+)
+_SLACK = 1e-6  # tolerance for floats summed in another order
+# weights of words in names, use cases and descriptions
+NAME_WEIGHT, USE_CASE_WEIGHT, DESCRIPTION_WEIGHT = (3.0, 2.0, 1.0)
 
-Terms = Mapping[str, float]
+TermWeights = Mapping[str, float]
 
 
-class Match(msgspec.Struct, frozen=True, gc=False):
-    pattern: Pattern
+class PatternMatch(msgspec.Struct, frozen=True, gc=False):
+    pattern: InstructionPattern
     score: float  # 0 to 1
 
 
-def terms_of(pattern: Pattern) -> dict[str, float]:
-    """How often each stem is in a pattern, by what it counts there, dampened."""
+def weigh_terms(pattern: InstructionPattern) -> dict[str, float]:
+    """Return the dampened, weighted count of each stem of a pattern."""
     counts: dict[str, float] = {}
-    _count(counts, NAMED, (pattern.name, pattern.title, *pattern.intents))
-    _count(counts, USED, pattern.use_cases)
-    _count(counts, TOLD, (pattern.description, pattern.category, *pattern.tags))
+    _add_counts(counts, NAME_WEIGHT, (pattern.name, pattern.title, *pattern.intents))
+    _add_counts(counts, USE_CASE_WEIGHT, pattern.use_cases)
+    _add_counts(counts, DESCRIPTION_WEIGHT, (pattern.description, pattern.category, *pattern.tags))
     return {stem: 1.0 + log(count) for stem, count in counts.items()}
 
 
-def _count(counts: dict[str, float], weight: float, texts: Iterable[str]) -> None:
+def _add_counts(counts: dict[str, float], weight: float, texts: Iterable[str]) -> None:
     for text in texts:
-        for stem in stems(text, chars_max=CHARS_MAX, stems_max=_STEMS_MAX):
+        for stem in stem_words(text, chars_max=FIELD_CHARS_MAX, stems_max=_FIELD_STEMS_MAX):
             counts[stem] = counts.get(stem, 0.0) + weight
 
 
-class Index:
-    """Never changes once it is made: another is made beside it and takes its place."""
+class PatternIndex:
+    """Immutable TF-IDF index of patterns."""
 
-    def __init__(self, patterns: Sequence[Pattern], terms: Sequence[Terms]) -> None:
-        """`terms` are those of each pattern, in the same order."""
+    def __init__(self, patterns: Sequence[InstructionPattern], terms: Sequence[TermWeights]) -> None:
+        """`terms` are the weighted terms of each pattern, in the same order."""
         self._patterns = tuple(patterns)
         self._terms = tuple(terms)
-        found: dict[str, list[int]] = {}
-        for number, one in enumerate(self._terms):
-            for stem in one:
-                found.setdefault(stem, []).append(number)
+        numbers_of: dict[str, list[int]] = {}
+        for number, pattern_terms in enumerate(self._terms):
+            for stem in pattern_terms:
+                numbers_of.setdefault(stem, []).append(number)
         count = len(self._patterns)
-        self._rarest = 1.0 + log(1.0 + count)
-        self._rarity = {stem: 1.0 + log((1.0 + count) / (1.0 + len(numbers))) for stem, numbers in found.items()}
-        self._scale = [self._scaled(one) for one in self._terms]
-        self._postings = {stem: self._posted(stem, numbers) for stem, numbers in found.items()}
-        self._heaviest = {stem: max(weights) for stem, (_, weights) in self._postings.items()}
+        self._idf_max = 1.0 + log(1.0 + count)
+        self._idf = {stem: 1.0 + log((1.0 + count) / (1.0 + len(numbers))) for stem, numbers in numbers_of.items()}
+        self._inverse_norms = [self._inverse_norm(pattern_terms) for pattern_terms in self._terms]
+        self._postings = {stem: self._build_posting(stem, numbers) for stem, numbers in numbers_of.items()}
+        self._weight_max = {stem: max(weights) for stem, (_, weights) in self._postings.items()}
 
     def __len__(self) -> int:
         return len(self._patterns)
 
-    def match(self, text: str, limit: int, threshold: float) -> list[Match]:
-        """Those at least so similar, best first; equals in the order of their names."""
+    def match(self, text: str, limit: int, threshold: float) -> list[PatternMatch]:
+        """Return patterns with a similarity of at least `threshold`, best first; ties in the order of the patterns."""
         if limit <= 0 or not self._patterns:
             return []
-        wanted, length = self._read(text)
-        if not wanted:
+        query_terms, length = self._weigh_query(text)
+        if not query_terms:
             return []
         floor = max(threshold, _SLACK) * length
-        scores = self._score(wanted, floor)
+        scores = self._score_patterns(query_terms, floor)
         best = nsmallest(limit, ((-score, number) for number, score in scores.items() if score >= floor - _SLACK))
-        return [Match(self._patterns[number], min(-score / length, 1.0)) for score, number in best]
+        return [PatternMatch(self._patterns[number], min(-score / length, 1.0)) for score, number in best]
 
-    def _read(self, text: str) -> tuple[list[tuple[str, float]], float]:
-        """What the request asks for, the rarest first, and the length of its whole vector."""
+    def _weigh_query(self, text: str) -> tuple[list[tuple[str, float]], float]:
+        """Return the request's indexed stems with weights, rarest first, and the norm of its whole vector."""
         counts: dict[str, int] = {}
-        for stem in stems(text):
+        for stem in stem_words(text):
             counts[stem] = counts.get(stem, 0) + 1
-        weights = {stem: (1.0 + log(n)) * self._rarity.get(stem, self._rarest) for stem, n in counts.items()}
+        weights = {stem: (1.0 + log(n)) * self._idf.get(stem, self._idf_max) for stem, n in counts.items()}
         length = sqrt(sum(weight * weight for weight in weights.values()))
         known = [(stem, weight) for stem, weight in weights.items() if stem in self._postings]
-        known.sort(key=lambda one: len(self._postings[one[0]][0]))
+        known.sort(key=lambda item: len(self._postings[item[0]][0]))
         return known, length
 
-    def _score(self, wanted: Sequence[tuple[str, float]], floor: float) -> dict[int, float]:
-        """Of all that reach `floor`, exactly; what cannot is dropped on the way."""
-        rest = sum(weight * self._heaviest[stem] for stem, weight in wanted)
+    def _score_patterns(self, query_terms: Sequence[tuple[str, float]], floor: float) -> dict[int, float]:
+        """Return exact scores of all patterns that reach `floor`; others may be missing."""
+        rest = sum(weight * self._weight_max[stem] for stem, weight in query_terms)
         sums = [0.0] * len(self._patterns)
         done = 0
-        for stem, weight in wanted:
-            if rest < floor * _EARLY:
+        for stem, weight in query_terms:
+            if rest < floor * _PRUNE_SHARE:
                 break
             for number, share in zip(*self._postings[stem], strict=True):
                 sums[number] += weight * share
-            rest -= weight * self._heaviest[stem]
+            rest -= weight * self._weight_max[stem]
             done += 1
         enough = floor - max(rest, 0.0) - _SLACK
         scores = {number: score for number, score in enumerate(sums) if score >= enough}
-        for stem, weight in wanted[done:] if scores else ():  # words that most patterns have, for the few that are left
-            factor = weight * self._rarity[stem]
+        for stem, weight in query_terms[done:] if scores else ():  # frequent stems, for the remaining candidates only
+            factor = weight * self._idf[stem]
             for number in scores:
                 if (count := self._terms[number].get(stem)) is not None:
-                    scores[number] += factor * count * self._scale[number]
+                    scores[number] += factor * count * self._inverse_norms[number]
         return scores
 
-    def _scaled(self, terms: Terms) -> float:
-        """One over the length of a pattern's vector."""
-        total = sum((count * self._rarity[stem]) ** 2 for stem, count in terms.items())
+    def _inverse_norm(self, terms: TermWeights) -> float:
+        """Return one over the norm of a pattern's vector."""
+        total = sum((count * self._idf[stem]) ** 2 for stem, count in terms.items())
         return 1.0 / sqrt(total) if total else 0.0
 
-    def _posted(self, stem: str, numbers: list[int]) -> tuple[list[int], list[float]]:
-        rarity = self._rarity[stem]
-        return numbers, [self._terms[number][stem] * rarity * self._scale[number] for number in numbers]
+    def _build_posting(self, stem: str, numbers: list[int]) -> tuple[list[int], list[float]]:
+        rarity = self._idf[stem]
+        return numbers, [self._terms[number][stem] * rarity * self._inverse_norms[number] for number in numbers]

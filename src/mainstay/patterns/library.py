@@ -1,8 +1,8 @@
-"""The patterns of a few folders, and what becomes of them when their files change.
+"""Pattern library: loads patterns from folders, with search and hot reload.
 
-What is in use is one immutable snapshot. A reload reads the files that have changed, builds the next snapshot beside
-it and puts it in place by one assignment: whoever searches has the old one or the new one, and never half of either.
-A file that cannot be read keeps what it said last, and says why.
+Readers use an immutable snapshot. A reload reads the changed files, builds the next snapshot and replaces the old one
+by a single assignment, so that a search sees either of them, never a mixture. A file that cannot be read keeps its
+last valid patterns and is reported.
 """
 
 from __future__ import annotations
@@ -15,92 +15,96 @@ from types import MappingProxyType
 
 import msgspec
 
-from mainstay.core.recall import NOTE, is_untrusted, origin_of
-from mainstay.io.watch import Watch
-from mainstay.patterns.files import File, Look, look
-from mainstay.patterns.index import Index, Match
-from mainstay.patterns.pattern import Pattern
-from mainstay.patterns.read import Trouble
+from mainstay.core.memory_tiers import CONTEXT_ORIGIN, format_origin, is_untrusted
+from mainstay.io.file_watcher import FileWatcher
+from mainstay.patterns.folder import PatternFile, PatternFolder, read_folder
+from mainstay.patterns.index import PatternIndex, PatternMatch
+from mainstay.patterns.pattern_template import InstructionPattern
+from mainstay.patterns.yaml_parser import PatternFileProblem
 
 log = logging.getLogger("mainstay.patterns")
 
 PATTERNS_MAX = 20_000
 DEBOUNCE_S = 0.05
-LOGGED_MAX = 10
+LOGGED_PROBLEMS_MAX = 10
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """What a library holds at one moment, by name and in the order of names."""
+class PatternSnapshot(msgspec.Struct, frozen=True):
+    """Contents of a library at one moment. `patterns` is sorted by name."""
 
-    patterns: Mapping[str, Pattern]
-    index: Index
-    troubles: tuple[Trouble, ...] = ()
+    patterns: Mapping[str, InstructionPattern]
+    index: PatternIndex
+    problems: tuple[PatternFileProblem, ...] = ()
 
 
-class Changed(msgspec.Struct, frozen=True):
-    """What a reload brought: names, in order. `troubles` are all that there are now."""
+class PatternChanges(msgspec.Struct, frozen=True):
+    """Result of a reload: names of patterns, in order. `problems` are all current ones."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[PatternFileProblem, ...] = ()
 
 
-NOTHING = Snapshot(MappingProxyType({}), Index((), ()))
+EMPTY_SNAPSHOT = PatternSnapshot(MappingProxyType({}), PatternIndex((), ()))
 
 
-class Library:
-    """`folders` are given with the broadest first: a pattern of a later one takes the place of its namesake."""
+class PatternLibrary:
+    """Patterns of several folders, broadest first: a later folder's pattern replaces one of the same name."""
 
     def __init__(
         self,
         folders: Sequence[str],
         *,
-        on_change: Callable[[Changed], None] | None = None,
-        labels: Callable[[str], str] = lambda path: "",
+        on_change: Callable[[PatternChanges], None] | None = None,
+        file_origin: Callable[[str], str] = lambda path: "",
     ) -> None:
-        """`labels` says where a file's words are from: what an agent wrote that had read something from outside is
-        not its owner's. `on_change` is called from the thread that reloads."""
+        """`file_origin` returns a file's recorded origin: a file that a tainted agent wrote is not trusted.
+
+        `on_change` is called in the thread that reloads.
+        """
         self.folders = tuple(dict.fromkeys(os.path.abspath(os.path.expanduser(folder)) for folder in folders))
         self.on_change = on_change
-        self.snapshot = NOTHING
-        self._labels = labels
+        self.snapshot = EMPTY_SNAPSHOT
+        self._file_origin = file_origin
         self._lock = threading.Lock()  # one reload at a time; reading needs none
-        self._looks: dict[str, Look] = {}
-        self._watch: Watch | None = None
+        self._folder_states: dict[str, PatternFolder] = {}
+        self._watch: FileWatcher | None = None
 
-    def load(self) -> Snapshot:
-        """Read everything for the first time. Whatever is wrong is among the snapshot's troubles."""
+    def load(self) -> PatternSnapshot:
+        """Read all files for the first time. Errors are in the snapshot's problems."""
         self.reload()
         return self.snapshot
 
-    def reload(self) -> Changed:
-        """Look at the files, read those that changed, and say what came of it."""
+    def reload(self) -> PatternChanges:
+        """Read the files that changed, and return what changed. Thread-safe."""
         with self._lock:
             before = self.snapshot
-            looks = {folder: look(folder, self._looks.get(folder)) for folder in self.folders}
-            if not self._looks or any(not new.same(self._looks[folder]) for folder, new in looks.items()):
-                self.snapshot = _made(list(looks.values()))
-            self._looks = looks
-            report = _compared(before, self.snapshot)
-        _log(before.troubles, report.troubles)
-        if self.on_change is not None and report != Changed(troubles=before.troubles):
-            self.on_change(report)
-        return report
+            folders = {folder: read_folder(folder, self._folder_states.get(folder)) for folder in self.folders}
+            if not self._folder_states or any(
+                not new.is_same(self._folder_states[folder]) for folder, new in folders.items()
+            ):
+                self.snapshot = _build_snapshot(list(folders.values()))
+            self._folder_states = folders
+            changes = _compare_snapshots(before, self.snapshot)
+        _log_new_problems(before.problems, changes.problems)
+        if self.on_change is not None and changes != PatternChanges(problems=before.problems):
+            self.on_change(changes)
+        return changes
 
-    def match(self, text: str, limit: int, threshold: float) -> list[Match]:
+    def match(self, text: str, limit: int, threshold: float) -> list[PatternMatch]:
         return self.snapshot.index.match(text, limit, threshold)
 
-    def origin(self, pattern: Pattern) -> str:
-        """For the journal: the owner's own words, unless the file is known to hold somebody else's."""
-        source = f"{NOTE}:pattern:{pattern.name}"
-        label = self._labels(os.path.realpath(pattern.path))  # labels know files by what they really are
-        return origin_of(source, untrusted=True) if is_untrusted(label) else source
+    def pattern_origin(self, pattern: InstructionPattern) -> str:
+        """Return the origin label for the journal: trusted, unless the file's recorded origin is untrusted."""
+        source = f"{CONTEXT_ORIGIN}:pattern:{pattern.name}"
+        label = self._file_origin(os.path.realpath(pattern.path))  # origins are recorded by real path
+        return format_origin(source, untrusted=True) if is_untrusted(label) else source
 
-    def watch(self) -> None:
-        """From now on every change is loaded, by a thread of its own."""
+    def start_watching(self) -> None:
+        """Start a thread that reloads after every change of the files."""
         if self._watch is None and self.folders:
-            self._watch = Watch(self.folders, self._noticed, debounce_s=DEBOUNCE_S)
+            self._watch = FileWatcher(self.folders, self._on_files_changed, debounce_s=DEBOUNCE_S)
             self._watch.start()
 
     def close(self) -> None:
@@ -108,57 +112,61 @@ class Library:
         if watch is not None:
             watch.close()
 
-    def _noticed(self) -> None:
+    def _on_files_changed(self) -> None:
         self.reload()
 
 
-def _log(before: Sequence[Trouble], now: Sequence[Trouble]) -> None:
-    fresh = [trouble for trouble in now if trouble not in set(before)]
-    for trouble in fresh[:LOGGED_MAX]:
-        log.warning("%s", trouble)
-    if len(fresh) > LOGGED_MAX:
-        log.warning("%d more pattern files or patterns cannot be used as they are", len(fresh) - LOGGED_MAX)
+def _log_new_problems(before: Sequence[PatternFileProblem], now: Sequence[PatternFileProblem]) -> None:
+    new = [problem for problem in now if problem not in set(before)]
+    for problem in new[:LOGGED_PROBLEMS_MAX]:
+        log.warning("%s", problem)
+    if len(new) > LOGGED_PROBLEMS_MAX:
+        log.warning(
+            "%d more problems with patterns: `mainstay pattern validate` lists them", len(new) - LOGGED_PROBLEMS_MAX
+        )
 
 
-def _made(looks: Sequence[Look]) -> Snapshot:
-    """The broadest first: the narrower wins. Within a folder the first file does, and the other one is told."""
-    found: dict[str, tuple[Pattern, Mapping[str, float]]] = {}
-    troubles: list[Trouble] = []
-    for one in looks:
-        troubles += one.troubles
-        here: dict[str, Pattern] = {}
-        for file in one.files.values():
-            troubles += file.troubles
-            _take(file, here, found, troubles)
-    names = sorted(found)
-    patterns = {name: found[name][0] for name in names}
-    index = Index(tuple(patterns.values()), [found[name][1] for name in names])
-    return Snapshot(MappingProxyType(patterns), index, tuple(troubles))
+def _build_snapshot(folders: Sequence[PatternFolder]) -> PatternSnapshot:
+    """Merge the folders, broadest first: a later folder wins; within a folder the first file wins, with a problem."""
+    merged: dict[str, tuple[InstructionPattern, Mapping[str, float]]] = {}
+    problems: list[PatternFileProblem] = []
+    for folder in folders:
+        problems += folder.problems
+        names_in_folder: dict[str, InstructionPattern] = {}
+        for file in folder.files.values():
+            problems += file.problems
+            _add_file(file, names_in_folder, merged, problems)
+    names = sorted(merged)
+    patterns = {name: merged[name][0] for name in names}
+    index = PatternIndex(tuple(patterns.values()), [merged[name][1] for name in names])
+    return PatternSnapshot(MappingProxyType(patterns), index, tuple(problems))
 
 
-def _take(
-    file: File,
-    here: dict[str, Pattern],
-    found: dict[str, tuple[Pattern, Mapping[str, float]]],
-    troubles: list[Trouble],
+def _add_file(
+    file: PatternFile,
+    folder_patterns: dict[str, InstructionPattern],
+    merged: dict[str, tuple[InstructionPattern, Mapping[str, float]]],
+    problems: list[PatternFileProblem],
 ) -> None:
     for pattern, terms in file.entries:
-        if (other := here.get(pattern.name)) is not None:
-            reason = f"there is another pattern {pattern.name!r} in {other.path}, which is used"
-            troubles.append(Trouble(pattern.path, pattern.line, reason))
-        elif len(found) >= PATTERNS_MAX and pattern.name not in found:
+        if (duplicate := folder_patterns.get(pattern.name)) is not None:
+            reason = f"there is another pattern {pattern.name!r} in {duplicate.path}, which is used"
+            problems.append(PatternFileProblem(pattern.path, pattern.line, reason))
+        elif len(merged) >= PATTERNS_MAX and pattern.name not in merged:
             reason = f"there are more than {PATTERNS_MAX} patterns, and {pattern.name!r} is left out"
-            troubles.append(Trouble(pattern.path, pattern.line, reason))
+            problems.append(PatternFileProblem(pattern.path, pattern.line, reason))
         else:
-            here[pattern.name] = pattern
-            found[pattern.name] = pattern, terms
+            folder_patterns[pattern.name] = pattern
+            merged[pattern.name] = pattern, terms
 
 
-def _compared(old: Snapshot, new: Snapshot) -> Changed:
+def _compare_snapshots(old: PatternSnapshot, new: PatternSnapshot) -> PatternChanges:
     before, after = old.patterns, new.patterns
-    return Changed(
+    return PatternChanges(
         added=tuple(name for name in after if name not in before),
-        changed=tuple(name for name, one in after.items() if name in before and not one.same(before[name])),
+        changed=tuple(
+            name for name, pattern in after.items() if name in before and not pattern.has_same_content(before[name])
+        ),
         removed=tuple(name for name in before if name not in after),
-        troubles=new.troubles,
+        problems=new.problems,
     )

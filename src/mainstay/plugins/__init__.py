@@ -1,1 +1,1 @@
-"""Tools that live in other processes, under guard."""
+"""Plugins and MCP servers: tools that run in sandboxed processes outside of the host process."""

@@ -1,8 +1,8 @@
-"""The one door out of a sandbox without network: hands connections to a port of its own over to a socket of ours.
+"""TCP-to-unix-socket forwarder: the only network path out of a sandbox, from a local port to the egress proxy's socket.
 
-A program of its own: its text is laid beside the socket and run by a bare interpreter, so it imports nothing of ours.
-It listens first, leaves a child behind that forwards, and then becomes the program it was started for. Whoever gets to
-it inside of the sandbox can reach no more than through the socket, and what is behind that is decided outside.
+A program of its own: its source is copied beside the socket and run by the base interpreter, so it imports nothing of
+this package. It listens, forks a child that forwards, and then executes the program it was started for. A process in
+the sandbox that connects to it reaches only the socket; the egress proxy outside decides what that may reach.
 """
 
 from __future__ import annotations
@@ -14,64 +14,64 @@ import sys
 import threading
 
 CONNECTIONS_MAX = 32
-CHUNK = 64 * 1024
-STACK_BYTES = 256 * 1024  # of a thread: whole ones would count against the program's memory
+CHUNK_BYTES = 64 * 1024
+STACK_BYTES = 256 * 1024  # of a thread: default stacks would count against the program's memory limit
 
 
-def main(path: str, port: int, words: list[str]) -> None:
+def main(socket_path: str, port: int, argv: list[str]) -> None:
     listener = socket.create_server(("127.0.0.1", port), backlog=CONNECTIONS_MAX)
     if os.fork() == 0:
         try:
-            forward(listener, path)
+            forward_connections(listener, socket_path)
         finally:
             os._exit(0)
     listener.close()
     try:
-        os.execvp(words[0], words)
+        os.execvp(argv[0], argv)
     except OSError as error:
-        print(f"{words[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        print(f"{argv[0]} cannot be started: {error.strerror}", file=sys.stderr)
         os._exit(127)
 
 
-def forward(listener: socket.socket, path: str) -> None:
+def forward_connections(listener: socket.socket, socket_path: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # a program that is asked to end may still have something to say outside
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):  # the program's own: they end when it does
-        os.dup2(nothing, standard)
+        signal.signal(number, signal.SIG_IGN)  # a program that is being stopped may still need the network
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # the program's own, which must close when it exits
+        os.dup2(null, descriptor)
     threading.stack_size(STACK_BYTES)
-    seats = threading.Semaphore(CONNECTIONS_MAX)
+    permits = threading.Semaphore(CONNECTIONS_MAX)
     while True:
-        seats.acquire()
+        permits.acquire()
         inner, _ = listener.accept()
-        threading.Thread(target=join, args=(inner, path, seats), daemon=True).start()
+        threading.Thread(target=forward_connection, args=(inner, socket_path, permits), daemon=True).start()
 
 
-def join(inner: socket.socket, path: str, seats: threading.Semaphore) -> None:
+def forward_connection(client: socket.socket, socket_path: str, permits: threading.Semaphore) -> None:
     outer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        outer.connect(path)
-        back = threading.Thread(target=copy, args=(outer, inner), daemon=True)
+        outer.connect(socket_path)
+        back = threading.Thread(target=copy_stream, args=(outer, client), daemon=True)
         back.start()
-        copy(inner, outer)
+        copy_stream(client, outer)
         back.join()
-    except (OSError, RuntimeError):  # nobody is there any more, or no thread can be had
+    except (OSError, RuntimeError):  # the proxy is closed, or no thread could be started
         pass
     finally:
-        inner.close()
+        client.close()
         outer.close()
-        seats.release()
+        permits.release()
 
 
-def copy(source: socket.socket, target: socket.socket) -> None:
+def copy_stream(source: socket.socket, target: socket.socket) -> None:
     try:
-        while data := source.recv(CHUNK):
+        while data := source.recv(CHUNK_BYTES):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
-    except OSError:  # one of them is gone, and so the other has nothing to wait for
-        for one in (source, target):
+    except OSError:  # one side has closed, so the other need not wait
+        for side in (source, target):
             try:
-                one.shutdown(socket.SHUT_RDWR)
+                side.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
 

@@ -1,4 +1,4 @@
-"""Keeps one plugin going: starts it when it is first called, asks it, checks what it answers, and ends it."""
+"""Host of one plugin: starts its process on the first call, restarts it with backoff, checks results, stops it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,35 @@ import re
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
-from mainstay.core.contract import ContractBroken, ExecuteRequest, ExecuteResponse, decode
 from mainstay.core.errors import AgentClosed
-from mainstay.core.outside import PluginState, Sandbox
-from mainstay.core.workers import in_thread
-from mainstay.plugins import instance as process
-from mainstay.plugins.grpc_library import grpc_for
-from mainstay.plugins.homes import overfull
-from mainstay.plugins.instance import Instance
-from mainstay.plugins.logs import PluginLog, amount
+from mainstay.core.plugin_protocol import ExecuteRequest, ExecuteResponse, ProtobufMessageInvalid, decode
+from mainstay.core.tool_ports import PluginState, Sandbox
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.plugins import process as process
+from mainstay.plugins.home_size import check_home_size
+from mainstay.plugins.output_log import PluginLog, format_size
 from mainstay.plugins.plugin import (
-    AnswerRefused,
-    Pace,
     Plugin,
+    PluginCircuitOpen,
+    PluginExited,
     PluginFailed,
-    PluginGone,
-    PluginNotUp,
-    PluginResting,
-    PluginSays,
-    PluginSilent,
+    PluginHostSettings,
+    PluginNotStarted,
+    PluginReportedError,
+    PluginResultInvalid,
+    PluginTimedOut,
 )
-from mainstay.trust.guards.lines import one_line
+from mainstay.plugins.process import PluginProcess
+from mainstay.trust.guards.line_escaping import one_line
 
 ERROR_CHARS_MAX = 2000
-LAST_WORDS_S = 2.0  # for a process to be gone whose connection is
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+EXIT_WAIT_S = 2.0  # wait for the exit of a process whose connection was lost
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class PluginHost:
-    """One plugin of one workspace. Nothing starts until it is called."""
+    """One plugin of one workspace. No process is started before the first call."""
 
     def __init__(
         self,
@@ -45,254 +43,264 @@ class PluginHost:
         sandbox: Sandbox,
         state: PluginState,
         *,
-        pace: Pace | None = None,
+        settings: PluginHostSettings | None = None,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         limits = plugin.manifest.limits
         self.plugin = plugin
-        self.log = PluginLog(plugin.name, Path(plugin.data, "log"), limits.log_bytes, redact)
+        self.log = PluginLog(plugin.name, Path(plugin.data_folder, "log"), limits.log_bytes, redact)
         self._sandbox = sandbox
         self._state = state
-        self._pace = pace = pace or Pace()
-        self._seats = asyncio.Semaphore(limits.concurrency)
-        self._calls = 0
-        self._instance: Instance | None = None
-        self._starting: asyncio.Task[Instance] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()  # instances that are being put down, and looks at the home
-        self._failures: deque[float] = deque(maxlen=pace.failures_max)
-        self._row = 0  # failures since it last answered
-        self._served = 0  # calls that were given to the newest instance
-        self._rests_until = 0.0
-        self._idle: asyncio.TimerHandle | None = None
-        self._used = 0.0  # when it was last called
-        self._looked = 0.0  # at its home
+        self._settings = settings = settings or PluginHostSettings()
+        self._permits = asyncio.Semaphore(limits.concurrency)
+        self._call_count = 0
+        self._process: PluginProcess | None = None
+        self._starting: asyncio.Task[PluginProcess] | None = None
+        self._tasks: set[asyncio.Task[object]] = set()  # processes being stopped, and size checks of the home
+        self._failures: deque[float] = deque(maxlen=settings.failures_max)  # times, on the loop's clock
+        self._consecutive_failures = 0  # consecutive failures: since the last answer
+        self._process_calls = 0  # calls sent to the newest process
+        self._circuit_open_until = 0.0  # on the loop's clock, as are the following times
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_used_at = 0.0  # end of the last call
+        self._home_checked_at = 0.0  # last size check of the home
         self._closed = False
 
     @property
-    def unheld(self) -> bool:
-        """It runs without walls."""
-        return not self._sandbox.confined
+    def unconfined(self) -> bool:
+        """True if it runs without a sandbox that confines it."""
+        return not self._sandbox.is_confined
 
     async def call(self, request: ExecuteRequest, timeout_s: float) -> str:
-        """What the plugin answers. Raises PluginFailed, or another MainstayError if it cannot even be started."""
-        if self._calls >= self._pace.waiting_max:
-            raise PluginFailed(self._told(f"has {self._calls} calls waiting already"))
+        """Return the content of the plugin's result. Raises PluginFailed, or another MainstayError if no process could
+        be started at all."""
+        if self._call_count >= self._settings.calls_max:
+            raise PluginFailed(self._message(f"has {self._call_count} calls waiting already"))
         deadline = asyncio.get_running_loop().time() + timeout_s
-        self._calls += 1
+        self._call_count += 1
         try:
             return await self._call(request, timeout_s, deadline)
         finally:
-            self._calls -= 1
+            self._call_count -= 1
 
     async def _call(self, request: ExecuteRequest, timeout_s: float, deadline: float) -> str:
         try:
             async with asyncio.timeout_at(deadline):
-                await self._seats.acquire()
+                await self._permits.acquire()
         except TimeoutError:
-            raise PluginSilent(self._told(f"was busy with other calls for {timeout_s:g} s")) from None
+            raise PluginTimedOut(self._message(f"was busy with other calls for {timeout_s:g} s")) from None
         try:
-            instance = await self._ready(timeout_s, deadline)
-            instance.calls += 1
-            self._served += 1
+            instance = await self._get_process(timeout_s, deadline)
+            instance.active_calls += 1
+            self._process_calls += 1
             try:
-                return self._read(request, await self._ask(instance, request, timeout_s, deadline))
-            except ContractBroken as error:  # nothing of it goes on to the model
-                self.log.note(f"answer to {request.call_id} refused: {error}")
-                raise AnswerRefused(self._told("answered with something that is not a result")) from None
+                return self._parse_response(request, await self._execute(instance, request, timeout_s, deadline))
+            except ProtobufMessageInvalid as error:  # no part of it reaches the model
+                self.log.append_note(f"answer to {request.call_id} refused: {error}")
+                raise PluginResultInvalid(self._message("answered with something that is not a result")) from None
             finally:
-                instance.calls -= 1
-                self._released(instance)
+                instance.active_calls -= 1
+                self._after_call(instance)
         finally:
-            self._seats.release()
+            self._permits.release()
 
-    # --- getting one that answers ----------------------------------------------------------------
+    # --- starting --------------------------------------------------------------------------------
 
-    async def _ready(self, timeout_s: float, deadline: float) -> Instance:
-        self._refuse_closed()
-        if self._instance is not None and self._instance.usable:
-            return self._instance
-        self._refuse_resting()
+    async def _get_process(self, timeout_s: float, deadline: float) -> PluginProcess:
+        self._raise_if_closed()
+        if self._process is not None and self._process.usable:
+            return self._process
+        self._raise_if_circuit_open()
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
-            self._starting.add_done_callback(self._started)
+            self._starting.add_done_callback(self._on_started)
         try:
             async with asyncio.timeout_at(deadline):
-                return await asyncio.shield(self._starting)  # others may wait for it too
+                return await asyncio.shield(self._starting)  # other calls may wait for it too
         except asyncio.CancelledError:
-            self._refuse_closed()
+            self._raise_if_closed()
             raise
         except TimeoutError:
-            raise PluginSilent(self._told(f"was not ready within {timeout_s:g} s")) from None
+            raise PluginTimedOut(self._message(f"was not ready within {timeout_s:g} s")) from None
 
-    def _refuse_closed(self) -> None:
-        """Closing cancels what runs. Whoever waited for that was not cancelled themselves, and is told."""
+    def _raise_if_closed(self) -> None:
+        """Raise AgentClosed if the host was closed: a call whose own task was not cancelled gets an error instead of a
+        CancelledError."""
         if self._closed and not _is_cancelled():
-            raise AgentClosed(self._told("was stopped"))
+            raise AgentClosed(self._message("was stopped"))
 
-    def _refuse_resting(self) -> None:
-        left = self._rests_until - asyncio.get_running_loop().time()
-        if left > 0:
-            often = f"{len(self._failures)} times within {self._pace.window_s:g} s"
-            sentence = f"failed {often} and rests for another {left:.0f} s"
-            raise PluginResting(self._told(sentence) + self._last_words(alone=not self._served))
+    def _raise_if_circuit_open(self) -> None:
+        left_s = self._circuit_open_until - asyncio.get_running_loop().time()
+        if left_s > 0:
+            count = f"{len(self._failures)} times within {self._settings.failure_window_s:g} s"
+            sentence = f"failed {count} and rests for another {left_s:.0f} s"
+            raise PluginCircuitOpen(self._message(sentence) + self._quote_output(alone=not self._process_calls))
 
-    async def _start(self) -> Instance:
-        if self._row:
-            back_off = self._pace.back_off_s
-            await asyncio.sleep(back_off[min(self._row, len(back_off)) - 1])
-        self._served = 0
+    async def _start(self) -> PluginProcess:
+        if self._consecutive_failures:
+            back_off = self._settings.restart_backoff_s
+            await asyncio.sleep(back_off[min(self._consecutive_failures, len(back_off)) - 1])
+        self._process_calls = 0
         try:
-            instance = await process.start(self.plugin, self._sandbox, self._state, self.log)
-        except PluginNotUp as error:
-            self.log.finish()
+            instance = await process.start_plugin_process(self.plugin, self._sandbox, self._state, self.log)
+        except PluginNotStarted as error:
+            self.log.flush()
             self._count_failure(str(error))
-            raise PluginNotUp(self._told(str(error)) + self._last_words()) from error.__cause__
-        self._instance = instance
-        instance.died.add_done_callback(lambda _: self._died(instance))
+            raise PluginNotStarted(self._message(str(error)) + self._quote_output()) from error.__cause__
+        self._process = instance
+        instance.exit_task.add_done_callback(lambda _: self._on_exit(instance))
         return instance
 
-    def _started(self, task: asyncio.Task[Instance]) -> None:
+    def _on_started(self, task: asyncio.Task[PluginProcess]) -> None:
         self._starting = None
         if not task.cancelled() and task.exception() is None:
-            self._released(task.result())  # whoever wanted it may have gone
+            self._after_call(task.result())  # the call that started it may have been cancelled
 
-    # --- asking ----------------------------------------------------------------------------------
+    # --- calling ---------------------------------------------------------------------------------
 
-    async def _ask(self, instance: Instance, request: ExecuteRequest, timeout_s: float, deadline: float) -> bytes:
+    async def _execute(
+        self, process: PluginProcess, request: ExecuteRequest, timeout_s: float, deadline: float
+    ) -> bytes:
+        from grpc.aio import AioRpcError  # loaded when the process was started
+
         loop = asyncio.get_running_loop()
         try:
-            return await instance.ask(request, max(deadline - loop.time(), 0.001))
+            return await process.execute(request, max(deadline - loop.time(), 0.001))
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            self._refuse_closed()
-            raise PluginGone(await self._gone(instance)) from None  # its end was faster than the news of it
-        except grpc_for(self.plugin.name).aio.AioRpcError as error:
+            self._raise_if_closed()
+            raise PluginExited(await self._describe_exit(process)) from None  # it exited before gRPC noticed
+        except AioRpcError as error:
             code, details = error.code().name, one_line(str(error.details()))[:ERROR_CHARS_MAX]
-        self.log.note(f"call {request.call_id} failed: {code} {details}")
+        self.log.append_note(f"call {request.call_id} failed: {code} {details}")
         if code == "DEADLINE_EXCEEDED" and loop.time() >= deadline - 0.05:
-            self._condemn(instance, "it missed a deadline; should it answer yet, nobody listens")
-            raise PluginSilent(self._told(f"did not answer within {timeout_s:g} s, and the call was cancelled"))
-        if code == "UNAVAILABLE" or instance.died.done():
-            raise PluginGone(await self._gone(instance))
+            self._drain(process, "it missed a deadline; a late answer is ignored")
+            raise PluginTimedOut(self._message(f"did not answer within {timeout_s:g} s, and the call was cancelled"))
+        if code == "UNAVAILABLE" or process.exit_task.done():
+            raise PluginExited(await self._describe_exit(process))
         if "larger than max" in details:
-            most = amount(self.plugin.manifest.limits.answer_bytes)
-            raise AnswerRefused(self._told(f"answered with more than {most}"))
-        raise PluginSays(self._told(f"failed: {code} {details}"))
+            size_max = format_size(self.plugin.manifest.limits.answer_bytes)
+            raise PluginResultInvalid(self._message(f"answered with more than {size_max}"))
+        raise PluginReportedError(self._message(f"failed: {code} {details}"))
 
-    async def _gone(self, instance: Instance) -> str:
-        """Why the connection is lost, in a sentence."""
-        await asyncio.wait({instance.died}, timeout=LAST_WORDS_S)
-        if not instance.died.done():
+    async def _describe_exit(self, process: PluginProcess) -> str:
+        """Return why the connection was lost, as a sentence."""
+        await asyncio.wait({process.exit_task}, timeout=EXIT_WAIT_S)
+        if not process.exit_task.done():
             self._count_failure("it closed its connection")
-            self._condemn(instance, "it closed its connection")
-            return self._told("closed its connection in the midst of the call")
-        words = self._last_words(alone=self._served == 1)
-        return self._told(f"ended with code {instance.died.result()} in the midst of the call") + words
+            self._drain(process, "it closed its connection")
+            return self._message("closed its connection in the midst of the call")
+        output = self._quote_output(alone=self._process_calls == 1)
+        return self._message(f"ended with code {process.exit_task.result()} in the midst of the call") + output
 
-    def _read(self, request: ExecuteRequest, data: bytes) -> str:
-        """The content, if this is a result at all; raises ContractBroken."""
+    def _parse_response(self, request: ExecuteRequest, data: bytes) -> str:
+        """Return the content of a response. Raises ProtobufMessageInvalid, or PluginReportedError for an error."""
         response = decode(data, ExecuteResponse)
         if response.call_id != request.call_id:
-            raise ContractBroken(f"it carries the call id {response.call_id[:64]!r}")
-        if _CONTROL.search(response.content) or _CONTROL.search(response.error):
-            raise ContractBroken("it holds control characters")
-        self._row = 0
+            raise ProtobufMessageInvalid(f"it carries the call id {response.call_id[:64]!r}")
+        if _CONTROL_CHARACTERS.search(response.content) or _CONTROL_CHARACTERS.search(response.error):
+            raise ProtobufMessageInvalid("it holds control characters")
+        self._consecutive_failures = 0
         if response.error:
-            raise PluginSays(response.error[:ERROR_CHARS_MAX])
+            raise PluginReportedError(response.error[:ERROR_CHARS_MAX])
         return response.content
 
-    # --- ending ----------------------------------------------------------------------------------
+    # --- stopping --------------------------------------------------------------------------------
 
-    def _condemn(self, instance: Instance, reason: str) -> None:
-        """No new calls for it. It goes when those that it is at have ended, which each of them does in its own time."""
-        if not instance.condemned:
-            instance.condemned = True
-            self.log.note(f"this instance is given up: {reason}")
+    def _drain(self, process: PluginProcess, reason: str) -> None:
+        """Send no new calls to this process; it is stopped after its running calls, each of which has a deadline."""
+        if not process.draining:
+            process.draining = True
+            self.log.append_note(f"this process gets no more calls: {reason}")
 
-    def _released(self, instance: Instance) -> None:
-        self._used = asyncio.get_running_loop().time()
-        if not instance.calls and (instance.condemned or self._closed):
-            self._put_down(instance)
+    def _after_call(self, process: PluginProcess) -> None:
+        self._last_used_at = asyncio.get_running_loop().time()
+        if not process.active_calls and (process.draining or self._closed):
+            self._stop_process(process)
             return
-        if self._idle is None:
-            self._watch_idle(self._pace.idle_s)
-        if self._used - self._looked >= self._pace.look_s:
-            self._looked = self._used
-            self._later(self._look_home(instance))
+        if self._idle_timer is None:
+            self._schedule_idle_check(self._settings.idle_timeout_s)
+        if self._last_used_at - self._home_checked_at >= self._settings.home_check_interval_s:
+            self._home_checked_at = self._last_used_at
+            self._run_in_background(self._check_home(process))
 
-    async def _look_home(self, instance: Instance) -> None:
-        home, most = self.plugin.home, self.plugin.manifest.limits.home_mb
-        if wrong := await in_thread(lambda: overfull(home, most)):
-            self._condemn(instance, f"its home {wrong}: {home}")
-            if not instance.calls:
-                self._put_down(instance)
+    async def _check_home(self, process: PluginProcess) -> None:
+        home, mb_max = self.plugin.home, self.plugin.manifest.limits.home_mb
+        if problem := await run_in_thread(lambda: check_home_size(home, mb_max)):
+            self._drain(process, f"its home {problem}: {home}")
+            if not process.active_calls:
+                self._stop_process(process)
 
-    def _watch_idle(self, after_s: float) -> None:
-        self._idle = asyncio.get_running_loop().call_later(after_s, self._look_idle)
+    def _schedule_idle_check(self, after_s: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(after_s, self._check_idle)
 
-    def _look_idle(self) -> None:
-        self._idle = None
-        left = self._used + self._pace.idle_s - asyncio.get_running_loop().time()
-        if self._instance is None:
+    def _check_idle(self) -> None:
+        self._idle_timer = None
+        left_s = self._last_used_at + self._settings.idle_timeout_s - asyncio.get_running_loop().time()
+        if self._process is None:
             return
-        if self._instance.calls or left > 0:
-            self._watch_idle(max(left, self._pace.idle_s / 10))
+        if self._process.active_calls or left_s > 0:
+            self._schedule_idle_check(max(left_s, self._settings.idle_timeout_s / 10))
         else:
-            self._put_down(self._instance)
+            self._stop_process(self._process)
 
-    def _put_down(self, instance: Instance) -> None:
-        if self._instance is instance:
-            self._instance = None
-        if not instance.ending:
-            instance.ending = True
-            self._later(instance.stop())
+    def _stop_process(self, process: PluginProcess) -> None:
+        if self._process is process:
+            self._process = None
+        if not process.stopping:
+            process.stopping = True
+            self._run_in_background(process.stop())
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_in_background(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _died(self, instance: Instance) -> None:
-        self.log.finish()
-        if not instance.ending and not instance.condemned and not instance.died.cancelled():
-            self._count_failure(f"it ended with code {instance.died.result()}")
-        self._put_down(instance)
+    def _on_exit(self, process: PluginProcess) -> None:
+        self.log.flush()
+        if not process.stopping and not process.draining and not process.exit_task.cancelled():
+            self._count_failure(f"it ended with code {process.exit_task.result()}")
+        self._stop_process(process)
 
     def _count_failure(self, reason: str) -> None:
         now = asyncio.get_running_loop().time()
-        self.log.note(f"failed: {reason}")
-        self._row += 1
+        self.log.append_note(f"failed: {reason}")
+        self._consecutive_failures += 1
         self._failures.append(now)
-        if len(self._failures) == self._pace.failures_max and now - self._failures[0] <= self._pace.window_s:
-            self._rests_until = now + self._pace.rest_s
+        if (
+            len(self._failures) == self._settings.failures_max
+            and now - self._failures[0] <= self._settings.failure_window_s
+        ):
+            self._circuit_open_until = now + self._settings.circuit_open_s
 
     async def close(self) -> None:
-        """Ends it, whatever it is at. Nothing is left behind."""
+        """Stop the plugin, with calls still running. Afterwards no process, task or file of it is left."""
         self._closed = True
-        if self._idle is not None:
-            self._idle.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
-        if self._instance is not None:
-            self._put_down(self._instance)
+        if self._process is not None:
+            self._stop_process(self._process)
         while self._tasks:
             await asyncio.wait(self._tasks)
-        self.log.finish()
+        self.log.flush()
 
-    # --- words -----------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------
 
-    def _told(self, sentence: str) -> str:
+    def _message(self, sentence: str) -> str:
         return f"The plugin {self.plugin.name} {sentence}."
 
-    def _last_words(self, *, alone: bool = True) -> str:
-        """Whoever shares it with others hears only how it ended: what it said may be about a call of theirs."""
-        words = self.log.last_words if alone else self.log.ended
-        return f" Its last words: {words}" if words else ""
+    def _quote_output(self, *, alone: bool = True) -> str:
+        """Return the end of the plugin's output, to be quoted. If the process also served other calls (not `alone`),
+        only the reason why the sandbox killed it: its output may be about another caller's call."""
+        output = self.log.last_output if alone else self.log.kill_reason
+        return f" Its last words: {output}" if output else ""
 
 
 def _is_cancelled() -> bool:
-    """Whether it is us who were cancelled, and not what we wait for."""
+    """True if the current task itself was cancelled, and not only what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

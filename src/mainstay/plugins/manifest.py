@@ -1,7 +1,7 @@
-"""`plugin.yaml`: what a plugin is, what it offers, and what it asks for.
+"""The plugin manifest (`plugin.yaml`): its schema, strict reading, and sentences about it for the owner.
 
-Whatever stands in it was written by somebody else: every text has a bound, no name can become a path, and a mistake is
-one sentence with its line.
+A manifest is untrusted input: every text has a bound, no name can become a path, and a mistake is reported as one
+sentence with its line.
 """
 
 from __future__ import annotations
@@ -12,133 +12,143 @@ import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Needs
-from mainstay.io.json_schema import Schema, SchemaRefused
-from mainstay.io.yaml import Document, YamlRefused, load
-from mainstay.plugins.env import checked_value, expand, malformed, references, steers
-from mainstay.plugins.grants import real, too_much
-from mainstay.trust.guards.lines import one_line
+from mainstay.core.json_types import JsonObject
+from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.core.tools import parameter_names
+from mainstay.io.json_schema import CompiledJsonSchema, SchemaRefused
+from mainstay.io.yaml import YamlDocument, YamlRefused, load_yaml
+from mainstay.plugins.env import (
+    check_value,
+    expand_references,
+    find_references,
+    has_malformed_reference,
+    is_reserved_variable,
+)
+from mainstay.plugins.folder_grants import is_too_broad, real_path
+from mainstay.trust.guards.line_escaping import one_line
 
-FILE = "plugin.yaml"
+MANIFEST_FILE = "plugin.yaml"
 BYTES_MAX = 256 * 1024
-TOOL_NAME_MAX = 64
-GRANTS_MAX = 32
+TOOL_NAME_CHARS_MAX = 64
+PERMISSIONS_MAX = 32
 
-_NAME, _ACTION = r"^[a-z0-9]+\Z", r"^[a-z][a-z0-9_]*\Z"
-_VERSION, _VARIABLE = r"^[A-Za-z0-9][A-Za-z0-9.+_-]*\Z", r"^[A-Za-z_][A-Za-z0-9_]*\Z"
-Given = Literal["session", "workspace", "person", "prompt", "conversation"]
-Effect = Literal["pure", "idempotent", "unsafe"]
-Name = Annotated[str, Meta(pattern=_NAME, max_length=32)]  # becomes a folder, and a part of tools' names
-Variable = Annotated[str, Meta(pattern=_VARIABLE, max_length=128)]
-Word = Annotated[str, Meta(min_length=1, max_length=4096)]
+_NAME_PATTERN, _ACTION_PATTERN = r"^[a-z0-9]+\Z", r"^[a-z][a-z0-9_]*\Z"
+_VERSION_PATTERN, _VARIABLE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9.+_-]*\Z", r"^[A-Za-z_][A-Za-z0-9_]*\Z"
+CallContextField = Literal["session", "workspace", "person", "prompt", "conversation"]
+ActionEffect = Literal["pure", "idempotent", "unsafe"]
+# becomes a folder, and the prefix of tool names
+PluginName = Annotated[str, Meta(pattern=_NAME_PATTERN, max_length=32)]
+EnvVariableName = Annotated[str, Meta(pattern=_VARIABLE_PATTERN, max_length=128)]
+CommandArgument = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that the plugin can do: a tool for the model."""
+class PluginAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One action of a plugin, offered to the model as a tool."""
 
-    name: Annotated[str, Meta(pattern=_ACTION, max_length=61)]
+    name: Annotated[str, Meta(pattern=_ACTION_PATTERN, max_length=61)]
     description: Annotated[str, Meta(min_length=1, max_length=1024)]
-    parameters: dict[str, Any] = msgspec.field(
+    parameters: JsonObject = msgspec.field(
         default_factory=lambda: {"type": "object", "properties": {}, "additionalProperties": False}
     )
-    effect: Effect = "unsafe"
+    effect: ActionEffect = "unsafe"
     timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 30.0
-    untrusted: bool = True  # what it answers comes from outside; False is a wish that only the owner can grant
-    sink: bool | tuple[str, ...] = False  # the parameters that are destinations
+    untrusted: bool = True  # its results are untrusted text; False is a request that only the owner can grant
+    sink: bool | tuple[str, ...] = False  # sends data out; a tuple names the parameters that are destinations
 
 
 class PluginLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What it may take. A manifest can ask for more than this, and the owner is shown what it asks for."""
+    """Resource limits of a plugin. A manifest may ask for more than the defaults; the owner is shown what it asks
+    for."""
 
     memory_mb: Annotated[int, Meta(ge=16, le=65_536)] = 256
     cpu_s: Annotated[float, Meta(gt=0, le=1_000_000)] = 600.0  # of a single process, over its whole life
     processes: Annotated[int, Meta(ge=1, le=4096)] = 32  # and threads
-    concurrency: Annotated[int, Meta(ge=1, le=64)] = 4  # calls at once
+    concurrency: Annotated[int, Meta(ge=1, le=64)] = 4  # concurrent calls
     start_s: Annotated[float, Meta(gt=0, le=120)] = 10.0
     answer_bytes: Annotated[int, Meta(ge=1024, le=16 * 1024 * 1024)] = 1024 * 1024
     log_bytes: Annotated[int, Meta(ge=1024, le=64 * 1024 * 1024)] = 256 * 1024
     state_keys: Annotated[int, Meta(ge=0, le=100_000)] = 1000
     state_bytes: Annotated[int, Meta(ge=0, le=256 * 1024 * 1024)] = 4 * 1024 * 1024
-    home_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 512  # of files that it keeps itself
+    home_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 512  # of files in its home folder
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plugin as it describes itself."""
+class PluginManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plugin's description of itself."""
 
-    name: Name
-    version: Annotated[str, Meta(pattern=_VERSION, max_length=64)]
+    name: PluginName
+    version: Annotated[str, Meta(pattern=_VERSION_PATTERN, max_length=64)]
     description: Annotated[str, Meta(min_length=1, max_length=512)]
-    run: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=64)]  # a program and its arguments
-    actions: Annotated[tuple[Action, ...], Meta(min_length=1, max_length=128)]
-    needs: Needs = Needs()
-    env: Annotated[dict[Variable, Annotated[str, Meta(max_length=4096)]], Meta(max_length=64)] = {}
-    context: Annotated[tuple[Given, ...], Meta(max_length=5)] = ()  # what it is told with every call
+    run: Annotated[tuple[CommandArgument, ...], Meta(min_length=1, max_length=64)]  # a program and its arguments
+    actions: Annotated[tuple[PluginAction, ...], Meta(min_length=1, max_length=128)]
+    needs: ProcessPermissions = ProcessPermissions()
+    env: Annotated[dict[EnvVariableName, Annotated[str, Meta(max_length=4096)]], Meta(max_length=64)] = {}
+    context: Annotated[tuple[CallContextField, ...], Meta(max_length=5)] = ()  # facts that it is sent with every call
     limits: PluginLimits = PluginLimits()
 
-    def wants_env(self) -> list[str]:
-        """What it would read of the owner's: names of variables, and `secret:NAME`."""
-        return references(self.env.values())
+    def env_references(self) -> list[str]:
+        """Return what it would read of the owner's environment: names of variables, and `secret:NAME`."""
+        return find_references(self.env.values())
 
-    def tool_name(self, action: Action) -> str:
+    def tool_name(self, action: PluginAction) -> str:
         return f"{self.name}__{action.name}"
 
 
 def fill_env(
-    manifest: Manifest, given: Mapping[str, str], env: Mapping[str, str], secrets_folder: Path
+    manifest: PluginManifest, configured: Mapping[str, str], env: Mapping[str, str], secrets_folder: Path
 ) -> dict[str, str]:
-    """The variables that the manifest names, and no others: as the configuration gives them (`given`, taken as they
-    stand), else as the manifest says. Raises ConfigError for what is missing."""
+    """Return values for exactly the variables that the manifest names: from the configuration (`configured`, not
+    expanded), else from the manifest's text, expanded. Raises ConfigError for an unknown or missing variable."""
     who = f"plugin {manifest.name}"
-    for name in given:
+    for name in configured:
         if name not in manifest.env:
-            known = ", ".join(manifest.env) or "none"
-            raise ConfigError(f"{who}: it asks for no variable '{one_line(name)}'; those it asks for: {known}")
+            names = ", ".join(manifest.env) or "none"
+            raise ConfigError(f"{who}: its manifest does not name the variable '{one_line(name)}'; it names: {names}")
     filled = {}
     for name, text in manifest.env.items():
-        where = f"{who}: '{name}'"
-        if name in given:
-            filled[name] = checked_value(given[name], where)
+        subject = f"{who}: '{name}'"
+        if name in configured:
+            filled[name] = check_value(configured[name], subject)
         else:
-            filled[name] = expand(text, env, secrets_folder, where)
+            filled[name] = expand_references(text, env, secrets_folder, subject)
     return filled
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Raises ConfigError: `plugin.yaml line N: …`."""
+def read_manifest(folder: Path) -> PluginManifest:
+    """Read and check the manifest in a folder. Raises ConfigError, `plugin.yaml line N: …`."""
     try:
-        document = load(_bytes(folder / FILE), bytes_max=BYTES_MAX)
+        document = load_yaml(_read_manifest_bytes(folder / MANIFEST_FILE), bytes_max=BYTES_MAX)
     except YamlRefused as error:
-        raise ConfigError(f"{FILE} line {error.line}: {error.sentence}") from None
-    data = document.data
-    if not isinstance(data, dict):
-        raise ConfigError(f"{FILE} line 1: expected name, version, description, run and actions")
+        raise ConfigError(f"{MANIFEST_FILE} line {error.line}: {error.reason}") from None
+    if not isinstance(document.data, dict):
+        raise ConfigError(f"{MANIFEST_FILE} line 1: expected name, version, description, run and actions")
+    data: dict[str, object] = {**document.data}
     try:
-        if isinstance(data.get("run"), str):
-            data = {**data, "run": _words(data["run"])}
-        manifest = msgspec.convert(data, Manifest)
+        if isinstance(command := data.get("run"), str):
+            data["run"] = _split_command(command)
+        manifest = msgspec.convert(data, PluginManifest)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), document) from None
+        raise _explain_validation_error(str(error), document) from None
     except ValueError as error:
-        raise ConfigError(f"{FILE} line {document.line(('run',))}: 'run': {error}") from None
-    for path, sentence in _senseless(manifest):
-        raise ConfigError(f"{FILE} line {document.line(path)}: '{_dotted(path)}' {sentence}")
+        raise ConfigError(f"{MANIFEST_FILE} line {document.find_line(('run',))}: 'run': {error}") from None
+    for path, sentence in _find_problems(manifest):
+        raise ConfigError(f"{MANIFEST_FILE} line {document.find_line(path)}: '{_dotted_path(path)}' {sentence}")
     return manifest
 
 
-def _bytes(path: Path) -> bytes:
+def _read_manifest_bytes(path: Path) -> bytes:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ConfigError(f"there is no {FILE} in {one_line(str(path.parent))}") from None
+        raise ConfigError(f"there is no {MANIFEST_FILE} in {one_line(str(path.parent))}") from None
     except OSError as error:
         raise ConfigError(f"{one_line(str(path))} cannot be read: {error.strerror}") from None
     with open(file, "rb") as opened:
@@ -147,19 +157,19 @@ def _bytes(path: Path) -> bytes:
         return opened.read(BYTES_MAX + 1)
 
 
-def _words(text: str) -> list[str]:
+def _split_command(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        raise ValueError("a quotation in it has no end") from None
+        raise ValueError("a quotation mark is not closed") from None
 
 
-Keys = tuple[str | int, ...]
-_AT = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
-_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_WORDS = {
+KeyPath = tuple[str | int, ...]
+_VALIDATION_MESSAGE = re.compile(r"^(?P<message>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
+_PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING_FIELD = re.compile(r"Object missing required field `(.*)`")
+_TYPE_DESCRIPTIONS = {
     "`str`": "text",
     "`int`": "a whole number",
     "`float`": "a number",
@@ -168,120 +178,133 @@ _WORDS = {
     "`object`": "a mapping",
     "`null`": "nothing",
     "`bool | array`": "true, false or a list",
-    f" matching regex {_NAME!r}": " of small letters and digits",
-    f" matching regex {_ACTION!r}": " of small letters, digits and _, a letter first",
-    f" matching regex {_VERSION!r}": " like 1.0.0",
+    f" matching regex {_NAME_PATTERN!r}": " of small letters and digits",
+    f" matching regex {_ACTION_PATTERN!r}": " of small letters, digits and _, a letter first",
+    f" matching regex {_VERSION_PATTERN!r}": " like 1.0.0",
 }
-_CHOICES = {"effect": get_args(Effect), "context": get_args(Given)}
+_CHOICES = {"effect": get_args(ActionEffect), "context": get_args(CallContextField)}
 
 
-def _explained(said: str, document: Document) -> ConfigError:
-    """What msgspec says, as a person would: with the line, the key, and the key that was probably meant."""
-    found = _AT.match(said)
-    assert found is not None, "anything matches"
-    path: Keys = tuple(int(number) if number else name for name, number in _STEP.findall(found["path"] or ""))
-    said = found["said"]
-    if unknown := _UNKNOWN.fullmatch(said):
+def _explain_validation_error(message: str, document: YamlDocument) -> ConfigError:
+    """Return an error for a message of msgspec, in plain words, with the line, the key, and a similar key if it is
+    unknown."""
+    match = _VALIDATION_MESSAGE.match(message)
+    assert match is not None, "anything matches"
+    path: KeyPath = tuple(int(number) if number else name for name, number in _PATH_STEP.findall(match["path"] or ""))
+    message = match["message"]
+    if unknown := _UNKNOWN_FIELD.fullmatch(message):
         path = (*path, unknown[1])
-        near = _nearest(path)
+        near = _closest_key(path)
         hint = f"; did you mean '{near}'?" if near else ""
-        return ConfigError(f"{FILE} line {document.line(path)}: unknown key '{_dotted(path)}'{hint}")
-    line = document.line(path)
-    if missing := _MISSING.fullmatch(said):
-        whose = f"'{_dotted(path)}' needs" if path else "the manifest needs"
-        return ConfigError(f"{FILE} line {line}: {whose} '{missing[1]}'")
-    if found["key"]:
-        return ConfigError(f"{FILE} line {line}: '{_dotted(path)}' has a name that is none of a variable")
-    for word, plain in _WORDS.items():
-        said = said.replace(word, plain)
+        return ConfigError(f"{MANIFEST_FILE} line {document.find_line(path)}: unknown key '{_dotted_path(path)}'{hint}")
+    line = document.find_line(path)
+    if missing := _MISSING_FIELD.fullmatch(message):
+        parent = f"'{_dotted_path(path)}' needs" if path else "the manifest needs"
+        return ConfigError(f"{MANIFEST_FILE} line {line}: {parent} '{missing[1]}'")
+    if match["key"]:
+        return ConfigError(
+            f"{MANIFEST_FILE} line {line}: '{_dotted_path(path)}' has a key that is not a valid variable name"
+        )
+    for word, plain in _TYPE_DESCRIPTIONS.items():
+        message = message.replace(word, plain)
     for key, choices in _CHOICES.items():
-        if said.startswith("Invalid enum value") and key in path:
-            said = f"expected one of {', '.join(choices)}"
-    hint = "; put it in quotes to make it text" if re.search("Expected text, got (a|true)", said) else ""
-    said = said.replace("Expected", "expected")
-    return ConfigError(f"{FILE} line {line}: '{_dotted(path)}': {_cut(said)}{hint}")
+        if message.startswith("Invalid enum value") and key in path:
+            message = f"expected one of {', '.join(choices)}"
+    hint = "; put it in quotes to make it text" if re.search("Expected text, got (a|true)", message) else ""
+    message = message.replace("Expected", "expected")
+    return ConfigError(f"{MANIFEST_FILE} line {line}: '{_dotted_path(path)}': {_shorten(message)}{hint}")
 
 
-def _nearest(path: Keys) -> str | None:
-    from difflib import get_close_matches  # only for those who made a mistake
+def _closest_key(path: KeyPath) -> str | None:
+    from difflib import get_close_matches  # needed for mistakes only
 
-    kinds: dict[str | int, type[msgspec.Struct]] = {"actions": Action, "needs": Needs, "limits": PluginLimits}
-    known = kinds[path[0]] if len(path) > 1 and path[0] in kinds else Manifest
-    near = get_close_matches(str(path[-1])[:100], known.__struct_fields__, n=1)
+    kinds: dict[str | int, type[msgspec.Struct]] = {
+        "actions": PluginAction,
+        "needs": ProcessPermissions,
+        "limits": PluginLimits,
+    }
+    struct = kinds[path[0]] if len(path) > 1 and path[0] in kinds else PluginManifest
+    near = get_close_matches(str(path[-1])[:100], struct.__struct_fields__, n=1)
     return near[0] if near else None
 
 
-def _dotted(path: Keys) -> str:
-    return _cut(".".join(map(str, path)), 120)
+def _dotted_path(path: KeyPath) -> str:
+    return _shorten(".".join(map(str, path)), 120)
 
 
-def _cut(text: str, most: int = 240) -> str:
+def _shorten(text: str, chars_max: int = 240) -> str:
     line = one_line(text)
-    return line if len(line) <= most else line[:most] + "…"
+    return line if len(line) <= chars_max else line[:chars_max] + "…"
 
 
-# --- what is of the right type and makes no sense ------------------------------------------------
+# --- checks beyond types -------------------------------------------------------------------------
 
-_HOST = re.compile(r"(?:\*|(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+_HOST_PATTERN = re.compile(r"(?:\*|(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 
 
-def _senseless(manifest: Manifest) -> list[tuple[Keys, str]]:
-    """Where, and what is wrong there."""
-    wrong: list[tuple[Keys, str]] = []
+def _find_problems(manifest: PluginManifest) -> list[tuple[KeyPath, str]]:
+    """Return each problem as a key path and the rest of a sentence that begins with it."""
+    problems: list[tuple[KeyPath, str]] = []
     if any("\0" in word for word in manifest.run):
-        wrong.append((("run",), "holds a NUL character"))
-    seen: set[str] = set()
-    for place, action in enumerate(manifest.actions):
-        if action.name in seen:
-            wrong.append((("actions", place, "name"), f"is given twice: {action.name}"))
-        seen.add(action.name)
-        wrong += [(("actions", place, key), sentence) for key, sentence in _senseless_action(manifest, action)]
-    wrong += [(("needs", *path), sentence) for path, sentence in _senseless_needs(manifest.needs)]
+        problems.append((("run",), "holds a NUL character"))
+    names: set[str] = set()
+    for index, action in enumerate(manifest.actions):
+        if action.name in names:
+            problems.append((("actions", index, "name"), f"is given twice: {action.name}"))
+        names.add(action.name)
+        problems += [(("actions", index, key), sentence) for key, sentence in _find_action_problems(manifest, action)]
+    problems += [(("needs", *path), sentence) for path, sentence in _find_permission_problems(manifest.needs)]
     for name, text in manifest.env.items():
-        if steers(name):
-            wrong.append((("env", name), "steers how programs are run, and is not a plugin's to set"))
-        if malformed(text) or "\0" in text:
-            wrong.append((("env", name), "holds '${' without a variable's name or 'secret:NAME', and '}'"))
+        if is_reserved_variable(name):
+            problems.append((("env", name), "is reserved: it controls how programs are run, and no plugin may set it"))
+        if has_malformed_reference(text) or "\0" in text:
+            problems.append((("env", name), "holds '${' that does not begin '${NAME}' or '${secret:NAME}'"))
     if len(set(manifest.context)) != len(manifest.context):
-        wrong.append((("context",), "names something twice"))
-    return wrong
+        problems.append((("context",), "names something twice"))
+    return problems
 
 
-def _senseless_action(manifest: Manifest, action: Action) -> list[tuple[str, str]]:
-    wrong = []
-    if len(manifest.tool_name(action)) > TOOL_NAME_MAX:
-        wrong.append(("name", f"is too long: {manifest.tool_name(action)} has more than {TOOL_NAME_MAX} characters"))
+def _find_action_problems(manifest: PluginManifest, action: PluginAction) -> list[tuple[str, str]]:
+    problems = []
+    if len(manifest.tool_name(action)) > TOOL_NAME_CHARS_MAX:
+        problems.append(
+            ("name", f"is too long: {manifest.tool_name(action)} has more than {TOOL_NAME_CHARS_MAX} characters")
+        )
     try:
-        Schema(action.parameters)
+        CompiledJsonSchema(action.parameters)
     except SchemaRefused as error:
-        wrong.append(("parameters", f"cannot be used: {error}"))
+        problems.append(("parameters", f"cannot be used: {error}"))
     named = action.sink if isinstance(action.sink, tuple) else ()
     for name in named:
-        if name not in action.parameters.get("properties", {}):
-            wrong.append(("sink", f"names {_cut(repr(name), 60)}, which is no parameter"))
-    return wrong
+        if name not in parameter_names(action.parameters):
+            problems.append(("sink", f"names {_shorten(repr(name), 60)}, which is not a parameter"))
+    return problems
 
 
-def _senseless_needs(needs: Needs) -> list[tuple[Keys, str]]:
-    wrong: list[tuple[Keys, str]] = []
-    for key in Needs.__struct_fields__:
-        if len(getattr(needs, key)) > GRANTS_MAX:
-            wrong.append(((key,), f"names more than {GRANTS_MAX}"))
-    for place, host in enumerate(needs.network):
-        if len(host) > 260 or not _HOST.fullmatch(host):
-            wrong.append((("network", place), "is no host: `api.example.com`, `*.example.com:8443`, or `*` for all"))
+def _find_permission_problems(permissions: ProcessPermissions) -> list[tuple[KeyPath, str]]:
+    problems: list[tuple[KeyPath, str]] = []
+    for key in ProcessPermissions.__struct_fields__:
+        if len(getattr(permissions, key)) > PERMISSIONS_MAX:
+            problems.append(((key,), f"names more than {PERMISSIONS_MAX}"))
+    for index, host in enumerate(permissions.network):
+        if len(host) > 260 or not _HOST_PATTERN.fullmatch(host):
+            problems.append(
+                (("network", index), "is not a host: write `api.example.com`, `*.example.com:8443`, or `*` for all")
+            )
     for key in ("read", "write"):
-        for place, folder in enumerate(getattr(needs, key)):
+        for index, folder in enumerate(getattr(permissions, key)):
             steps = folder.split("/")
-            odd = steps[0] not in ("", "~") or ".." in steps or len(folder) > 1024 or not folder.isprintable()
-            if odd or too_much(folder):
-                wrong.append(((key, place), "is no folder: a path from / or ~/, without .., and not all of it"))
-    return wrong
+            is_odd = steps[0] not in ("", "~") or ".." in steps or len(folder) > 1024 or not folder.isprintable()
+            if is_odd or is_too_broad(folder):
+                problems.append(
+                    ((key, index), "cannot be granted: write a path that begins with / or ~/, without .., and not all")
+                )
+    return problems
 
 
-# --- what the owner is asked ---------------------------------------------------------------------
+# --- sentences for the owner ---------------------------------------------------------------------
 
-_TOLD = {
+_CONTEXT_SENTENCES = {
     "session": "know which conversation it is called from",
     "workspace": "know the name of the workspace",
     "person": "know who it is called for",
@@ -290,58 +313,58 @@ _TOLD = {
 }
 
 
-def asks(manifest: Manifest) -> list[str]:
-    """What it asks for, to be shown before it is added: sentences that go on from "it wants to"."""
+def describe_requests(manifest: PluginManifest) -> list[str]:
+    """Return what the plugin requests, to be shown before it is installed; each continues "it wants to"."""
     limits = manifest.limits
-    wanted = [
+    requests = [
         "reach any host on the network" if host == "*" else f"reach {host} over the network"
         for host in manifest.needs.network
     ]
-    wanted += [f"read what is in {_led(folder)}" for folder in manifest.needs.read]
-    wanted += [f"read and change what is in {_led(folder)}" for folder in manifest.needs.write]
-    for name in manifest.wants_env():
+    requests += [f"read the files in {_describe_folder(folder)}" for folder in manifest.needs.read]
+    requests += [f"read and change the files in {_describe_folder(folder)}" for folder in manifest.needs.write]
+    for name in manifest.env_references():
         secret = name.removeprefix("secret:")
-        wanted.append(
+        requests.append(
             f"read your secret {secret}" if secret != name else f"read the variable {name} of your environment"
         )
-    wanted += [_TOLD[one] for one in manifest.context]
+    requests += [_CONTEXT_SENTENCES[field] for field in manifest.context]
     for action in manifest.actions:
         if action.sink:
-            where = f" to its {', '.join(action.sink)}" if isinstance(action.sink, tuple) else ""
-            wanted.append(f"carry things out with {action.name}{where}")
-    wanted.append(f"run up to {limits.processes} processes in {limits.memory_mb} MB, {limits.cpu_s:g} s of CPU each")
-    kept = f"{limits.state_keys} values of its own, {limits.state_bytes // 1024} KB in all"
-    wanted.append(f"keep up to {kept}, and {limits.home_mb} MB of files")
-    return [_cut(one) for one in wanted]
+            destinations = f" (destination: {', '.join(action.sink)})" if isinstance(action.sink, tuple) else ""
+            requests.append(f"send data out with {action.name}{destinations}")
+    requests.append(f"run up to {limits.processes} processes in {limits.memory_mb} MB, {limits.cpu_s:g} s of CPU each")
+    state = f"{limits.state_keys} values of its own, {limits.state_bytes // 1024} KB in all"
+    requests.append(f"store up to {state}, and {limits.home_mb} MB of files")
+    return [_shorten(request) for request in requests]
 
 
-def _led(folder: str) -> str:
-    """With where it leads, if that is elsewhere: that is what would be granted."""
-    found = real(folder)
-    return folder if found == os.path.normpath(os.path.expanduser(folder)) else f"{folder}, which is {found}"
+def _describe_folder(folder: str) -> str:
+    """Return the folder with its real path if that differs: the real path is what would be granted."""
+    path = real_path(folder)
+    return folder if path == os.path.normpath(os.path.expanduser(folder)) else f"{folder}, which is {path}"
 
 
-def changes(old: Manifest, new: Manifest) -> list[str]:
-    """What an upgrade does otherwise, beside what it asks for: sentences that go on from "it"."""
-    found = []
+def describe_changes(old: PluginManifest, new: PluginManifest) -> list[str]:
+    """Return what an upgrade changes beside its requests; each continues a sentence that begins with "it"."""
+    sentences = []
     if old.run != new.run:
-        found.append(f"runs {' '.join(new.run)}, no longer {' '.join(old.run)}")
+        sentences.append(f"runs {' '.join(new.run)}, no longer {' '.join(old.run)}")
     before = {action.name: action for action in old.actions}
     now = {action.name: action for action in new.actions}
-    found += [f"has no action {name} any more" for name in before if name not in now]
+    sentences += [f"no longer has the action {name}" for name in before if name not in now]
     for name, action in now.items():
         if name not in before:
-            found.append(f"has a new action: {name} ({action.effect})")
+            sentences.append(f"has a new action: {name} ({action.effect})")
         else:
-            found += [f"{one} of {name}" for one in _changed(before[name], action)]
-    return [_cut(one) for one in found]
+            sentences += [f"{change} of {name}" for change in _describe_action_changes(before[name], action)]
+    return [_shorten(sentence) for sentence in sentences]
 
 
-def _changed(old: Action, new: Action) -> Iterator[str]:
+def _describe_action_changes(old: PluginAction, new: PluginAction) -> Iterator[str]:
     if old.effect != new.effect:
-        yield f"says {new.effect}, no longer {old.effect},"
+        yield f"declares {new.effect}, no longer {old.effect}, as the effect"
     if old.sink != new.sink:
-        yield f"names {_sinks(new)} as the sink, no longer {_sinks(old)},"
+        yield f"declares {_describe_sinks(new)}, no longer {_describe_sinks(old)}, as the sink"
     if old.untrusted != new.untrusted:
         yield f"{'no longer asks' if new.untrusted else 'asks'} you to trust the answers"
     if old.description != new.description:
@@ -350,7 +373,7 @@ def _changed(old: Action, new: Action) -> Iterator[str]:
         yield "changes the parameters"
 
 
-def _sinks(action: Action) -> str:
+def _describe_sinks(action: PluginAction) -> str:
     if isinstance(action.sink, bool):
         return "every call" if action.sink else "nothing"
     return ", ".join(action.sink) or "nothing"

@@ -1,15 +1,15 @@
-"""A plugin as the core runs it, and everything that can be the matter with one.
+"""A plugin as the host process runs it, the host's timeouts and limits, and the plugin errors.
 
-PluginFailed                    it did not do what it was asked; one sentence for the model
-├── PluginSays                  it says so itself
-├── PluginSilent                no answer within the call's time
-├── PluginGone                  it ended in the midst of the call
-├── PluginNotUp                 it could not be started
-├── HomeFull                    it is not started, as it keeps too much
-├── PluginResting               it crashed so often that it is left alone for a while
-└── AnswerRefused               it answered with something that is not a result
+PluginFailed                    a call did not succeed; carries one sentence for the model
+├── PluginReportedError         the plugin returned an error
+├── PluginTimedOut              no answer before the call's deadline
+├── PluginExited                the plugin process ended during the call
+├── PluginNotStarted            the plugin process could not be started
+├── PluginHomeFull              not started, because its home folder is over its limit
+├── PluginCircuitOpen           not started, because it crashed too often within a short time
+└── PluginResultInvalid         the answer is not a valid result
 
-Those that say `counts` are its own failures: a tool with too many of them is left alone (turn/resting).
+Errors with `counts_as_failure = True` are the plugin's own failures: too many of them open the tool's circuit breaker.
 """
 
 from __future__ import annotations
@@ -17,55 +17,56 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.core.errors import MainstayError
-from mainstay.core.outside import Needs, Quota, Share
-from mainstay.plugins.manifest import Manifest
+from mainstay.core.tool_ports import CommandLimits, PluginStateQuota, ProcessPermissions
+from mainstay.plugins.manifest import PluginManifest
 
 
 class PluginFailed(MainstayError):
     pass
 
 
-class PluginSays(PluginFailed):
+class PluginReportedError(PluginFailed):
     pass
 
 
-class PluginSilent(PluginFailed):
-    counts = True
+class PluginTimedOut(PluginFailed):
+    counts_as_failure = True
 
 
-class PluginGone(PluginFailed):
-    counts = True
+class PluginExited(PluginFailed):
+    counts_as_failure = True
 
 
-class PluginNotUp(PluginFailed):
-    counts = True
+class PluginNotStarted(PluginFailed):
+    counts_as_failure = True
 
 
-class HomeFull(PluginFailed):
+class PluginHomeFull(PluginFailed):
     pass
 
 
-class PluginResting(PluginFailed):
+class PluginCircuitOpen(PluginFailed):
     pass
 
 
-class AnswerRefused(PluginFailed):
-    counts = True
+class PluginResultInvalid(PluginFailed):
+    counts_as_failure = True
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run, and what the owner says of it. All paths are absolute."""
+    """A plugin with the owner's grants and settings. All paths are absolute."""
 
-    manifest: Manifest
-    folder: str  # its files; it may read them
-    data: str  # a folder for it: `home`, which is its own, and `log`, which it cannot reach
-    env: dict[str, str] = {}  # the manifest's, filled
-    needs: Needs = Needs()  # what was granted of what it asks for
+    manifest: PluginManifest
+    folder: str  # its files, which it may read
+    data_folder: str  # holds `home`, which the plugin may write, and `log`, which it cannot reach
+    env: dict[str, str] = {}  # the manifest's variables with their values
+    # the grants: what the owner allowed of what the manifest asks for
+    permissions: ProcessPermissions = ProcessPermissions()
     workspace: str = ""
-    timeout_s: float | None = None  # for one call, whatever the manifest says
-    trusted: bool = False  # what it answers does not count as from outside
-    unconfined: bool = False  # it may run where nothing can hold it: the owner said so
-    protected: tuple[str, ...] = ()  # what it never sees, even in a folder that was granted
+    timeout_s: float | None = None  # of one call, overrides the manifest; None: as the manifest says
+    trusted: bool = False  # its answers do not count as untrusted text
+    allow_unconfined: bool = False  # the owner allows it to run where no sandbox can confine it
+    protected: tuple[str, ...] = ()  # paths that it never sees, even inside of a granted folder
 
     @property
     def name(self) -> str:
@@ -73,26 +74,27 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def home(self) -> str:
-        return f"{self.data}/home"
+        return f"{self.data_folder}/home"
 
     @property
-    def quota(self) -> Quota:
+    def quota(self) -> PluginStateQuota:
         limits = self.manifest.limits
-        return Quota(keys_max=limits.state_keys, bytes_max=limits.state_bytes)
+        return PluginStateQuota(keys_max=limits.state_keys, bytes_max=limits.state_bytes)
 
     @property
-    def share(self) -> Share:
+    def resource_limits(self) -> CommandLimits:
         limits = self.manifest.limits
-        return Share(memory_mb=limits.memory_mb, processes=limits.processes, cpu_s=limits.cpu_s)
+        return CommandLimits(memory_mb=limits.memory_mb, processes=limits.processes, cpu_s=limits.cpu_s)
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient the host is."""
+class PluginHostSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Timeouts and limits of a plugin host: restarts, circuit breaker, idle stop, queue."""
 
-    back_off_s: tuple[float, ...] = (0.2, 1.0, 5.0)  # before it is started again, by how often it failed in a row
-    failures_max: int = 3  # within `window_s`: then it rests
-    window_s: float = 60.0
-    rest_s: float = 60.0
-    idle_s: float = 600.0  # without a call: then it is stopped
-    waiting_max: int = 256  # calls in all, running and waiting
-    look_s: float = 60.0  # between two looks at what it keeps in its home, after calls
+    # delay before a restart, by the number of consecutive failures
+    restart_backoff_s: tuple[float, ...] = (0.2, 1.0, 5.0)
+    failures_max: int = 3  # this many within the window open the circuit
+    failure_window_s: float = 60.0
+    circuit_open_s: float = 60.0  # how long the circuit stays open
+    idle_timeout_s: float = 600.0  # a process without calls for so long is stopped
+    calls_max: int = 256  # calls, running and queued together
+    home_check_interval_s: float = 60.0  # least time between two size checks of the plugin's home, which follow calls

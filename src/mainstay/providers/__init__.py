@@ -1,0 +1,22 @@
+"""Model APIs. `COMPONENTS` is the index of the built-in providers, in the order in which API keys are looked for."""
+
+COMPONENTS = {
+    "anthropic": "mainstay.providers.anthropic.manifest",
+    "openai": "mainstay.providers.openai.manifest",
+    "openai-responses": "mainstay.providers.openai_responses.manifest",
+    "gemini": "mainstay.providers.gemini.manifest",
+    "google": "mainstay.providers.gemini.manifest:GOOGLE",
+    "openrouter": "mainstay.providers.openai.compatible:OPENROUTER",
+    "mistral": "mainstay.providers.openai.compatible:MISTRAL",
+    "groq": "mainstay.providers.openai.compatible:GROQ",
+    "deepseek": "mainstay.providers.openai.compatible:DEEPSEEK",
+    "azure": "mainstay.providers.azure.manifest",
+    "xai": "mainstay.providers.openai.compatible:XAI",
+    "together": "mainstay.providers.openai.compatible:TOGETHER",
+    "bedrock": "mainstay.providers.bedrock.manifest",
+    "local": "mainstay.providers.local.manifest",
+    "ollama": "mainstay.providers.ollama.manifest",
+    "lmstudio": "mainstay.providers.openai.compatible:LMSTUDIO",
+    "llamacpp": "mainstay.providers.openai.compatible:LLAMACPP",
+    "vllm": "mainstay.providers.openai.compatible:VLLM",
+}

@@ -1,9 +1,9 @@
-"""A model that says what a test tells it to, and remembers what it was asked.
+"""Scripted provider for tests: plays prepared answers and records the requests.
 
     provider = ScriptedProvider([[Call("add", {"a": 2, "b": 3})], "It is 5."])
 
-Each step is one answer: a text, `Say`, a `Call` or a list of them, `Pieces`, `Raise`, or `Stall`, which holds
-until the test lets go. A function of (context, options) may stand in for the list.
+Each step is one answer: a text, `Say`, a `Call` or a list of them, `Pieces`, `Raise`, or `Stall`, which waits until the
+test releases it. A function of (context, options) may replace the list.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import msgspec
 from mainstay.core.errors import ProviderError
 from mainstay.core.messages import FinishReason, Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.ports import (
-    CallPiece,
     Clock,
     Context,
-    Finished,
     ModelInfo,
     Options,
     Piece,
+    StreamFinished,
     TextPiece,
     ThinkingPiece,
+    ToolCallPiece,
 )
 
 DEFAULT_USAGE = Usage(prompt=10, completion=5)
 
 
 class Say(msgspec.Struct, frozen=True):
-    """An answer in words."""
+    """A text answer."""
 
     text: str
     thinking: str = ""
@@ -41,20 +41,20 @@ class Say(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call. The input is JSON text, sent as it is, or an object."""
+    """A tool call. The input is an object, or JSON text that is sent unchanged."""
 
     name: str
     input: str | dict[str, Any] = "{}"
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """Fail instead of answering."""
+    """Raise this error instead of answering."""
 
     error: ProviderError
 
 
 class Stall:
-    """Stop here until `release()`; then go on with `then`. `await reached.wait()` knows when it has come to it."""
+    """Wait until `release()`, then continue with `then`. `await reached.wait()` returns once the wait has begun."""
 
     def __init__(self, then: Step | None = None) -> None:
         self.then = then
@@ -70,7 +70,7 @@ class Stall:
 
 
 class Pieces:
-    """An answer piece by piece, with stalls and errors in between; without a `Finished` it is cut there."""
+    """An answer piece by piece, with stalls and errors in between. Without a `StreamFinished` the stream is cut."""
 
     def __init__(self, pieces: Sequence[Piece | Stall | Raise]) -> None:
         self.pieces = tuple(pieces)
@@ -80,11 +80,11 @@ Step = str | Say | Call | Sequence[Call] | Raise | Stall | Pieces
 Script = Sequence[Step] | Callable[[Context, Options], Step]
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What a model was shown, as plain data."""
+class ScriptedRequest(msgspec.Struct, frozen=True):
+    """A recorded request: what the model saw, as plain data."""
 
     system: str
-    messages: list[tuple[str, str]]  # role and text; calls as name(input), results as their content
+    messages: list[tuple[str, str]]  # role and text; calls as name(input), tool results as their content
     tools: list[str]
     tool_choice: str
     turn: int
@@ -92,11 +92,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class ScriptEnded(AssertionError):
-    """The model was asked more often than the script has answers."""
+    """The provider got more requests than the script has answers."""
 
 
 class ScriptedProvider:
-    """Plays a script. `asked` holds every question in order; `closed` counts the streams that were left early."""
+    """Plays a script. `asked` has all requests in order; `closed` counts the streams that were closed early."""
 
     def __init__(
         self, script: Script, *, info: ModelInfo | None = None, clock: Clock | None = None, delay_s: float = 0.0
@@ -105,8 +105,8 @@ class ScriptedProvider:
         self._info = info or ModelInfo(name="scripted")
         self._clock = clock
         self._delay_s = delay_s
-        self._next = 0
-        self.asked: list[Asked] = []
+        self._next_index = 0
+        self.asked: list[ScriptedRequest] = []
         self.closed = 0
 
     def model(self) -> ModelInfo:
@@ -116,75 +116,75 @@ class ScriptedProvider:
         pass
 
     async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
-        self.asked.append(_plain(context, options))
-        step = self._take(context, options)
+        self.asked.append(_record_request(context, options))
+        step = self._next_step(context, options)
         finished = False
         try:
             if self._delay_s:
                 await (self._clock.sleep(self._delay_s) if self._clock else asyncio.sleep(self._delay_s))
-            for piece in _pieces(step):
+            for piece in _step_pieces(step):
                 match piece:
                     case Stall():
                         await piece.hold()
                     case Raise(error=error):
                         raise error
                     case _:
-                        finished = finished or isinstance(piece, Finished)
+                        finished = finished or isinstance(piece, StreamFinished)
                         yield piece
         finally:
             self.closed += not finished
 
-    def _take(self, context: Context, options: Options) -> Step:
+    def _next_step(self, context: Context, options: Options) -> Step:
         if callable(self._script):
             return self._script(context, options)
-        if self._next >= len(self._script):
-            said = len(self._script)
-            raise ScriptEnded(f"the script has {said} answers, and this is question {said + 1}: {self.asked[-1]}")
-        self._next += 1
-        return self._script[self._next - 1]
+        if self._next_index >= len(self._script):
+            count = len(self._script)
+            raise ScriptEnded(f"the script has {count} answers, and this is request {count + 1}: {self.asked[-1]}")
+        self._next_index += 1
+        return self._script[self._next_index - 1]
 
 
-def _pieces(step: Step) -> Iterator[Piece | Stall | Raise]:
+def _step_pieces(step: Step) -> Iterator[Piece | Stall | Raise]:
     match step:
         case str():
-            yield from _said(Say(step))
+            yield from _text_pieces(Say(step))
         case Say():
-            yield from _said(step)
+            yield from _text_pieces(step)
         case Call():
-            yield from _called([step])
+            yield from _call_pieces([step])
         case Raise():
             yield step
         case Stall():
             yield step
-            yield from _pieces(Say("") if step.then is None else step.then)
+            yield from _step_pieces(Say("") if step.then is None else step.then)
         case Pieces():
             for piece in step.pieces:
                 yield piece
                 if isinstance(piece, Stall) and piece.then is not None:
-                    yield from _pieces(piece.then)
+                    yield from _step_pieces(piece.then)
         case _:
-            yield from _called(step)
+            yield from _call_pieces(step)
 
 
-def _said(step: Say) -> Iterator[Piece]:
+def _text_pieces(step: Say) -> Iterator[Piece]:
     if step.thinking:
         yield ThinkingPiece(step.thinking)
     if step.text:
         yield TextPiece(step.text)
-    yield Finished(step.reason, step.usage)
+    yield StreamFinished(step.reason, step.usage)
 
 
-def _called(calls: Sequence[Call]) -> Iterator[Piece]:
+def _call_pieces(calls: Sequence[Call]) -> Iterator[Piece]:
     for index, call in enumerate(calls):
-        written = call.input if isinstance(call.input, str) else msgspec.json.encode(call.input).decode()
-        yield CallPiece(index, call.name, written)
-    yield Finished(FinishReason.TOOL_CALLS, DEFAULT_USAGE)
+        input_json = call.input if isinstance(call.input, str) else msgspec.json.encode(call.input).decode()
+        yield ToolCallPiece(index, call.name, input_json)
+    yield StreamFinished(FinishReason.TOOL_CALLS, DEFAULT_USAGE)
 
 
-def _plain(context: Context, options: Options) -> Asked:
-    return Asked(
+def _record_request(context: Context, options: Options) -> ScriptedRequest:
+    return ScriptedRequest(
         context.system,
-        [(message.role, _text(message)) for message in context.messages],
+        [(message.role, _message_text(message)) for message in context.messages],
         [tool.name for tool in context.tools],
         options.tool_choice,
         options.turn,
@@ -192,14 +192,14 @@ def _plain(context: Context, options: Options) -> Asked:
     )
 
 
-def _text(message: Message) -> str:
-    said: list[str] = []
+def _message_text(message: Message) -> str:
+    lines: list[str] = []
     for part in message.parts:
         match part:
             case Text(text=text):
-                said.append(text)
+                lines.append(text)
             case ToolCall(name=name, input=input):
-                said.append(f"{name}({input})")
+                lines.append(f"{name}({input})")
             case ToolResult(content=content):
-                said.append(content)
-    return "\n".join(said)
+                lines.append(content)
+    return "\n".join(lines)

@@ -1,1 +1,7 @@
-"""Where commands and long-lived processes run: host, bubblewrap, docker."""
+"""Sandboxes that run commands and background processes. `auto` tries them in this order."""
+
+COMPONENTS = {
+    "bubblewrap": "mainstay.sandbox.bubblewrap.manifest",
+    "host": "mainstay.sandbox.host.manifest",
+    "docker": "mainstay.sandbox.docker.manifest",
+}

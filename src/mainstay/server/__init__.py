@@ -1,1 +1,1 @@
-"""What others reach Mainstay by. For now: as an MCP server, over standard streams or loopback HTTP."""
+"""Network interfaces: HTTP and WebSocket API, OpenAI-compatible API, gRPC, and the MCP server."""

@@ -1,56 +1,54 @@
-"""Is it alive, and is it ready? For whoever starts, watches and stops servers; nobody needs a key for that."""
+"""Liveness and readiness endpoints (`/healthz`, `/readyz`), for load balancers and orchestrators. No key is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from starlette.requests import HTTPConnection
 
-from mainstay.server.bounds import Receive, Scope, Send
-from mainstay.server.calls import Answer, reply
-from mainstay.server.doors import Doors
-from mainstay.server.entry import DOORS, is_owner
-from mainstay.server.problems import BUSY_S, Problem
+from mainstay.core.asgi import Receive, Scope, Send
+from mainstay.server.authentication import STATE_KEY, is_local_owner
+from mainstay.server.http_operations import JsonResponse, send_json
+from mainstay.server.http_state import HttpServerState
+from mainstay.server.problems import RETRY_AFTER_S, Problem
 
-SERVER = "server"  # how it is with the whole of it, which anybody may know
+SERVER_REASON = "server"  # the reason that concerns the whole server, which every client may see
 
 
-class Status(msgspec.Struct, frozen=True):
+class HealthStatus(msgspec.Struct, frozen=True):
     status: str
 
 
-async def healthz(scope: Scope, doors: Doors) -> Any:
-    """The process answers, that is all."""
-    return Status("alive")
+async def check_liveness(scope: Scope, state: HttpServerState) -> HealthStatus:
+    """Liveness: the process answers."""
+    return HealthStatus("alive")
 
 
-async def readyz(scope: Scope, doors: Doors) -> Any:
-    """Send people here, or not yet, or not any more."""
-    reasons = dict(doors.settings.ready())
-    if doors.draining:
-        reasons[SERVER] = "it is being stopped"
+async def check_readiness(scope: Scope, state: HttpServerState) -> HealthStatus:
+    """Readiness: raises Problem (503) while something is not ready, or the server is stopping."""
+    reasons = dict(state.settings.find_unready())
+    if state.draining:
+        reasons[SERVER_REASON] = "shutting down"
     if reasons:
-        said = _told(reasons, owner=is_owner(HTTPConnection(scope), doors))
-        raise Problem(503, "not_ready", f"not ready: {said}", BUSY_S)
-    return Status("ready")
+        description = _describe_reasons(reasons, is_owner=is_local_owner(HTTPConnection(scope), state))
+        raise Problem(503, "not_ready", f"not ready: {description}", RETRY_AFTER_S)
+    return HealthStatus("ready")
 
 
-def _told(reasons: Mapping[str, str], *, owner: bool) -> str:
-    """Which workspaces there are, and what is wrong with one, is nobody's business but the owner's."""
-    own = (name for name in reasons if owner or name == SERVER)
-    said = [f"{name}: {reasons[name]}" for name in sorted(own)]
-    return "; ".join(said) or "the log says why"
+def _describe_reasons(reasons: Mapping[str, str], *, is_owner: bool) -> str:
+    """Describe the reasons. Only the owner sees the names and states of workspaces."""
+    visible = (name for name in reasons if is_owner or name == SERVER_REASON)
+    return "; ".join(f"{name}: {reasons[name]}" for name in sorted(visible)) or "the log says why"
 
 
-class Open:
-    """A page that anybody may read."""
+class PublicJsonEndpoint:
+    """JSON endpoint without authentication."""
 
-    def __init__(self, tell: Any) -> None:
-        self._tell = tell
+    def __init__(self, get_value: Callable[[Scope, HttpServerState], Awaitable[object]]) -> None:
+        self._get_value = get_value
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            raise Problem(405, "wrong_method", "here one can GET", headers={"Allow": "GET, HEAD"})
-        await reply(Answer(await self._tell(scope, scope[DOORS])), send)
+            raise Problem(405, "wrong_method", "allowed here: GET", headers={"Allow": "GET, HEAD"})
+        await send_json(JsonResponse(await self._get_value(scope, scope[STATE_KEY])), send)

@@ -1,120 +1,131 @@
-"""The server's ASGI application: one front that looks at everything, and the routes behind it."""
+"""The server's ASGI application: checks on every request, CORS, error responses, and the routes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from itertools import groupby
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Mount, Route, Router, WebSocketRoute
 
+from mainstay.core.asgi import ASGIApp, AsgiMessage, Receive, Scope, Send
 from mainstay.core.errors import MainstayError
 from mainstay.gateway.gateway import Gateway
-from mainstay.server.bounds import Counted, Gone, Receive, Scope, Send, check_body_head, check_path, header, raw_path
-from mainstay.server.calls import Methods
-from mainstay.server.doors import Doors
-from mainstay.server.doors import Web as Web
-from mainstay.server.entry import DOORS, LEAVING, VISIT, is_configured
-from mainstay.server.health import Open, healthz, readyz
-from mainstay.server.openapi import OPERATIONS, describe
-from mainstay.server.problems import Problem, said
-from mainstay.server.scrape import metrics
-from mainstay.server.sockets import BROKEN, websocket
-from mainstay.server.troubles import asked_for, trouble_for, unforeseen
+from mainstay.operations.entry import OperationEntry
+from mainstay.operations.table import entries_for
+from mainstay.server.authentication import CALLER_KEY, EXIT_STACK_KEY, STATE_KEY, is_configured_origin
+from mainstay.server.error_reporting import describe_request, report_bug, report_error
+from mainstay.server.health import PublicJsonEndpoint, check_liveness, check_readiness
+from mainstay.server.http_operations import OperationRoutes
+from mainstay.server.http_request import (
+    ClientDisconnected,
+    LimitedReceive,
+    check_body_headers,
+    check_path,
+    get_header,
+    get_raw_path,
+)
+from mainstay.server.http_state import HttpServerState
+from mainstay.server.http_state import HttpSettings as HttpSettings
+from mainstay.server.metrics_endpoint import serve_metrics
+from mainstay.server.openapi import build_openapi
+from mainstay.server.problems import Problem, encode_problem
+from mainstay.server.websocket import CLOSE_INTERNAL_ERROR, serve_websocket
 
-_OUTER = ("starlette.exception_handlers", "router", "endpoint", "route", "path_params", "app")  # of whoever mounts us
-_NOTED = (400, 401, 403, 413, 414, 415)  # what somebody may be trying
-_METHODS = b"GET, POST, DELETE"
-_HEADERS = b"authorization, content-type, idempotency-key, last-event-id, x-api-key, x-session, x-workspace"
+# set by the application that mounts this one
+_OUTER_SCOPE_KEYS = ("starlette.exception_handlers", "router", "endpoint", "route", "path_params", "app")
+_LOGGED_STATUSES = (400, 401, 403, 413, 414, 415)  # may be an attack: logged
+_CORS_METHODS = b"GET, POST, PUT, PATCH, DELETE"
+_CORS_HEADERS = b"authorization, content-type, idempotency-key, last-event-id, x-api-key, x-session, x-workspace"
 
 
 class HttpApp:
-    """An ASGI application, by itself or mounted in another."""
+    """The ASGI application, served by itself or mounted in another one."""
 
-    def __init__(self, doors: Doors, routes: Sequence[BaseRoute]) -> None:
-        self.doors = doors
-        self._router = Router(list(routes), redirect_slashes=False, default=_nothing_here)
+    def __init__(self, state: HttpServerState, routes: Sequence[BaseRoute]) -> None:
+        self.state = state
+        self._router = Router(list(routes), redirect_slashes=False, default=_raise_not_found)
 
-    def configure(self, settings: Web) -> None:
-        """From the next request on."""
-        self.doors.settings = settings
+    def configure(self, settings: HttpSettings) -> None:
+        """Use these settings from the next request on."""
+        self.state.settings = settings
 
     def drain(self) -> None:
-        """Nothing new begins; turns may be heard to their end."""
-        self.doors.drain()
+        """Accept no new turns; running turns are streamed to their end."""
+        self.state.drain()
 
     def close(self) -> None:
-        """Whoever is still there is told goodbye."""
-        self.doors.close()
+        """End all open streams."""
+        self.state.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._router(scope, receive, send)
             return
-        counted = Counted(receive, self.doors)
-        answer = Answering(scope, send, self.doors)
+        limited = LimitedReceive(receive, self.state)
+        sender = ResponseSender(scope, send, self.state)
         inner: Scope = {}
-        with ExitStack() as leaving:
-            leaving.callback(counted.let_go)
+        with ExitStack() as exit_stack:
+            exit_stack.callback(limited.release)
             try:
-                inner = self._inner(scope, leaving)
-                if scope["type"] == "http" and answer.is_preflight():
-                    await answer.preflight()
+                inner = self._build_inner_scope(scope, exit_stack)
+                if scope["type"] == "http" and sender.is_preflight():
+                    await sender.send_preflight()
                     return
-                await self._router(inner, counted, answer)
-            except Gone:
+                await self._router(inner, limited, sender)
+            except ClientDisconnected:
                 return
             except Problem as problem:
-                await self._refuse(problem, scope, answer)
+                await self._send_problem(problem, scope, sender)
             except HTTPException as error:
-                await self._refuse(_mapped(error), scope, answer)
+                await self._send_problem(_problem_from_http_exception(error), scope, sender)
             except MainstayError as error:
-                await self._refuse(trouble_for(error, asked_for(scope), inner.get(VISIT)), scope, answer)
+                await self._send_problem(
+                    report_error(error, describe_request(scope), inner.get(CALLER_KEY)), scope, sender
+                )
             except asyncio.CancelledError:
                 raise
-            except Exception:  # a bug of ours: the log says what, and nobody else does
-                await self._refuse(unforeseen(asked_for(scope)), scope, answer)
+            except Exception:  # a bug: described in the log only
+                await self._send_problem(report_bug(describe_request(scope)), scope, sender)
 
-    def _inner(self, scope: Scope, leaving: ExitStack) -> Scope:
-        """As our routes see it: below /api the path is as it was sent, for names that hold a slash."""
-        path = raw_path(scope)
+    def _build_inner_scope(self, scope: Scope, exit_stack: ExitStack) -> Scope:
+        """Return the scope for the routes. Below /api the path stays percent-encoded: names may contain a slash."""
+        path = get_raw_path(scope)
         check_path(path, scope.get("query_string", b""))
-        inner = {name: value for name, value in scope.items() if name not in _OUTER}
-        inner |= {"app": self, DOORS: self.doors, LEAVING: leaving}
+        inner = {name: value for name, value in scope.items() if name not in _OUTER_SCOPE_KEYS}
+        inner |= {"app": self, STATE_KEY: self.state, EXIT_STACK_KEY: exit_stack}
         if path.startswith(b"/api/"):
             inner["path"] = scope.get("root_path", "") + path.decode("ascii", "replace")
         if scope["type"] == "http":
-            check_body_head(scope, self.doors.settings.body_bytes_max)
+            check_body_headers(scope, self.state.settings.body_bytes_max)
         return inner
 
-    async def _refuse(self, problem: Problem, scope: Scope, answer: Answering) -> None:
-        if problem.status in _NOTED:
-            self.doors.refusals.note(f"{problem.status} {problem.kind}", scope.get("client"), scope["path"])
-        await answer.refuse(problem)
+    async def _send_problem(self, problem: Problem, scope: Scope, sender: ResponseSender) -> None:
+        if problem.status in _LOGGED_STATUSES:
+            self.state.rejection_log.record(f"{problem.status} {problem.kind}", scope.get("client"), scope["path"])
+        await sender.send_problem(problem)
 
 
-class Answering:
-    """`send`, which knows whether an answer has begun, and says to a page from elsewhere that it may read it."""
+class ResponseSender:
+    """ASGI `send` that knows whether the response has started, and adds CORS headers for configured origins."""
 
-    def __init__(self, scope: Scope, send: Send, doors: Doors) -> None:
+    def __init__(self, scope: Scope, send: Send, state: HttpServerState) -> None:
         self._scope = scope
         self._send = send
-        self._begun = False
-        self._origin = header(scope, b"origin") if doors.settings.origins else b""
-        if self._origin and not is_configured(self._origin.decode("latin-1"), doors):
+        self._started = False
+        self._origin = get_header(scope, b"origin") if state.settings.origins else b""
+        if self._origin and not is_configured_origin(self._origin.decode("latin-1"), state):
             self._origin = b""
 
-    async def __call__(self, message: Any) -> None:
-        if not self._begun:
-            self._begun = True
+    async def __call__(self, message: AsgiMessage) -> None:
+        if not self._started:
+            self._started = True
             if self._origin and message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *self._allowed()]}
+                message = {**message, "headers": [*message.get("headers", ()), *self._cors_headers()]}
         await self._send(message)
 
-    def _allowed(self) -> list[tuple[bytes, bytes]]:
+    def _cors_headers(self) -> list[tuple[bytes, bytes]]:
         return [
             (b"access-control-allow-origin", self._origin),
             (b"access-control-expose-headers", b"retry-after, x-trace-id"),
@@ -122,30 +133,31 @@ class Answering:
         ]
 
     def is_preflight(self) -> bool:
-        """A browser asks whether a page may ask."""
-        asked = header(self._scope, b"access-control-request-method")
-        return bool(self._origin and asked and self._scope["method"] == "OPTIONS")
+        """True for a CORS preflight request."""
+        method = get_header(self._scope, b"access-control-request-method")
+        return bool(self._origin and method and self._scope["method"] == "OPTIONS")
 
-    async def preflight(self) -> None:
+    async def send_preflight(self) -> None:
         headers = [
-            (b"access-control-allow-methods", _METHODS),
-            (b"access-control-allow-headers", _HEADERS),
+            (b"access-control-allow-methods", _CORS_METHODS),
+            (b"access-control-allow-headers", _CORS_HEADERS),
             (b"access-control-max-age", b"600"),
         ]
         await self({"type": "http.response.start", "status": 204, "headers": headers})
         await self({"type": "http.response.body", "body": b""})
 
-    async def refuse(self, problem: Problem) -> None:
+    async def send_problem(self, problem: Problem) -> None:
+        """Send an error response, unless another response has started."""
         kind = self._scope["type"]
-        if kind == "websocket" and self._begun:
+        if kind == "websocket" and self._started:
             try:
-                await self._send({"type": "websocket.close", "code": BROKEN})
+                await self._send({"type": "websocket.close", "code": CLOSE_INTERNAL_ERROR})
             except OSError:
-                pass  # they have hung up
+                pass  # the client is gone
             return
-        if self._begun:
-            return  # an answer that breaks off says by that that it did
-        status, headers, body = said(problem)
+        if self._started:
+            return  # an incomplete chunked response tells the client
+        status, headers, body = encode_problem(problem)
         prefix = "websocket.http.response" if kind == "websocket" else "http.response"
         if kind == "websocket" and "websocket.http.response" not in self._scope.get("extensions", {}):
             await self._send({"type": "websocket.close", "code": 1008})
@@ -154,49 +166,57 @@ class Answering:
         await self({"type": f"{prefix}.body", "body": body})
 
 
-async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    raise Problem(404, "not_found", "there is nothing here")
+async def _raise_not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Problem(404, "not_found", "there is no such path")
 
 
-def _mapped(error: HTTPException) -> Problem:
-    """What the router says of itself."""
+def _problem_from_http_exception(error: HTTPException) -> Problem:
+    """Convert an error of the router."""
     kinds = {404: "not_found", 405: "wrong_method"}
     kind = kinds.get(error.status_code, "invalid_request")
     return Problem(error.status_code, kind, str(error.detail), headers=error.headers)
 
 
-def make_app(
-    gateway: Gateway, settings: Web, *, mounts: Mapping[str, Any] | None = None, routes: Sequence[BaseRoute] = ()
+def create_app(
+    gateway: Gateway,
+    settings: HttpSettings,
+    *,
+    mounts: Mapping[str, ASGIApp] | None = None,
+    routes: Sequence[BaseRoute] = (),
 ) -> HttpApp:
-    """`mounts` look after themselves: whoever is there has signed what they say. `routes` use `enter`, as ours do."""
-    described: dict[str, Any] = {}
+    """Create the application. `mounts` authenticate requests themselves (signed webhooks); `routes` call
+    `authenticate_request`."""
+    documents: dict[str, dict[str, object]] = {}  # by version
 
-    async def openapi(scope: Scope, doors: Doors) -> Any:
-        version = doors.settings.version
-        if version not in described:
-            described.clear()
-            described[version] = describe(version)
-        return described[version]
+    async def get_openapi(scope: Scope, state: HttpServerState) -> dict[str, object]:
+        version = state.settings.version
+        if version not in documents:
+            documents.clear()
+            documents[version] = build_openapi(version)
+        return documents[version]
 
-    by_path = sorted(OPERATIONS, key=lambda one: one.path)
-    ours: list[BaseRoute] = [
-        Route("/healthz", Open(healthz)),
-        Route("/readyz", Open(readyz)),
-        Route("/openapi.json", Open(openapi)),
-        Route("/metrics", _Scraped()),
-        *(Route(path, Methods(list(found))) for path, found in groupby(by_path, key=lambda one: one.path)),
-        WebSocketRoute("/api/ws", _Socketed()),
+    by_path: dict[str, list[OperationEntry]] = {}
+    for entry in entries_for("http"):
+        assert entry.http is not None, f"{entry.name} has no route"
+        by_path.setdefault(entry.http.path, []).append(entry)
+    own_routes: list[BaseRoute] = [
+        Route("/healthz", PublicJsonEndpoint(check_liveness)),
+        Route("/readyz", PublicJsonEndpoint(check_readiness)),
+        Route("/openapi.json", PublicJsonEndpoint(get_openapi)),
+        Route("/metrics", _MetricsEndpoint()),
+        *(Route(path, OperationRoutes(entries)) for path, entries in by_path.items()),
+        WebSocketRoute("/api/ws", _WebSocketEndpoint()),
         *routes,
         *(Mount(path, app) for path, app in (mounts or {}).items()),
     ]
-    return HttpApp(Doors(gateway, settings), ours)
+    return HttpApp(HttpServerState(gateway, settings), own_routes)
 
 
-class _Scraped:
+class _MetricsEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await metrics(scope, receive, send)
+        await serve_metrics(scope, receive, send)
 
 
-class _Socketed:
+class _WebSocketEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await websocket(scope, receive, send)
+        await serve_websocket(scope, receive, send)

@@ -1,68 +1,69 @@
-"""The tools that other MCP hosts are offered, as data: what each takes, what it answers, what it does to the world."""
+"""Tools of the MCP server: descriptions, arguments, results and annotations."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from mainstay.core.arguments import schema_of
+from mainstay.core.json_types import JsonObject
+from mainstay.core.tool_arguments import build_schema
 
-_SESSION = "The conversation's name, as `run` told it or `sessions` lists it."
-
-
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    prompt: Annotated[str, Meta(description="What to do or to answer.")]
-    session: Annotated[str, Meta(description="The conversation to go on with; left out: a new one.")] = ""
+_SESSION_DESCRIPTION = "The conversation's name, as `run` returned it or `sessions` lists it."
 
 
-class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    session: Annotated[str, Meta(description=_SESSION)]
+class RunToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    prompt: Annotated[str, Meta(description="The task or question.")]
+    session: Annotated[str, Meta(description="The conversation to continue; omit it for a new one.")] = ""
+
+
+class SteerToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session: Annotated[str, Meta(description=_SESSION_DESCRIPTION)]
     text: Annotated[str, Meta(description="What the agent should know or do now.")]
 
 
-class Abort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    session: Annotated[str, Meta(description=_SESSION)]
+class AbortToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session: Annotated[str, Meta(description=_SESSION_DESCRIPTION)]
 
 
-class MemorySearch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    query: Annotated[str, Meta(description="Words to look for; what is meant counts too.")]
-    k: Annotated[int, Meta(ge=1, le=50, description="At most so many, 1 to 50.")] = 10
+class MemorySearchToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(description="Search text, matched by words and meaning.")]
+    k: Annotated[int, Meta(ge=1, le=50, description="Maximum number of hits, 1 to 50.")] = 10
 
 
-class ListSessions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    limit: Annotated[int, Meta(ge=1, le=200, description="At most so many, 1 to 200.")] = 20
+class SessionsToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=200, description="Maximum number of conversations, 1 to 200.")] = 20
 
 
-class Approval(msgspec.Struct, frozen=True):
+class ApprovalSummary(msgspec.Struct, frozen=True):
     id: str
     tool: str
-    arguments: str  # as the model wrote them
+    arguments: str  # JSON, as the model wrote it
     why: str
 
 
-class RunResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
     session: str
     turn: int
     outcome: Annotated[str, Meta(description="Answered, Exhausted, Aborted, Paused or Failed.")]
     text: str
     approval: Annotated[
-        Approval | None,
+        ApprovalSummary | None,
         Meta(description="What the turn waits for. Only the owner answers, with `mainstay approvals`."),
     ] = None
 
 
-class SteerResult(msgspec.Struct, frozen=True):
+class SteerToolResult(msgspec.Struct, frozen=True):
     session: str
 
 
-class AbortResult(msgspec.Struct, frozen=True):
+class AbortToolResult(msgspec.Struct, frozen=True):
     session: str
-    aborted: Annotated[bool, Meta(description="False: nothing was running.")]
+    aborted: Annotated[bool, Meta(description="False if nothing was running.")]
 
 
-class Found(msgspec.Struct, frozen=True):
+class MemorySearchHit(msgspec.Struct, frozen=True):
     text: str
     session: str
     message_id: str
@@ -70,11 +71,11 @@ class Found(msgspec.Struct, frozen=True):
     score: float
     kind: str
     speaker: str
-    untrusted: Annotated[bool, Meta(description="It came from outside: data, not words of the person.")]
+    untrusted: Annotated[bool, Meta(description="True if it came from outside: data, not words of the person.")]
 
 
-class SearchResult(msgspec.Struct, frozen=True):
-    hits: list[Found]
+class MemorySearchToolResult(msgspec.Struct, frozen=True):
+    hits: list[MemorySearchHit]
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -86,12 +87,12 @@ class SessionRow(msgspec.Struct, frozen=True):
     waits_for: Annotated[str, Meta(description="The approval that its turn waits for, if any.")]
 
 
-class SessionsResult(msgspec.Struct, frozen=True):
+class SessionsToolResult(msgspec.Struct, frozen=True):
     sessions: list[SessionRow]
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool; the hints are those of MCP's annotations."""
+class McpToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool. The flags are the hints of MCP's tool annotations."""
 
     title: str
     description: str
@@ -102,57 +103,57 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     open_world: bool = False
 
-    def input_schema(self) -> dict[str, Any]:
-        return {**schema_of(self.arguments), "additionalProperties": False}
+    def input_schema(self) -> JsonObject:
+        return {**build_schema(self.arguments), "additionalProperties": False}
 
-    def output_schema(self) -> dict[str, Any]:
-        """The root itself, not a reference to it: hosts of older versions want an object there."""
+    def output_schema(self) -> JsonObject:
+        """Return the schema with an object at the root instead of a reference, as older hosts require."""
         (root,), parts = msgspec.json.schema_components((self.result,), ref_template="#/$defs/{name}")
         schema = parts.pop(root["$ref"].rsplit("/", 1)[1])
         return {**schema, **({"$defs": parts} if parts else {})}
 
 
-OFFERS: dict[str, Offer] = {
-    "run": Offer(
+MCP_TOOLS: dict[str, McpToolSpec] = {
+    "run": McpToolSpec(
         title="Run a turn",
-        description="Have the agent of this machine's owner do or answer something, in a conversation that is kept. "
-        "Returns its answer when the turn has ended; what it may do there is the owner's policy. If something needs "
-        "the owner's approval, the result says what waits and how the owner answers it.",
-        arguments=Run,
-        result=RunResult,
+        description="Give the agent of this machine's owner a task or question in a stored conversation. Returns its "
+        "answer when the turn has ended; the owner's policy decides what it may do. If a tool call needs the owner's "
+        "approval, the result says what waits and how the owner answers it.",
+        arguments=RunToolArguments,
+        result=RunToolResult,
         destructive=True,
         open_world=True,
     ),
-    "steer": Offer(
+    "steer": McpToolSpec(
         title="Steer a running turn",
-        description="Put something into a conversation's running turn at its next boundary. With nothing running it "
-        "starts a turn, whose answer is kept in the conversation.",
-        arguments=Steer,
-        result=SteerResult,
+        description="Add a message to a conversation's running turn at its next boundary. With nothing running it "
+        "starts a turn, whose answer is stored in the conversation.",
+        arguments=SteerToolArguments,
+        result=SteerToolResult,
         destructive=True,
         open_world=True,
     ),
-    "abort": Offer(
+    "abort": McpToolSpec(
         title="Stop a running turn",
-        description="End a conversation's running turn now. What it has said and done so far is kept.",
-        arguments=Abort,
-        result=AbortResult,
+        description="Abort a conversation's running turn now. What it has written and done so far stays.",
+        arguments=AbortToolArguments,
+        result=AbortToolResult,
         destructive=True,
         idempotent=True,
     ),
-    "memory_search": Offer(
+    "memory_search": McpToolSpec(
         title="Search all conversations",
-        description="Search everything that was said and remembered, by words and meaning, the best first.",
-        arguments=MemorySearch,
-        result=SearchResult,
+        description="Search all conversations and memories by words and meaning, best hits first.",
+        arguments=MemorySearchToolArguments,
+        result=MemorySearchToolResult,
         read_only=True,
         idempotent=True,
     ),
-    "sessions": Offer(
+    "sessions": McpToolSpec(
         title="List conversations",
-        description="List conversations, the newest first, and what waits for the owner's approval.",
-        arguments=ListSessions,
-        result=SessionsResult,
+        description="List conversations, newest first, with the approvals that they wait for.",
+        arguments=SessionsToolArguments,
+        result=SessionsToolResult,
         read_only=True,
         idempotent=True,
     ),

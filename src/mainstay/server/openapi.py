@@ -1,44 +1,42 @@
-"""The native API described, from the same table that it is routed by."""
+"""The OpenAPI 3.1 description of the HTTP API, generated from the operations table."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
-from mainstay.server.api import CONVERSATIONS, Taken
-from mainstay.server.api_audit import AUDIT
-from mainstay.server.api_errors import ERRORS
-from mainstay.server.api_home import HOME
-from mainstay.server.calls import SEQUENCE_MAX, SSE, Asked, Operation
-from mainstay.server.health import Status
-from mainstay.server.problems import Told
+from mainstay.operations.operation import SEQUENCE_MAX
+from mainstay.operations.table import entries_for
+from mainstay.operations.turns import Accepted
+from mainstay.server.health import HealthStatus
+from mainstay.server.http_operations import SSE_CONTENT_TYPE, OperationCodec
+from mainstay.server.problems import ErrorResponse
 
-OPERATIONS: tuple[Operation, ...] = (*CONVERSATIONS, *HOME, *ERRORS, *AUDIT)
 _REF = "#/components/schemas/{name}"
-_NAMES = re.compile(r"\{(\w+)\}")
 _INTRO = (
-    "Errors have one shape. Names in paths are percent-encoded. A stream (SSE) gives every durable event its sequence "
-    "as its id; a client that lost it says the last as `Last-Event-ID`. The same over a WebSocket: `/api/ws`."
+    "All errors have the same shape. Names in paths are percent-encoded. A stream (SSE) gives every durable event its "
+    "sequence as its id; a client that reconnects sends the last one as `Last-Event-ID`. The same over a WebSocket: "
+    "`/api/ws`."
 )
-_TOLD = {
-    "description": "What is wrong, in one sentence",
-    "content": {"application/json": {"schema": {"$ref": _REF.format(name="Told")}}},
+_ERROR_RESPONSE = {
+    "description": "The error, in one sentence",
+    "content": {"application/json": {"schema": {"$ref": _REF.format(name=ErrorResponse.__name__)}}},
 }
+SchemasByType = Mapping[object, dict[str, object]]
 
 
-def describe(version: str) -> dict[str, Any]:
-    """OpenAPI 3.1."""
-    shapes = [*_shapes(), Told, Status, Taken]
-    made, components = msgspec.json.schema_components(shapes, ref_template=_REF)
-    schemas = dict(zip(map(_called, shapes), made, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
-    for path, says in (("/healthz", "The process is alive"), ("/readyz", "It can be used")):
-        paths[path] = {"get": _open(path, says, schemas)}
+def build_openapi(version: str) -> dict[str, object]:
+    """Return the OpenAPI document."""
+    codecs = [OperationCodec(entry) for entry in entries_for("http")]
+    types = dict.fromkeys([*_list_types(codecs), ErrorResponse, HealthStatus, Accepted])
+    schemas, components = msgspec.json.schema_components(list(types), ref_template=_REF)
+    by_type: SchemasByType = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, object]] = {}
+    for codec in codecs:
+        paths.setdefault(codec.route.path, {})[codec.route.method.lower()] = _describe_operation(codec, by_type)
+    for path, summary in (("/healthz", "The process is alive"), ("/readyz", "The server is ready")):
+        paths[path] = {"get": _describe_health(path, summary, by_type)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Mainstay", "version": version or "0", "description": _INTRO},
@@ -51,72 +49,74 @@ def describe(version: str) -> dict[str, Any]:
     }
 
 
-def _shapes() -> list[Any]:
-    found: dict[str, Any] = {}
-    for one in OPERATIONS:
-        for shape in (one.answers, one.body):
-            if shape is not None:
-                found[_called(shape)] = shape
-    return list(found.values())
+def _list_types(codecs: list[OperationCodec]) -> list[object]:
+    results = [codec.entry.public_type for codec in codecs if codec.entry.public_type is not type(None)]
+    return results + [codec.rest_type for codec in codecs if codec.has_body]
 
 
-def _called(shape: Any) -> str:
-    return f"{shape.__module__}.{shape.__qualname__}"
-
-
-def _operation(one: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "operationId": f"{one.do.__name__}",
-        "summary": one.says,
-        "tags": [one.path.split("/")[2]],
-        "responses": {str(one.status): _answer(one, schemas), "default": _TOLD},
+def _describe_operation(codec: OperationCodec, schemas: SchemasByType) -> dict[str, object]:
+    entry = codec.entry
+    responses: dict[str, object] = {
+        str(codec.route.status): _describe_result(codec, schemas),
+        "default": _ERROR_RESPONSE,
     }
-    if one.body is not None and one.body.__struct_fields__:
-        needed = any(field.required for field in msgspec.structs.fields(one.body))
-        made["requestBody"] = {
-            "required": needed or "text" in one.body.__struct_fields__,
-            "content": {"application/json": {"schema": schemas[_called(one.body)]}},
+    description: dict[str, object] = {
+        "operationId": entry.operation_id,
+        "summary": entry.summary,
+        "tags": [codec.route.path.split("/")[2]],
+        "responses": responses,
+    }
+    if codec.has_body and codec.rest_type.__struct_fields__:
+        content = {"application/json": {"schema": schemas[codec.rest_type]}}
+        description["requestBody"] = {"required": codec.requires_rest or _has_field(codec, "text"), "content": content}
+    if _has_field(codec, "wait") and entry.stream is not None:
+        content = {"application/json": {"schema": schemas[Accepted]}}
+        responses["202"] = {
+            "description": "The prompt is stored and will be answered",
+            "content": content,
         }
-    if one.body is not None and "wait" in one.body.__struct_fields__:
-        taken = {"application/json": {"schema": schemas[_called(Taken)]}}
-        made["responses"]["202"] = {"description": "It is on disk, and will be answered", "content": taken}
-    if parameters := [*_names(one.path), *_query(one.query), *_resume(one)]:
-        made["parameters"] = parameters
-    return made
+    if parameters := [*_path_parameters(codec), *_query_parameters(codec), *_resume_parameters(codec)]:
+        description["parameters"] = parameters
+    return description
 
 
-def _answer(one: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    if one.answers is None:
+def _has_field(codec: OperationCodec, field: str) -> bool:
+    return field in codec.rest_type.__struct_fields__
+
+
+def _describe_result(codec: OperationCodec, schemas: SchemasByType) -> dict[str, object]:
+    if codec.route.status == 204 or codec.entry.public_type is type(None):
         return {"description": "Done"}
-    content: dict[str, Any] = {"application/json": {"schema": schemas[_called(one.answers)]}}
-    if one.streams:
-        content[SSE] = {"schema": {"type": "string"}}
-    return {"description": one.says, "content": content}
+    content: dict[str, object] = {"application/json": {"schema": schemas[codec.entry.public_type]}}
+    if codec.entry.stream is not None:
+        content[SSE_CONTENT_TYPE] = {"schema": {"type": "string"}}
+    return {"description": codec.entry.summary, "content": content}
 
 
-def _names(path: str) -> list[dict[str, Any]]:
+def _path_parameters(codec: OperationCodec) -> list[dict[str, object]]:
     shape = {"type": "string", "minLength": 1}
-    return [{"name": name, "in": "path", "required": True, "schema": shape} for name in _NAMES.findall(path)]
+    return [{"name": name, "in": "path", "required": True, "schema": shape} for name in codec.path_fields]
 
 
-def _query(shape: type[Asked]) -> list[dict[str, Any]]:
-    described = msgspec.json.schema(shape)
-    inside = described["$defs"][shape.__name__]
-    needed: Sequence[str] = inside.get("required", ())
+def _query_parameters(codec: OperationCodec) -> list[dict[str, object]]:
+    if codec.has_body:
+        return []
+    schema = msgspec.json.schema(codec.rest_type)["$defs"][codec.rest_type.__name__]
+    required = schema.get("required", ())
     return [
-        {"name": name, "in": "query", "required": name in needed, "schema": schema}
-        for name, schema in inside["properties"].items()
+        {"name": name, "in": "query", "required": name in required, "schema": inner}
+        for name, inner in schema["properties"].items()
     ]
 
 
-def _resume(one: Operation) -> list[dict[str, Any]]:
-    if not one.streams:
+def _resume_parameters(codec: OperationCodec) -> list[dict[str, object]]:
+    if codec.entry.stream is None:
         return []
     shape = {"type": "integer", "minimum": 0, "maximum": SEQUENCE_MAX}
     return [{"name": "Last-Event-ID", "in": "header", "required": False, "schema": shape}]
 
 
-def _open(path: str, says: str, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": schemas[_called(Status)]}}
-    responses = {"200": {"description": says, "content": content}, "default": _TOLD}
-    return {"operationId": path[1:], "summary": says, "tags": ["health"], "security": [], "responses": responses}
+def _describe_health(path: str, summary: str, schemas: SchemasByType) -> dict[str, object]:
+    content = {"application/json": {"schema": schemas[HealthStatus]}}
+    responses = {"200": {"description": summary, "content": content}, "default": _ERROR_RESPONSE}
+    return {"operationId": path[1:], "summary": summary, "tags": ["health"], "security": [], "responses": responses}

@@ -1,4 +1,4 @@
-"""What is wrong with a request, as those who made it are told: one shape for every route, one place for every error."""
+"""Error responses: the problem that a request ends with, its JSON shape, and the mapping from MainstayError."""
 
 from __future__ import annotations
 
@@ -12,27 +12,32 @@ from mainstay.core.errors import (
     ApprovalUnknown,
     AuditUnavailable,
     ContextOverflow,
+    ErrorUnknown,
     InputRefused,
+    KeyUnknown,
     LaneFull,
     MainstayError,
+    MemoryUnknown,
+    PersonUnknown,
     ProviderError,
     SessionArchived,
     SessionUnknown,
     StoreError,
+    TriggerUnknown,
     WorkspaceUnknown,
 )
-from mainstay.core.where import Where
-from mainstay.gateway.rates import TooMany
-from mainstay.gateway.visit import NotAllowed
+from mainstay.core.turn_location import TurnLocation
+from mainstay.gateway.api_rate_limiter import TooManyStreams
+from mainstay.operations.caller import NotAllowed
 
-BUSY_S = 5.0  # when to come again, where nobody knows better
-JSON = (b"content-type", b"application/json")
-TRACE = b"x-trace-id"
-PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+RETRY_AFTER_S = 5.0  # default of Retry-After
+JSON_CONTENT_TYPE = (b"content-type", b"application/json")
+TRACE_HEADER = b"x-trace-id"
+PRIVATE_HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
 class Problem(Exception):
-    """`kind` is a word for programs, the sentence is for people."""
+    """A request failed. `kind` is the problem type, for programs; `sentence` is for people."""
 
     def __init__(
         self,
@@ -48,56 +53,58 @@ class Problem(Exception):
         self.sentence = sentence
         self.retry_after_s = retry_after_s
         self.headers = dict(headers or {})
-        self.where: Where | None = None  # as whoever is told may know it
+        self.location: TurnLocation | None = None  # as the caller may know it
 
 
-class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
-    details: Where | None = None  # where it happened, if that is known
+    details: TurnLocation | None = None  # session, turn, step and trace id, if known
 
 
-class Told(msgspec.Struct, frozen=True):
-    """The one shape of everything that is wrong."""
+class ErrorResponse(msgspec.Struct, frozen=True):
+    """The body of every error response."""
 
-    error: Trouble
-
-
-def told(problem: Problem) -> Told:
-    return Told(trouble_of(problem))
+    error: ErrorBody
 
 
-def trouble_of(problem: Problem) -> Trouble:
-    return Trouble(problem.kind, problem.sentence, problem.where)
+def build_error_response(problem: Problem) -> ErrorResponse:
+    return ErrorResponse(build_error_body(problem))
 
 
-def said(problem: Problem) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """Its status, headers and body."""
-    body = msgspec.json.encode(told(problem))
-    headers = [JSON, *PRIVATE, (b"content-length", str(len(body)).encode())]
+def build_error_body(problem: Problem) -> ErrorBody:
+    return ErrorBody(problem.kind, problem.sentence, problem.location)
+
+
+def encode_problem(problem: Problem) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Return status, headers and body of the error response."""
+    body = msgspec.json.encode(build_error_response(problem))
+    headers = [JSON_CONTENT_TYPE, *PRIVATE_HEADERS, (b"content-length", str(len(body)).encode())]
     if problem.retry_after_s is not None:
         headers.append((b"retry-after", str(max(math.ceil(problem.retry_after_s), 1)).encode()))
     headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in problem.headers.items()]
-    return problem.status, [*headers, *traced(problem)], body
+    return problem.status, [*headers, *trace_headers(problem)], body
 
 
-def traced(problem: Problem | None, trace: str = "") -> list[tuple[bytes, bytes]]:
-    """The header that says what to look for in logs, traces and the list of errors."""
-    trace = problem.where.trace if problem is not None and problem.where is not None else trace
-    return [(TRACE, trace.encode())] if trace else []
+def trace_headers(problem: Problem | None, trace: str = "") -> list[tuple[bytes, bytes]]:
+    """Return the header with the trace id, under which logs, traces and `mainstay errors` have the request."""
+    trace = problem.location.trace if problem is not None and problem.location is not None else trace
+    return [(TRACE_HEADER, trace.encode())] if trace else []
 
 
-def problem_of(error: MainstayError, where: Where | None = None) -> Problem:
-    """A fault of ours is not described to whoever is not the owner: the log says what it was. `where` it arose is told
-    as they may know it, and not at all unless somebody has looked at that."""
-    problem = _mapped(error)
-    problem.where = where
+def problem_from_error(error: MainstayError, location: TurnLocation | None = None) -> Problem:
+    """Map an error to a problem. Internal errors are not described to clients, only in the log. `location` must be
+    given as the caller may know it."""
+    problem = _map_error(error)
+    problem.location = location
     return problem
 
 
-def _mapped(error: MainstayError) -> Problem:
+def _map_error(error: MainstayError) -> Problem:
     sentence = str(error)
     match error:
+        case TriggerUnknown() | PersonUnknown() | KeyUnknown() | ErrorUnknown() | MemoryUnknown():
+            return Problem(404, "not_found", sentence)
         case InputRefused() | ContextOverflow():
             return Problem(400, "invalid_request", sentence)
         case NotAllowed():
@@ -107,11 +114,11 @@ def _mapped(error: MainstayError) -> Problem:
         case SessionArchived():
             return Problem(409, "archived", sentence)
         case LaneFull():
-            return Problem(429, "busy", sentence, BUSY_S)
-        case TooMany():
+            return Problem(429, "busy", sentence, RETRY_AFTER_S)
+        case TooManyStreams():
             return Problem(429, "too_many_streams", sentence, error.retry_after_s)
         case AgentClosed() | StoreError() | AuditUnavailable():
-            return Problem(503, "unavailable", "the server cannot take this now; try again", BUSY_S)
+            return Problem(503, "unavailable", "the server cannot handle this now; try again", RETRY_AFTER_S)
         case ProviderError():
             return Problem(502, "model_failed", sentence)
-    return Problem(500, "internal", "something went wrong here; the log says what")
+    return Problem(500, "internal", "internal error; the server's log says more")

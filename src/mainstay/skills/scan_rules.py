@@ -1,4 +1,4 @@
-"""What is known of skills that attack: the expressions of attacks.txt, read on first use."""
+"""Loads the detection rules of the security scan from attacks.txt, on first use."""
 
 from __future__ import annotations
 
@@ -9,63 +9,67 @@ from typing import Literal
 
 import msgspec
 
-Level = Literal["danger", "warning"]
+Severity = Literal["danger", "warning"]
 
-_FILE = Path(__file__).with_name("attacks.txt")
-_PART = re.compile(r"([A-Z_]+) =")
-_HEAD = re.compile(r"(danger|warning|-) (danger|warning|-) (\S.*)")
-_USED = re.compile(r"\{([A-Z_]+)\}")
-_LEVELS: dict[str, Level | None] = {"danger": "danger", "warning": "warning", "-": None}
+_RULES_FILE = Path(__file__).with_name("attacks.txt")
+_FRAGMENT_HEAD = re.compile(r"([A-Z_]+) =")
+_RULE_HEAD = re.compile(r"(danger|warning|-) (danger|warning|-) (\S.*)")
+_FRAGMENT_REFERENCE = re.compile(r"\{([A-Z_]+)\}")
+_SEVERITIES: dict[str, Severity | None] = {"danger": "danger", "warning": "warning", "-": None}
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """One thing to be found, what is said about it, and how bad it is in a script and on a page."""
+class ScanRule(msgspec.Struct, frozen=True):
+    """One detection rule: its pattern, its finding, and the severity in a script and on a page (None: ignored)."""
 
-    what: str
+    description: str
     pattern: re.Pattern[str]
-    near: tuple[str, ...]  # it is looked for around these words only
-    script: Level | None = None
-    page: Level | None = None
+    near_words: tuple[str, ...]  # searched only around these words
+    script_severity: Severity | None = None
+    page_severity: Severity | None = None
 
 
-class Table(msgspec.Struct, frozen=True):
-    rules: tuple[Rule, ...]
-    named: dict[str, re.Pattern[str]]
+class ScanRuleTable(msgspec.Struct, frozen=True):
+    rules: tuple[ScanRule, ...]
+    expressions: dict[str, re.Pattern[str]]
 
 
 @cache
-def table() -> Table:
-    entries = _entries(_FILE.read_text("utf-8"))
-    parts = {part[1]: body for head, _, body in entries if (part := _PART.fullmatch(head))}
-    rules: list[Rule] = []
-    named: dict[str, re.Pattern[str]] = {}
+def load_rules() -> ScanRuleTable:
+    entries = _parse_entries(_RULES_FILE.read_text("utf-8"))
+    parts = {part[1]: body for head, _, body in entries if (part := _FRAGMENT_HEAD.fullmatch(head))}
+    rules: list[ScanRule] = []
+    expressions: dict[str, re.Pattern[str]] = {}
     for head, near, body in entries:
         if head.startswith(":"):
-            named[head[1:]] = _compiled(body, parts)
-        elif (found := _HEAD.fullmatch(head)) is not None:
-            rules.append(Rule(found[3], _compiled(body, parts), near, _LEVELS[found[1]], _LEVELS[found[2]]))
+            expressions[head[1:]] = _compile(body, parts)
+        elif (severities := _RULE_HEAD.fullmatch(head)) is not None:
+            rules.append(
+                ScanRule(
+                    severities[3], _compile(body, parts), near, _SEVERITIES[severities[1]], _SEVERITIES[severities[2]]
+                )
+            )
         else:
-            assert _PART.fullmatch(head), head
-    return Table(tuple(rules), named)
+            assert _FRAGMENT_HEAD.fullmatch(head), head
+    return ScanRuleTable(tuple(rules), expressions)
 
 
-def named(name: str) -> re.Pattern[str]:
-    return table().named[name]
+def get_expression(name: str) -> re.Pattern[str]:
+    return load_rules().expressions[name]
 
 
-def _compiled(lines: list[str], parts: dict[str, list[str]]) -> re.Pattern[str]:
-    return re.compile(_written_out(lines, parts), re.IGNORECASE | re.MULTILINE)
+def _compile(lines: list[str], fragments: dict[str, list[str]]) -> re.Pattern[str]:
+    return re.compile(_expand(lines, fragments), re.IGNORECASE | re.MULTILINE)
 
 
-def _written_out(lines: list[str], parts: dict[str, list[str]]) -> str:
-    whole = "|".join(
+def _expand(lines: list[str], fragments: dict[str, list[str]]) -> str:
+    pattern = "|".join(
         line.replace(" ?", r"\s{0,4}").replace(" ", r"\s{1,4}").replace("…", r"[^\n]{0,200}") for line in lines
     )
-    return _USED.sub(lambda part: f"(?:{_written_out(parts[part[1]], parts)})", whole)
+    return _FRAGMENT_REFERENCE.sub(lambda part: f"(?:{_expand(fragments[part[1]], fragments)})", pattern)
 
 
-def _entries(text: str) -> list[tuple[str, tuple[str, ...], list[str]]]:
-    """Heads, the words they are looked for near, and the lines of their expressions."""
+def _parse_entries(text: str) -> list[tuple[str, tuple[str, ...], list[str]]]:
+    """Return the entries: first line, `near` words, and lines of the expression."""
     entries: list[tuple[str, tuple[str, ...], list[str]]] = []
     for line in text.splitlines():
         if line.startswith("    "):

@@ -1,4 +1,4 @@
-"""A file's text as a scan reads it: whole, with lines that go on joined, and with strings put together again."""
+"""Prepares a file's text for the security scan (joined lines, concatenated strings) and matches the rules on it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
-from mainstay.skills.scan_rules import Level, Rule, named, table
+from mainstay.skills.scan_rules import ScanRule, Severity, get_expression, load_rules
 
-SAME_MAX = 3  # of one rule in one file
-AROUND_CHARS = 600
-_GOES_ON = re.compile(r"\\\n|`\n(?=\s)")
-_GLUED = re.compile(r"([\"'])\s{0,3}\+\s{0,3}\1|''|\"\"|(?<=\w)\\(?=[a-z])|\$\{IFS\}|\$IFS\b")
+MATCHES_PER_RULE_MAX = 3  # of one rule in one file
+WINDOW_CHARS = 600
+_LINE_CONTINUATION = re.compile(r"\\\n|`\n(?=\s)")
+_CONCATENATION = re.compile(r"([\"'])\s{0,3}\+\s{0,3}\1|''|\"\"|(?<=\w)\\(?=[a-z])|\$\{IFS\}|\$IFS\b")
 _HEADING = re.compile(r"^(?:#{1,6} .*|\*\*.*\*\*:?)$")
 
-Found = tuple[Level, int, str]  # how bad, on which line, what
+RawFinding = tuple[Severity, int, str]  # severity, line, finding
 
 
-class Text:
-    """`joined` has as many characters as `text`, so that a place in one is a place in the other."""
+class ScanText:
+    """Text of one file. `joined` has as many characters as `text`, so that offsets are the same in both."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -28,32 +28,32 @@ class Text:
 
     @cached_property
     def joined(self) -> str:
-        return _GOES_ON.sub("  ", self.text)
+        return _LINE_CONTINUATION.sub("  ", self.text)
 
     @cached_property
-    def glued(self) -> str:
-        """`"cu" + "rl"` and `c''url` are what they become."""
-        return _GLUED.sub(lambda found: " " if "IFS" in found[0] else "", self.joined)
+    def concatenated(self) -> str:
+        """The text with string concatenations evaluated: `"cu" + "rl"` and `c''url` become `curl`."""
+        return _CONCATENATION.sub(lambda match: " " if "IFS" in match[0] else "", self.joined)
 
     @cached_property
-    def low(self) -> str:
+    def joined_lower(self) -> str:
         return self.joined.lower()
 
     @cached_property
-    def low_glued(self) -> str:
-        return self.glued.lower()
+    def concatenated_lower(self) -> str:
+        return self.concatenated.lower()
 
     @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+    def _line_starts(self) -> list[int]:
+        return [0, *(newline.end() for newline in re.finditer("\n", self.text))]
 
     def line_of(self, at: int) -> int:
-        return bisect.bisect_right(self._starts, at)
+        return bisect.bisect_right(self._line_starts, at)
 
-    def before(self, at: int) -> str:
-        """What stands before this place on its line, the line above it, and the heading that it is under."""
+    def context_before(self, at: int) -> str:
+        """Return the text before this offset on its line, the line above, and the section's heading."""
         number = self.line_of(at) - 1
-        lines = [self.text[self._starts[number] : at]]
+        lines = [self.text[self._line_starts[number] : at]]
         above = number - 1
         if above >= 0:
             lines.append(self._line(above))
@@ -62,61 +62,67 @@ class Text:
         return "\n".join([*lines, self._line(above)] if above >= 0 else lines)
 
     def _line(self, number: int) -> str:
-        end = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
-        return self.text[self._starts[number] : end]
+        end = self._line_starts[number + 1] if number + 1 < len(self._line_starts) else len(self.text)
+        return self.text[self._line_starts[number] : end]
 
 
-def by_rules(text: Text, *, script: bool) -> Iterator[Found]:
-    """What the table has to say of a script, or of a page."""
-    for rule in table().rules:
-        level = rule.script if script else rule.page
+def match_rules(text: ScanText, *, is_script: bool) -> Iterator[RawFinding]:
+    """Yield the findings of all rules for a script, or for a page."""
+    for rule in load_rules().rules:
+        level = rule.script_severity if is_script else rule.page_severity
         if level is None:
             continue
-        matches = list(islice(_matches(rule, text.joined, text.low), SAME_MAX))
-        for found in matches:
-            yield _level(text, rule, found, level, script=script), text.line_of(found.start()), rule.what
-        if not script or matches or text.glued == text.joined:
+        matches = list(islice(_find_matches(rule, text.joined, text.joined_lower), MATCHES_PER_RULE_MAX))
+        for match in matches:
+            yield (
+                _adjust_severity(text, rule, match, level, is_script=is_script),
+                text.line_of(match.start()),
+                rule.description,
+            )
+        if not is_script or matches or text.concatenated == text.joined:
             continue
-        if next(_matches(rule, text.glued, text.low_glued), None) is not None:
-            yield "danger", 0, f"{rule.what}, and is written so that this is hard to see"
+        if next(_find_matches(rule, text.concatenated, text.concatenated_lower), None) is not None:
+            yield "danger", 0, f"{rule.description}, and is obfuscated"
 
 
-def _matches(rule: Rule, text: str, low: str) -> Iterator[re.Match[str]]:
-    """Around the words that a rule is looked for near: to search all of a long text takes its time."""
-    if len(low) != len(text):  # a letter became two
+def _find_matches(rule: ScanRule, text: str, lower: str) -> Iterator[re.Match[str]]:
+    """Search only around the rule's `near_words`: searching all of a long text would be slow."""
+    if len(lower) != len(text):  # lower-casing changed the offsets
         yield from rule.pattern.finditer(text)
         return
-    done = 0
-    for start, end in _windows(rule.near, low):
-        for found in rule.pattern.finditer(text, max(start, done), end):
-            done = found.end()
-            yield found
+    searched = 0
+    for start, end in _windows(rule.near_words, lower):
+        for match in rule.pattern.finditer(text, max(start, searched), end):
+            searched = match.end()
+            yield match
 
 
-def _windows(words: Sequence[str], low: str) -> Iterator[tuple[int, int]]:
-    """Joined where they overlap."""
-    places = sorted(place for word in words for place in _places(word, low))
+def _windows(words: Sequence[str], lower: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges around the words, merged where they overlap."""
+    offsets = sorted(offset for word in words for offset in _find_offsets(word, lower))
     start = end = -1
-    for place in places:
-        if place - AROUND_CHARS > end:
+    for offset in offsets:
+        if offset - WINDOW_CHARS > end:
             if end >= 0:
                 yield start, end
-            start = max(0, place - AROUND_CHARS)
-        end = place + AROUND_CHARS
+            start = max(0, offset - WINDOW_CHARS)
+        end = offset + WINDOW_CHARS
     if end >= 0:
         yield start, end
 
 
-def _places(word: str, low: str) -> Iterator[int]:
-    at = low.find(word)
+def _find_offsets(word: str, lower: str) -> Iterator[int]:
+    at = lower.find(word)
     while at >= 0:
         yield at
-        at = low.find(word, at + AROUND_CHARS // 2)  # what lies between is in the same window
+        at = lower.find(word, at + WINDOW_CHARS // 2)  # matches in between are in the same window
 
 
-def _level(text: Text, rule: Rule, found: re.Match[str], level: Level, *, script: bool) -> Level:
-    if rule.what.startswith("fetches") and named("known installers").search(found[0]):
+def _adjust_severity(
+    text: ScanText, rule: ScanRule, match: re.Match[str], level: Severity, *, is_script: bool
+) -> Severity:
+    if rule.description.startswith("fetches") and get_expression("known installers").search(match[0]):
         return "warning"
-    if level == "warning" or script:
+    if level == "warning" or is_script:
         return level
-    return "warning" if named("told").search(text.before(found.start())) else level
+    return "warning" if get_expression("warns").search(text.context_before(match.start())) else level

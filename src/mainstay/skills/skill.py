@@ -1,7 +1,7 @@
-"""A skill: a folder whose SKILL.md says what it is for and how it is done (agentskills.io).
+"""Reads a skill: a folder with a SKILL.md of metadata and instructions (agentskills.io).
 
-What is ours stands under `metadata`, so that our skills work elsewhere: `gateway:trigger` (auto, keyword or manual),
-`gateway:keywords` and `gateway:workspace`.
+Our extensions are under `metadata`, so that the skills work in other agents: `gateway:trigger` (auto, keyword or
+manual), `gateway:keywords` and `gateway:workspace`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
-from mainstay.io.beneath import brief
-from mainstay.skills.header import SkillRefused, read_file, read_leniently
-from mainstay.skills.match import keywords_of
-from mainstay.skills.validate import problems_of
+from mainstay.core.json_types import JsonMapping, ReadOnlyJson
+from mainstay.io.path_resolver import shorten_for_message
+from mainstay.skills.frontmatter import SkillRefused, parse_lenient, read_skill_file
+from mainstay.skills.keyword_matcher import parse_keywords
+from mainstay.skills.validator import find_problems
 
-__all__ = ["Skill", "SkillRefused", "Trigger", "normal_name", "read_skill"]
+__all__ = ["Skill", "SkillRefused", "SkillTrigger", "normalise_name", "read_skill"]
 
-Trigger = Literal["auto", "keyword", "manual"]
+SkillTrigger = Literal["auto", "keyword", "manual"]
 
-NAME_CHARS_MAX = 128  # twice what the format allows: a name is shown, and more than this is no name
-TOOLS_CHARS_MAX = 4_000  # it is shown to the model
-_IN_NAMES = "-_.: "
+NAME_CHARS_MAX = 128  # twice what the format allows; names are shown
+TOOLS_CHARS_MAX = 4_000  # of allowed-tools, which is shown to the model
+_NAME_PUNCTUATION = "-_.: "
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a skill without its body."""
+    """Metadata of a skill, without its body."""
 
     name: str
     description: str
@@ -37,105 +38,111 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     license: str = ""
     compatibility: str = ""
     metadata: dict[str, str] = {}
-    allowed_tools: str = ""  # as it was written
-    trigger: Trigger = "manual"
+    allowed_tools: str = ""  # as written in SKILL.md
+    trigger: SkillTrigger = "manual"
     keywords: tuple[str, ...] = ()
-    workspace: str = ""  # the only one that it is for; empty: any
-    digest: str = ""  # of its SKILL.md
-    line: int = 1  # of that, where the body begins
-    warnings: tuple[str, ...] = ()  # what a validator would say; it is used nevertheless
+    workspace: str = ""  # the only workspace that may use it; empty: any
+    digest: str = ""  # of SKILL.md
+    body_line: int = 1  # of SKILL.md, where the body begins
+    warnings: tuple[str, ...] = ()  # violations of the format; the skill is used nevertheless
 
 
 def read_skill(folder: str) -> tuple[Skill, str]:
-    """The skill in this folder and its body. Raises SkillRefused with the reason if it cannot be used at all."""
-    text = read_file(folder)
-    header = read_leniently(text)
-    fields, called = header.fields, os.path.basename(os.path.abspath(folder))
-    warnings = problems_of(fields, called)
-    if header.trouble:
-        warnings.insert(0, f"The header is no proper YAML ({header.trouble}); it was read as it seems to be meant.")
-    description = _described(fields)
-    metadata = _metadata(fields, warnings)
+    """Return the skill in this folder and its body. Raises SkillRefused with the reason if it cannot be used."""
+    text = read_skill_file(folder)
+    header = parse_lenient(text)
+    fields, folder_name = header.fields, os.path.basename(os.path.abspath(folder))
+    warnings = find_problems(fields, folder_name)
+    if header.yaml_problem:
+        warnings.insert(0, f"The header is not valid YAML ({header.yaml_problem}); it was read leniently.")
+    description = _parse_description(fields)
+    metadata = _parse_metadata(fields, warnings)
     skill = Skill(
-        name=_named(fields, called),
+        name=_parse_name(fields, folder_name),
         description=description,
         folder=os.path.realpath(folder),
-        license=_as_line(fields.get("license", "")),
-        compatibility=_as_line(fields.get("compatibility", "")),
+        license=_to_text(fields.get("license", "")),
+        compatibility=_to_text(fields.get("compatibility", "")),
         metadata=metadata,
-        allowed_tools=_tools(fields, warnings),
-        trigger=_trigger(metadata, warnings),
-        keywords=keywords_of(metadata.get("gateway:keywords", "")),
+        allowed_tools=_parse_tools(fields, warnings),
+        trigger=_parse_trigger(metadata, warnings),
+        keywords=parse_keywords(metadata.get("gateway:keywords", "")),
         workspace=metadata.get("gateway:workspace", "").strip(),
         digest=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
-        line=header.line,
+        body_line=header.body_line,
         warnings=tuple(warnings),
     )
     return skill, header.body
 
 
-def normal_name(name: str) -> str:
-    """The same for all ways to write a name."""
+def normalise_name(name: str) -> str:
+    """Return the normalised form of a name, for comparison."""
     return unicodedata.normalize("NFKC", name.strip()).casefold()
 
 
-def _named(fields: Mapping[str, Any], called: str) -> str:
-    """Its name; one that has none, or one that cannot be said, is called as its folder is."""
-    given = fields.get("name", "")
-    for one in (given if isinstance(given, str) else "", called):
-        name = unicodedata.normalize("NFKC", one).strip(_IN_NAMES)
-        sound = all(char.isalnum() or char in _IN_NAMES or unicodedata.category(char)[0] == "M" for char in name)
-        if sound and name and len(name) <= NAME_CHARS_MAX:
+def _parse_name(fields: JsonMapping, folder_name: str) -> str:
+    """Return the skill's name; the folder's name if it is missing or invalid. Raises SkillRefused."""
+    value = fields.get("name", "")
+    for candidate in (value if isinstance(value, str) else "", folder_name):
+        name = unicodedata.normalize("NFKC", candidate).strip(_NAME_PUNCTUATION)
+        is_valid = all(
+            char.isalnum() or char in _NAME_PUNCTUATION or unicodedata.category(char)[0] == "M" for char in name
+        )
+        if is_valid and name and len(name) <= NAME_CHARS_MAX:
             return name
-    raise SkillRefused(f"{brief(called)!r} cannot be the name of a skill: it takes letters, digits and hyphens.")
+    raise SkillRefused(
+        f"{shorten_for_message(folder_name)!r} cannot be the name of a skill: it takes letters, digits and hyphens."
+    )
 
 
-def _described(fields: Mapping[str, Any]) -> str:
-    """Whoever is to choose it needs to know what it is for."""
+def _parse_description(fields: JsonMapping) -> str:
+    """Return the description, without which a model cannot choose the skill. Raises SkillRefused."""
     match fields.get("description"):
         case str(text) if text.strip():
             return text.strip()
     raise SkillRefused("The header of SKILL.md has no description that is a text.")
 
 
-def _metadata(fields: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
-    """A map of texts, whatever was written."""
+def _parse_metadata(fields: JsonMapping, warnings: list[str]) -> dict[str, str]:
+    """Return the metadata with all values as text."""
     match fields.get("metadata", ""):
-        case dict(given):
-            odd = [key for key, value in given.items() if not isinstance(value, str)]
-            if odd:
-                warnings.append(f"The metadata holds more than texts: {', '.join(map(brief, odd[:10]))}.")
-            return {key: _as_line(value) for key, value in given.items()}
+        case dict(metadata):
+            non_text = [key for key, value in metadata.items() if not isinstance(value, str)]
+            if non_text:
+                warnings.append(
+                    f"The metadata has values that are not text: {', '.join(map(shorten_for_message, non_text[:10]))}."
+                )
+            return {key: _to_text(value) for key, value in metadata.items()}
         case "":
             return {}
-    warnings.append("The metadata is no map.")
+    warnings.append("The metadata is not a map.")
     return {}
 
 
-def _trigger(metadata: Mapping[str, str], warnings: list[str]) -> Trigger:
-    given = metadata.get("gateway:trigger", "").strip().casefold()
-    for known in get_args(Trigger):
-        if given == known:
+def _parse_trigger(metadata: Mapping[str, str], warnings: list[str]) -> SkillTrigger:
+    trigger = metadata.get("gateway:trigger", "").strip().casefold()
+    for known in get_args(SkillTrigger):
+        if trigger == known:
             return known  # type: ignore[no-any-return]
-    if given:
-        warnings.append(f"{brief(given)!r} is no trigger: auto, keyword or manual. It is taken for manual.")
+    if trigger:
+        warnings.append(f"{shorten_for_message(trigger)!r} is not a trigger (auto, keyword or manual); manual is used.")
     return "manual"
 
 
-def _tools(fields: Mapping[str, Any], warnings: list[str]) -> str:
-    """As it was written; of what is too long nothing is taken, for half of it may say more than the whole."""
-    tools = " ".join(_as_line(fields.get("allowed-tools", "")).split())
+def _parse_tools(fields: JsonMapping, warnings: list[str]) -> str:
+    """Return allowed-tools as written. A field that is too long allows nothing: a part of it may allow more."""
+    tools = " ".join(_to_text(fields.get("allowed-tools", "")).split())
     if len(tools) <= TOOLS_CHARS_MAX:
         return tools
-    warnings.append(f"What it says of allowed-tools has more than {TOOLS_CHARS_MAX} characters and allows nothing.")
+    warnings.append(f"The field allowed-tools has more than {TOOLS_CHARS_MAX} characters, so it allows nothing.")
     return "(too long)"
 
 
-def _as_line(value: Any) -> str:
-    """A list is written with commas; what is deeper, as JSON."""
+def _to_text(value: ReadOnlyJson) -> str:
+    """Return a value as text: lists joined with commas, deeper values as JSON."""
     match value:
         case str():
             return value.strip()
-        case list() if all(isinstance(one, str) for one in value):
+        case list() if all(isinstance(item, str) for item in value):
             return ", ".join(value)
     return msgspec.json.encode(value).decode()

@@ -1,0 +1,6 @@
+"""Where journals and everything derived from them are kept."""
+
+COMPONENTS = {
+    "sqlite": "mainstay.store.sqlite.manifest",
+    "memory": "mainstay.store.memory.manifest",
+}

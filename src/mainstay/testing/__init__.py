@@ -1,4 +1,4 @@
-"""Doubles that behave, and the suites that any implementation of a port must pass.
+"""Test doubles (scripted provider, in-memory store, fake clock) and conformance suites for implementations of ports.
 
 from mainstay.testing import MemoryStore, ScriptedProvider, StoreSuite, VirtualClock, virtual_run
 """
@@ -9,13 +9,13 @@ from mainstay.providers.scripted import Raise as Raise
 from mainstay.providers.scripted import Say as Say
 from mainstay.providers.scripted import ScriptedProvider as ScriptedProvider
 from mainstay.providers.scripted import Stall as Stall
-from mainstay.testing.knowledge_suite import FactSuite as FactSuite
-from mainstay.testing.knowledge_suite import MemorySuite as MemorySuite
-from mainstay.testing.knowledge_suite import VectorSuite as VectorSuite
-from mainstay.testing.memory_store import MemoryStore as MemoryStore
+from mainstay.store.memory.store import MemoryStore as MemoryStore
+from mainstay.testing.conversation_tier_suites import MessageSuite as MessageSuite
+from mainstay.testing.conversation_tier_suites import SummarySuite as SummarySuite
+from mainstay.testing.knowledge_tier_suites import FactSuite as FactSuite
+from mainstay.testing.knowledge_tier_suites import MemorySuite as MemorySuite
+from mainstay.testing.knowledge_tier_suites import VectorSuite as VectorSuite
 from mainstay.testing.store_suite import StoreSuite as StoreSuite
-from mainstay.testing.tier_suite import MessageSuite as MessageSuite
-from mainstay.testing.tier_suite import SummarySuite as SummarySuite
-from mainstay.testing.virtual import CountingIds as CountingIds
-from mainstay.testing.virtual import VirtualClock as VirtualClock
-from mainstay.testing.virtual import virtual_run as virtual_run
+from mainstay.testing.virtual_time import CountingIds as CountingIds
+from mainstay.testing.virtual_time import VirtualClock as VirtualClock
+from mainstay.testing.virtual_time import virtual_run as virtual_run

@@ -1,4 +1,4 @@
-"""What the suite of channels is played on: a channel, the platform's side of it, and somebody who listens."""
+"""Test rig of the channel suite: a channel with its platform, a recording message handler, and waiting helpers."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from mainstay.core.addresses import Address
-from mainstay.core.channels import ChatChannel, Incoming, NotSent
+from mainstay.core.channels import ChatChannel, DeliveryDeferred, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import StoreFailed
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of ours as the platform keeps it."""
+class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that the channel posted, as the platform stores it."""
 
     id: str
-    text: str = ""  # as its people see it, or as it was posted
+    text: str = ""  # as users see it, or as it was posted
     thread: str = ""
     edited: bool = False
     files: tuple[tuple[str, bytes], ...] = ()  # name and content
 
 
-class Rig(Protocol):
-    """A channel and its platform. Rooms and people are there before anything begins."""
+class ChannelRig(Protocol):
+    """A channel and its platform. Rooms and users exist from the beginning."""
 
     channel: ChatChannel  # not yet started
-    room: str  # where several people are
-    direct: str  # where only `user` and we are; "": the platform has no such thing
-    user: str  # the platform's id of somebody else
-    other: str  # and of somebody other than that
-    keeps: bool  # the platform tells later what was said while nobody listened
+    room: str  # with several users
+    direct_room: str  # with only `user` and the bot; empty: the platform has no direct messages
+    user: str  # the platform's id of a user
+    other_user: str  # and of another user
+    delivers_missed: bool  # the platform delivers later what was sent while the channel was not connected
 
-    def renew(self) -> ChatChannel:
-        """A channel as another process would make it, on the same platform; `channel` from now on."""
+    def recreate_channel(self) -> ChatChannel:
+        """Replace `channel` by a new one on the same platform, as after a restart of the process."""
         ...
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -53,124 +53,125 @@ class Rig(Protocol):
         mention: bool = False,
         files: Sequence[tuple[str, bytes]] = (),
     ) -> str:
-        """Somebody (`user` of the rig by default) says something; the message's id."""
+        """Send a message as a user (`user` of the rig by default); return its id."""
         ...
 
     async def redeliver(self, id: str) -> None:
-        """The platform tells us of this message once more."""
+        """Make the platform deliver this message to the channel again."""
         ...
 
-    async def shown(self, room: str) -> Sequence[Shown]:
-        """What we have posted there and not deleted, the oldest first."""
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
+        """Return the messages that the channel posted and did not delete, oldest first."""
         ...
 
-    async def typed(self, room: str) -> int:
-        """How often we said that we are busy."""
+    async def count_typing(self, room: str) -> int:
+        """Return how many typing notifications the channel sent."""
         ...
 
     async def drop_connection(self) -> None:
-        """Whatever connects us is cut; it can be made again at once."""
+        """Close the channel's connection; it can reconnect at once."""
         ...
 
     async def limit_rate(self, seconds: float) -> None:
-        """The next post is refused: it comes too soon, by so many seconds."""
+        """Reject the next post with a rate limit of so many seconds."""
         ...
 
     async def accept_then_drop(self) -> None:
-        """The next post is taken and shown, and we never learn of it."""
+        """Accept and show the next post, but drop the connection before the response."""
         ...
 
 
-class Ear:
-    """Hears, and can be told to fail at it."""
+class RecordingMessageHandler:
+    """Message handler that records messages and can be made to fail."""
 
     def __init__(self) -> None:
-        self.heard: list[Incoming] = []
-        self.failures = 0  # so many times more
-        self.refused: list[Incoming] = []
+        self.received: list[IncomingMessage] = []
+        self.failures_left = 0  # messages that will still be rejected
+        self.rejected: list[IncomingMessage] = []
 
-    async def __call__(self, message: Incoming) -> None:
-        if self.failures:
-            self.failures -= 1
-            self.refused.append(message)
+    async def __call__(self, message: IncomingMessage) -> None:
+        if self.failures_left:
+            self.failures_left -= 1
+            self.rejected.append(message)
             raise StoreFailed("the disk is full")
-        self.heard.append(message)
+        self.received.append(message)
 
-    def others(self) -> list[Incoming]:
-        return [one for one in self.heard if not one.own]
+    def from_others(self) -> list[IncomingMessage]:
+        return [message for message in self.received if not message.own]
 
-    async def until(self, text: str, count: int = 1) -> Incoming:
-        """The first message that says this, once there are so many."""
+    async def wait_for(self, text: str, count: int = 1) -> IncomingMessage:
+        """Wait until `count` messages contain the text; return the first."""
 
-        async def look() -> Incoming | None:
-            found = [one for one in self.heard if text in one.text]
-            return found[0] if len(found) >= count else None
+        async def probe() -> IncomingMessage | None:
+            matches = [message for message in self.received if text in message.text]
+            return matches[0] if len(matches) >= count else None
 
-        return await eventually(look, f"{text!r} is heard")
+        return await eventually(probe, f"{text!r} is received")
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], what: str) -> T:
-    """What `look` finds, as soon as it finds something."""
+async def eventually(probe: Callable[[], Awaitable[T | None]], description: str) -> T:
+    """Call `probe` until it returns something, and return that. Raises AssertionError after `TIMEOUT_S`."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
-                if found := await look():
-                    return found
+                if value := await probe():
+                    return value
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        raise AssertionError(f"in {PATIENCE_S:.0f} s it did not happen: {what}") from None
+        raise AssertionError(f"in {TIMEOUT_S:.0f} s it did not happen: {description}") from None
 
 
-async def turns_true(look: Callable[[], object], what: str) -> None:
-    async def looking() -> bool:
-        return bool(look())
+async def wait_until(condition: Callable[[], object], description: str) -> None:
+    async def probe() -> bool:
+        return bool(condition())
 
-    await eventually(looking, what)
-
-
-def needs(able: bool, what: str) -> None:
-    if not able:
-        raise unittest.SkipTest(f"this platform has no {what}")
+    await eventually(probe, description)
 
 
-class Stage:
-    """A rig to be tested, with somebody who listens."""
-
-    def make(self, where: Path) -> AbstractAsyncContextManager[Rig]:
-        raise NotImplementedError("say how to make yours")
-
-
-def room_of(rig: Rig) -> Address:
-    return Address(rig.channel.name, rig.room)
+def skip_unless(condition: bool, feature: str) -> None:
+    """Skip the test if the platform does not have a feature."""
+    if not condition:
+        raise unittest.SkipTest(f"this platform has no {feature}")
 
 
-async def thread_of(rig: Rig, ear: Ear) -> Address:
-    """A conversation in the room that somebody has begun by naming us: a thread, where the platform has them."""
-    await rig.say(rig.room, "the beginning", mention=True)
-    return (await ear.until("the beginning")).address
+class ChannelSuiteBase:
+    """Base of the channel suites: creates the rig under test."""
+
+    def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
+        raise NotImplementedError("override `make`: it creates the rig")
 
 
-async def posted(rig: Rig, room: str, text: str) -> Shown:
-    async def look() -> Shown | None:
-        return next((one for one in await rig.shown(room) if text in one.text), None)
-
-    return await eventually(look, f"{text!r} is shown")
+def room_address(rig: ChannelRig) -> ChatAddress:
+    return ChatAddress(rig.channel.name, rig.room)
 
 
-async def post_again(rig: Rig, at: Address, text: str, key: str = "") -> None:
-    """As the outbox does: until it is sent, where it certainly was not."""
+async def start_thread(rig: ChannelRig, handler: RecordingMessageHandler) -> ChatAddress:
+    """Start a conversation by mentioning the bot; return its address: of a thread, where the platform has them."""
+    await rig.send_message(rig.room, "the beginning", mention=True)
+    return (await handler.wait_for("the beginning")).address
 
-    async def look() -> bool:
+
+async def wait_for_post(rig: ChannelRig, room: str, text: str) -> PostedMessage:
+    async def probe() -> PostedMessage | None:
+        return next((message for message in await rig.posted_messages(room) if text in message.text), None)
+
+    return await eventually(probe, f"{text!r} is shown")
+
+
+async def post_with_retries(rig: ChannelRig, address: ChatAddress, text: str, key: str = "") -> None:
+    """Post, and retry while the error says that it was certainly not sent, as the outbox does."""
+
+    async def probe() -> bool:
         try:
-            await rig.channel.post(at, text, key=key or text)
-        except NotSent as error:
+            await rig.channel.post(address, text, key=key or text)
+        except DeliveryDeferred as error:
             await asyncio.sleep(min(error.retry_after_s or 0.05, 2))
             return False
         return True
 
-    await eventually(look, "it is posted")
+    await eventually(probe, "it is posted")
 
 
-async def heard_again(rig: Rig, ear: Ear, text: str) -> None:
-    await rig.say(rig.room, text, mention=True)
-    await ear.until(text)
+async def send_and_receive(rig: ChannelRig, handler: RecordingMessageHandler, text: str) -> None:
+    await rig.send_message(rig.room, text, mention=True)
+    await handler.wait_for(text)

@@ -1,4 +1,4 @@
-"""A chat platform in memory, and a channel to it: every ability can be switched off, and everything can go wrong."""
+"""In-memory chat platform and channel for tests: every capability can be switched off and every failure simulated."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import os
 from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from mainstay.core.addresses import Address
 from mainstay.core.channels import (
-    Attached,
+    ChannelCapabilities,
     ChannelError,
-    Hear,
-    Incoming,
-    MaybeSent,
-    NeverSent,
-    NotSent,
-    Sent,
-    Shows,
+    DeliveryDeferred,
+    DeliveryRejected,
+    DeliveryUnknown,
+    IncomingFile,
+    IncomingMessage,
+    MessageHandler,
+    SentMessage,
 )
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
-from mainstay.core.outside import Said
-from mainstay.testing.channel_rig import Shown
+from mainstay.core.tool_ports import RoomMessage
+from mainstay.testing.channel_rig import PostedMessage
 
-US = "BOT"
-AGAIN_S = 0.01  # what could not be taken in is told again
-ALL = Shows(
+BOT_USER = "BOT"
+REDELIVERY_S = 0.01  # before a message that the handler rejected is delivered again
+ALL_CAPABILITIES = ChannelCapabilities(
     markup="markdown",
     edits=True,
     deletes=True,
@@ -38,13 +37,13 @@ ALL = Shows(
     threads=True,
     history=True,
     search=True,
-    once="key",
-    edit_every_s=0.0,
+    idempotency="key",
+    edit_interval_s=0.0,
 )
 
 
-class Spoken(msgspec.Struct, kw_only=True):
-    """A message as the platform keeps it."""
+class LoopbackMessage(msgspec.Struct, kw_only=True):
+    """A message as the platform stores it."""
 
     id: str
     room: str
@@ -59,226 +58,261 @@ class Spoken(msgspec.Struct, kw_only=True):
 
 
 class LoopbackPlatform:
-    """Outlives the channels that connect to it."""
+    """A chat platform; it outlives the channels that connect to it. `start_ms`: time of the first message."""
 
-    def __init__(self, *, direct: Sequence[str] = ("D1",), rooms: Sequence[str] = ("C1", "C2"), begin: int = 0) -> None:
+    def __init__(
+        self, *, direct: Sequence[str] = ("D1",), rooms: Sequence[str] = ("C1", "C2"), start_ms: int = 0
+    ) -> None:
         self.rooms = {*rooms, *direct}
         self.direct = set(direct)
-        self.spoken: list[Spoken] = []
-        self.told: deque[str] = deque()  # messages that we have not yet taken in
-        self.waiting = asyncio.Event()
-        self.typed: list[tuple[Address, str]] = []
-        self.tried: Counter[str] = Counter()  # by the room
-        self.edits: list[tuple[str, str]] = []  # of which message, and to what
-        self.limited: dict[str, float] = {}  # rooms that say "too soon" once: for how long
-        self.refusing: dict[str, int] = {}  # rooms that cannot be reached so many times more
-        self.dropping = 0  # so many posts are taken, and nobody learns of it
-        self.connections = 0
-        self.unreachable: set[str] = set()  # files
-        self._begin = begin or 1_700_000_000_000
+        self.messages: list[LoopbackMessage] = []
+        self.undelivered: deque[str] = deque()  # ids of messages that the channel has not accepted yet
+        self.has_undelivered = asyncio.Event()  # set when a message is to be delivered
+        self.typing_notifications: list[tuple[ChatAddress, str]] = []  # typing notifications: address and note
+        self.request_counts: Counter[str] = Counter()  # requests, by room
+        self.edits: list[tuple[str, str]] = []  # message id and new text
+        self.rate_limits_s: dict[str, float] = {}  # rooms that reject one request with a rate limit of so many seconds
+        self.refusals_left: dict[str, int] = {}  # rooms that reject so many more requests as unreachable
+        self.lost_responses_left = 0  # so many more posts are accepted without a response
+        self.dropped_connections = 0  # how often the connection was dropped
+        self.unreachable_files: set[str] = set()  # references of files that cannot be downloaded
+        self._start_ms = start_ms or 1_700_000_000_000
         self._count = 0
 
-    def say(self, spoken: Spoken) -> None:
-        self.spoken.append(spoken)
-        self.tell(spoken.id)
+    def add_message(self, message: LoopbackMessage) -> None:
+        self.messages.append(message)
+        self.deliver(message.id)
 
-    def tell(self, id: str) -> None:
-        self.told.append(id)
-        self.waiting.set()
+    def deliver(self, id: str) -> None:
+        self.undelivered.append(id)
+        self.has_undelivered.set()
 
-    def next(self) -> tuple[str, int]:
-        """An id, and the time."""
+    def next_id_and_time(self) -> tuple[str, int]:
+        """Return the next message id and its time in ms."""
         self._count += 1
-        return f"m{self._count}", self._begin + self._count
+        return f"m{self._count}", self._start_ms + self._count
 
-    def find(self, id: str) -> Spoken:
-        return next(one for one in self.spoken if one.id == id)
+    def find_message(self, id: str) -> LoopbackMessage:
+        return next(message for message in self.messages if message.id == id)
 
-    def ours(self, room: str) -> list[Shown]:
-        mine = (one for one in self.spoken if one.room == room and one.user == US)
-        return [Shown(id=m.id, text=m.text, thread=m.thread, edited=m.edited, files=m.files) for m in mine]
+    def bot_messages(self, room: str) -> list[PostedMessage]:
+        messages = (message for message in self.messages if message.room == room and message.user == BOT_USER)
+        return [
+            PostedMessage(
+                id=message.id, text=message.text, thread=message.thread, edited=message.edited, files=message.files
+            )
+            for message in messages
+        ]
 
-    def drop(self) -> None:
-        self.connections += 1
-        self.waiting.set()
+    def drop_connection(self) -> None:
+        self.dropped_connections += 1
+        self.has_undelivered.set()
 
 
 class LoopbackChannel:
-    """The ChatChannel port."""
+    """A ChatChannel to a LoopbackPlatform."""
 
     kind = "loopback"
 
-    def __init__(self, platform: LoopbackPlatform, name: str = "chat", shows: Shows = ALL) -> None:
+    def __init__(
+        self, platform: LoopbackPlatform, name: str = "chat", capabilities: ChannelCapabilities = ALL_CAPABILITIES
+    ) -> None:
         self.name = name
-        self.shows = shows
+        self.capabilities = capabilities
         self.platform = platform
         self.state = "not started"
-        self._listening: asyncio.Task[None] | None = None
+        self._delivery_task: asyncio.Task[None] | None = None
 
-    async def start(self, hear: Hear) -> None:
+    async def start(self, on_message: MessageHandler) -> None:
         self.state = "connected"
-        self._listening = asyncio.get_running_loop().create_task(self._listen(hear))
+        self._delivery_task = asyncio.get_running_loop().create_task(self._deliver_messages(on_message))
 
     async def close(self) -> None:
         self.state = "closed"
-        if self._listening is not None:
-            listening, self._listening = self._listening, None
-            listening.cancel()
-            await asyncio.wait((listening,))
+        if self._delivery_task is not None:
+            task, self._delivery_task = self._delivery_task, None
+            task.cancel()
+            await asyncio.wait((task,))
 
-    async def _listen(self, hear: Hear) -> None:
+    async def _deliver_messages(self, on_message: MessageHandler) -> None:
         platform = self.platform
         while True:
-            while platform.told:
-                message = self._incoming(platform.find(platform.told[0]))
+            while platform.undelivered:
+                message = self._incoming(platform.find_message(platform.undelivered[0]))
                 try:
-                    await hear(message)
+                    await on_message(message)
                 except MainstayError:
-                    await asyncio.sleep(AGAIN_S)
+                    await asyncio.sleep(REDELIVERY_S)
                     continue
-                platform.told.popleft()
-            platform.waiting.clear()
-            await platform.waiting.wait()
+                platform.undelivered.popleft()
+            platform.has_undelivered.clear()
+            await platform.has_undelivered.wait()
 
-    # --- out -------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
-    async def post(self, to: Address, text: str, *, key: str) -> Sent:
-        await self._attempt(to.room)
-        if len(text) > self.shows.length:
-            raise NeverSent(f"{len(text)} characters are too many for one message")
-        return self._keep(to, key, text)
+    async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
+        await self._check_request(to.room)
+        if len(text) > self.capabilities.length_max:
+            raise DeliveryRejected(f"{len(text)} characters are too many for one message")
+        return self._save_post(to, key, text)
 
-    async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
-        await self._attempt(to.room)
+    async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
+        await self._check_request(to.room)
         try:
             content = await asyncio.get_running_loop().run_in_executor(None, Path(path).read_bytes)
         except OSError as error:
-            raise NeverSent(f"the file is gone: {error}") from None
-        return self._keep(to, key, comment, ((name, content),))
+            raise DeliveryRejected(f"the file cannot be read: {error}") from None
+        return self._save_post(to, key, comment, ((name, content),))
 
-    def _keep(self, to: Address, key: str, text: str, files: tuple[tuple[str, bytes], ...] = ()) -> Sent:
-        known = [one for one in self.platform.spoken if one.key == key] if self.shows.once == "key" else []
+    def _save_post(
+        self, to: ChatAddress, key: str, text: str, files: tuple[tuple[str, bytes], ...] = ()
+    ) -> SentMessage:
+        known = (
+            [message for message in self.platform.messages if message.key == key]
+            if self.capabilities.idempotency == "key"
+            else []
+        )
         if known:
-            made = known[0]
+            message = known[0]
         else:
-            id, at = self.platform.next()
-            thread = (to.thread or id) if self._threaded(to.room) else ""
-            made = Spoken(id=id, room=to.room, user=US, text=text, at=at, thread=thread, key=key, files=files)
-            self.platform.spoken.append(made)
-        if self.platform.dropping:
-            self.platform.dropping -= 1
-            raise MaybeSent("the connection was lost before an answer came")
-        return Sent(id=made.id, thread=made.thread)
+            id, at = self.platform.next_id_and_time()
+            thread = (to.thread or id) if self._has_threads(to.room) else ""
+            message = LoopbackMessage(
+                id=id, room=to.room, user=BOT_USER, text=text, at=at, thread=thread, key=key, files=files
+            )
+            self.platform.messages.append(message)
+        if self.platform.lost_responses_left:
+            self.platform.lost_responses_left -= 1
+            raise DeliveryUnknown("the connection was lost before the response")
+        return SentMessage(id=message.id, thread=message.thread)
 
-    async def _attempt(self, room: str) -> None:
+    async def _check_request(self, room: str) -> None:
         await asyncio.sleep(0)
         platform = self.platform
-        platform.tried[room] += 1
+        platform.request_counts[room] += 1
         if self.state != "connected":
-            raise NotSent("it is not connected")
+            raise DeliveryDeferred("the channel is not connected")
         if room not in platform.rooms:
-            raise NeverSent(f"there is no room {room!r}")
-        if (wait_s := platform.limited.pop(room, None)) is not None:
-            raise NotSent("too soon", retry_after_s=wait_s)
-        if platform.refusing.get(room, 0):
-            platform.refusing[room] -= 1
-            raise NotSent("the platform cannot be reached")
+            raise DeliveryRejected(f"there is no room {room!r}")
+        if (wait_s := platform.rate_limits_s.pop(room, None)) is not None:
+            raise DeliveryDeferred("the rate limit is reached", retry_after_s=wait_s)
+        if platform.refusals_left.get(room, 0):
+            platform.refusals_left[room] -= 1
+            raise DeliveryDeferred("the platform cannot be reached")
 
-    async def find(self, to: Address, key: str) -> Sent | None:
+    async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
         await asyncio.sleep(0)
-        found = next((one for one in self.platform.spoken if one.key == key and one.room == to.room), None)
-        return Sent(id=found.id, thread=found.thread) if found is not None else None
+        match = next(
+            (message for message in self.platform.messages if message.key == key and message.room == to.room), None
+        )
+        return SentMessage(id=match.id, thread=match.thread) if match is not None else None
 
-    async def edit(self, to: Address, id: str, text: str) -> None:
-        await self._attempt(to.room)
-        found = self._own(id)
-        found.text, found.edited = text, True
+    async def edit(self, to: ChatAddress, id: str, text: str) -> None:
+        await self._check_request(to.room)
+        message = self._find_own(id)
+        message.text, message.edited = text, True
         self.platform.edits.append((id, text))
 
-    async def delete(self, to: Address, id: str) -> None:
-        await self._attempt(to.room)
-        self.platform.spoken.remove(self._own(id))
+    async def delete(self, to: ChatAddress, id: str) -> None:
+        await self._check_request(to.room)
+        self.platform.messages.remove(self._find_own(id))
 
-    def _own(self, id: str) -> Spoken:
-        found = next((one for one in self.platform.spoken if one.id == id and one.user == US), None)
-        if found is None:
-            raise NeverSent("there is no such message")
-        return found
+    def _find_own(self, id: str) -> LoopbackMessage:
+        match = next(
+            (message for message in self.platform.messages if message.id == id and message.user == BOT_USER), None
+        )
+        if match is None:
+            raise DeliveryRejected("there is no such message")
+        return match
 
-    async def typing(self, to: Address, note: str = "") -> None:
+    async def show_typing(self, to: ChatAddress, note: str = "") -> None:
         await asyncio.sleep(0)
         if self.state == "connected" and to.room in self.platform.rooms:
-            self.platform.typed.append((to, note))
+            self.platform.typing_notifications.append((to, note))
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
-    async def download(self, file: Attached, target: str, bytes_max: int) -> str:
+    async def download(self, file: IncomingFile, target: str, bytes_max: int) -> str:
         await asyncio.sleep(0)
-        if file.ref in self.platform.unreachable:
-            raise NotSent("the file cannot be fetched")
+        if file.ref in self.platform.unreachable_files:
+            raise DeliveryDeferred("the file cannot be downloaded")
         id, _, number = file.ref.partition("/")
-        _, content = self.platform.find(id).files[int(number)]
+        _, content = self.platform.find_message(id).files[int(number)]
         if len(content) > bytes_max:
-            raise ChannelError(f"the file has over {bytes_max} bytes")
-        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(made, "wb") as out:
+            raise ChannelError(f"the file has more than {bytes_max} bytes")
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as out:
             out.write(content)
         return file.mime
 
-    async def history(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
+    async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
         await asyncio.sleep(0)
         if self.state != "connected":
-            raise NotSent("it is not connected")
-        there = (self._incoming(one) for one in self.platform.spoken if one.room == at.room and one.at >= after)
-        return [one for one in there if one.address.thread == at.thread][-limit:]
+            raise DeliveryDeferred("the channel is not connected")
+        messages = (
+            self._incoming(message)
+            for message in self.platform.messages
+            if message.room == at.room and message.at >= after
+        )
+        return [message for message in messages if message.address.thread == at.thread][-limit:]
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
         await asyncio.sleep(0)
-        found = [one for one in reversed(self.platform.spoken) if one.room == at.room and query in one.text]
-        return [Said(author=one.user, at=one.at, text=one.text, id=one.id) for one in found[:limit]]
+        matches = [
+            message for message in reversed(self.platform.messages) if message.room == at.room and query in message.text
+        ]
+        return [
+            RoomMessage(author=message.user, at=message.at, text=message.text, id=message.id)
+            for message in matches[:limit]
+        ]
 
     def format(self, text: str) -> str:
-        return text if self.shows.markup != "plain" else text.replace("**", "").replace("`", "")
+        return text if self.capabilities.markup != "plain" else text.replace("**", "").replace("`", "")
 
-    def app(self) -> Any:
+    def asgi_app(self) -> None:
         return None
 
-    def _incoming(self, spoken: Spoken) -> Incoming:
-        thread = (spoken.thread or spoken.id) if self._threaded(spoken.room) else ""
-        return Incoming(
-            id=spoken.id,
-            address=Address(self.name, spoken.room, thread),
-            user=spoken.user,
-            name=spoken.user.title(),
-            text=spoken.text,
-            at=spoken.at,
-            direct=spoken.room in self.platform.direct,
-            mentioned=spoken.mention,
-            own=spoken.user == US,
+    def _incoming(self, message: LoopbackMessage) -> IncomingMessage:
+        thread = (message.thread or message.id) if self._has_threads(message.room) else ""
+        return IncomingMessage(
+            id=message.id,
+            address=ChatAddress(self.name, message.room, thread),
+            user=message.user,
+            name=message.user.title(),
+            text=message.text,
+            at=message.at,
+            direct=message.room in self.platform.direct,
+            mentioned=message.mention,
+            own=message.user == BOT_USER,
             files=tuple(
-                Attached(ref=f"{spoken.id}/{number}", name=name, size=len(content))
-                for number, (name, content) in enumerate(spoken.files)
+                IncomingFile(ref=f"{message.id}/{number}", name=name, size=len(content))
+                for number, (name, content) in enumerate(message.files)
             ),
         )
 
-    def _threaded(self, room: str) -> bool:
-        return self.shows.threads and room not in self.platform.direct
+    def _has_threads(self, room: str) -> bool:
+        return self.capabilities.threads and room not in self.platform.direct
 
 
 class LoopbackRig:
-    """The Rig of the suite, and what else a test may want of the platform."""
+    """ChannelRig on the in-memory platform."""
 
-    room, direct, user, other, keeps = "C1", "D1", "ann", "bob", True
+    room, direct_room, user, other_user, delivers_missed = "C1", "D1", "ann", "bob", True
 
-    def __init__(self, shows: Shows = ALL, name: str = "chat", platform: LoopbackPlatform | None = None) -> None:
+    def __init__(
+        self,
+        capabilities: ChannelCapabilities = ALL_CAPABILITIES,
+        name: str = "chat",
+        platform: LoopbackPlatform | None = None,
+    ) -> None:
         self.platform = platform or LoopbackPlatform()
-        self.channel = LoopbackChannel(self.platform, name, shows)
+        self.channel = LoopbackChannel(self.platform, name, capabilities)
 
-    def renew(self) -> LoopbackChannel:
-        self.channel = LoopbackChannel(self.platform, self.channel.name, self.channel.shows)
+    def recreate_channel(self) -> LoopbackChannel:
+        self.channel = LoopbackChannel(self.platform, self.channel.name, self.channel.capabilities)
         return self.channel
 
-    async def say(
+    async def send_message(
         self,
         room: str,
         text: str,
@@ -288,26 +322,28 @@ class LoopbackRig:
         mention: bool = False,
         files: Sequence[tuple[str, bytes]] = (),
     ) -> str:
-        id, at = self.platform.next()
-        who = user or self.user
-        said = Spoken(id=id, room=room, user=who, text=text, at=at, thread=thread, mention=mention, files=tuple(files))
-        self.platform.say(said)
+        id, at = self.platform.next_id_and_time()
+        sender = user or self.user
+        message = LoopbackMessage(
+            id=id, room=room, user=sender, text=text, at=at, thread=thread, mention=mention, files=tuple(files)
+        )
+        self.platform.add_message(message)
         return id
 
     async def redeliver(self, id: str) -> None:
-        self.platform.tell(id)
+        self.platform.deliver(id)
 
-    async def shown(self, room: str) -> Sequence[Shown]:
-        return self.platform.ours(room)
+    async def posted_messages(self, room: str) -> Sequence[PostedMessage]:
+        return self.platform.bot_messages(room)
 
-    async def typed(self, room: str) -> int:
-        return sum(at.room == room for at, _ in self.platform.typed)
+    async def count_typing(self, room: str) -> int:
+        return sum(at.room == room for at, _ in self.platform.typing_notifications)
 
     async def drop_connection(self) -> None:
-        self.platform.drop()
+        self.platform.drop_connection()
 
     async def limit_rate(self, seconds: float) -> None:
-        self.platform.limited[self.room] = seconds
+        self.platform.rate_limits_s[self.room] = seconds
 
     async def accept_then_drop(self) -> None:
-        self.platform.dropping += 1
+        self.platform.lost_responses_left += 1

@@ -1,4 +1,4 @@
-"""`apply_patch`: changes of several files, all of them or none."""
+"""The `apply_patch` tool: changes several files, all or none."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.io.beneath import PathMissing
-from mainstay.io.patch import FilePatch, PatchRefused, parse, reverse
-from mainstay.io.patching import patched
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
-from mainstay.tools.text import PROBE, decode, encoding_of
-from mainstay.tools.work import FILE_BYTES_MAX, Change, Work
+from mainstay.core.tool_ports import CallDestinations
+from mainstay.io.patch_applier import apply_patch_to_text
+from mainstay.io.patch_parser import FilePatch, PatchRefused, parse_patch, reverse_patch
+from mainstay.io.path_resolver import PathMissing
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.text_encoding import PROBE_BYTES, decode_file, detect_encoding
+from mainstay.tools.tool_call_files import FILE_BYTES_MAX, FileChange, ToolCallFiles
 
-PATCH_BYTES_MAX = 4 * FILE_BYTES_MAX  # of all files together, as they are all held until the last one is written
+PATCH_BYTES_MAX = 4 * FILE_BYTES_MAX  # all files together: they stay in memory until the last one is written
 
 _DESCRIPTION = (
     "Change files: *** Begin Patch, then *** Add File: p with +lines, *** Delete File: p, or *** Update File: p "
@@ -24,170 +24,172 @@ _DESCRIPTION = (
 )
 
 
-class _Patch(Arguments, frozen=True):
+class _ApplyPatchArguments(ToolArguments, frozen=True):
     patch: str
 
 
-class ApplyPatch(BuiltIn):
+class ApplyPatchTool(BuiltInTool):
     name = "apply_patch"
     description = _DESCRIPTION
-    arguments = _Patch
+    arguments = _ApplyPatchArguments
     effect: Effect = "reconcile"
     capabilities: tuple[str, ...] = ("fs.write",)
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess) -> None:
+        self._file_access = file_access
 
-    def subjects(self, arguments: _Patch) -> dict[str, list[str]]:
-        """The files that it is about, for rules that name paths."""
+    def subjects(self, arguments: _ApplyPatchArguments) -> dict[str, list[str]]:
+        """Return the paths that the call touches, for policy rules on paths."""
         try:
-            patches = parse(arguments.patch)
+            patches = parse_patch(arguments.patch)
         except PatchRefused:
             return {}
-        return {"path": [change.path for patch in patches for change in _touched(patch)]}
+        return {"path": [change.path for patch in patches for change in _list_changes(patch)]}
 
-    def reach(self, arguments: _Patch, context: ToolContext) -> Reach:
+    def reach(self, arguments: _ApplyPatchArguments, context: ToolContext) -> CallDestinations:
         try:
-            patches = parse(arguments.patch)
-        except PatchRefused:  # as it will be when it runs
-            return Reach()
-        return Work(self._files, context).judge([change for patch in patches for change in _touched(patch)])
+            patches = parse_patch(arguments.patch)
+        except PatchRefused:  # the run will refuse it too
+            return CallDestinations()
+        return ToolCallFiles(self._file_access, context).judge_reach(
+            [change for patch in patches for change in _list_changes(patch)]
+        )
 
-    async def run(self, arguments: _Patch, context: ToolContext) -> str:
-        work = Work(self._files, context)
-        draft = await work.aside(lambda: _drafted(work, parse(arguments.patch)))
-        await work.change(draft.changes())
-        return "\n".join(draft.told)
+    async def run(self, arguments: _ApplyPatchArguments, context: ToolContext) -> str:
+        call_files = ToolCallFiles(self._file_access, context)
+        draft = await call_files.run_blocking(lambda: _build_draft(call_files, parse_patch(arguments.patch)))
+        await call_files.apply_changes(draft.to_changes())
+        return "\n".join(draft.summary_lines)
 
-    async def reconcile(self, arguments: _Patch, context: ToolContext) -> str | None:
-        """Each file is replaced at once, but one after the other: some may have been, when the process stopped."""
-        work = Work(self._files, context)
-        return await work.aside(lambda: _found_out(work, arguments.patch))
-
-
-def apply_patch_tool(files: Files) -> Tool:
-    return ApplyPatch(files)
+    async def reconcile(self, arguments: _ApplyPatchArguments, context: ToolContext) -> str | None:
+        """Find out from the files whether the patch was applied, wholly or in part: they are replaced one by one."""
+        call_files = ToolCallFiles(self._file_access, context)
+        return await call_files.run_blocking(lambda: _describe_outcome(call_files, arguments.patch))
 
 
-def _touched(patch: FilePatch) -> list[Change]:
-    """What a patch writes and removes, without its contents."""
+def create_apply_patch_tool(file_access: SessionFileAccess) -> Tool:
+    return ApplyPatchTool(file_access)
+
+
+def _list_changes(patch: FilePatch) -> list[FileChange]:
+    """Return the writes and removals of a patch, without contents."""
     match patch.kind:
         case "delete":
-            return [Change(path=patch.path, data=None)]
-        case "update" if patch.to:
-            return [Change(path=patch.to, data=b""), Change(path=patch.path, data=None)]
+            return [FileChange(path=patch.path, data=None)]
+        case "update" if patch.new_path:
+            return [FileChange(path=patch.new_path, data=b""), FileChange(path=patch.path, data=None)]
         case _:
-            return [Change(path=patch.path, data=b"")]
+            return [FileChange(path=patch.path, data=b"")]
 
 
-class _File(msgspec.Struct):
-    """A file as it will be. `data` is None for one that is not there (any more)."""
+class _DraftFile(msgspec.Struct):
+    """A file as it will be after the patch. `data` is None if it will not exist."""
 
-    path: str  # as the patch names it
+    path: str  # as written in the patch
     data: bytes | None
-    mark: str = ""  # as it was; "" for none
-    base: str = ""
+    fingerprint: str = ""  # before the patch; "" if it did not exist
+    base_origin: str = ""  # origin of the content before the patch
     mode: int | None = None
-    session: str | None = None
-    touched: bool = False
+    creator_session: str | None = None  # that created it; None: this one
+    is_changed: bool = False
 
 
-class _Draft:
-    """The files of a patch, by their real paths: two names of one are one."""
+class _PatchDraft:
+    """The files of a patch after all changes so far, by real path, so that two names of one file are one entry."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._files: dict[str, _File] = {}
-        self.told: list[str] = []
+    def __init__(self, call_files: ToolCallFiles) -> None:
+        self._call_files = call_files
+        self._files: dict[str, _DraftFile] = {}
+        self.summary_lines: list[str] = []
 
-    def add(self, patch: FilePatch) -> None:
-        file = self._file(patch.path)
+    def add_file(self, patch: FilePatch) -> None:
+        file = self._get_file(patch.path)
         if file.data is not None:
             raise ToolRefused(f"{patch.path} is there already: use *** Update File. Nothing was changed.")
-        file.data, file.touched = patch.content.encode(), True
-        file.mode = 0o755 if patch.executable else file.mode
-        self.told.append(f"Made {patch.path}.")
+        file.data, file.is_changed = patch.content.encode(), True
+        file.mode = 0o755 if patch.is_executable else file.mode
+        self.summary_lines.append(f"Made {patch.path}.")
 
-    def delete(self, patch: FilePatch) -> None:
-        file, _ = self._present(patch.path, leaves=True)
-        file.data, file.touched = None, True
-        self.told.append(f"Removed {patch.path}.")
+    def delete_file(self, patch: FilePatch) -> None:
+        file, _ = self._get_existing(patch.path, is_leaving=True)
+        file.data, file.is_changed = None, True
+        self.summary_lines.append(f"Removed {patch.path}.")
 
-    def update(self, patch: FilePatch) -> None:
-        file, data = self._present(patch.path, leaves=bool(patch.to))
+    def update_file(self, patch: FilePatch) -> None:
+        file, data = self._get_existing(patch.path, is_leaving=bool(patch.new_path))
         if patch.hunks:
-            form = decode(data, patch.path)
-            data = form.encode(patched(form.text, patch))
-        if not patch.to:
-            file.data, file.touched = data, True
+            form = decode_file(data, patch.path)
+            data = form.encode(apply_patch_to_text(form.text, patch))
+        if not patch.new_path:
+            file.data, file.is_changed = data, True
             places = "1 place" if len(patch.hunks) == 1 else f"{len(patch.hunks)} places"
-            self.told.append(f"Changed {patch.path}: {places}.")
+            self.summary_lines.append(f"Changed {patch.path}: {places}.")
             return
-        target = self._file(patch.to)
+        target = self._get_file(patch.new_path)
         if target.data is not None:
-            raise ToolRefused(f"{patch.to} is there already. Nothing was changed.")
-        label = self._work.files.labels.get(self._work.confined.real(patch.path))
-        target.session = label.session if label is not None else ""
-        target.data, target.base, target.mode, target.touched = data, file.base, file.mode, True
-        file.data, file.touched = None, True
-        self.told.append(f"Moved {patch.path} to {patch.to}.")
+            raise ToolRefused(f"{patch.new_path} is there already. Nothing was changed.")
+        label = self._call_files.file_access.labels.get(self._call_files.confined.real_path(patch.path))
+        target.creator_session = label.session if label is not None else ""
+        target.data, target.base_origin, target.mode, target.is_changed = data, file.base_origin, file.mode, True
+        file.data, file.is_changed = None, True
+        self.summary_lines.append(f"Moved {patch.path} to {patch.new_path}.")
 
-    def changes(self) -> list[Change]:
-        """Files first, removals last: whoever is stopped in between leaves too much, not too little."""
+    def to_changes(self) -> list[FileChange]:
+        """Return writes first, removals last: a crash in between leaves too many files, not too few."""
         return [
-            Change(
+            FileChange(
                 path=file.path,
                 data=file.data,
-                expected=file.mark,
+                expected_fingerprint=file.fingerprint,
                 mode=file.mode,
-                base=file.base,
-                session=file.session,
+                base_origin=file.base_origin,
+                creator_session=file.creator_session,
             )
-            for file in sorted(self._files.values(), key=lambda one: one.data is None)
-            if file.touched and (file.data is not None or file.mark)
+            for file in sorted(self._files.values(), key=lambda file: file.data is None)
+            if file.is_changed and (file.data is not None or file.fingerprint)
         ]
 
-    def _present(self, path: str, *, leaves: bool) -> tuple[_File, bytes]:
-        """A file that is there; one that will not stay must not be a link."""
-        with self._work.confined.find(path, follow=not leaves, write=True) as spot:
-            if spot.stat is not None and stat.S_ISLNK(spot.stat.st_mode):
+    def _get_existing(self, path: str, *, is_leaving: bool) -> tuple[_DraftFile, bytes]:
+        """Return a file that exists, with its content; one that is removed or moved must not be a symlink."""
+        with self._call_files.confined.resolve(path, follow_symlinks=not is_leaving, for_writing=True) as resolved:
+            if resolved.stat is not None and stat.S_ISLNK(resolved.stat.st_mode):
                 raise ToolRefused(f"{path} is a link: only files are removed. Nothing was changed.")
-        file = self._file(path)
+        file = self._get_file(path)
         if file.data is None:
-            self._work.confined.open_read(path).file.close()  # says what is missing
+            self._call_files.confined.open_read(path).file.close()  # raises PathMissing with the reason
             raise ToolRefused(f"{path} is removed by the patch before this. Nothing was changed.")
         return file, file.data
 
-    def _file(self, path: str) -> _File:
-        confined = self._work.confined
-        with confined.find(path, write=True) as spot:
-            real, there = spot.path, spot.stat is not None
+    def _get_file(self, path: str) -> _DraftFile:
+        confined = self._call_files.confined
+        with confined.resolve(path, for_writing=True) as resolved:
+            real, there = resolved.path, resolved.stat is not None
         if real not in self._files:
-            self._files[real] = self._loaded(path) if there else _File(path, None)
-        if sum(len(one.data or b"") for one in self._files.values()) > PATCH_BYTES_MAX:
+            self._files[real] = self._load_file(path) if there else _DraftFile(path, None)
+        if sum(len(file.data or b"") for file in self._files.values()) > PATCH_BYTES_MAX:
             raise ToolRefused(f"The files of the patch have more than {PATCH_BYTES_MAX} bytes. Nothing was changed.")
         return self._files[real]
 
-    def _loaded(self, path: str) -> _File:
-        data, opened = self._work.confined.read_bytes(path, FILE_BYTES_MAX)
-        base = self._work.origin(opened.path, opened.mark)
-        return _File(path, data, opened.mark, base, opened.stat.st_mode & 0o777)
+    def _load_file(self, path: str) -> _DraftFile:
+        data, opened = self._call_files.confined.read_bytes(path, FILE_BYTES_MAX)
+        base = self._call_files.get_origin(opened.path, opened.fingerprint)
+        return _DraftFile(path, data, opened.fingerprint, base, opened.stat.st_mode & 0o777)
 
 
-def _drafted(work: Work, patches: Sequence[FilePatch]) -> _Draft:
-    """Everything that can be refused is, before anything is changed."""
-    draft = _Draft(work)
+def _build_draft(call_files: ToolCallFiles, patches: Sequence[FilePatch]) -> _PatchDraft:
+    """Apply the patches in memory. Raises every possible refusal before any file is changed."""
+    draft = _PatchDraft(call_files)
     for patch in patches:
         try:
             match patch.kind:
                 case "add":
-                    draft.add(patch)
+                    draft.add_file(patch)
                 case "delete":
-                    draft.delete(patch)
+                    draft.delete_file(patch)
                 case "update":
-                    draft.update(patch)
+                    draft.update_file(patch)
         except PathMissing as error:
-            work.bring_names(error.near)
+            call_files.taint_by_names(error.similar_paths)
             raise
     return draft
 
@@ -195,8 +197,8 @@ def _drafted(work: Work, patches: Sequence[FilePatch]) -> _Draft:
 # --- after a crash -------------------------------------------------------------------------------
 
 
-def _found_out(work: Work, text: str) -> str | None:
-    states = {_state(work, patch) for patch in parse(text)}
+def _describe_outcome(call_files: ToolCallFiles, text: str) -> str | None:
+    states = {_detect_patch_state(call_files, patch) for patch in parse_patch(text)}
     if states == {"todo"}:
         return None
     if states == {"done"}:
@@ -206,36 +208,38 @@ def _found_out(work: Work, text: str) -> str | None:
     )
 
 
-def _state(work: Work, patch: FilePatch) -> str:
-    """todo, done, or unclear."""
-    now = _now(work, patch.path)
+def _detect_patch_state(call_files: ToolCallFiles, patch: FilePatch) -> str:
+    """Return whether the patch was applied: "todo", "done" or "unclear"."""
+    current = _read_current(call_files, patch.path)
     match patch.kind:
         case "add":
-            return "todo" if now is None else "done" if now == patch.content else "unclear"
+            return "todo" if current is None else "done" if current == patch.content else "unclear"
         case "delete":
-            return "done" if now is None else "todo"
-    moved = _now(work, patch.to) if patch.to else None
-    if patch.to and not patch.hunks:
-        there = now is not None, moved is not None
-        return "todo" if there == (True, False) else "done" if there == (False, True) else "unclear"
-    forth = now is not None and _fits(now, patch)
-    after = moved if patch.to else now
-    back = after is not None and _fits(after, reverse(patch)) and (not patch.to or now is None)
-    return "unclear" if forth == back else "todo" if forth else "done"
+            return "done" if current is None else "todo"
+    moved = _read_current(call_files, patch.new_path) if patch.new_path else None
+    if patch.new_path and not patch.hunks:
+        existing = current is not None, moved is not None
+        return "todo" if existing == (True, False) else "done" if existing == (False, True) else "unclear"
+    applies = current is not None and _can_apply(current, patch)
+    after = moved if patch.new_path else current
+    is_applied = (
+        after is not None and _can_apply(after, reverse_patch(patch)) and (not patch.new_path or current is None)
+    )
+    return "unclear" if applies == is_applied else "todo" if applies else "done"
 
 
-def _fits(text: str, patch: FilePatch) -> bool:
+def _can_apply(text: str, patch: FilePatch) -> bool:
     try:
-        patched(text, patch)
+        apply_patch_to_text(text, patch)
     except PatchRefused:
         return False
     return True
 
 
-def _now(work: Work, path: str) -> str | None:
+def _read_current(call_files: ToolCallFiles, path: str) -> str | None:
     try:
-        data, _ = work.confined.read_bytes(path, FILE_BYTES_MAX)
+        data, _ = call_files.confined.read_bytes(path, FILE_BYTES_MAX)
     except PathMissing:
         return None
-    encoding, bom = encoding_of(data[:PROBE])
+    encoding, bom = detect_encoding(data[:PROBE_BYTES])
     return data[len(bom) :].decode(encoding or "latin-1", errors="replace")

@@ -1,111 +1,127 @@
-"""`bash`: a command in the sandbox, told while it runs, shown in short, kept whole."""
+"""The `bash` tool: runs a command in the sandbox, streams its output, and saves long output to a file."""
 
 from __future__ import annotations
 
 import time
 
-from mainstay.core.outside import Command, FileLabel, Grounds, Labels, Ran, Sandbox
+from mainstay.core.memory_tiers import format_origin
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.recall import origin_of
-from mainstay.core.workers import in_thread
-from mainstay.io.beneath import PathRefused, brief
-from mainstay.io.files import Confined
-from mainstay.io.paths import folder_name
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
-from mainstay.tools.output import Heard, looks_binary, shortened
-from mainstay.tools.work import announcing, doubt, may_remove
+from mainstay.core.tool_ports import (
+    CommandResult,
+    FileLabelStore,
+    FileOriginLabel,
+    Sandbox,
+    SandboxCommand,
+    SessionFolders,
+)
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.io.confined_files import ConfinedFiles
+from mainstay.io.path_resolver import PathRefused, shorten_for_message
+from mainstay.io.paths import encode_folder_name
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
+from mainstay.tools.tool_call_files import build_on_written, build_removal_check, distrust_changed_files
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
-GRACE_S = 15.0  # for killing, and for what a guarded command wrote to be put in place
+GRACE_S = 15.0  # for killing, and for moving files into place after a command with deletion protection
 SCRIPT_CHARS_MAX = 100_000
-HELD_SHOWN = 20
+UNDONE_SHOWN_MAX = 20
 
 
-class _Bash(Arguments, frozen=True):
+class _BashArguments(ToolArguments, frozen=True):
     command: str
     timeout: float | None = None
     cwd: str | None = None
 
 
-class Bash(BuiltIn):
+class BashTool(BuiltInTool):
     name = "bash"
     description = (
         "Run a shell command; shows its output. A new shell each time: cd and variables do not last. "
         "timeout: seconds, default 120, at most 600."
     )
-    arguments = _Bash
+    arguments = _BashArguments
     effect: Effect = "unsafe"
     timeout_s: float | None = TIMEOUT_MAX_S + GRACE_S
     untrusted = True
     capabilities: tuple[str, ...] = ("exec",)
 
-    def __init__(self, files: Files, sandbox: Sandbox, labels: Labels, network: bool) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess, sandbox: Sandbox, labels: FileLabelStore, network: bool) -> None:
+        self._file_access = file_access
         self._sandbox = sandbox
         self._labels = labels
         self._network = network
 
-    async def run(self, arguments: _Bash, context: ToolContext) -> str:
+    async def run(self, arguments: _BashArguments, context: ToolContext) -> str:
         timeout_s = TIMEOUT_S if arguments.timeout is None else arguments.timeout
         if not 0 < timeout_s <= TIMEOUT_MAX_S:
             raise ToolRefused(
                 f"A command has at most {TIMEOUT_MAX_S:g} s: start longer ones with process. Nothing was run."
             )
-        grounds = self._files.grounds(context.session)
-        command = Command(
-            script=checked_script(arguments.command),
-            grounds=grounds,
-            cwd=await working_folder(grounds, arguments.cwd),
+        folders = self._file_access.folders_of(context.session)
+        command = SandboxCommand(
+            script=check_script(arguments.command),
+            folders=folders,
+            cwd=await resolve_working_folder(folders, arguments.cwd),
             timeout_s=timeout_s,
             network=self._network,
-            guarded=context.guarded and self._sandbox.guards,
-            made=may_remove(self._files, context),
-            announce=announcing(self._files, context),
+            protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
+            is_own_file=build_removal_check(self._file_access, context),
+            on_written=build_on_written(self._file_access, context),
         )
-        heard = Heard(context)
-        begun = time.time_ns()
+        output = CommandOutput(context)
+        started_ns = time.time_ns()
         try:
-            ran = await self._sandbox.exec(command, heard.take)
+            result = await self._sandbox.exec(command, output.add)
         finally:
-            heard.close()
-            if not command.guarded:
-                await doubt(self._files, context, begun)
-        if ran.changed:
-            await self._labels.put(_labelled(self._labels, ran, context))
-        return await self._told(ran, heard, grounds, command, context)
+            output.close()
+            if not command.protect_deletions:
+                await distrust_changed_files(self._file_access, context, started_ns)
+        if result.changed:
+            await self._labels.save(_build_labels(self._labels, result, context))
+        return await self._format_result(result, output, folders, command, context)
 
-    async def _told(self, ran: Ran, heard: Heard, grounds: Grounds, command: Command, context: ToolContext) -> str:
-        raw = heard.raw
+    async def _format_result(
+        self,
+        result: CommandResult,
+        output: CommandOutput,
+        folders: SessionFolders,
+        command: SandboxCommand,
+        context: ToolContext,
+    ) -> str:
+        raw = output.raw
         if looks_binary(raw):
-            where = await _kept(grounds, context, raw, "bin")
-            said = f"[binary output, {len(raw)} bytes, not shown{where}]"
+            where = await _save_output(folders, context, raw, "bin")
+            content = f"[binary output, {len(raw)} bytes, not shown{where}]"
         else:
-            text = heard.text().rstrip()
-            said = shortened(text, "")
-            if said != text:
-                where = await _kept(grounds, context, text.encode(errors="replace"), "txt")
-                said = shortened(text, where)
-        notes = [said or ("(no output)" if ran.code == 0 and not ran.timed_out else "")]
-        if ran.cut or heard.cut:
+            text = output.text().rstrip()
+            content = shorten_output(text, "")
+            if content != text:
+                where = await _save_output(folders, context, text.encode(errors="replace"), "txt")
+                content = shorten_output(text, where)
+        notes = [content or ("(no output)" if result.exit_code == 0 and not result.timed_out else "")]
+        if result.truncated or output.is_truncated:
             notes.append("[it said more than is kept; the rest is lost]")
-        if ran.timed_out:
+        if result.timed_out:
             notes.append(f"[timed out after {command.timeout_s:g} s; it was ended, with everything it had started]")
-        elif ran.code:
-            notes.append(f"[exit code {ran.code}]")
-        if ran.held:
-            notes.append(held_note(ran.held))
+        elif result.exit_code:
+            notes.append(f"[exit code {result.exit_code}]")
+        if result.undone_deletions:
+            notes.append(format_undone_note(result.undone_deletions))
         return "\n".join(filter(None, notes))
 
 
-def bash_tool(files: Files, sandbox: Sandbox, labels: Labels, network: bool = False) -> Tool:
-    return Bash(files, sandbox, labels, network)
+def create_bash_tool(
+    file_access: SessionFileAccess, sandbox: Sandbox, labels: FileLabelStore, network: bool = False
+) -> Tool:
+    return BashTool(file_access, sandbox, labels, network)
 
 
-# --- shared with process -------------------------------------------------------------------------
+# --- shared with the process tool ----------------------------------------------------------------
 
 
-def checked_script(script: str) -> str:
+def check_script(script: str) -> str:
     if not script.strip():
         raise ToolRefused("There is no command. Nothing was run.")
     if "\x00" in script:
@@ -117,48 +133,55 @@ def checked_script(script: str) -> str:
     return script
 
 
-async def working_folder(grounds: Grounds, path: str | None) -> str:
-    """A folder inside the session's own, by its real path."""
+async def resolve_working_folder(folders: SessionFolders, path: str | None) -> str:
+    """Return the real path of a folder inside the session's folders; the default one if `path` is empty."""
     if not path:
-        return grounds.cwd
-    found: str = await in_thread(lambda: _folder(Confined(grounds), path))
-    return found
+        return folders.cwd
+    folder: str = await run_in_thread(lambda: _resolve_folder(ConfinedFiles(folders), path))
+    return folder
 
 
-def _folder(confined: Confined, path: str) -> str:
-    with confined.find(path) as spot:
-        if not spot.is_folder:
-            raise PathRefused(f"{brief(path)} is not a folder. Nothing was run.")
-        return spot.path
+def _resolve_folder(confined: ConfinedFiles, path: str) -> str:
+    with confined.resolve(path) as resolved:
+        if not resolved.is_folder:
+            raise PathRefused(f"{shorten_for_message(path)} is not a folder. Nothing was run.")
+        return resolved.path
 
 
-def held_note(held: tuple[str, ...]) -> str:
-    named = ", ".join(brief(path) for path in held[:HELD_SHOWN])
-    more = f" and {len(held) - HELD_SHOWN} more" if len(held) > HELD_SHOWN else ""
+def format_undone_note(undone_paths: tuple[str, ...]) -> str:
+    named = ", ".join(shorten_for_message(path) for path in undone_paths[:UNDONE_SHOWN_MAX])
+    more = f" and {len(undone_paths) - UNDONE_SHOWN_MAX} more" if len(undone_paths) > UNDONE_SHOWN_MAX else ""
     return (
         "[held back, because content from outside is in this conversation: "
         f"changes to or removal of {named}{more}; ask the person]"
     )
 
 
-def _labelled(labels: Labels, ran: Ran, context: ToolContext) -> list[FileLabel]:
-    """What a guarded command wrote may be anything that it had read."""
-    origin, created = origin_of("conversation", untrusted=True, private=context.secret), frozenset(ran.created)
+def _build_labels(labels: FileLabelStore, result: CommandResult, context: ToolContext) -> list[FileOriginLabel]:
+    """Return labels for the files that the command wrote: untrusted, as it may have copied anything it read."""
+    origin, created = (
+        format_origin("conversation", untrusted=True, private=context.has_private_content),
+        frozenset(result.created),
+    )
     return [
-        FileLabel(path, origin, context.session if path in created else known.session if known is not None else "")
-        for path, known in ((path, labels.get(path)) for path in ran.changed)
+        FileOriginLabel(
+            path, origin, context.session if path in created else known.session if known is not None else ""
+        )
+        for path, known in ((path, labels.get(path)) for path in result.changed)
     ]
 
 
-async def _kept(grounds: Grounds, context: ToolContext, data: bytes, ending: str) -> str:
-    """All of it in a file, and where that is, in words; nothing if there is no place for it."""
-    if not grounds.scratch:
+async def _save_output(folders: SessionFolders, context: ToolContext, data: bytes, extension: str) -> str:
+    """Save the whole output to the scratch folder; return a note for the model that says where, or "" without one."""
+    if not folders.scratch:
         return ""
-    path = f"{grounds.scratch}/output-{folder_name(context.call_id)}.{ending}"
-    confined = Confined(grounds)
+    path = f"{folders.scratch}/output-{encode_folder_name(context.call_id)}.{extension}"
+    confined = ConfinedFiles(folders)
     try:
-        # its name can be foreseen: a link that a command left there must not lead us elsewhere
-        written = await in_thread(lambda: confined.write(path, data, real=path, cancelled=lambda: context.cancelled))
-    except PathRefused as error:  # it has run, and that counts more than all it said
+        # the file name is predictable: `expected_path` refuses a symlink that a command planted there
+        written = await run_in_thread(
+            lambda: confined.write_file(path, data, expected_path=path, is_cancelled=lambda: context.cancelled)
+        )
+    except PathRefused as error:  # the command has run: report that, even if its output cannot be saved
         return f"; it could not be kept: {error}"
-    return f"; all of it is in {confined.shown(written.path)}"
+    return f"; all of it is in {confined.display_path(written.path)}"

@@ -1,4 +1,4 @@
-"""`edit`: one text for another in a file, where it is clear which is meant."""
+"""The `edit` tool: replaces one text by another in a file, if the match is unambiguous."""
 
 from __future__ import annotations
 
@@ -6,136 +6,144 @@ import difflib
 import re
 import unicodedata
 
-from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.io.beneath import PathMissing
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
-from mainstay.tools.text import Decoded, decode
-from mainstay.tools.work import FILE_BYTES_MAX, Change, Work
+from mainstay.core.tool_ports import CallDestinations
+from mainstay.io.path_resolver import PathMissing
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.text_encoding import DecodedText, decode_file
+from mainstay.tools.tool_call_files import FILE_BYTES_MAX, FileChange, ToolCallFiles
 
-SHOWN_MAX = 10
-NEAR_LINES_MAX = 5_000
-NEAR_CHARS = 200
+POSITIONS_SHOWN_MAX = 10
+HINT_LINES_MAX = 5_000
+HINT_CHARS_MAX = 200
 
 
-class _Edit(Arguments, frozen=True):
+class _EditArguments(ToolArguments, frozen=True):
     path: str
     old: str
     new: str
     replace_all: bool = False
 
 
-class Edit(BuiltIn):
+class EditTool(BuiltInTool):
     name = "edit"
     description = "Replace old by new in a file. old must occur exactly once, or set replace_all."
-    arguments = _Edit
+    arguments = _EditArguments
     effect: Effect = "reconcile"
     capabilities: tuple[str, ...] = ("fs.write",)
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess) -> None:
+        self._file_access = file_access
 
-    def reach(self, arguments: _Edit, context: ToolContext) -> Reach:
-        return Work(self._files, context).judge([Change(path=arguments.path, data=b"")])
+    def reach(self, arguments: _EditArguments, context: ToolContext) -> CallDestinations:
+        return ToolCallFiles(self._file_access, context).judge_reach([FileChange(path=arguments.path, data=b"")])
 
-    async def run(self, arguments: _Edit, context: ToolContext) -> str:
-        work = Work(self._files, context)
-        change, told = await work.aside(lambda: _prepare(work, arguments))
-        await work.change([change])
-        return told
+    async def run(self, arguments: _EditArguments, context: ToolContext) -> str:
+        call_files = ToolCallFiles(self._file_access, context)
+        change, summary = await call_files.run_blocking(lambda: _prepare_change(call_files, arguments))
+        await call_files.apply_changes([change])
+        return summary
 
-    async def reconcile(self, arguments: _Edit, context: ToolContext) -> str | None:
-        """Whether it was done already, as far as the file shows."""
-        work = Work(self._files, context)
-        decoded, _, _ = await work.aside(lambda: _load(work, arguments.path))
-        old, new = _as_written(decoded.text, arguments.old, arguments.new)
-        others = (decoded.text.replace(new, "\0") if new else decoded.text).count(old)
-        if others == 0 and (not new or new in decoded.text):
-            return f"Edited {work.confined.shown(work.confined.real(arguments.path))}."
-        if others and new and new in decoded.text and not arguments.replace_all:
+    async def reconcile(self, arguments: _EditArguments, context: ToolContext) -> str | None:
+        """Find out from the file whether the edit was already done."""
+        call_files = ToolCallFiles(self._file_access, context)
+        decoded, _, _ = await call_files.run_blocking(lambda: _load_text(call_files, arguments.path))
+        old, new = _with_file_line_ends(decoded.text, arguments.old, arguments.new)
+        remaining = (decoded.text.replace(new, "\0") if new else decoded.text).count(old)
+        if remaining == 0 and (not new or new in decoded.text):
+            return f"Edited {call_files.confined.display_path(call_files.confined.real_path(arguments.path))}."
+        if remaining and new and new in decoded.text and not arguments.replace_all:
             return "Outcome unknown: the process stopped while this ran, and both texts are in the file. Read it."
         return None
 
 
-def edit_tool(files: Files) -> Tool:
-    return Edit(files)
+def create_edit_tool(file_access: SessionFileAccess) -> Tool:
+    return EditTool(file_access)
 
 
-def _load(work: Work, path: str) -> tuple[Decoded, str, str]:
-    """The text, the mark of its file, and where it comes from."""
+def _load_text(call_files: ToolCallFiles, path: str) -> tuple[DecodedText, str, str]:
+    """Return the text, the fingerprint of its file, and its origin."""
     try:
-        data, opened = work.confined.read_bytes(path, FILE_BYTES_MAX)
+        data, opened = call_files.confined.read_bytes(path, FILE_BYTES_MAX)
     except PathMissing as error:
-        work.bring_names(error.near)
+        call_files.taint_by_names(error.similar_paths)
         raise
-    return decode(data, work.confined.shown(opened.path)), opened.mark, work.origin(opened.path, opened.mark)
+    return (
+        decode_file(data, call_files.confined.display_path(opened.path)),
+        opened.fingerprint,
+        call_files.get_origin(opened.path, opened.fingerprint),
+    )
 
 
-def _prepare(work: Work, wanted: _Edit) -> tuple[Change, str]:
-    if not wanted.old:
+def _prepare_change(call_files: ToolCallFiles, arguments: _EditArguments) -> tuple[FileChange, str]:
+    if not arguments.old:
         raise ToolRefused("old is empty. To make a file use write; to insert, give the text beside it in old and new.")
-    if wanted.old == wanted.new:
+    if arguments.old == arguments.new:
         raise ToolRefused("old and new are the same. Nothing was changed.")
-    decoded, mark, base = _load(work, wanted.path)
-    old, new = _as_written(decoded.text, wanted.old, wanted.new)
-    places = _places(decoded.text, old)
-    if not places:
-        with_content = _near(decoded.text, wanted.old)
-        work.bring(work.confined.real(wanted.path), mark)  # what is said of it quotes it
-        raise ToolRefused(f"old is not in the file. {with_content}Nothing was changed.")
-    if len(places) > 1 and not wanted.replace_all:
-        lines = [decoded.text.count("\n", 0, at) + 1 for at in places[:SHOWN_MAX]]
-        more = ", …" if len(places) > SHOWN_MAX else ""
+    decoded, mark, base = _load_text(call_files, arguments.path)
+    old, new = _with_file_line_ends(decoded.text, arguments.old, arguments.new)
+    positions = _find_positions(decoded.text, old)
+    if not positions:
+        hint = _describe_nearest(decoded.text, arguments.old)
+        call_files.taint_by_content(call_files.confined.real_path(arguments.path), mark)  # the message quotes the file
+        raise ToolRefused(f"old is not in the file. {hint}Nothing was changed.")
+    if len(positions) > 1 and not arguments.replace_all:
+        lines = [decoded.text.count("\n", 0, at) + 1 for at in positions[:POSITIONS_SHOWN_MAX]]
+        more = ", …" if len(positions) > POSITIONS_SHOWN_MAX else ""
         raise ToolRefused(
-            f"old is in the file {len(places)} times, at lines {', '.join(map(str, lines))}{more}. "
+            f"old is in the file {len(positions)} times, at lines {', '.join(map(str, lines))}{more}. "
             "Give more of the text around it, or set replace_all. Nothing was changed."
         )
     data = decoded.encode(decoded.text.replace(old, new))
-    shown = work.confined.shown(work.confined.real(wanted.path))
-    line = decoded.text.count("\n", 0, places[0]) + 1
-    where = f"line {line}" if len(places) == 1 else f"{len(places)} places"
-    return Change(path=wanted.path, data=data, expected=mark, base=base), f"Edited {shown}: {where}."
+    display_path = call_files.confined.display_path(call_files.confined.real_path(arguments.path))
+    line = decoded.text.count("\n", 0, positions[0]) + 1
+    where = f"line {line}" if len(positions) == 1 else f"{len(positions)} places"
+    return FileChange(
+        path=arguments.path, data=data, expected_fingerprint=mark, base_origin=base
+    ), f"Edited {display_path}: {where}."
 
 
-def _as_written(text: str, old: str, new: str) -> tuple[str, str]:
-    """With the line ends of the file, which whoever reads it does not see."""
+def _with_file_line_ends(text: str, old: str, new: str) -> tuple[str, str]:
+    """Return both texts with the line ends of the file: the model does not see CRLF."""
     if old in text or "\r\n" not in text:
         return old, new
-    return _returned(old), _returned(new)
+    return _to_crlf(old), _to_crlf(new)
 
 
-def _returned(text: str) -> str:
+def _to_crlf(text: str) -> str:
     return re.sub(r"(?<!\r)\n", "\r\n", text)
 
 
-def _places(text: str, old: str) -> list[int]:
-    """Where it begins, as `replace` would count."""
-    found, at = [], text.find(old)
+def _find_positions(text: str, old: str) -> list[int]:
+    """Return the positions of all occurrences, counted as `str.replace` does."""
+    positions, at = [], text.find(old)
     while at >= 0:
-        found.append(at)
+        positions.append(at)
         at = text.find(old, at + len(old))
-    return found
+    return positions
 
 
-def _near(text: str, old: str) -> str:
-    """What may have been meant."""
+def _describe_nearest(text: str, old: str) -> str:
+    """Return a hint about what `old` may have meant, for the model; "" for none."""
     bare = re.sub(r"(?m)^ *\d+\t", "", old)
     if bare != old and bare in text.replace("\r\n", "\n"):
         return "It is without the line numbers that read shows: leave them out. "
     if unicodedata.normalize("NFC", old) in unicodedata.normalize("NFC", text):
         return "It is with its accents composed differently: copy it from read. "
-    lines = text.split("\n")[:NEAR_LINES_MAX]
-    wanted = [" ".join(line.split()) for line in old.strip().split("\n")]
-    settled = [" ".join(line.split()) for line in lines]
-    for at in range(len(settled) - len(wanted) + 1):
-        if settled[at : at + len(wanted)] == wanted:
-            return f"At line {at + 1} it differs only in white space: {_quoted(lines[at])}. "
-    nearest = difflib.get_close_matches(wanted[0][:NEAR_CHARS], [line[:NEAR_CHARS] for line in settled], n=1)
+    lines = text.split("\n")[:HINT_LINES_MAX]
+    old_lines = [" ".join(line.split()) for line in old.strip().split("\n")]
+    normalized = [" ".join(line.split()) for line in lines]
+    for at in range(len(normalized) - len(old_lines) + 1):
+        if normalized[at : at + len(old_lines)] == old_lines:
+            return f"At line {at + 1} it differs only in white space: {_quote_line(lines[at])}. "
+    nearest = difflib.get_close_matches(
+        old_lines[0][:HINT_CHARS_MAX], [line[:HINT_CHARS_MAX] for line in normalized], n=1
+    )
     if not nearest:
         return ""
-    at = next(at for at, line in enumerate(settled) if line[:NEAR_CHARS] == nearest[0])
-    return f"Nearest is line {at + 1}: {_quoted(lines[at])}. "
+    at = next(at for at, line in enumerate(normalized) if line[:HINT_CHARS_MAX] == nearest[0])
+    return f"Nearest is line {at + 1}: {_quote_line(lines[at])}. "
 
 
-def _quoted(line: str) -> str:
-    return ascii(line[:NEAR_CHARS]) if not line.isprintable() else repr(line[:NEAR_CHARS])
+def _quote_line(line: str) -> str:
+    return ascii(line[:HINT_CHARS_MAX]) if not line.isprintable() else repr(line[:HINT_CHARS_MAX])

@@ -1,74 +1,79 @@
-"""`glob`: files by their names, the newest first."""
+"""The `glob` tool: finds files by name, newest first."""
 
 from __future__ import annotations
 
 import os
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.io.beneath import PathMissing
-from mainstay.io.globs import BadPattern, glob
-from mainstay.io.walk import Walk
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
-from mainstay.tools.work import Work
+from mainstay.io.file_walk import FileWalk
+from mainstay.io.globs import GlobRefused, compile_path_glob
+from mainstay.io.path_resolver import PathMissing
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.tool_call_files import ToolCallFiles
 
-SHOWN_MAX = 100
+PATHS_SHOWN_MAX = 100
 
 
-class _Glob(Arguments, frozen=True):
+class _GlobArguments(ToolArguments, frozen=True):
     pattern: str
     path: str = "."
 
 
-class Glob(BuiltIn):
+class GlobTool(BuiltInTool):
     name = "glob"
     description = "Find files by name, newest first: *.py, src/**/*.{js,ts}. Leaves out what .gitignore does."
-    arguments = _Glob
+    arguments = _GlobArguments
     capabilities: tuple[str, ...] = ("fs.read",)
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess) -> None:
+        self._file_access = file_access
 
-    async def run(self, arguments: _Glob, context: ToolContext) -> str:
-        work = Work(self._files, context)
-        return await work.aside(lambda: _found(work, arguments))
-
-
-def glob_tool(files: Files) -> Tool:
-    return Glob(files)
+    async def run(self, arguments: _GlobArguments, context: ToolContext) -> str:
+        call_files = ToolCallFiles(self._file_access, context)
+        return await call_files.run_blocking(lambda: _find_files(call_files, arguments))
 
 
-def _found(work: Work, wanted: _Glob) -> str:
-    pattern, path = _split(wanted.pattern, wanted.path)
+def create_glob_tool(file_access: SessionFileAccess) -> Tool:
+    return GlobTool(file_access)
+
+
+def _find_files(call_files: ToolCallFiles, arguments: _GlobArguments) -> str:
+    pattern, path = _split_absolute_pattern(arguments.pattern, arguments.path)
     try:
-        fits = glob(pattern)
-    except BadPattern as error:
+        is_match = compile_path_glob(pattern)
+    except GlobRefused as error:
         raise ToolRefused(f"{error}.") from None
-    walk = Walk(work.confined, path, stop=lambda: work.context.cancelled)
-    found: list[tuple[int, str]] = []
+    walk = FileWalk(call_files.confined, path, should_stop=lambda: call_files.context.cancelled)
+    matches: list[tuple[int, str]] = []
     try:
-        for seen in walk:
-            if fits(seen.below):
+        for file in walk:
+            if is_match(file.relative_path):
                 try:
-                    when = os.stat(seen.name, dir_fd=seen.folder, follow_symlinks=False).st_mtime_ns
-                except OSError:  # gone meanwhile
+                    mtime_ns = os.stat(file.name, dir_fd=file.folder_fd, follow_symlinks=False).st_mtime_ns
+                except OSError:  # removed meanwhile
                     continue
-                found.append((-when, seen.path))
+                matches.append((-mtime_ns, file.path))
     except PathMissing as error:
-        work.bring_names(error.near)
+        call_files.taint_by_names(error.similar_paths)
         raise
-    found.sort()
-    shown = [path for _, path in found[:SHOWN_MAX]]
-    work.bring_names(shown)
-    notes = [f"{len(found) - len(shown)} more: narrow the pattern"] if len(found) > len(shown) else []
-    notes += [walk.cut] if walk.cut else []
-    lines = [work.confined.shown(path) for path in shown] or ["(Nothing; ignored files are not looked at.)"]
+    matches.sort()
+    listed = [path for _, path in matches[:PATHS_SHOWN_MAX]]
+    call_files.taint_by_names(listed)
+    notes = [f"{len(matches) - len(listed)} more: narrow the pattern"] if len(matches) > len(listed) else []
+    notes += [walk.cut_reason] if walk.cut_reason else []
+    lines = [call_files.confined.display_path(path) for path in listed] or [
+        "(Nothing; ignored files are not looked at.)"
+    ]
     return "\n".join([*lines, *([f"[{'; '.join(notes)}]"] if notes else [])])
 
 
-def _split(pattern: str, path: str) -> tuple[str, str]:
-    """A pattern that begins with a folder from / is looked for there."""
+def _split_absolute_pattern(pattern: str, path: str) -> tuple[str, str]:
+    """Split an absolute pattern into the pattern and its leading folder, where the search starts."""
     if not pattern.startswith("/"):
         return pattern, path
-    steps = pattern.split("/")
-    plain = next((at for at, step in enumerate(steps) if any(char in step for char in "*?[{")), len(steps) - 1)
-    return "/" + "/".join(steps[plain:]), "/".join(steps[:plain]) or "/"
+    components = pattern.split("/")
+    first_wildcard = next(
+        (at for at, component in enumerate(components) if any(char in component for char in "*?[{")),
+        len(components) - 1,
+    )
+    return "/" + "/".join(components[first_wildcard:]), "/".join(components[:first_wildcard]) or "/"

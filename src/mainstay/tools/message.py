@@ -1,31 +1,31 @@
-"""`message`: something said to somebody who is not in this conversation: a room of a channel, or another agent."""
+"""The `message` tool: sends a message to a room of a channel, or to another agent's session."""
 
 from __future__ import annotations
 
 import re
 
-from mainstay.core.outside import Outbox, Outgoing, Reach
+from mainstay.core.memory_tiers import format_origin
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.recall import origin_of
-from mainstay.io.beneath import brief
-from mainstay.tools.common import Arguments, BuiltIn, ToolRefused
+from mainstay.core.tool_ports import CallDestinations, Outbox, OutgoingMessage
+from mainstay.io.path_resolver import shorten_for_message
+from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
 
 TEXT_CHARS_MAX = 16_000
 TO_CHARS_MAX = 500
-AGENT = "agent:"
-_ROOM = re.compile(r"[^\s:]+:[^\s:]+(:[^\s]+)?")
+AGENT_PREFIX = "agent:"
+_ROOM_ADDRESS = re.compile(r"[^\s:]+:[^\s:]+(:[^\s]+)?")
 
 
-class _Message(Arguments, frozen=True):
+class _MessageArguments(ToolArguments, frozen=True):
     text: str
     to: str | None = None
     agent: str | None = None
 
 
-class Message(BuiltIn):
+class MessageTool(BuiltInTool):
     name = "message"
     description = "Send a message to a room (to: channel:room) or to another agent's session (agent)."
-    arguments = _Message
+    arguments = _MessageArguments
     effect: Effect = "idempotent"
     sink: bool | tuple[str, ...] = ("to", "agent")
     capabilities: tuple[str, ...] = ("send",)
@@ -33,45 +33,50 @@ class Message(BuiltIn):
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def needs(self, arguments: _Message) -> tuple[str, ...]:
-        """The capability of this very call."""
+    def needs(self, arguments: _MessageArguments) -> tuple[str, ...]:
+        """Return the capability that this call needs."""
         return (f"send.{arguments.to.partition(':')[0]}" if arguments.to else "send.agent",)
 
-    def reach(self, arguments: _Message, context: ToolContext) -> Reach:
-        to = (arguments.to or arguments.agent or "").removeprefix(AGENT)
-        return Reach(sink=True, outward=True, destinations=(to,) if to else (), what=f"sends a message to {brief(to)}")
+    def reach(self, arguments: _MessageArguments, context: ToolContext) -> CallDestinations:
+        to = (arguments.to or arguments.agent or "").removeprefix(AGENT_PREFIX)
+        return CallDestinations(
+            sink=True,
+            leaves_workspace=True,
+            destinations=(to,) if to else (),
+            description=f"sends a message to {shorten_for_message(to)}",
+        )
 
-    async def run(self, arguments: _Message, context: ToolContext) -> str:
-        to = _address(arguments)
+    async def run(self, arguments: _MessageArguments, context: ToolContext) -> str:
+        to = _parse_address(arguments)
         if not arguments.text.strip():
             raise ToolRefused("There is nothing to say. Nothing was sent.")
         if len(arguments.text) > TEXT_CHARS_MAX:
             raise ToolRefused(f"A message has at most {TEXT_CHARS_MAX} characters. Nothing was sent.")
-        if to == f"{AGENT}{context.session}":
+        if to == f"{AGENT_PREFIX}{context.session}":
             raise ToolRefused("That is this very conversation: just answer. Nothing was sent.")
         receipt = await self._outbox.send(
-            Outgoing(
+            OutgoingMessage(
                 to=to,
                 text=arguments.text,
                 session=context.session,
                 key=context.key,
-                origin=origin_of("conversation", untrusted=context.tainted, private=context.secret),
+                origin=format_origin("conversation", untrusted=context.tainted, private=context.has_private_content),
             )
         )
-        return f"Sent to {brief(arguments.to or arguments.agent or '')} ({receipt})."
+        return f"Sent to {shorten_for_message(arguments.to or arguments.agent or '')} ({receipt})."
 
 
-def _address(arguments: _Message) -> str:
-    """As the outbox knows it."""
+def _parse_address(arguments: _MessageArguments) -> str:
+    """Return the address in the form of the outbox."""
     if bool(arguments.to) == bool(arguments.agent):
         raise ToolRefused("Give either to or agent. Nothing was sent.")
-    to = arguments.to or f"{AGENT}{arguments.agent}"
+    to = arguments.to or f"{AGENT_PREFIX}{arguments.agent}"
     if len(to) > TO_CHARS_MAX or any(char < " " for char in to):
         raise ToolRefused("This is no name of a room or an agent. Nothing was sent.")
-    if not to.startswith(AGENT) and not _ROOM.fullmatch(to):
+    if not to.startswith(AGENT_PREFIX) and not _ROOM_ADDRESS.fullmatch(to):
         raise ToolRefused("to is channel:room, or channel:room:thread. Nothing was sent.")
     return to
 
 
-def message_tool(outbox: Outbox) -> Tool:
-    return Message(outbox)
+def create_message_tool(outbox: Outbox) -> Tool:
+    return MessageTool(outbox)

@@ -1,4 +1,4 @@
-"""`process`: commands that go on beside the turn. They belong to their session, and end with it."""
+"""The `process` tool: background commands. They belong to their session and end with it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.outside import Command, Process, Reach, Sandbox
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.io.beneath import brief
-from mainstay.tools.bash import checked_script, working_folder
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
-from mainstay.tools.output import looks_binary, plain, shortened
-from mainstay.tools.work import announcing, may_remove
+from mainstay.core.tool_ports import CallDestinations, Sandbox, SandboxCommand, SandboxProcess
+from mainstay.io.path_resolver import shorten_for_message
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.bash import check_script, resolve_working_folder
+from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
+from mainstay.tools.tool_call_files import build_on_written, build_removal_check
 
-RUNNING_MAX = 8  # of a session
-KEPT_MAX = 16  # with those that have ended and may have something left to say
+RUNNING_MAX = 8  # per session
+PROCESSES_MAX = 16  # per session, with ended ones whose output was not read yet
 WAIT_START_S = 1.0
 WAIT_POLL_S = 5.0
 WAIT_MAX_S = 60.0
 INPUT_BYTES_MAX = 64 * 1024
 LINES_MAX = 500
 BYTES_MAX = 16 * 1024
-GRACE_S = 2.0  # between the polite and the firm end
-ABORTED_GRACE_S = 0.5  # of one that nobody will ever hear of
-LIFE_S = 7 * 24 * 3600.0  # a command that nobody stops ends some day all the same
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
+ABORTED_GRACE_S = 0.5  # the same, for a process whose start was cancelled
+LIFETIME_MAX_S = 7 * 24 * 3600.0  # the maximum lifetime of a command
 
 
-class _Process(Arguments, frozen=True):
+class _ProcessArguments(ToolArguments, frozen=True):
     action: Literal["start", "list", "poll", "write", "stop"]
     command: str | None = None
     id: str | None = None
@@ -37,99 +37,103 @@ class _Process(Arguments, frozen=True):
     cwd: str | None = None
 
 
-class _Running(msgspec.Struct):
-    """One of a session's processes."""
+class _RunningProcess(msgspec.Struct):
+    """A background process of a session."""
 
     id: str
     script: str
-    guarded: bool
-    process: Process
+    protects_deletions: bool
+    handle: SandboxProcess
 
     @property
     def state(self) -> str:
-        code = self.process.code
+        code = self.handle.exit_code
         return "running" if code is None else f"ended with exit code {code}"
 
 
-class _Own(msgspec.Struct):
-    """What a session has."""
+class _SessionProcessTable(msgspec.Struct):
+    """The background processes of one session."""
 
-    made: int = 0
-    starting: int = 0
-    running: dict[str, _Running] = {}
-    ended: bool = False  # whoever is just starting one must stop it again
+    started_count: int = 0  # processes started so far, for their ids
+    starting_count: int = 0  # being started now
+    running: dict[str, _RunningProcess] = {}
+    is_ended: bool = False  # a process being started must be stopped again
 
 
-class Processes:
-    """The background commands of all sessions, each with those of its own alone."""
+class BackgroundProcesses:
+    """The background processes of all sessions. A session sees only its own."""
 
-    def __init__(self, files: Files, sandbox: Sandbox, network: bool = False) -> None:
-        self.files = files
+    def __init__(self, file_access: SessionFileAccess, sandbox: Sandbox, network: bool = False) -> None:
+        self.file_access = file_access
         self.sandbox = sandbox
         self.network = network
-        self._sessions: dict[str, _Own] = {}
+        self._sessions: dict[str, _SessionProcessTable] = {}
 
-    def of(self, session: str) -> list[_Running]:
-        own = self._sessions.get(session)
-        return list(own.running.values()) if own is not None else []
+    def list_processes(self, session: str) -> list[_RunningProcess]:
+        table = self._sessions.get(session)
+        return list(table.running.values()) if table is not None else []
 
-    def find(self, session: str, id: str | None) -> _Running | None:
-        return next((one for one in self.of(session) if one.id == id), None)
+    def find_process(self, session: str, id: str | None) -> _RunningProcess | None:
+        return next((process for process in self.list_processes(session) if process.id == id), None)
 
-    async def start(self, context: ToolContext, script: str, cwd: str | None, *, guarded: bool) -> _Running:
+    async def start_process(
+        self, context: ToolContext, script: str, cwd: str | None, *, protect_deletions: bool
+    ) -> _RunningProcess:
         session = context.session
-        own = self._sessions.setdefault(session, _Own())
-        alive = sum(one.process.code is None for one in own.running.values())
-        if alive + own.starting >= RUNNING_MAX:
+        table = self._sessions.setdefault(session, _SessionProcessTable())
+        running_count = sum(record.handle.exit_code is None for record in table.running.values())
+        if running_count + table.starting_count >= RUNNING_MAX:
             raise ToolRefused(f"{RUNNING_MAX} processes run already: stop one first. Nothing was run.")
-        own.starting += 1
+        table.starting_count += 1
         try:
-            grounds = self.files.grounds(session)
-            command = Command(
+            folders = self.file_access.folders_of(session)
+            command = SandboxCommand(
                 script=script,
-                grounds=grounds,
-                cwd=await working_folder(grounds, cwd),
-                timeout_s=LIFE_S,
+                folders=folders,
+                cwd=await resolve_working_folder(folders, cwd),
+                timeout_s=LIFETIME_MAX_S,
                 network=self.network,
-                guarded=guarded,
-                made=may_remove(self.files, context),
-                announce=announcing(self.files, context),
+                protect_deletions=protect_deletions,
+                is_own_file=build_removal_check(self.file_access, context),
+                on_written=build_on_written(self.file_access, context),
             )
             process = await self.sandbox.start(command)
         finally:
-            own.starting -= 1
-        if own.ended:
-            await _ended(process, ABORTED_GRACE_S)
+            table.starting_count -= 1
+        if table.is_ended:
+            await _stop_process(process, ABORTED_GRACE_S)
             raise ToolRefused("The conversation has ended. Nothing runs.")
-        own.made += 1
-        made = own.running[f"p{own.made}"] = _Running(f"p{own.made}", script, guarded, process)
-        _make_room(own)
-        return made
+        table.started_count += 1
+        started = table.running[f"p{table.started_count}"] = _RunningProcess(
+            f"p{table.started_count}", script, protect_deletions, process
+        )
+        _drop_oldest_ended(table)
+        return started
 
-    async def stop(self, session: str, one: _Running, grace_s: float = GRACE_S) -> None:
-        await _ended(one.process, grace_s)
-        self.forget(session, one)
+    async def stop_process(self, session: str, process: _RunningProcess, grace_s: float = GRACE_S) -> None:
+        await _stop_process(process.handle, grace_s)
+        self.forget_process(session, process)
 
-    def forget(self, session: str, one: _Running) -> None:
-        own = self._sessions.get(session)
-        if own is not None:
-            own.running.pop(one.id, None)
+    def forget_process(self, session: str, process: _RunningProcess) -> None:
+        table = self._sessions.get(session)
+        if table is not None:
+            table.running.pop(process.id, None)
 
-    async def end(self, session: str) -> None:
-        """Everything that a session still runs."""
-        own = self._sessions.pop(session, None)
-        if own is None:
+    async def end_session(self, session: str) -> None:
+        """Stop all processes of a session."""
+        table = self._sessions.pop(session, None)
+        if table is None:
             return
-        own.ended = True
-        running = [one.process for one in own.running.values() if one.process.code is None]
-        await asyncio.gather(*(_ended(process) for process in running))
+        table.is_ended = True
+        running = [record.handle for record in table.running.values() if record.handle.exit_code is None]
+        await asyncio.gather(*(_stop_process(process) for process in running))
 
     async def close(self) -> None:
-        await asyncio.gather(*(self.end(session) for session in list(self._sessions)))
+        await asyncio.gather(*(self.end_session(session) for session in list(self._sessions)))
 
 
-async def _ended(process: Process, grace_s: float = GRACE_S) -> None:
-    """Whatever becomes of whoever waits for it: what is being stopped is stopped."""
+async def _stop_process(process: SandboxProcess, grace_s: float = GRACE_S) -> None:
+    """Stop a process, and finish stopping even if the caller is cancelled."""
     stopping = asyncio.ensure_future(process.stop(grace_s))
     try:
         await asyncio.shield(stopping)
@@ -138,41 +142,47 @@ async def _ended(process: Process, grace_s: float = GRACE_S) -> None:
         raise
 
 
-def _make_room(own: _Own) -> None:
-    """Of those that have ended, the oldest go first."""
-    over = len(own.running) - KEPT_MAX
-    for one in [one for one in own.running.values() if one.process.code is not None][: max(over, 0)]:
-        del own.running[one.id]
+def _drop_oldest_ended(table: _SessionProcessTable) -> None:
+    """Drop the oldest ended processes above KEPT_MAX."""
+    excess = len(table.running) - PROCESSES_MAX
+    for record in [record for record in table.running.values() if record.handle.exit_code is not None][
+        : max(excess, 0)
+    ]:
+        del table.running[record.id]
 
 
-class ProcessTool(BuiltIn):
+class ProcessTool(BuiltInTool):
     name = "process"
     description = (
         "Commands in the background: start (command), poll (id: new output), write (id, input: to its stdin), "
         "stop (id), list. wait: seconds to wait for output. They end with the conversation."
     )
-    arguments = _Process
+    arguments = _ProcessArguments
     effect: Effect = "unsafe"
     timeout_s: float | None = WAIT_MAX_S + 30.0
     untrusted = True
     capabilities: tuple[str, ...] = ("exec",)
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: BackgroundProcesses) -> None:
         self._processes = processes
 
-    def reach(self, arguments: _Process, context: ToolContext) -> Reach:
-        """What is started is judged by its command. What is written to one that runs may be a command too: harmless
-        only if nothing can get out of it and nothing can be removed by it."""
-        one = self._processes.find(context.session, arguments.id)
-        if arguments.action != "write" or one is None:
-            return Reach()
+    def reach(self, arguments: _ProcessArguments, context: ToolContext) -> CallDestinations:
+        """A start is judged by its command. Input written to a running process may be a command too: it is harmless
+        only if the process can neither send data out nor remove files."""
+        process = self._processes.find_process(context.session, arguments.id)
+        if arguments.action != "write" or process is None:
+            return CallDestinations()
         sandbox, network = self._processes.sandbox, self._processes.network
-        if sandbox.confined and not network and one.guarded:
-            return Reach()
-        outward = network or not sandbox.confined
-        return Reach(sink=True, outward=outward, what=f"writes to the running command {brief(one.script)}")
+        if sandbox.is_confined and not network and process.protects_deletions:
+            return CallDestinations()
+        outward = network or not sandbox.is_confined
+        return CallDestinations(
+            sink=True,
+            leaves_workspace=outward,
+            description=f"writes to the running command {shorten_for_message(process.script)}",
+        )
 
-    async def run(self, arguments: _Process, context: ToolContext) -> str:
+    async def run(self, arguments: _ProcessArguments, context: ToolContext) -> str:
         wait_s = arguments.wait
         if wait_s is not None and not 0 <= wait_s <= WAIT_MAX_S:
             raise ToolRefused(f"wait is a number of seconds from 0 to {WAIT_MAX_S:g}. Nothing was done.")
@@ -181,62 +191,71 @@ class ProcessTool(BuiltIn):
                 return await self._start(arguments, context, WAIT_START_S if wait_s is None else wait_s)
             case "list":
                 return self._list(context.session)
-        one = self._processes.find(context.session, arguments.id)
-        if one is None:
-            known = ", ".join(one.id for one in self._processes.of(context.session)) or "none"
-            raise ToolRefused(f"There is no process {brief(arguments.id or '')!r} here. Known: {known}.")
+        process = self._processes.find_process(context.session, arguments.id)
+        if process is None:
+            known = ", ".join(process.id for process in self._processes.list_processes(context.session)) or "none"
+            raise ToolRefused(f"There is no process {shorten_for_message(arguments.id or '')!r} here. Known: {known}.")
         match arguments.action:
             case "write":
-                return await self._write(one, arguments, context.session, wait_s or 0.0)
+                return await self._write(process, arguments, context.session, wait_s or 0.0)
             case "stop":
-                await self._processes.stop(context.session, one)
-                return await _said(one, ABORTED_GRACE_S)
+                await self._processes.stop_process(context.session, process)
+                return await _read_output(process, ABORTED_GRACE_S)
             case "poll":
-                return await self._poll(one, context.session, WAIT_POLL_S if wait_s is None else wait_s)
+                return await self._poll(process, context.session, WAIT_POLL_S if wait_s is None else wait_s)
 
-    async def _start(self, arguments: _Process, context: ToolContext, wait_s: float) -> str:
-        script = checked_script(arguments.command or "")
-        guarded = context.guarded and self._processes.sandbox.guards
-        one = await self._processes.start(context, script, arguments.cwd, guarded=guarded)
+    async def _start(self, arguments: _ProcessArguments, context: ToolContext, wait_s: float) -> str:
+        script = check_script(arguments.command or "")
+        protect_deletions = context.protect_deletions and self._processes.sandbox.can_protect_deletions
+        process = await self._processes.start_process(
+            context, script, arguments.cwd, protect_deletions=protect_deletions
+        )
         try:
-            said = await _said(one, wait_s)
-        except asyncio.CancelledError:  # nobody will ever hear of it
-            await self._processes.stop(context.session, one, ABORTED_GRACE_S)
+            output = await _read_output(process, wait_s)
+        except asyncio.CancelledError:  # the model will never learn its id
+            await self._processes.stop_process(context.session, process, ABORTED_GRACE_S)
             raise
-        if one.process.code is not None:
-            self._processes.forget(context.session, one)
-        return said
+        if process.handle.exit_code is not None:
+            self._processes.forget_process(context.session, process)
+        return output
 
-    async def _poll(self, one: _Running, session: str, wait_s: float) -> str:
-        said = await _said(one, wait_s)
-        if one.process.code is not None:  # that was the last of it
-            self._processes.forget(session, one)
-        return said
+    async def _poll(self, process: _RunningProcess, session: str, wait_s: float) -> str:
+        output = await _read_output(process, wait_s)
+        if process.handle.exit_code is not None:  # it has ended, and this was its last output
+            self._processes.forget_process(session, process)
+        return output
 
-    async def _write(self, one: _Running, arguments: _Process, session: str, wait_s: float) -> str:
+    async def _write(self, process: _RunningProcess, arguments: _ProcessArguments, session: str, wait_s: float) -> str:
         data = (arguments.input or "").encode(errors="replace")
         if not data:
             raise ToolRefused("There is no input to write. Nothing was done.")
         if len(data) > INPUT_BYTES_MAX:
             raise ToolRefused(f"At most {INPUT_BYTES_MAX} bytes are written at a time. Nothing was done.")
-        if one.process.code is not None:
-            raise ToolRefused(f"{one.id} has {one.state}: nothing was written.")
-        await one.process.write(data)
-        return await self._poll(one, session, wait_s)
+        if process.handle.exit_code is not None:
+            raise ToolRefused(f"{process.id} has {process.state}: nothing was written.")
+        await process.handle.write(data)
+        return await self._poll(process, session, wait_s)
 
     def _list(self, session: str) -> str:
-        lines = [f"{one.id} {one.state}: {brief(one.script)}" for one in self._processes.of(session)]
+        lines = [
+            f"{process.id} {process.state}: {shorten_for_message(process.script)}"
+            for process in self._processes.list_processes(session)
+        ]
         return "\n".join(lines) or "Nothing runs in the background."
 
 
-async def _said(one: _Running, wait_s: float) -> str:
-    raw = await one.process.read(wait_s)
+async def _read_output(process: _RunningProcess, wait_s: float) -> str:
+    raw = await process.handle.read(wait_s)
     if looks_binary(raw):
-        said = f"[binary output, {len(raw)} byte{'' if len(raw) == 1 else 's'}, not shown]"
+        output = f"[binary output, {len(raw)} byte{'' if len(raw) == 1 else 's'}, not shown]"
     else:
-        said = shortened(plain(raw.decode("utf-8", "replace")).rstrip(), "", LINES_MAX, BYTES_MAX)
-    return f"[{one.id} {one.state}]\n{said}" if said else f"[{one.id} {one.state}; nothing new was said]"
+        output = shorten_output(strip_terminal_codes(raw.decode("utf-8", "replace")).rstrip(), "", LINES_MAX, BYTES_MAX)
+    return (
+        f"[{process.id} {process.state}]\n{output}"
+        if output
+        else f"[{process.id} {process.state}; nothing new was said]"
+    )
 
 
-def process_tool(processes: Processes) -> Tool:
+def create_process_tool(processes: BackgroundProcesses) -> Tool:
     return ProcessTool(processes)

@@ -1,4 +1,4 @@
-"""`read`: a page of a text file with its line numbers, or an image; of a folder, what is in it."""
+"""The `read` tool: a page of a text file with line numbers, an image, or the entries of a folder."""
 
 from __future__ import annotations
 
@@ -7,150 +7,150 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.io.beneath import PathIsFolder, PathMissing
-from mainstay.io.files import Opened
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
-from mainstay.tools.images import image_of
-from mainstay.tools.ls import listed
-from mainstay.tools.text import PROBE, encoding_of, kind_of
-from mainstay.tools.work import Work
+from mainstay.io.confined_files import OpenFile
+from mainstay.io.path_resolver import PathIsFolder, PathMissing
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.image_header import parse_image_header
+from mainstay.tools.ls import format_folder
+from mainstay.tools.text_encoding import PROBE_BYTES, describe_binary, detect_encoding
+from mainstay.tools.tool_call_files import ToolCallFiles
 
 LINES_DEFAULT = 2_000
-PAGE_BYTES = 50 * 1024
-LINE_CHARS = 2_000
+PAGE_BYTES_MAX = 50 * 1024
+LINE_CHARS_MAX = 2_000
 IMAGE_BYTES_MAX = 5 * 1024 * 1024
-IMAGE_HEAD = 256 * 1024  # a photograph may carry much before it says how large it is
-CHUNK = 1 << 20
+IMAGE_HEADER_BYTES = 256 * 1024  # a photograph may have long metadata before its size
+CHUNK_BYTES = 1 << 20
 
 
-class _Read(Arguments, frozen=True):
+class _ReadArguments(ToolArguments, frozen=True):
     path: str
     offset: int = 1
     limit: int = LINES_DEFAULT
 
 
-class Read(BuiltIn):
+class ReadTool(BuiltInTool):
     name = "read"
     description = "Read a text file, lines numbered, or see an image. offset: first line."
-    arguments = _Read
+    arguments = _ReadArguments
     capabilities: tuple[str, ...] = ("fs.read",)
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess) -> None:
+        self._file_access = file_access
 
-    async def run(self, arguments: _Read, context: ToolContext) -> str:
-        work = Work(self._files, context)
-        return await work.aside(lambda: _read(work, arguments))
-
-
-def read_tool(files: Files) -> Tool:
-    return Read(files)
+    async def run(self, arguments: _ReadArguments, context: ToolContext) -> str:
+        call_files = ToolCallFiles(self._file_access, context)
+        return await call_files.run_blocking(lambda: _read_path(call_files, arguments))
 
 
-def _read(work: Work, wanted: _Read) -> str:
+def create_read_tool(file_access: SessionFileAccess) -> Tool:
+    return ReadTool(file_access)
+
+
+def _read_path(call_files: ToolCallFiles, arguments: _ReadArguments) -> str:
     try:
-        opened = work.confined.open_read(wanted.path)
+        opened = call_files.confined.open_read(arguments.path)
     except PathMissing as error:
-        work.bring_names(error.near)
+        call_files.taint_by_names(error.similar_paths)
         raise
-    except PathIsFolder:  # whoever asks what is in it is told; a small model has no other tool for that
-        return listed(work, wanted.path)
+    except PathIsFolder:  # list it instead of failing; a small model may have no `ls`
+        return format_folder(call_files, arguments.path)
     with opened:
-        work.bring(opened.path, opened.mark)
-        head = opened.file.read(PROBE)
-        encoding, bom = encoding_of(head)
-        if image_of(head) is not None:
-            return _seen(work, opened)
+        call_files.taint_by_content(opened.path, opened.fingerprint)
+        head = opened.file.read(PROBE_BYTES)
+        encoding, bom = detect_encoding(head)
+        if parse_image_header(head) is not None:
+            return _attach_image(call_files, opened)
         if not encoding:
-            shown = work.confined.shown(opened.path)
-            raise ToolRefused(f"{shown} is {kind_of(head)} of {opened.stat.st_size} bytes, not text.")
+            display_path = call_files.confined.display_path(opened.path)
+            raise ToolRefused(f"{display_path} is {describe_binary(head)} of {opened.stat.st_size} bytes, not text.")
         opened.file.seek(len(bom))
-        page = _Page(max(wanted.offset, 1), min(max(wanted.limit, 1), LINES_DEFAULT * 10))
-        page.take(_lines(opened.file, encoding, work.context))
-        return page.told(encoding, bom, opened.stat.st_size)
+        page = _LinePage(max(arguments.offset, 1), min(max(arguments.limit, 1), LINES_DEFAULT * 10))
+        page.fill(_iter_lines(opened.file, encoding, call_files.context))
+        return page.format_page(encoding, bom, opened.stat.st_size)
 
 
-def _seen(work: Work, opened: Opened) -> str:
-    size, shown = opened.stat.st_size, work.confined.shown(opened.path)
+def _attach_image(call_files: ToolCallFiles, opened: OpenFile) -> str:
+    size, display_path = opened.stat.st_size, call_files.confined.display_path(opened.path)
     opened.file.seek(0)
-    image = image_of(opened.file.read(IMAGE_HEAD))
+    image = parse_image_header(opened.file.read(IMAGE_HEADER_BYTES))
     assert image is not None, "it was one a moment ago"
     sides = f" of {image.width}x{image.height}" if image.width else ""
     if size > IMAGE_BYTES_MAX:
         raise ToolRefused(
-            f"{shown} is {image.mime}{sides}, {size} bytes: over the {IMAGE_BYTES_MAX} that can be shown."
+            f"{display_path} is {image.mime}{sides}, {size} bytes: over the {IMAGE_BYTES_MAX} that can be shown."
         )
     opened.file.seek(0)
-    work.context.attach(image.mime, opened.file.read(IMAGE_BYTES_MAX), opened.path)
-    return f"{shown}: {image.mime}{sides}, {size} bytes."
+    call_files.context.attach(image.mime, opened.file.read(IMAGE_BYTES_MAX), opened.path)
+    return f"{display_path}: {image.mime}{sides}, {size} bytes."
 
 
-def _lines(file: BinaryIO, encoding: str, context: ToolContext) -> Iterator[str]:
-    """Without ever holding more than a piece of the file; a line that never ends comes in the same pieces."""
+def _iter_lines(file: BinaryIO, encoding: str, context: ToolContext) -> Iterator[str]:
+    """Yield the lines without holding the whole file in memory; an overlong line is cut."""
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     rest: list[str] = []
     size = 0
-    while data := file.read(CHUNK):
+    while data := file.read(CHUNK_BYTES):
         if context.cancelled:
             return
         first, *more = decoder.decode(data).split("\n")
-        if size < LINE_CHARS * 2:
-            rest.append(first[:CHUNK])
+        if size < LINE_CHARS_MAX * 2:
+            rest.append(first[:CHUNK_BYTES])
         size += len(first)
         for line in more:
-            yield _line(rest, size)
+            yield _join_line(rest, size)
             rest, size = [line], len(line)
     if last := decoder.decode(b"", True):
         rest.append(last)
         size += len(last)
     if size:
-        yield _line(rest, size)
+        yield _join_line(rest, size)
 
 
-def _line(pieces: list[str], size: int) -> str:
+def _join_line(pieces: list[str], size: int) -> str:
     text = pieces[0] if len(pieces) == 1 else "".join(pieces)
-    if size <= LINE_CHARS:
+    if size <= LINE_CHARS_MAX:
         return text
-    return f"{text[:LINE_CHARS]} [cut: this line has {size} characters]"
+    return f"{text[:LINE_CHARS_MAX]} [cut: this line has {size} characters]"
 
 
-class _Page:
-    """Lines from one on, as many as fit."""
+class _LinePage:
+    """The lines from `first_line` on, as many as fit on a page."""
 
-    def __init__(self, first: int, most: int) -> None:
-        self.first = first
-        self._most = most
+    def __init__(self, first_line: int, lines_max: int) -> None:
+        self.first_line = first_line
+        self._lines_max = lines_max
         self._lines: list[str] = []
-        self._count = 0  # of lines that were come across
-        self._more = False
-        self._returns = False
+        self._line_count = 0  # lines read so far
+        self._has_more = False
+        self._has_crlf = False
 
-    def take(self, lines: Iterator[str]) -> None:
+    def fill(self, lines: Iterator[str]) -> None:
         size = 0
-        for self._count, line in enumerate(lines, start=1):
-            if self._count < self.first:
+        for self._line_count, line in enumerate(lines, start=1):
+            if self._line_count < self.first_line:
                 continue
             if line.endswith("\r"):
-                line, self._returns = line[:-1], True
-            numbered = f"{self._count}\t{line}"
+                line, self._has_crlf = line[:-1], True
+            numbered = f"{self._line_count}\t{line}"
             size += len(numbered.encode(errors="replace")) + 1
-            if len(self._lines) >= self._most or (size > PAGE_BYTES and self._lines):
-                self._more = True
+            if len(self._lines) >= self._lines_max or (size > PAGE_BYTES_MAX and self._lines):
+                self._has_more = True
                 return
             self._lines.append(numbered)
 
-    def told(self, encoding: str, bom: bytes, size: int) -> str:
+    def format_page(self, encoding: str, bom: bytes, size: int) -> str:
         if not self._lines:
-            if not self._count:
+            if not self._line_count:
                 return "(The file is empty.)"
-            raise ToolRefused(f"The file has only {self._count} line{'' if self._count == 1 else 's'}.")
+            raise ToolRefused(f"The file has only {self._line_count} line{'' if self._line_count == 1 else 's'}.")
         notes: list[str] = []
-        if self._more:
-            after = self.first + len(self._lines)
+        if self._has_more:
+            after = self.first_line + len(self._lines)
             notes.append(f"more follows, {size} bytes in all: read on with offset={after}")
         if encoding != "utf-8" or bom:
             guessed = " (a guess: it is not UTF-8)" if encoding == "latin-1" else ""
             notes.append(f"{encoding}{' with a byte order mark' if bom else ''}{guessed}")
-        if self._returns:
+        if self._has_crlf:
             notes.append("lines end with CRLF")
         return "\n".join([*self._lines, *([f"[{'; '.join(notes)}]"] if notes else [])])

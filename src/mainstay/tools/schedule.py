@@ -1,23 +1,23 @@
-"""`schedule`: prompts for later, which come back to this very conversation."""
+"""The `schedule` tool: prompts this conversation at a later time, once or by a cron schedule."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from mainstay.core.errors import InputRefused
-from mainstay.core.outside import Appointment, Reach, Scheduler
+from mainstay.core.memory_tiers import format_origin, is_private, is_untrusted
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.recall import is_private, is_untrusted, origin_of
-from mainstay.io.beneath import brief
-from mainstay.tools.common import Arguments, BuiltIn, ToolRefused
+from mainstay.core.tool_ports import CallDestinations, ScheduledPrompt, Scheduler
+from mainstay.io.path_resolver import shorten_for_message
+from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
 
 TEXT_CHARS_MAX = 8_000
 WHEN_CHARS_MAX = 100
-SHOWN_MAX = 50
-SHOWN_CHARS = 200
+PROMPTS_SHOWN_MAX = 50
+PROMPT_SHOWN_CHARS_MAX = 200
 
 
-class _Schedule(Arguments, frozen=True):
+class _ScheduleArguments(ToolArguments, frozen=True):
     action: Literal["add", "list", "remove"]
     when: str | None = None
     text: str | None = None
@@ -25,13 +25,13 @@ class _Schedule(Arguments, frozen=True):
     timezone: str | None = None
 
 
-class Schedule(BuiltIn):
+class ScheduleTool(BuiltInTool):
     name = "schedule"
     description = (
         "Prompt yourself later: add (when: 2026-11-02T15:30 or five cron fields; text; timezone: Europe/Lisbon, "
         "default UTC), list, remove (id)."
     )
-    arguments = _Schedule
+    arguments = _ScheduleArguments
     effect: Effect = "idempotent"
     sink: bool | tuple[str, ...] = True
     capabilities: tuple[str, ...] = ("schedule",)
@@ -39,76 +39,78 @@ class Schedule(BuiltIn):
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    def reach(self, arguments: _Schedule, context: ToolContext) -> Reach:
-        """Whoever can have something said to a later turn can have it done there."""
+    def reach(self, arguments: _ScheduleArguments, context: ToolContext) -> CallDestinations:
+        """Adding and removing are sinks: a prompt of a later turn can make that turn act."""
         match arguments.action:
-            case "add" if self._refusal(arguments):  # nobody is asked about what cannot be
-                return Reach()
+            case "add" if self._find_problem(arguments):  # no approval for a call that will fail
+                return CallDestinations()
             case "add":
-                what = f"has this conversation prompted at {brief(arguments.when or '')}"
-                return Reach(sink=True, destinations=(arguments.text or "",), what=what)
+                what = f"has this conversation prompted at {shorten_for_message(arguments.when or '')}"
+                return CallDestinations(sink=True, destinations=(arguments.text or "",), description=what)
             case "remove":
-                what = f"removes the appointment {brief(arguments.id or '')}"
-                return Reach(sink=True, destinations=(arguments.id or "",), what=what)
+                what = f"removes the appointment {shorten_for_message(arguments.id or '')}"
+                return CallDestinations(sink=True, destinations=(arguments.id or "",), description=what)
             case _:
-                return Reach()
+                return CallDestinations()
 
-    async def run(self, arguments: _Schedule, context: ToolContext) -> str:
+    async def run(self, arguments: _ScheduleArguments, context: ToolContext) -> str:
         match arguments.action:
             case "add":
                 return await self._add(arguments, context)
             case "remove":
                 gone = await self._scheduler.remove(context.session, arguments.id or "")
                 if not gone:
-                    raise ToolRefused(f"There is no appointment {brief(arguments.id or '')!r} of this conversation.")
-                return f"Removed {brief(arguments.id or '')}."
+                    raise ToolRefused(
+                        f"There is no appointment {shorten_for_message(arguments.id or '')!r} of this conversation."
+                    )
+                return f"Removed {shorten_for_message(arguments.id or '')}."
             case _:
                 return await self._list(context)
 
-    def _refusal(self, arguments: _Schedule) -> str:
+    def _find_problem(self, arguments: _ScheduleArguments) -> str:
         when, text = (arguments.when or "").strip(), (arguments.text or "").strip()
         if not when or not text:
             return "To add something, give when and text. Nothing was scheduled."
         if len(when) > WHEN_CHARS_MAX or len(text) > TEXT_CHARS_MAX:
             return f"The text has at most {TEXT_CHARS_MAX} characters. Nothing was scheduled."
         try:
-            self._scheduler.check(when, arguments.timezone or "UTC")
+            self._scheduler.check_time(when, arguments.timezone or "UTC")
         except InputRefused as error:
             return str(error)
         return ""
 
-    async def _add(self, arguments: _Schedule, context: ToolContext) -> str:
-        if refusal := self._refusal(arguments):
+    async def _add(self, arguments: _ScheduleArguments, context: ToolContext) -> str:
+        if refusal := self._find_problem(arguments):
             raise ToolRefused(refusal)
         when, text = (arguments.when or "").strip(), (arguments.text or "").strip()
         id = await self._scheduler.add(
-            Appointment(
+            ScheduledPrompt(
                 when=when,
                 text=text,
                 session=context.session,
                 timezone=arguments.timezone or "UTC",
                 key=context.key,
                 person=context.person,
-                origin=origin_of("conversation", untrusted=context.tainted, private=context.secret),
+                origin=format_origin("conversation", untrusted=context.tainted, private=context.has_private_content),
             )
         )
         return f"Scheduled as {id}: {when} ({arguments.timezone or 'UTC'})."
 
     async def _list(self, context: ToolContext) -> str:
-        found = await self._scheduler.list(context.session)
-        context.untrusted = context.untrusted or any(is_untrusted(one.origin) for one in found)
-        context.private = context.private or any(is_private(one.origin) for one in found)
-        lines = [_line(one) for one in found[:SHOWN_MAX]]
-        if len(found) > SHOWN_MAX:
-            lines.append(f"({len(found) - SHOWN_MAX} more are left out.)")
+        appointments = await self._scheduler.list(context.session)
+        context.untrusted = context.untrusted or any(is_untrusted(appointment.origin) for appointment in appointments)
+        context.private = context.private or any(is_private(appointment.origin) for appointment in appointments)
+        lines = [_format_prompt(appointment) for appointment in appointments[:PROMPTS_SHOWN_MAX]]
+        if len(appointments) > PROMPTS_SHOWN_MAX:
+            lines.append(f"({len(appointments) - PROMPTS_SHOWN_MAX} more are left out.)")
         return "\n".join(lines) or "Nothing is scheduled."
 
 
-def _line(one: Appointment) -> str:
-    text = " ".join(one.text.split())
-    text = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-    return f"{one.id} {one.when} {one.timezone}: {text}"
+def _format_prompt(appointment: ScheduledPrompt) -> str:
+    text = " ".join(appointment.text.split())
+    text = text if len(text) <= PROMPT_SHOWN_CHARS_MAX else f"{text[:PROMPT_SHOWN_CHARS_MAX]}…"
+    return f"{appointment.id} {appointment.when} {appointment.timezone}: {text}"
 
 
-def schedule_tool(scheduler: Scheduler) -> Tool:
-    return Schedule(scheduler)
+def create_schedule_tool(scheduler: Scheduler) -> Tool:
+    return ScheduleTool(scheduler)

@@ -1,74 +1,76 @@
-"""`search_channel`: what was said in this room, as its platform keeps it."""
+"""The `search_channel` tool: searches the messages of this chat room on its platform."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from mainstay.core.outside import Channel, Said
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.tools.common import Arguments, BuiltIn, ToolRefused
+from mainstay.core.tool_ports import ChannelSearch, RoomMessage
+from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
 
-LIMIT = 20
+LIMIT_DEFAULT = 20
 LIMIT_MAX = 100
-RESULT_BYTES = 16 * 1024
+RESULT_BYTES_MAX = 16 * 1024
 AUTHOR_CHARS_MAX = 80
 QUERY_CHARS_MAX = 500
 
-Channels = Callable[[str], Channel | None]  # the one that a session is on
+ChannelLookup = Callable[[str], ChannelSearch | None]  # session key -> its channel, None if it is on none
 
 
-class _SearchChannel(Arguments, frozen=True):
+class _SearchChannelArguments(ToolArguments, frozen=True):
     query: str
     limit: int | None = None
 
 
-class SearchChannel(BuiltIn):
+class SearchChannelTool(BuiltInTool):
     name = "search_channel"
     description = "Search the messages of this chat room, newest first. limit: default 20, at most 100."
-    arguments = _SearchChannel
+    arguments = _SearchChannelArguments
     untrusted = True
     capabilities: tuple[str, ...] = ("channel.read",)
 
-    def __init__(self, channels: Channels) -> None:
-        self._channels = channels
+    def __init__(self, find_channel: ChannelLookup) -> None:
+        self._find_channel = find_channel
 
-    async def run(self, arguments: _SearchChannel, context: ToolContext) -> str:
-        channel = self._channels(context.session)
+    async def run(self, arguments: _SearchChannelArguments, context: ToolContext) -> str:
+        channel = self._find_channel(context.session)
         if channel is None:
             raise ToolRefused("This conversation is in no room of a channel.")
         if len(arguments.query) > QUERY_CHARS_MAX:
             raise ToolRefused(f"A query has at most {QUERY_CHARS_MAX} characters.")
-        limit = min(max(LIMIT if arguments.limit is None else arguments.limit, 1), LIMIT_MAX)
-        found = (await channel.search(context.session, arguments.query, limit))[:limit]
-        return _told(found) if found else "Nothing was found."
+        limit = min(max(LIMIT_DEFAULT if arguments.limit is None else arguments.limit, 1), LIMIT_MAX)
+        messages = (await channel.search(context.session, arguments.query, limit))[:limit]
+        return _format_messages(messages) if messages else "Nothing was found."
 
 
-def _told(found: list[Said]) -> str:
-    """One line each, whatever it holds: a text must not be able to pass for a message of somebody else."""
-    room = max(120, RESULT_BYTES // len(found) - 60)
+def _format_messages(messages: list[RoomMessage]) -> str:
+    """Format one line per message, so that a text cannot pass for a message of another author."""
+    text_bytes_max = max(120, RESULT_BYTES_MAX // len(messages) - 60)
     lines: list[str] = []
     size = 0
-    for one in found:
-        line = _line(one, room)
+    for message in messages:
+        line = _format_message(message, text_bytes_max)
         size += len(line.encode()) + 1
-        if size > RESULT_BYTES and lines:
-            lines.append(f"({len(found) - len(lines)} more are left out: ask for fewer.)")
+        if size > RESULT_BYTES_MAX and lines:
+            lines.append(f"({len(messages) - len(lines)} more are left out: ask for fewer.)")
             break
         lines.append(line)
     return "\n".join(lines)
 
 
-def _line(one: Said, room: int) -> str:
+def _format_message(message: RoomMessage, text_bytes_max: int) -> str:
     try:
-        when = datetime.fromtimestamp(one.at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        when = datetime.fromtimestamp(message.at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
         when = "?"
-    text = " ".join(one.text.split())
-    shown = text if len(text.encode()) <= room else text.encode()[:room].decode(errors="ignore") + "…"
-    author = " ".join(one.author.split())[:AUTHOR_CHARS_MAX]
-    return f"{when} {author}: {shown}"
+    text = " ".join(message.text.split())
+    excerpt = (
+        text if len(text.encode()) <= text_bytes_max else text.encode()[:text_bytes_max].decode(errors="ignore") + "…"
+    )
+    author = " ".join(message.author.split())[:AUTHOR_CHARS_MAX]
+    return f"{when} {author}: {excerpt}"
 
 
-def search_channel_tool(channels: Channels) -> Tool:
-    return SearchChannel(channels)
+def create_search_channel_tool(find_channel: ChannelLookup) -> Tool:
+    return SearchChannelTool(find_channel)

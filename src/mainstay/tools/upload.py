@@ -1,73 +1,80 @@
-"""`upload`: a file of the workspace for whoever is in this conversation."""
+"""The `upload` tool: sends a file of the workspace to the people in this conversation."""
 
 from __future__ import annotations
 
-from mainstay.core.outside import Grounds, Outbox, Outgoing, Reach
+from mainstay.core.memory_tiers import format_origin
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.recall import origin_of
-from mainstay.core.workers import in_thread
-from mainstay.io.beneath import PathRefused, brief
-from mainstay.io.files import Confined
-from mainstay.tools.common import Arguments, BuiltIn, Files, ToolRefused
+from mainstay.core.tool_ports import CallDestinations, Outbox, OutgoingMessage, SessionFolders
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.io.confined_files import ConfinedFiles
+from mainstay.io.path_resolver import PathRefused, shorten_for_message
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 
-BYTES_MAX = 20 * 1024 * 1024
+UPLOAD_BYTES_MAX = 20 * 1024 * 1024
 COMMENT_CHARS_MAX = 4_000
 
 
-class _Upload(Arguments, frozen=True):
+class _UploadArguments(ToolArguments, frozen=True):
     path: str
     comment: str | None = None
 
 
-class Upload(BuiltIn):
-    """It does not leave the conversation it was asked for in; but whoever is in that should get what was made there, or
-    what the person named, and not whatever lies in the workspace."""
+class UploadTool(BuiltInTool):
+    """The file stays in the conversation. But its members should get only files that were created there or that the
+    user named, not any file of the workspace: other uploads are sinks."""
 
     name = "upload"
     description = "Give a file to the people in this conversation."
-    arguments = _Upload
+    arguments = _UploadArguments
     effect: Effect = "idempotent"
     capabilities: tuple[str, ...] = ("fs.read", "send.here")
 
-    def __init__(self, files: Files, outbox: Outbox) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess, outbox: Outbox) -> None:
+        self._file_access = file_access
         self._outbox = outbox
 
-    def reach(self, arguments: _Upload, context: ToolContext) -> Reach:
+    def reach(self, arguments: _UploadArguments, context: ToolContext) -> CallDestinations:
         try:
-            path = Confined(self._files.grounds(context.session)).real(arguments.path)
-        except PathRefused:  # as it will be when it runs
-            return Reach()
-        label = self._files.labels.get(path)
+            path = ConfinedFiles(self._file_access.folders_of(context.session)).real_path(arguments.path)
+        except PathRefused:  # the run will refuse it too
+            return CallDestinations()
+        label = self._file_access.labels.get(path)
         if label is not None and label.session == context.session:
-            return Reach()
-        return Reach(sink=True, outward=True, destinations=(arguments.path,), what=f"sends {brief(arguments.path)}")
+            return CallDestinations()
+        return CallDestinations(
+            sink=True,
+            leaves_workspace=True,
+            destinations=(arguments.path,),
+            description=f"sends {shorten_for_message(arguments.path)}",
+        )
 
-    async def run(self, arguments: _Upload, context: ToolContext) -> str:
+    async def run(self, arguments: _UploadArguments, context: ToolContext) -> str:
         comment = arguments.comment or ""
         if len(comment) > COMMENT_CHARS_MAX:
             raise ToolRefused(f"A comment has at most {COMMENT_CHARS_MAX} characters. Nothing was sent.")
-        grounds = self._files.grounds(context.session)
-        path, size = await in_thread(lambda: _checked(grounds, arguments.path))
+        folders = self._file_access.folders_of(context.session)
+        path, size = await run_in_thread(lambda: _check_file(folders, arguments.path))
         await self._outbox.send(
-            Outgoing(
+            OutgoingMessage(
                 to="",
                 text=comment,
                 files=(path,),
                 session=context.session,
                 key=context.key,
-                origin=origin_of("conversation", untrusted=context.tainted, private=context.secret),
+                origin=format_origin("conversation", untrusted=context.tainted, private=context.has_private_content),
             )
         )
-        return f"Sent {brief(arguments.path)} ({size} bytes)."
+        return f"Sent {shorten_for_message(arguments.path)} ({size} bytes)."
 
 
-def _checked(grounds: Grounds, path: str) -> tuple[str, int]:
-    with Confined(grounds).open_read(path) as opened:
-        if opened.stat.st_size > BYTES_MAX:
-            raise PathRefused(f"{brief(path)} is larger than {BYTES_MAX // (1024 * 1024)} MB. Nothing was sent.")
+def _check_file(folders: SessionFolders, path: str) -> tuple[str, int]:
+    with ConfinedFiles(folders).open_read(path) as opened:
+        if opened.stat.st_size > UPLOAD_BYTES_MAX:
+            raise PathRefused(
+                f"{shorten_for_message(path)} is larger than {UPLOAD_BYTES_MAX // (1024 * 1024)} MB. Nothing was sent."
+            )
         return opened.path, opened.stat.st_size
 
 
-def upload_tool(files: Files, outbox: Outbox) -> Tool:
-    return Upload(files, outbox)
+def create_upload_tool(file_access: SessionFileAccess, outbox: Outbox) -> Tool:
+    return UploadTool(file_access, outbox)

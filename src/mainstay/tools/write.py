@@ -1,41 +1,41 @@
-"""`write`: a file whole."""
+"""The `write` tool: creates or replaces a whole file."""
 
 from __future__ import annotations
 
-from mainstay.core.outside import Reach
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.tools.common import Arguments, BuiltIn, Files
-from mainstay.tools.work import Change, Work
+from mainstay.core.tool_ports import CallDestinations
+from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments
+from mainstay.tools.tool_call_files import FileChange, ToolCallFiles
 
 
-class _Write(Arguments, frozen=True):
+class _WriteArguments(ToolArguments, frozen=True):
     path: str
     content: str
 
 
-class Write(BuiltIn):
+class WriteTool(BuiltInTool):
     name = "write"
     description = "Make or replace a file; folders are made as needed."
-    arguments = _Write
+    arguments = _WriteArguments
     effect: Effect = "idempotent"
     capabilities: tuple[str, ...] = ("fs.write",)
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, file_access: SessionFileAccess) -> None:
+        self._file_access = file_access
 
-    def reach(self, arguments: _Write, context: ToolContext) -> Reach:
-        return Work(self._files, context).judge([Change(path=arguments.path, data=b"")])
+    def reach(self, arguments: _WriteArguments, context: ToolContext) -> CallDestinations:
+        return ToolCallFiles(self._file_access, context).judge_reach([FileChange(path=arguments.path, data=b"")])
 
-    async def run(self, arguments: _Write, context: ToolContext) -> str:
-        work = Work(self._files, context)
+    async def run(self, arguments: _WriteArguments, context: ToolContext) -> str:
+        call_files = ToolCallFiles(self._file_access, context)
         data = arguments.content.encode()
-        [written] = await work.change([Change(path=arguments.path, data=data)])
+        [written] = await call_files.apply_changes([FileChange(path=arguments.path, data=data)])
         assert written is not None, "it was not to be removed"
         count = arguments.content.count("\n") + (not arguments.content.endswith("\n") and arguments.content != "")
         done = "Made" if written.created else "Replaced"
         lines, size = "1 line" if count == 1 else f"{count} lines", "1 byte" if len(data) == 1 else f"{len(data)} bytes"
-        return f"{done} {work.confined.shown(written.path)}: {lines}, {size}."
+        return f"{done} {call_files.confined.display_path(written.path)}: {lines}, {size}."
 
 
-def write_tool(files: Files) -> Tool:
-    return Write(files)
+def create_write_tool(file_access: SessionFileAccess) -> Tool:
+    return WriteTool(file_access)

@@ -1,1 +1,1 @@
-"""Inbound that nobody typed: event files, cron times, webhooks."""
+"""Triggers: prompts that come from event files, cron schedules and webhooks."""

@@ -1,91 +1,105 @@
-"""May this call happen: what the tool, the workspace and the person allow, and where data may go.
+"""Policy engine: decides whether a tool call is allowed, needs approval, or is denied.
 
-The decision is the strictest of all. Rules say who may use a tool, and how; flow says where data may go once content
-from outside is in a conversation. Neither lifts the other.
+The decision is the strictest of two. Rules say which user may call a tool, and with which arguments. Information flow
+says where data may go once untrusted content is in the conversation. Neither overrides the other.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Reach, origin_of_tool
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.trust.calls import Call, runs_commands
-from mainstay.trust.commands import escaped
-from mainstay.trust.flow import (
-    DESTINATION,
-    REMOVES,
-    UNKNOWN,
-    Confinement,
-    named,
-    opened,
-    reach_of,
-    script_reach,
+from mainstay.core.tool_ports import CallDestinations, tool_origin
+from mainstay.core.tools import parameter_names
+from mainstay.trust.command_patterns import escape_pattern
+from mainstay.trust.guards.line_escaping import one_line
+from mainstay.trust.information_flow import (
+    DESTINATION_PREFIX,
+    REMOVAL_ACTION,
+    UNKNOWN_DESTINATION,
+    SandboxGuarantees,
+    compute_reach,
+    compute_script_reach,
+    is_destination_allowed,
+    is_named_by_user,
 )
-from mainstay.trust.globs import url_pattern_is_sound
-from mainstay.trust.guards.lines import one_line
-from mainstay.trust.narrow import Narrowing, outside
-from mainstay.trust.rules import Decision, Layer, PolicyRules, Rule, Share, allowing, first_concerned, suggest, unsure
-from mainstay.trust.wishes import asks_to_remove
+from mainstay.trust.removal_intent import asks_to_remove
+from mainstay.trust.rule_patterns import is_valid_url_pattern
+from mainstay.trust.rules import (
+    ApplicableRules,
+    Decision,
+    PolicyRules,
+    RuleLayer,
+    ToolRule,
+    find_allowing_rule,
+    find_matching_rule,
+    is_undecidable,
+    suggest_rule,
+)
+from mainstay.trust.skill_restrictions import SkillRestriction, explain_violation
+from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
 
-__all__ = ["Circumstances", "Confinement", "Narrowing", "Policy", "PolicyRules", "Verdict"]
+__all__ = ["Policy", "PolicyContext", "PolicyRules", "PolicyVerdict", "SandboxGuarantees", "SkillRestriction"]
 
-READING = frozenset(("fs.read", "memory.read"))
+READ_CAPABILITIES = frozenset(("fs.read", "memory.read"))
 CACHE_MAX = 4096
-_SHOWN = 3
-_SHOWN_CHARS = 200
+_SHOWN_MAX = 3
+_SHOWN_CHARS_MAX = 200
 _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose call it is, and what is in their conversation. `spoken` gives what the person wrote."""
+class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Who makes the call, and what is in the conversation."""
 
     session: str = ""
     person: str = ""
-    tainted: bool = False  # content from outside is in the conversation
-    secret: bool = False  # so is something private
-    spoken: Callable[[], Sequence[str]] = tuple
+    tainted: bool = False  # untrusted content is in the conversation
+    has_private_content: bool = False  # private content is in the conversation
+    read_user_texts: Callable[[], Sequence[str]] = tuple  # returns the texts that the user typed
     cwd: str = ""
-    alone: bool = False  # a sub-agent: there is nobody to be asked
-    made: Callable[[str], bool] = lambda path: False  # this session made that file (absolute, dots and all)
-    narrowing: tuple[Narrowing, ...] = ()  # what the skills of this turn use, where they say so
+    is_sub_agent: bool = False  # a sub-agent, which has no user to ask
+    # this session created the file (absolute path, `..` not resolved)
+    is_own_file: Callable[[str], bool] = lambda path: False
+    skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """`why` is a sentence for a person. `always` is the rule that would let calls like this one pass from now on."""
+class PolicyVerdict(msgspec.Struct, frozen=True):
+    """The decision about one call."""
 
     decision: Decision
-    why: str = ""
-    rule: str = ""
-    always: str = ""
-    guarded: bool = False  # run it so that what was there before is not removed
-    removable: tuple[str, ...] = ()  # but these may be, in the words of the command
+    reason: str = ""  # a sentence for the user
+    rule: str = ""  # the text of the rule that decided; empty: none did
+    always_rule: str = ""  # the rule that would allow calls like this one from now on; empty: there is none
+    protect_deletions: bool = False  # run the command so that files that were there before are not removed
+    removable_paths: tuple[str, ...] = ()  # paths exempt from that, as the command writes them
 
 
-ALLOWED = Verdict("allow")
-GUARDED = Verdict("allow", guarded=True)
+ALLOWED = PolicyVerdict("allow")
+ALLOWED_PROTECTED = PolicyVerdict("allow", protect_deletions=True)
 
 
-class _Standing(msgspec.Struct, frozen=True):
-    """What is true of every call of one tool by one person."""
+class _ToolPermissions(msgspec.Struct, frozen=True):
+    """What holds for every call of one tool by one user; cached."""
 
-    tool: Tool  # held, so that nothing else can have its id
-    shares: tuple[Share, ...]
-    grants: tuple[Rule, ...]
-    refused: Verdict | None
-    foreign: bool  # from a plugin or the like: nothing without a rule
-    executes: bool
-    free: bool  # nothing to look at in an ordinary conversation
+    tool: Tool  # referenced, so that no other object gets its id
+    rules_by_layer: tuple[ApplicableRules, ...]  # one for each layer
+    grants: tuple[ToolRule, ...]
+    refusal: PolicyVerdict | None  # denied whatever the arguments
+    is_external: bool  # from a plugin, MCP server or backend: denied unless a rule names it
+    can_run_commands: bool
+    is_always_allowed: bool  # allowed without a check in an untainted conversation
 
 
 class Policy:
-    """`people` have rules of their own, which narrow those of the workspace. `grants` are what somebody allowed for
-    good: rules that allow, or `destination:…`."""
+    """The rules of one workspace, and the decision about each tool call.
+
+    `people` are rules by user, which narrow those of the workspace. `grants` are permanent approvals: allow rules, or
+    `destination:…`. A guest may only use tools that read.
+    """
 
     def __init__(
         self,
@@ -93,221 +107,272 @@ class Policy:
         *,
         people: Mapping[str, PolicyRules] | None = None,
         grants: Sequence[str] = (),
-        confinement: Confinement,
+        confinement: SandboxGuarantees,
+        is_guest: Callable[[str], bool] | None = None,
     ) -> None:
         self.confinement = confinement
-        self._workspace = Layer(workspace)
-        self._people = {name: Layer(rules) for name, rules in (people or {}).items()}
-        for layer in (self._workspace, *self._people.values()):
-            for one in layer.rules.destinations:
-                _checked_destination(one)
-        self._guests = Layer(PolicyRules(read_only=True))
-        self.is_guest: Callable[[str], bool] = lambda person: False  # somebody who may only have things read
-        self._standings: dict[tuple[int, str, tuple[str, ...], bool], _Standing] = {}
-        self.regrant(grants)
+        self._workspace_layer = RuleLayer(workspace)
+        self._user_layers = {name: RuleLayer(rules) for name, rules in (people or {}).items()}
+        for layer in (self._workspace_layer, *self._user_layers.values()):
+            for destination in layer.rules.destinations:
+                _validate_destination(destination)
+        self._guest_layer = RuleLayer(PolicyRules(read_only=True))
+        self._is_guest = is_guest or (lambda person: False)
+        self._permissions: dict[tuple[int, str, tuple[str, ...], bool], _ToolPermissions] = {}
+        self.replace_grants(grants)
 
-    def regrant(self, grants: Sequence[str]) -> None:
-        """These instead of those before. Raises ConfigError, and changes nothing, if one is no rule."""
-        rules = tuple(Rule.parse(one) for one in grants if not one.startswith(DESTINATION))
-        opened_up = tuple(
-            _checked_destination(one.removeprefix(DESTINATION)) for one in grants if one.startswith(DESTINATION)
+    def replace_grants(self, grants: Sequence[str]) -> None:
+        """Replace all grants. Raises ConfigError, and changes nothing, if one is invalid."""
+        rules = tuple(ToolRule.parse(grant) for grant in grants if not grant.startswith(DESTINATION_PREFIX))
+        destinations = tuple(
+            _validate_destination(grant.removeprefix(DESTINATION_PREFIX))
+            for grant in grants
+            if grant.startswith(DESTINATION_PREFIX)
         )
-        self._granted, self._grants, self._opened = tuple(grants), rules, opened_up
-        self._standings.clear()
+        self._grant_texts, self._grant_rules, self._granted_destinations = tuple(grants), rules, destinations
+        self._permissions.clear()
 
-    def grant(self, rule: str) -> None:
-        """One more."""
-        if rule not in self._granted:
-            self.regrant((*self._granted, rule))
+    def add_grant(self, rule: str) -> None:
+        """Add one grant."""
+        if rule not in self._grant_texts:
+            self.replace_grants((*self._grant_texts, rule))
 
-    def names(self, tool: Tool) -> bool:
-        """A rule is about it. What comes from elsewhere and no rule names is not even offered."""
-        share = self._workspace.about(tool, tool.capabilities)
-        granted = any(rule.covers(tool.name, tool.capabilities, broad=False) for rule in self._grants)
+    def has_rule_for(self, tool: Tool) -> bool:
+        """Return True if an allow or ask rule names this tool. External tools without one are not even offered."""
+        share = self._workspace_layer.select_rules(tool, tool.capabilities)
+        granted = any(rule.covers_tool(tool.name, tool.capabilities, broad=False) for rule in self._grant_rules)
         return bool(share.allow or share.ask or granted)
 
-    def may_name(self, prefix: str, capability: str) -> bool:
-        """A rule could be about a tool whose name begins like this, as far as can be told without knowing it."""
-        rules = (*self._workspace.allow, *self._workspace.ask, *self._grants)
-        return any(rule.may_cover(prefix, capability) for rule in rules)
+    def may_have_rule_for(self, prefix: str, capability: str) -> bool:
+        """Return True if a rule may name a tool with this name prefix, before the tool itself is known."""
+        rules = (*self._workspace_layer.allow, *self._workspace_layer.ask, *self._grant_rules)
+        return any(rule.may_cover_prefix(prefix, capability) for rule in rules)
 
-    def judge(self, tool: Tool, arguments: Any, context: ToolContext, circumstances: Circumstances) -> Verdict:
+    def decide(
+        self, tool: Tool, arguments: object, context: ToolContext, policy_context: PolicyContext
+    ) -> PolicyVerdict:
         needs = getattr(tool, "needs", None)
         capabilities = tool.capabilities if needs is None else tuple(needs(arguments))
-        person = circumstances.person
-        key = (id(tool), person, capabilities, bool(person) and self.is_guest(person))
-        standing = self._standings.get(key) or self._stand(key, tool)
-        careful = circumstances.tainted or circumstances.secret
-        narrowing = circumstances.narrowing
-        if standing.free and not careful and not narrowing:
+        person = policy_context.person
+        key = (id(tool), person, capabilities, bool(person) and self._is_guest(person))
+        permissions = self._permissions.get(key) or self._build_permissions(key, tool)
+        careful = policy_context.tainted or policy_context.has_private_content
+        narrowing = policy_context.skill_restrictions
+        if permissions.is_always_allowed and not careful and not narrowing:
             return ALLOWED
-        if standing.refused is not None:
-            return standing.refused
-        call = Call(tool, arguments, circumstances.cwd)
-        verdict = self._by_rules(standing, call)
+        if permissions.refusal is not None:
+            return permissions.refusal
+        call = ToolInvocation(tool, arguments, policy_context.cwd)
+        verdict = self._decide_by_rules(permissions, call)
         if careful and verdict.decision != "deny":
-            verdict = _strictest(verdict, self._by_flow(standing, call, context, circumstances))
-        if narrowing and verdict.decision == "allow" and (why := outside(narrowing, call)):
-            verdict = Verdict("ask", why, guarded=verdict.guarded, removable=verdict.removable)
-        if verdict.decision == "ask" and circumstances.alone:
-            return Verdict("deny", f"{verdict.why} A sub-agent has nobody to ask for it.", verdict.rule)
+            verdict = _choose_stricter(verdict, self._decide_by_flow(permissions, call, context, policy_context))
+        if narrowing and verdict.decision == "allow" and (why := explain_violation(narrowing, call)):
+            verdict = PolicyVerdict(
+                "ask", why, protect_deletions=verdict.protect_deletions, removable_paths=verdict.removable_paths
+            )
+        if verdict.decision == "ask" and policy_context.is_sub_agent:
+            return PolicyVerdict("deny", f"{verdict.reason} A sub-agent cannot ask for approval.", verdict.rule)
         return verdict
 
     # --- rules ---------------------------------------------------------------------------------
 
-    def _stand(self, key: tuple[int, str, tuple[str, ...], bool], tool: Tool) -> _Standing:
+    def _build_permissions(self, key: tuple[int, str, tuple[str, ...], bool], tool: Tool) -> _ToolPermissions:
         _, person, capabilities, guest = key
-        layers = [self._workspace, *([self._guests] if guest else [])]
-        if (own := self._people.get(person)) is not None:
-            layers.append(own)
-        shares = tuple(layer.about(tool, capabilities) for layer in layers)
-        grants = tuple(rule for rule in self._grants if rule.covers(tool.name, capabilities, broad=False))
-        refused = next((said for layer in layers if (said := _refusal(layer, tool, capabilities)) is not None), None)
-        foreign = bool(origin_of_tool(tool))
-        executes = runs_commands(tool)
-        ruled = any(share.deny or share.ask or share.allow for share in shares)
-        free = not (ruled or foreign or refused) and not (executes and not self.confinement.confined)
-        standing = _Standing(tool, shares, grants, refused, foreign, executes, free)
-        if len(self._standings) >= CACHE_MAX:
-            self._standings.clear()
-        self._standings[key] = standing
-        return standing
+        layers = [self._workspace_layer, *([self._guest_layer] if guest else [])]
+        if (user_layer := self._user_layers.get(person)) is not None:
+            layers.append(user_layer)
+        shares = tuple(layer.select_rules(tool, capabilities) for layer in layers)
+        grants = tuple(rule for rule in self._grant_rules if rule.covers_tool(tool.name, capabilities, broad=False))
+        refused = next(
+            (refusal for layer in layers if (refusal := _find_refusal(layer, tool, capabilities)) is not None), None
+        )
+        foreign = bool(tool_origin(tool))
+        executes = can_run_commands(tool)
+        has_rules = any(share.deny or share.ask or share.allow for share in shares)
+        free = not (has_rules or foreign or refused) and not (executes and not self.confinement.confined)
+        permissions = _ToolPermissions(tool, shares, grants, refused, foreign, executes, free)
+        if len(self._permissions) >= CACHE_MAX:
+            self._permissions.clear()
+        self._permissions[key] = permissions
+        return permissions
 
-    def _by_rules(self, standing: _Standing, call: Call) -> Verdict:
-        for share in standing.shares:
-            if (rule := first_concerned(share.deny, call)) is not None:
-                return Verdict("deny", f"A rule forbids it: {rule.text}.", rule.text)
-        granted = allowing(standing.grants, call)
-        asks = [said for share in standing.shares if (said := _asked(share, call)) is not None]
+    def _decide_by_rules(self, permissions: _ToolPermissions, call: ToolInvocation) -> PolicyVerdict:
+        for share in permissions.rules_by_layer:
+            if (rule := find_matching_rule(share.deny, call)) is not None:
+                return PolicyVerdict("deny", f"A rule forbids it: {rule.text}.", rule.text)
+        granted = find_allowing_rule(permissions.grants, call)
+        asks = [
+            verdict for share in permissions.rules_by_layer if (verdict := _find_ask_verdict(share, call)) is not None
+        ]
         if granted is not None:
-            return Verdict("allow", rule=granted.text)
+            return PolicyVerdict("allow", rule=granted.text)
         if asks:
-            return msgspec.structs.replace(asks[0], always=suggest(call))
-        allowed = [allowing(share.allow, call) for share in standing.shares]
-        if standing.foreign and allowed[0] is None:
-            return Verdict("deny", f"{call.tool.name} comes from outside, and no rule names it.")
-        for share, rule in zip(standing.shares, allowed, strict=True):
+            return msgspec.structs.replace(asks[0], always_rule=suggest_rule(call))
+        allowed = [find_allowing_rule(share.allow, call) for share in permissions.rules_by_layer]
+        if permissions.is_external and allowed[0] is None:
+            return PolicyVerdict("deny", f"{call.tool.name} comes from outside, and no rule names it.")
+        for share, rule in zip(permissions.rules_by_layer, allowed, strict=True):
             if rule is None and share.allow:
-                patterns = ", ".join(one.text for one in share.allow[:_SHOWN])
-                return Verdict(
-                    "ask", f"The rules allow {call.tool.name} only like this: {patterns}.", always=suggest(call)
+                patterns = ", ".join(allow_rule.text for allow_rule in share.allow[:_SHOWN_MAX])
+                return PolicyVerdict(
+                    "ask",
+                    f"The rules allow {call.tool.name} only like this: {patterns}.",
+                    always_rule=suggest_rule(call),
                 )
-        found = next((rule for rule in allowed if rule is not None), None)
-        if found is None and self._on_the_host(standing, call):
+        matched = next((rule for rule in allowed if rule is not None), None)
+        if matched is None and self._runs_on_host(permissions, call):
             why = "Commands run on this machine itself, without a sandbox, and no rule allows this one."
-            return Verdict("ask", why, always=suggest(call))
-        return Verdict("allow", rule=found.text if found is not None else "")
+            return PolicyVerdict("ask", why, always_rule=suggest_rule(call))
+        return PolicyVerdict("allow", rule=matched.text if matched is not None else "")
 
-    def _on_the_host(self, standing: _Standing, call: Call) -> bool:
-        if not standing.executes or self.confinement.confined:
+    def _runs_on_host(self, permissions: _ToolPermissions, call: ToolInvocation) -> bool:
+        if not permissions.can_run_commands or self.confinement.confined:
             return False
-        return call.script is not None or "command" not in call.tool.schema.get("properties", {})
+        return call.script is not None or "command" not in parameter_names(call.tool.schema)
 
     # --- flow ----------------------------------------------------------------------------------
 
-    def _by_flow(self, standing: _Standing, call: Call, context: ToolContext, circumstances: Circumstances) -> Verdict:
-        reach = reach_of(call.tool, call.arguments, context)
+    def _decide_by_flow(
+        self, permissions: _ToolPermissions, call: ToolInvocation, context: ToolContext, policy_context: PolicyContext
+    ) -> PolicyVerdict:
+        reach = compute_reach(call.tool, call.arguments, context)
         if call.script is not None:
-            reach = _joined(reach, script_reach(call.script, self.confinement, _folder(call), circumstances.cwd))
-        guarded = self._guarded(call, circumstances)
-        if not reach.sink or not (circumstances.tainted or reach.outward):
-            return GUARDED if guarded else ALLOWED
-        allowed = self._destinations(circumstances.person)
-        spoken = circumstances.spoken()
-        gone = _removed(call, reach)
-        wished = [text for text in spoken if asks_to_remove(text)] if REMOVES in reach.what else spoken
-        left = [
-            one
-            for one in reach.destinations
-            if not named(one, wished if one in gone else spoken, circumstances.cwd)
-            and not opened(one, allowed, circumstances.cwd)
-            and not (one in gone and circumstances.made(posixpath.join(circumstances.cwd, one)))
+            reach = _join_reaches(
+                reach, compute_script_reach(call.script, self.confinement, _start_folder(call), policy_context.cwd)
+            )
+        guarded = self._should_protect_deletions(call, policy_context)
+        if not reach.sink or not (policy_context.tainted or reach.leaves_workspace):
+            return ALLOWED_PROTECTED if guarded else ALLOWED
+        allowed = self._allowed_destinations(policy_context.person)
+        user_texts = policy_context.read_user_texts()
+        removals = _removed_destinations(call, reach)
+        removal_requests = (
+            [text for text in user_texts if asks_to_remove(text)] if REMOVAL_ACTION in reach.description else user_texts
+        )
+        unnamed = [
+            destination
+            for destination in reach.destinations
+            if not is_named_by_user(
+                destination, removal_requests if destination in removals else user_texts, policy_context.cwd
+            )
+            and not is_destination_allowed(destination, allowed, policy_context.cwd)
+            and not (
+                destination in removals and policy_context.is_own_file(posixpath.join(policy_context.cwd, destination))
+            )
         ]
-        if reach.destinations and not left:
-            return Verdict("allow", guarded=True, removable=gone) if guarded else ALLOWED
-        always = f"{DESTINATION}{escaped(left[0])}" if len(left) == 1 and opened(left[0], (escaped(left[0]),)) else ""
-        return Verdict("ask", _why(reach, left, circumstances), always=always, guarded=guarded)
+        if reach.destinations and not unnamed:
+            return PolicyVerdict("allow", protect_deletions=True, removable_paths=removals) if guarded else ALLOWED
+        always = (
+            f"{DESTINATION_PREFIX}{escape_pattern(unnamed[0])}"
+            if len(unnamed) == 1 and is_destination_allowed(unnamed[0], (escape_pattern(unnamed[0]),))
+            else ""
+        )
+        return PolicyVerdict(
+            "ask", _explain_flow(reach, unnamed, policy_context), always_rule=always, protect_deletions=guarded
+        )
 
-    def _destinations(self, person: str) -> tuple[str, ...]:
-        own = self._people.get(person)
-        return (*self._workspace.rules.destinations, *(own.rules.destinations if own else ()), *self._opened)
+    def _allowed_destinations(self, person: str) -> tuple[str, ...]:
+        user_layer = self._user_layers.get(person)
+        return (
+            *self._workspace_layer.rules.destinations,
+            *(user_layer.rules.destinations if user_layer else ()),
+            *self._granted_destinations,
+        )
 
-    def _guarded(self, call: Call, circumstances: Circumstances) -> bool:
-        """Under taint removals are held back, but for those that were looked at: by name, so that whoever puts a link
-        in a folder's place meanwhile has gained nothing."""
-        return call.script is not None and circumstances.tainted and self.confinement.guards
+    def _should_protect_deletions(self, call: ToolInvocation, policy_context: PolicyContext) -> bool:
+        """Return True if removals must be held back, as under taint; checked paths are exempt by name.
+
+        By name, so that replacing a folder by a link meanwhile gains nothing.
+        """
+        return call.script is not None and policy_context.tainted and self.confinement.protects_deletions
 
 
-def _refusal(layer: Layer, tool: Tool, capabilities: tuple[str, ...]) -> Verdict | None:
-    if withheld := layer.withheld(capabilities):
-        return Verdict("deny", f"{tool.name} needs {withheld}, which is not granted here.")
-    if layer.rules.read_only and tool.effect != "pure" and not (capabilities and READING.issuperset(capabilities)):
-        return Verdict("deny", f"Only reading is allowed here, and {tool.name} does more.")
+def _find_refusal(layer: RuleLayer, tool: Tool, capabilities: tuple[str, ...]) -> PolicyVerdict | None:
+    if withheld := layer.find_missing_capability(capabilities):
+        return PolicyVerdict("deny", f"{tool.name} needs {withheld}, which is not granted here.")
+    if (
+        layer.rules.read_only
+        and tool.effect != "pure"
+        and not (capabilities and READ_CAPABILITIES.issuperset(capabilities))
+    ):
+        return PolicyVerdict("deny", f"Only reading is allowed here, and {tool.name} does more.")
     return None
 
 
-def _asked(share: Share, call: Call) -> Verdict | None:
-    if (rule := first_concerned(share.ask, call)) is not None:
-        return Verdict("ask", f"A rule says to ask: {rule.text}.", rule.text)
-    if unsure((*share.deny, *share.ask), call):
+def _find_ask_verdict(rules: ApplicableRules, call: ToolInvocation) -> PolicyVerdict | None:
+    if (rule := find_matching_rule(rules.ask, call)) is not None:
+        return PolicyVerdict("ask", f"A rule says to ask: {rule.text}.", rule.text)
+    if is_undecidable((*rules.deny, *rules.ask), call):
         assert call.script is not None
-        return Verdict("ask", f"Whether it does what a rule forbids cannot be told. {call.script.opaque[0]}")
+        return PolicyVerdict(
+            "ask", f"Whether it does what a rule forbids cannot be told. {call.script.opaque_reasons[0]}"
+        )
     return None
 
 
-def _strictest(rules: Verdict, flow: Verdict) -> Verdict:
-    """If both ask, no one rule would let it pass from now on."""
-    if _STRICTNESS[flow.decision] > _STRICTNESS[rules.decision]:
-        return flow
-    guarded, removable = flow.guarded, flow.removable
-    if flow.decision == "ask":
-        return msgspec.structs.replace(rules, why=f"{flow.why} {rules.why}", always="", guarded=guarded)
-    return msgspec.structs.replace(rules, guarded=guarded, removable=removable) if guarded else rules
-
-
-def _joined(one: Reach, other: Reach) -> Reach:
-    if not one.sink:
-        return other
-    if not other.sink or not one.destinations:
-        return one
-    return Reach(
-        sink=True,
-        outward=one.outward or other.outward,
-        destinations=(*one.destinations, *other.destinations),
-        what=one.what or other.what,
+def _choose_stricter(by_rules: PolicyVerdict, by_flow: PolicyVerdict) -> PolicyVerdict:
+    """Return the stricter verdict. If both ask, no single rule would allow the call from now on."""
+    if _STRICTNESS[by_flow.decision] > _STRICTNESS[by_rules.decision]:
+        return by_flow
+    guarded, removable = by_flow.protect_deletions, by_flow.removable_paths
+    if by_flow.decision == "ask":
+        return msgspec.structs.replace(
+            by_rules, reason=f"{by_flow.reason} {by_rules.reason}", always_rule="", protect_deletions=guarded
+        )
+    return (
+        msgspec.structs.replace(by_rules, protect_deletions=guarded, removable_paths=removable) if guarded else by_rules
     )
 
 
-def _removed(call: Call, reach: Reach) -> tuple[str, ...]:
-    """Those of its destinations that a command would remove; the others it talks to."""
+def _join_reaches(first: CallDestinations, second: CallDestinations) -> CallDestinations:
+    if not first.sink:
+        return second
+    if not second.sink or not first.destinations:
+        return first
+    return CallDestinations(
+        sink=True,
+        leaves_workspace=first.leaves_workspace or second.leaves_workspace,
+        destinations=(*first.destinations, *second.destinations),
+        description=first.description or second.description,
+    )
+
+
+def _removed_destinations(call: ToolInvocation, reach: CallDestinations) -> tuple[str, ...]:
+    """Return the destinations that a command would remove or change, as opposed to those that it connects to."""
     if call.script is None:
         return ()
-    talks_to = set(call.script.reaches) - set(call.script.removes)
-    return tuple(one for one in reach.destinations if one not in talks_to and one != UNKNOWN)
+    connections = set(call.script.destinations) - set(call.script.removals)
+    return tuple(
+        destination
+        for destination in reach.destinations
+        if destination not in connections and destination != UNKNOWN_DESTINATION
+    )
 
 
-def _folder(call: Call) -> str:
-    folder = call.values.get("cwd")
+def _start_folder(call: ToolInvocation) -> str:
+    folder = call.arguments_by_name.get("cwd")
     return folder if isinstance(folder, str) else ""
 
 
-def _why(reach: Reach, left: Sequence[str], circumstances: Circumstances) -> str:
-    held = "Content from outside" if circumstances.tainted else "Something private"
-    does = f" It {reach.what}." if reach.what else ""
-    if not left:
-        return f"{held} is in this conversation, and this would carry it on or act on it.{does}"
-    if all(one == UNKNOWN for one in left):
-        return f"{held} is in this conversation, and where this goes cannot be known before it runs.{does}"
-    known = [one_line(one[:_SHOWN_CHARS]) for one in left if one != UNKNOWN]
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    rest = ", and elsewhere, which cannot be known before it runs" if UNKNOWN in left else ""
-    shown = f"{', '.join(known[:_SHOWN])}{more}{rest}"
-    if not reach.outward and reach.what == REMOVES:
-        return f"{held} is in this conversation, and nobody asked for this to be removed or changed: {shown}."
-    return f"{held} is in this conversation, and nobody named where this goes: {shown}.{does}"
+def _explain_flow(reach: CallDestinations, unnamed: Sequence[str], policy_context: PolicyContext) -> str:
+    content = "Content from outside" if policy_context.tainted else "Something private"
+    action = f" It {reach.description}." if reach.description else ""
+    if not unnamed:
+        return f"{content} is in this conversation, and this would carry it on or act on it.{action}"
+    if all(destination == UNKNOWN_DESTINATION for destination in unnamed):
+        return f"{content} is in this conversation, and where this goes cannot be known before it runs.{action}"
+    known = [one_line(destination[:_SHOWN_CHARS_MAX]) for destination in unnamed if destination != UNKNOWN_DESTINATION]
+    more = f" and {len(known) - _SHOWN_MAX} more" if len(known) > _SHOWN_MAX else ""
+    unknown = ", and elsewhere, which cannot be known before it runs" if UNKNOWN_DESTINATION in unnamed else ""
+    listed = f"{', '.join(known[:_SHOWN_MAX])}{more}{unknown}"
+    if not reach.leaves_workspace and reach.description == REMOVAL_ACTION:
+        return (
+            f"{content} is in this conversation, and the user did not ask for this to be removed or changed: {listed}."
+        )
+    return f"{content} is in this conversation, and the user did not name this destination: {listed}.{action}"
 
 
-def _checked_destination(pattern: str) -> str:
-    if not pattern.strip() or ("://" in pattern and not url_pattern_is_sound(pattern)):
-        raise ConfigError(f"The destination {pattern!r} cannot be read; write an address like https://example.com/**.")
+def _validate_destination(pattern: str) -> str:
+    if not pattern.strip() or ("://" in pattern and not is_valid_url_pattern(pattern)):
+        raise ConfigError(f"The destination {pattern!r} is not valid; write an address like https://example.com/**.")
     return pattern

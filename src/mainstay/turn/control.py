@@ -1,79 +1,93 @@
-"""How the world reaches into a running turn: steer it, or stop it."""
+"""Control of a running turn from outside: steering, abort, and its current activity for the watchdog."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
 
-CANCEL_GRACE_S = 2.0  # for a tool to stop in, once it was told to
+from mainstay.core.futures import AnyFuture
+
+CANCEL_GRACE_S = 2.0  # time for a cancelled tool to stop
 
 
-class Control:
-    """One per turn. The lane calls `steer` and `abort`; the turn looks at every boundary, and lets itself
-    be interrupted where it only waits."""
+class TurnControl:
+    """One per turn. The lane calls `steer` and `abort`; the turn checks them between steps and calls, and is
+    interrupted while it waits."""
 
-    __slots__ = ("_cuttable", "_scope", "_tasks", "_waiters", "aborted", "cut", "doing", "steers", "until")
+    __slots__ = (
+        "_can_cut",
+        "_tasks",
+        "_timeout",
+        "_waiters",
+        "aborted",
+        "activity",
+        "activity_deadline",
+        "is_generation_cut",
+        "pending_steers",
+    )
 
     def __init__(self) -> None:
-        self.steers: list[int] = []  # inputs by sequence, not yet put into the turn
+        self.pending_steers: list[int] = []  # sequences of inputs that are not yet in the turn
         self.aborted = False
-        self.cut = False  # the generation under way was ended for a steer
-        self._scope: asyncio.Timeout | None = None
-        self._cuttable = False
-        self._tasks: dict[asyncio.Future[Any], tuple[float, str]] = {}  # when it must be over, and what it is
-        self._waiters: dict[asyncio.Future[Any], asyncio.Future[None]] = {}
-        self.doing = "starting"  # for the watchdog
-        self.until = 0.0  # when what it is doing must be over, by the loop's clock
+        self.is_generation_cut = False  # a steer ended the current generation
+        self._timeout: asyncio.Timeout | None = None
+        self._can_cut = False
+        self._tasks: dict[AnyFuture, tuple[float, str]] = {}  # deadline, activity
+        self._waiters: dict[AnyFuture, asyncio.Future[None]] = {}
+        self.activity = "starting"  # shown by the watchdog
+        self.activity_deadline = 0.0  # by the event loop's clock; 0: none
 
     def steer(self, seq: int) -> None:
-        if seq not in self.steers:
-            self.steers.append(seq)
-        if self._cuttable:
-            self.cut = True
-            self._end_scope()
+        """Add an input to the running turn; ends the current generation if no tool call has begun in it."""
+        if seq not in self.pending_steers:
+            self.pending_steers.append(seq)
+        if self._can_cut:
+            self.is_generation_cut = True
+            self._expire_timeout()
 
     def abort(self) -> None:
+        """Cancel the model call and the running tools at once."""
         self.aborted = True
-        self._end_scope()
+        self._expire_timeout()
         for task in self._tasks:
             task.cancel()
         for waiter in self._waiters.values():
             _wake(waiter)
 
     def take_steers(self) -> tuple[int, ...]:
-        taken, self.steers = tuple(self.steers), []
+        taken, self.pending_steers = tuple(self.pending_steers), []
         return taken
 
     # --- for the turn ----------------------------------------------------------------------------
 
-    def begin_generation(self, scope: asyncio.Timeout) -> None:
-        """A model call: an abort ends it at once, and so does a steer until a tool call begins in it."""
-        self._scope = scope
-        self._cuttable = True
-        self.cut = False
+    def begin_generation(self, timeout: asyncio.Timeout) -> None:
+        """Register a model call: an abort ends it at once, and so does a steer until a tool call begins in it."""
+        self._timeout = timeout
+        self._can_cut = True
+        self.is_generation_cut = False
         if self.aborted:
-            self._end_scope()
+            self._expire_timeout()
 
     def expect_calls(self) -> None:
-        """A tool boundary is coming: a steer waits for it."""
-        self._cuttable = False
+        """A tool call has begun: a steer now waits for the tool boundary."""
+        self._can_cut = False
 
-    def extend(self, seconds: float) -> None:
-        """The generation waits for something that is not counted as its time."""
-        self.until += seconds
-        if self._scope is not None and not self._scope.expired() and (when := self._scope.when()) is not None:
-            self._scope.reschedule(when + seconds)
+    def extend_deadline(self, seconds: float) -> None:
+        """Extend the generation's deadline by a wait that does not count against its timeout."""
+        self.activity_deadline += seconds
+        if self._timeout is not None and not self._timeout.expired() and (when := self._timeout.when()) is not None:
+            self._timeout.reschedule(when + seconds)
 
     def end_generation(self) -> None:
-        self._scope = None
-        self._cuttable = False
+        self._timeout = None
+        self._can_cut = False
 
-    async def wait_for(self, task: asyncio.Future[Any], doing: str, seconds: float) -> None:
-        """Until the task is done or its time is over; an abort cancels it and leaves it only a moment."""
+    async def wait_for(self, task: AnyFuture, activity: str, seconds: float) -> None:
+        """Wait until the task is done or timed out; an abort cancels it and waits for at most `CANCEL_GRACE_S`."""
         loop = asyncio.get_running_loop()
-        self._tasks[task] = (loop.time() + seconds + CANCEL_GRACE_S, doing)
-        self.until, self.doing = max(self._tasks.values())  # of calls side by side, the one that may take longest
+        self._tasks[task] = (loop.time() + seconds + CANCEL_GRACE_S, activity)
+        # of parallel calls, the one with the latest deadline
+        self.activity_deadline, self.activity = max(self._tasks.values())
         if self.aborted:
             task.cancel()
         waiter = self._waiters[task] = loop.create_future()
@@ -87,13 +101,13 @@ class Control:
         if self.aborted and not task.done():
             await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
 
-    def busy(self, doing: str, seconds: float) -> None:
-        self.doing = doing
-        self.until = asyncio.get_running_loop().time() + seconds
+    def set_activity(self, activity: str, seconds: float) -> None:
+        self.activity = activity
+        self.activity_deadline = asyncio.get_running_loop().time() + seconds
 
-    def _end_scope(self) -> None:
-        if self._scope is not None and not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
+    def _expire_timeout(self) -> None:
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time())
 
 
 def _wake(waiter: asyncio.Future[None], task: object = None) -> None:

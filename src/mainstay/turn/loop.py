@@ -1,7 +1,7 @@
-"""One turn: act on what is open, ask the model, until it has said all it had to say.
+"""The agent loop: runs one turn by running the open tool calls and calling the model until the model has answered.
 
-The loop keeps no state of its own. Where a turn stands is read from the session, and the session is what
-the journal says; so a turn that a crash interrupted goes on here, in this same loop, and nowhere else.
+The loop keeps no state of its own: the progress of a turn is read from the session, which is a projection of the
+journal. A turn that a crash interrupted is therefore resumed by this same loop.
 """
 
 from __future__ import annotations
@@ -11,102 +11,114 @@ import msgspec
 from mainstay.core.errors import BudgetExhausted, ContextTooLong, ProviderError, RequestRefused
 from mainstay.core.events import Guarded, MessageAdded, Steered, StepRestarted
 from mainstay.core.limits import Limits
-from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall, text_of
+from mainstay.core.memory_tiers import RUNTIME, format_origin
+from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, ToolCall, parts_text
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Exhausted, Failed, Outcome
-from mainstay.core.ports import Emit, Options, Scribe
-from mainstay.core.recall import RUNTIME, origin_of
+from mainstay.core.ports import EventEmitter, EventRecorder, Options
 from mainstay.core.session import Session
-from mainstay.turn.act import Acting, act
-from mainstay.turn.ask import Answer, Asking, Interrupted
-from mainstay.turn.concluding import Ending, provisional_of, waits_for_verdict
-from mainstay.turn.control import Control
-from mainstay.turn.judging import Setting
-from mainstay.turn.means import Means, is_tainted
-from mainstay.turn.paying import ask_within
+from mainstay.turn.answer_acceptance import AnswerAcceptance, find_provisional_state, is_awaiting_verdict
+from mainstay.turn.budgeted_step import call_model_within_budget
+from mainstay.turn.call_authorisation import TurnScope
+from mainstay.turn.control import TurnControl
+from mainstay.turn.dependencies import TurnDependencies, is_tainted
+from mainstay.turn.model_call import ModelAnswer, ModelCallEnvironment, StreamInterrupted
+from mainstay.turn.tool_calls import SharedToolCallState, run_tool_calls
 
 
-async def run_turn(session: Session, means: Means, control: Control, scribe: Scribe, emit: Emit) -> Outcome:
-    turn = session.open
-    assert turn is not None, "a turn is started by its lane"
-    acting = Acting(Setting(session, turn, means, emit), control, scribe)
-    asking = Asking(session, means, control, scribe, emit)
-    ending = Ending(asking, session, means)
+async def run_turn(
+    session: Session, dependencies: TurnDependencies, control: TurnControl, recorder: EventRecorder, emit: EventEmitter
+) -> Outcome:
+    """Run the session's open turn to its outcome; resume it if an earlier process left it unfinished.
+
+    Raises `StoreError` if an event cannot be recorded. Provider errors become the outcome.
+    """
+    turn = session.open_turn
+    assert turn is not None, "the lane starts the turn before it is run"
+    state = SharedToolCallState(TurnScope(session, turn, dependencies, emit), control, recorder)
+    environment = ModelCallEnvironment(session, dependencies, control, recorder, emit)
+    conclusion = AnswerAcceptance(environment, session, dependencies)
+    limits, context_compiler = dependencies.limits, dependencies.context_compiler
     too_long = 0
     while True:
-        if turn.open_calls and (paused := await act(acting, turn)) is not None:
+        if turn.open_calls and (paused := await run_tool_calls(state, turn)) is not None:
             return paused
         if control.aborted:
             return Aborted()
-        if control.steers:
-            scribe.note(Steered(control.take_steers(), turn=turn.turn, step=turn.step), soon=True)
-        if waits_for_verdict(session):  # its process died before anybody knew what comes of it
-            if (outcome := await ending.come(_was_spent(turn, means.limits))) is not None:
+        if control.pending_steers:
+            recorder.record_nowait(Steered(control.take_steers(), turn=turn.turn, step=turn.step), flush_soon=True)
+        if is_awaiting_verdict(session):  # the process stopped between the answer and its verdict
+            last_limit = _find_limit_of_last_step(turn, limits)
+            if (outcome := await conclusion.decide_outcome(last_limit)) is not None:
                 return outcome
             continue
-        spent = _spent(turn, means.limits)
-        if spent is not None and not _was_told(session):
-            scribe.note(_notice(turn, _LAST_WORD.format(bound=spent)), soon=True)
-        asking.provisional = provisional_of(turn, means) if spent is None else ""
+        reached_limit = _find_reached_limit(turn, limits)
+        if reached_limit is not None and not _has_limit_notice(session):
+            recorder.record_nowait(_build_limit_notice(turn, reached_limit), flush_soon=True)
+        environment.provisional = find_provisional_state(turn, dependencies) if reached_limit is None else ""
         try:
-            context = await means.contexts.compile(scribe)
-            if asking.control.aborted:  # while it waited for a summary
+            context = await context_compiler.compile(recorder)
+            if environment.control.aborted:  # while compiling waited for a summary
                 return Aborted()
-            answer = await ask_within(asking, means, context, _options(means, asking, turn, final=spent is not None))
+            options = _build_options(dependencies, environment, turn, is_final=reached_limit is not None)
+            answer = await call_model_within_budget(environment, dependencies, context, options)
         except BudgetExhausted as error:
-            scribe.note(_refusal(turn, error))
+            recorder.record_nowait(_build_budget_refusal(turn, error))
             return Exhausted(str(error), error.budget, error.frees_at)
         except ContextTooLong as error:
             too_long += 1
-            if too_long > means.limits.context_retries_max or not means.contexts.tighten(error):
-                return _failure(turn, error)
+            if too_long > limits.context_retries_max or not context_compiler.shrink_window(error):
+                return _build_model_failure(turn, error)
             continue
         except RequestRefused as error:
-            if not means.contexts.do_without_tools(error):
-                return _failure(turn, error)
+            if not context_compiler.drop_tools(error):
+                return _build_model_failure(turn, error)
             continue
-        except Interrupted as broken:
-            if turn.restarts >= means.limits.step_restarts_max:
-                return _failure(turn, broken.error)
-            await _restart(turn, scribe, broken)
+        except StreamInterrupted as interrupted:
+            if turn.restarts >= limits.step_restarts_max:
+                return _build_model_failure(turn, interrupted.error)
+            await _restart_step(turn, recorder, interrupted)
             continue
         except ProviderError as error:
-            return _failure(turn, error)
-        if spent is not None:
-            answer = _without_calls(answer, spent)
-        if answer.redacted:
-            news = Guarded("output", "redacted", answer.redacted, turn=turn.turn, step=turn.step + 1)
-            scribe.note(news)
+            return _build_model_failure(turn, error)
+        if reached_limit is not None:
+            answer = _build_final_answer(answer, reached_limit)
+        if answer.redacted_kinds:
+            redaction = Guarded("output", "redacted", answer.redacted_kinds, turn=turn.turn, step=turn.step + 1)
+            recorder.record_nowait(redaction)
         if len(answer.parts) > 1 or answer.reason not in (FinishReason.ABORTED, FinishReason.STEERED):
-            scribe.note(_added(session, means, answer), soon=bool(answer.calls) or means.panel is not None)
+            message = _build_assistant_message(session, dependencies, answer)
+            recorder.record_nowait(message, flush_soon=bool(answer.calls) or dependencies.judges is not None)
         if answer.reason is FinishReason.ABORTED:
             return Aborted()
-        if answer.calls or control.steers:
+        if answer.calls or control.pending_steers:
             continue
-        if (outcome := await ending.come(spent)) is not None:
+        if (outcome := await conclusion.decide_outcome(reached_limit)) is not None:
             return outcome
 
 
-def _options(means: Means, asking: Asking, turn: OpenTurn, *, final: bool) -> Options:
+def _build_options(
+    dependencies: TurnDependencies, environment: ModelCallEnvironment, turn: OpenTurn, *, is_final: bool
+) -> Options:
     return Options(
-        tool_choice="none" if final else "auto",
-        output_tokens=means.limits.output_tokens_max,
+        tool_choice="none" if is_final else "auto",
+        output_tokens_max=dependencies.limits.output_tokens_max,
         turn=turn.turn,
         step=turn.step + 1,
-        notice=asking.notice,
-        weigh=means.contexts.prompt_tokens,
+        on_wait=environment.report_waiting,
+        count_context_tokens=dependencies.context_compiler.prompt_tokens,
     )
 
 
-def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
-    turn = session.open
+def _build_assistant_message(session: Session, dependencies: TurnDependencies, answer: ModelAnswer) -> MessageAdded:
+    turn = session.open_turn
     assert turn is not None
-    info = answer.by or means.provider.model()
+    info = answer.model or dependencies.provider.model()
     usage = answer.usage
     return MessageAdded(
         "assistant",
-        _marked(answer.parts, session, untrusted=is_tainted(session, means)),
-        model=answer.by.name if answer.by is not None else "",
+        _mark_origin(answer.parts, session, untrusted=is_tainted(session, dependencies)),
+        model=answer.model.name if answer.model is not None else "",
         usage=usage if usage.prompt or usage.completion else None,
         cost=info.cost(usage),
         provisional=answer.provisional,
@@ -115,77 +127,81 @@ def _added(session: Session, means: Means, answer: Answer) -> MessageAdded:
     )
 
 
-def _marked(parts: tuple[AnyPart, ...], session: Session, *, untrusted: bool) -> tuple[AnyPart, ...]:
-    """What a model says that has read something from outside may be that: also if that was what a foreign tool, or a
-    skill, says of itself. Its last part says so for all of them."""
+def _mark_origin(parts: tuple[AnyPart, ...], session: Session, *, untrusted: bool) -> tuple[AnyPart, ...]:
+    """Mark the message's origin if the model has read untrusted or private content.
+
+    Untrusted content includes the descriptions of external tools and skills: the model may repeat it. The origin is
+    set on the last part and holds for the whole message.
+    """
     if not untrusted and not session.private:
         return parts
     *others, last = parts
-    origin = origin_of("conversation", untrusted=untrusted, private=session.private)
+    origin = format_origin("conversation", untrusted=untrusted, private=session.private)
     return (*others, last if last.origin else msgspec.structs.replace(last, origin=origin))
 
 
 # --- bounds --------------------------------------------------------------------------------------
 
-_LAST_WORD = (
-    "This turn has reached its limit ({bound}). No more tools can be used in it. Answer now with what you "
-    "have: say what was done, and what is still missing because of the limit."
-)
 
-
-def _spent(turn: OpenTurn, limits: Limits, steps: int | None = None) -> str | None:
-    """The bound that this turn has reached, in words; or had, when it had made so many steps."""
-    if (turn.step if steps is None else steps) >= limits.steps_max:
+def _find_reached_limit(turn: OpenTurn, limits: Limits, steps_made: int | None = None) -> str | None:
+    """Return the limit that this turn has reached, as text for the model; `steps_made` replaces the turn's count."""
+    if (turn.step if steps_made is None else steps_made) >= limits.steps_max:
         return f"{limits.steps_max} steps"
     if turn.calls >= limits.tool_calls_max:
         return f"{limits.tool_calls_max} tool calls"
     return None
 
 
-def _was_spent(turn: OpenTurn, limits: Limits) -> str | None:
-    """The bound that it had reached when its last message was asked for; what was to be judged was not asked for
-    then."""
+def _find_limit_of_last_step(turn: OpenTurn, limits: Limits) -> str | None:
+    """Return the limit that the turn had reached when its last message was requested.
+
+    A provisional answer is never the final answer after a limit, so for one this is None.
+    """
     if turn.provisional:
         return None
-    return _spent(turn, limits, steps=turn.step - 1)
+    return _find_reached_limit(turn, limits, steps_made=turn.step - 1)
 
 
-def _refusal(turn: OpenTurn, error: BudgetExhausted) -> MessageAdded:
-    """The model cannot say it: there is nothing left to ask it with."""
-    said = Text(f"I had to stop: {error}.", origin=RUNTIME)
-    return MessageAdded("assistant", (said, Finish(FinishReason.END)), turn=turn.turn, step=turn.step + 1)
+def _build_budget_refusal(turn: OpenTurn, error: BudgetExhausted) -> MessageAdded:
+    """Build the answer for an exhausted budget; no budget is left for the model to write it."""
+    text = Text(f"I had to stop: {error}.", origin=RUNTIME)
+    return MessageAdded("assistant", (text, Finish(FinishReason.END)), turn=turn.turn, step=turn.step + 1)
 
 
-def _was_told(session: Session) -> bool:
+def _build_limit_notice(turn: OpenTurn, reached_limit: str) -> MessageAdded:
+    return _build_notice(turn, turn.wording.limit_notice.format(bound=reached_limit))
+
+
+def _has_limit_notice(session: Session) -> bool:
     return bool(session.messages) and session.messages[-1].role == "system"
 
 
-def _without_calls(answer: Answer, spent: str) -> Answer:
-    """The last word has no tools, whatever the model tried, and is never empty."""
+def _build_final_answer(answer: ModelAnswer, reached_limit: str) -> ModelAnswer:
+    """Return the final answer after a limit: without tool calls, and never empty."""
     parts = tuple(part for part in answer.parts if not isinstance(part, ToolCall | Finish))
-    cut = answer.reason in (FinishReason.ABORTED, FinishReason.STEERED)  # then it is not the last word after all
-    if not cut and not text_of(parts).strip():
-        parts = (*parts, Text(f"I had to stop: this turn reached its limit ({spent}).", origin=RUNTIME))
+    cut = answer.reason in (FinishReason.ABORTED, FinishReason.STEERED)  # interrupted: this is not the final answer
+    if not cut and not parts_text(parts).strip():
+        parts = (*parts, Text(f"I had to stop: this turn reached its limit ({reached_limit}).", origin=RUNTIME))
     reason = answer.reason if cut else FinishReason.END
     return msgspec.structs.replace(answer, parts=(*parts, Finish(reason)), reason=reason)
 
 
-def _notice(turn: OpenTurn, text: str) -> MessageAdded:
+def _build_notice(turn: OpenTurn, text: str) -> MessageAdded:
     return MessageAdded("system", (Text(text, origin="runtime"),), turn=turn.turn, step=turn.step)
 
 
-# --- trouble -------------------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------
 
 
-async def _restart(turn: OpenTurn, scribe: Scribe, broken: Interrupted) -> None:
-    """Visible: what had streamed is kept as an interrupted partial, and watchers are told to drop it."""
-    partial = broken.draft.checkpoint()
-    restarted = StepRestarted(str(broken.error), turn=turn.turn, step=turn.step + 1)
-    await scribe.record(*([partial] if partial is not None else []), restarted)
+async def _restart_step(turn: OpenTurn, recorder: EventRecorder, interrupted: StreamInterrupted) -> None:
+    """Record the interrupted output as a checkpoint and emit `StepRestarted`, so that watchers discard it."""
+    partial = interrupted.draft.take_checkpoint()
+    restarted = StepRestarted(str(interrupted.error), turn=turn.turn, step=turn.step + 1)
+    await recorder.record(*([partial] if partial is not None else []), restarted)
 
 
-MODEL_FAILED = "The model could not answer: "
+MODEL_FAILED_PREFIX = "The model could not answer: "
 
 
-def _failure(turn: OpenTurn, error: ProviderError) -> Failed:
-    return Failed(f"{MODEL_FAILED}{error}", error.details, turn=turn.turn, step=turn.step + 1)
+def _build_model_failure(turn: OpenTurn, error: ProviderError) -> Failed:
+    return Failed(f"{MODEL_FAILED_PREFIX}{error}", error.details, turn=turn.turn, step=turn.step + 1)

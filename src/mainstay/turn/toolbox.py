@@ -1,4 +1,4 @@
-"""The tools of a turn, and what happens to one call: found, checked, run, bounded."""
+"""The tools of a turn: looks up a call's tool, checks its arguments, runs it with a timeout and bounds its result."""
 
 from __future__ import annotations
 
@@ -6,85 +6,90 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
+from mainstay.core import journal_wording
+from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import StoreError
 from mainstay.core.events import Guarded
-from mainstay.core.guests import GuestTool
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import ToolCall, ToolResult
-from mainstay.core.outside import origin_of_tool, told_by_others
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.recall import origin_of
+from mainstay.core.tool_ports import has_third_party_text, tool_origin
 from mainstay.core.tools import BadArguments
-from mainstay.trust.guards.guard import GuardFailed, Guards
-from mainstay.turn.catalogue import CALL, Catalogue, read_call
-from mainstay.turn.control import CANCEL_GRACE_S, Control
-from mainstay.turn.handed import Handed
-from mainstay.turn.resting import Breaker, counts, rests
+from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
+from mainstay.turn.client_tool import ClientToolAdapter
+from mainstay.turn.control import CANCEL_GRACE_S, TurnControl
+from mainstay.turn.tool_catalogue import CALL_TOOL, ToolCatalogue, parse_catalogue_call
+from mainstay.turn.tool_circuit_breaker import ToolCircuitBreaker, counts_as_failure, describe_open_breaker
 
 log = logging.getLogger("mainstay.turn")
 
-CANCELLED = "Cancelled: the turn was aborted before this call finished."
-NOT_STARTED = "Cancelled: the turn was aborted before this call ran."
 ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
-SKIPPED = "Skipped: the person added something before this call ran."
-WITHHELD = "Withheld: what this call answered could not be checked."
-JOINED_MAX = 256
-NAMES_MAX = 40  # that a call of a tool that is not there is answered with
-UNKNOWN = "Outcome unknown: the process stopped while this ran. It was not run again; find out before repeating it."
+RESULT_WITHHELD = "Withheld: the result of this call could not be checked."
+CLIENT_TOOL_SETS_MAX = 256  # cached toolboxes with client tools
+LISTED_NAMES_MAX = 40  # tool names listed in the result of a call to an unknown tool
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """A call that can run. `input` is its own, where it was called through another tool."""
+class PreparedCall(msgspec.Struct, frozen=True):
+    """A call that can run: its tool and parsed arguments."""
 
     tool: Tool
-    arguments: Any
-    input: str = ""
+    arguments: object
+    inner_input: str = ""  # the tool's own arguments, if it was called through `call_tool`
 
     @property
     def effect(self) -> Effect:
         return self.tool.effect
 
 
-class Tools(Protocol):
-    """What a turn needs of its tools. Replay has its own, which answers from the journal."""
+class TurnTools(Protocol):
+    """What a turn needs of its tools; replay has an implementation that answers from the journal."""
 
     @property
-    def own(self) -> tuple[Tool, ...]: ...
-    @property
-    def ours(self) -> tuple[Tool, ...]:
-        """Of `own`, those that do not come from elsewhere."""
+    def agent_tools(self) -> tuple[Tool, ...]:
+        """The agent's tools that are in use now, without memory tools."""
         ...
 
     @property
-    def offered(self) -> tuple[Tool, ...]: ...
+    def local_tools(self) -> tuple[Tool, ...]:
+        """Of `agent_tools`, those that are not from a plugin, an MCP server or a backend."""
+        ...
+
     @property
-    def foreign(self) -> bool:
-        """The model is told what they do by somebody else than the owner."""
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """All tools that can be called."""
         ...
 
-    def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]: ...
-    def narrowed(self, names: tuple[str, ...], result_bytes: int | None = None) -> Tools: ...
-    def joined(self, guests: tuple[GuestTool, ...]) -> Tools:
-        """With those that whoever asks brought along."""
+    @property
+    def has_external_descriptions(self) -> bool:
+        """True if the model reads tool descriptions that the owner did not write."""
         ...
 
-    def prepare(self, call: ToolCall) -> Prepared | ToolResult: ...
-    def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult: ...
+    def select_for_request(self, *, memory: bool, inline: bool, keep_local: bool = False) -> tuple[Tool, ...]: ...
+    def restrict_to(self, names: tuple[str, ...], result_bytes_max: int | None = None) -> TurnTools: ...
+    def with_client_tools(self, client_tools: tuple[ClientTool, ...]) -> TurnTools: ...
+    def prepare(self, call: ToolCall) -> PreparedCall | ToolResult: ...
+    def build_client_result(
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, content: str
+    ) -> ToolResult: ...
     async def execute(
-        self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, control: TurnControl, *, is_resumed: bool
     ) -> ToolResult: ...
 
 
-Keep = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
+StoreLargeResult = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
 
 
 class Toolbox:
-    """The agent's own tools, and those of its memory. `keep` takes what is too large to be shown; `breaker` gives each
-    tool its own, by its name."""
+    """The agent's tools and its memory tools.
+
+    `store_result` stores a result that is too large to be shown; `breaker_for` returns a tool's circuit breaker by the
+    tool's name.
+    """
 
     def __init__(
         self,
@@ -92,289 +97,324 @@ class Toolbox:
         limits: Limits,
         *,
         memory: Sequence[Tool] = (),
-        keep: Keep | None = None,
-        guards: Guards | None = None,
-        breaker: Callable[[str], Breaker] | None = None,
+        store_result: StoreLargeResult | None = None,
+        guards: Guardrails | None = None,
+        breaker_for: Callable[[str], ToolCircuitBreaker] | None = None,
     ) -> None:
-        self._own = tuple(tools)
-        self._sometimes = tuple(tool for tool in tools if hasattr(tool, "wanted"))
-        self._shown: dict[tuple[str, ...], tuple[Tool, ...]] = {(): self._own}  # by those that are not wanted now
-        self.foreign = any(told_by_others(tool) for tool in tools)
+        self._agent_tools = tuple(tools)
+        self._conditional_tools = tuple(tool for tool in tools if hasattr(tool, "is_available"))
+        # by the names of hidden tools
+        self._visible_cache: dict[tuple[str, ...], tuple[Tool, ...]] = {(): self._agent_tools}
+        self.has_external_descriptions = any(has_third_party_text(tool) for tool in tools)
         names = {tool.name for tool in tools}
-        self._memory = tuple(tool for tool in memory if tool.name not in names)
-        self._by_name = {tool.name: tool for tool in (*self._own, *self._memory)}
-        self._catalogues: dict[bool, Catalogue] = {}
-        self._offers: dict[tuple[bool, bool, bool, tuple[str, ...]], tuple[Tool, ...]] = {}
+        self._memory_tools = tuple(tool for tool in memory if tool.name not in names)
+        self._by_name = {tool.name: tool for tool in (*self._agent_tools, *self._memory_tools)}
+        self._catalogues: dict[bool, ToolCatalogue] = {}
+        self._request_cache: dict[tuple[bool, bool, bool, tuple[str, ...]], tuple[Tool, ...]] = {}
         self._limits = limits
-        self._keep = keep
+        self._store_result = store_result
         self._guards = guards
-        self._breaker = breaker
-        self._narrowed: dict[tuple[tuple[str, ...], int | None], Toolbox] = {}
-        self._joined: dict[bytes, Toolbox] = {}
+        self._breaker_for = breaker_for
+        self._restricted_cache: dict[tuple[tuple[str, ...], int | None], Toolbox] = {}
+        self._client_cache: dict[bytes, Toolbox] = {}
 
-    def narrowed(self, names: tuple[str, ...], result_bytes: int | None = None) -> Toolbox:
-        """Only these, for a sub-agent or a small model; which is also shown less of a long result."""
-        made = self._narrowed.get((names, result_bytes))
-        if made is None:
-            own, memory = ([tool for tool in tools if tool.name in names] for tools in (self._own, self._memory))
+    def restrict_to(self, names: tuple[str, ...], result_bytes_max: int | None = None) -> Toolbox:
+        """Return a cached copy with only these tools, for a sub-agent or a small model."""
+        toolbox = self._restricted_cache.get((names, result_bytes_max))
+        if toolbox is None:
+            agent_tools, memory = (
+                [tool for tool in tools if tool.name in names] for tools in (self._agent_tools, self._memory_tools)
+            )
             limits = self._limits
-            if result_bytes is not None and result_bytes < limits.tool_result_bytes_max:
-                limits = msgspec.structs.replace(limits, tool_result_bytes_max=result_bytes)
-            made = self._with(own, memory, limits)
-            self._narrowed[names, result_bytes] = made
-        return made
+            if result_bytes_max is not None and result_bytes_max < limits.tool_result_bytes_max:
+                limits = msgspec.structs.replace(limits, tool_result_bytes_max=result_bytes_max)
+            toolbox = self._copy_with(agent_tools, memory, limits)
+            self._restricted_cache[names, result_bytes_max] = toolbox
+        return toolbox
 
-    def joined(self, guests: tuple[GuestTool, ...]) -> Toolbox:
-        """The agent's own go first: nobody takes the place of one by its name."""
-        if not guests:
+    def with_client_tools(self, client_tools: tuple[ClientTool, ...]) -> Toolbox:
+        """Return a cached copy with the client's tools; an agent's tool of the same name takes precedence."""
+        if not client_tools:
             return self
-        key = msgspec.json.encode(guests)
-        made = self._joined.get(key)
-        if made is None:
-            own = (*self._own, *(Handed(one) for one in guests if one.name not in self._by_name))
-            made = self._with(own, self._memory, self._limits)
-            if len(self._joined) >= JOINED_MAX:
-                self._joined.clear()
-            self._joined[key] = made
-        return made
+        key = msgspec.json.encode(client_tools)
+        toolbox = self._client_cache.get(key)
+        if toolbox is None:
+            agent_tools = (
+                *self._agent_tools,
+                *(ClientToolAdapter(guest) for guest in client_tools if guest.name not in self._by_name),
+            )
+            toolbox = self._copy_with(agent_tools, self._memory_tools, self._limits)
+            if len(self._client_cache) >= CLIENT_TOOL_SETS_MAX:
+                self._client_cache.clear()
+            self._client_cache[key] = toolbox
+        return toolbox
 
-    def _with(self, own: Sequence[Tool], memory: Sequence[Tool], limits: Limits) -> Toolbox:
-        return Toolbox(own, limits, memory=memory, keep=self._keep, guards=self._guards, breaker=self._breaker)
+    def _copy_with(self, agent_tools: Sequence[Tool], memory: Sequence[Tool], limits: Limits) -> Toolbox:
+        return Toolbox(
+            agent_tools,
+            limits,
+            memory=memory,
+            store_result=self._store_result,
+            guards=self._guards,
+            breaker_for=self._breaker_for,
+        )
 
-    def handed(self, call: ToolCall, prepared: Prepared, context: ToolContext, content: str) -> ToolResult:
-        """What came of a call that somebody else ran: from outside, like all that is not made here."""
-        return self._guarded(call, prepared.tool, context, bound(content, self._limits.tool_result_bytes_max))
-
-    @property
-    def own(self) -> tuple[Tool, ...]:
-        """Without those that have nothing to work with at present (`wanted`); they can be called all the same."""
-        unwanted = self._unwanted()
-        shown = self._shown.get(unwanted)
-        if shown is None:
-            shown = self._shown[unwanted] = tuple(tool for tool in self._own if tool.name not in unwanted)
-        return shown
-
-    def _unwanted(self) -> tuple[str, ...]:
-        return tuple(tool.name for tool in self._sometimes if not tool.wanted())
-
-    @property
-    def ours(self) -> tuple[Tool, ...]:
-        return tuple(tool for tool in self.own if not origin_of_tool(tool))
+    def build_client_result(
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, content: str
+    ) -> ToolResult:
+        """Build the result of a call that the client ran: bounded, redacted and marked as untrusted."""
+        return self._guard_result(
+            call, prepared.tool, context, truncate_text(content, self._limits.tool_result_bytes_max)
+        )
 
     @property
-    def offered(self) -> tuple[Tool, ...]:
-        """Everything that can be called."""
+    def agent_tools(self) -> tuple[Tool, ...]:
+        """The agent's tools without those that are of no use now (`Tool.wanted`); these can still be called."""
+        unwanted = self._hidden_names()
+        visible = self._visible_cache.get(unwanted)
+        if visible is None:
+            visible = self._visible_cache[unwanted] = tuple(
+                tool for tool in self._agent_tools if tool.name not in unwanted
+            )
+        return visible
+
+    def _hidden_names(self) -> tuple[str, ...]:
+        return tuple(tool.name for tool in self._conditional_tools if not tool.is_available())
+
+    @property
+    def local_tools(self) -> tuple[Tool, ...]:
+        return tuple(tool for tool in self.agent_tools if not tool_origin(tool))
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
         return tuple(self._by_name.values())
 
-    def offer(self, *, memory: bool, inline: bool, ours: bool = False) -> tuple[Tool, ...]:
-        """What a request carries; the same object every time, so that it is encoded and counted once.
+    def select_for_request(self, *, memory: bool, inline: bool, keep_local: bool = False) -> tuple[Tool, ...]:
+        """Select the tools that a request carries; a cached object, so that it is encoded and counted once.
 
-        Where not all are `inline`, the rest is searched: everything, or with `ours` only what comes from elsewhere.
+        If not `inline`, the tools are in a searchable catalogue: all of them, or with `keep_local` only external ones.
         """
-        key = memory, inline, ours, self._unwanted()
-        made = self._offers.get(key)
-        if made is None:
-            shown = self.own if inline else self._searchable(ours)
-            made = self._offers[key] = (*shown, *self._memory) if memory else shown
-        return made
+        key = memory, inline, keep_local, self._hidden_names()
+        tools = self._request_cache.get(key)
+        if tools is None:
+            visible = self.agent_tools if inline else self._build_searchable(keep_local)
+            tools = self._request_cache[key] = (*visible, *self._memory_tools) if memory else visible
+        return tools
 
-    def _searchable(self, ours: bool) -> tuple[Tool, ...]:
-        """Those that stay where they are, and the two that find and call the others."""
-        if ours not in self._catalogues:
-            folded = [tool for tool in self._own if origin_of_tool(tool)] if ours else self._own
-            self._catalogues[ours] = Catalogue(folded)
-        widest = self._catalogues[min(self._catalogues)]  # a session with a smaller model may have more to find
+    def _build_searchable(self, keep_local: bool) -> tuple[Tool, ...]:
+        """Return the tools that stay inline, and the two that search and call the catalogue."""
+        if keep_local not in self._catalogues:
+            folded = [tool for tool in self._agent_tools if tool_origin(tool)] if keep_local else self._agent_tools
+            self._catalogues[keep_local] = ToolCatalogue(folded)
+        widest = self._catalogues[min(self._catalogues)]  # that of a session with a smaller model may hold more
         self._by_name.update({tool.name: tool for tool in widest.tools})
-        shown = self._catalogues[ours].tools
-        return (*self.ours, *shown) if ours else shown
+        visible = self._catalogues[keep_local].tools
+        return (*self.local_tools, *visible) if keep_local else visible
 
-    def prepare(self, call: ToolCall) -> Prepared | ToolResult:
-        """Everything that can be wrong with a call is a result that the model can act on."""
+    def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
+        """Parse a call; a mistake in it becomes an error result that the model can act on."""
         if not call.finished:
-            return refuse(
+            return error_result(
                 call, "The call was cut off, by the output limit or a filter, and was not run. Make it shorter."
             )
-        name, input, own = call.name, call.input, ""
-        if name == CALL and name in self._by_name and (inner := read_call(input)) is not None:
+        name, input, agent_tools = call.name, call.input, ""
+        if name == CALL_TOOL and name in self._by_name and (inner := parse_catalogue_call(input)) is not None:
             name, input = inner.name, msgspec.json.encode(inner.arguments).decode()
-            own = input
+            agent_tools = input
         tool = self._by_name.get(name)
-        if tool is None or name == CALL:
-            return refuse(call, self._unknown(name))
+        if tool is None or name == CALL_TOOL:
+            return error_result(call, self._describe_unknown_tool(name))
         if len(call.input.encode(errors="replace")) > self._limits.tool_input_bytes_max:
-            return refuse(call, f"The arguments are over {self._limits.tool_input_bytes_max} bytes. Nothing was run.")
+            return error_result(
+                call, f"The arguments are over {self._limits.tool_input_bytes_max} bytes. Nothing was run."
+            )
         try:
-            return Prepared(tool, tool.parse(input), own)
+            return PreparedCall(tool, tool.parse(input), agent_tools)
         except BadArguments as error:
-            return refuse(call, bound(str(error), self._limits.tool_result_bytes_max))
+            return error_result(call, truncate_text(str(error), self._limits.tool_result_bytes_max))
 
     async def execute(
-        self, call: ToolCall, prepared: Prepared, context: ToolContext, control: Control, *, again: bool
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, control: TurnControl, *, is_resumed: bool
     ) -> ToolResult:
-        """`again`: a process died while this call was running, and it is being taken up."""
+        """Run a call, bounded by its timeout and guarded by its circuit breaker.
+
+        `is_resumed`: a process stopped while this call was running; whether it runs again depends on its effect.
+        """
         tool, arguments = prepared.tool, prepared.arguments
-        if again and tool.effect == "unsafe":
-            return refuse(call, UNKNOWN)
-        breaker = self._breaker(tool.name) if self._breaker is not None else None
+        if is_resumed and tool.effect == "unsafe":
+            return error_result(call, journal_wording.CURRENT.outcome_unknown)
+        breaker = self._breaker_for(tool.name) if self._breaker_for is not None else None
         if breaker is not None and not breaker.admit():
-            return self._resting(call, tool, context, breaker.closed_for_s())
-        running = _Running(call, tool, context, breaker)
+            return self._refuse_broken_tool(call, tool, context, breaker.open_for_s())
+        running = _RunningCall(call, tool, context, breaker)
         try:
-            if again and tool.effect == "reconcile":
-                found = await self._run(running, tool.reconcile(arguments, context), control)
-                if found is not None:
-                    return found
-            result = await self._run(running, tool.run(arguments, context), control)
+            if is_resumed and tool.effect == "reconcile":
+                reconciled = await self._run_bounded(running, tool.reconcile(arguments, context), control)
+                if reconciled is not None:
+                    return reconciled
+            result = await self._run_bounded(running, tool.run(arguments, context), control)
         finally:
-            running.end()
-        assert result is not None, "only reconcile may say that nothing happened"
+            running.report_outcome()
+        assert result is not None, "only `reconcile` may return None"
         return result
 
-    def _resting(self, call: ToolCall, tool: Tool, context: ToolContext, closed_s: float) -> ToolResult:
-        news = Guarded(
-            "tool", "held", ("breaker",), call.id, rests(tool.name, closed_s), turn=context.turn, step=context.step
+    def _refuse_broken_tool(self, call: ToolCall, tool: Tool, context: ToolContext, open_for_s: float) -> ToolResult:
+        event = Guarded(
+            "tool",
+            "held",
+            ("breaker",),
+            call.id,
+            describe_open_breaker(tool.name, open_for_s),
+            turn=context.turn,
+            step=context.step,
         )
-        context.news = (*context.news, news)
-        return refuse(call, rests(tool.name, closed_s))
+        context.guard_events = (*context.guard_events, event)
+        return error_result(call, describe_open_breaker(tool.name, open_for_s))
 
-    async def _run(self, running: _Running, work: Awaitable[str | None], control: Control) -> ToolResult | None:
+    async def _run_bounded(
+        self, running: _RunningCall, work: Awaitable[str | None], control: TurnControl
+    ) -> ToolResult | None:
+        """Wait for the call until it ends, times out or is aborted; None only if `work` returned None."""
         call, tool, context = running.call, running.tool, running.context
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
-        task = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(_contained(work))
+        task = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(_contain_exit(work))
         try:
             await control.wait_for(task, f"running {tool.name}", timeout_s)
             if not task.done():
                 context.cancel()
                 if control.aborted:
-                    return refuse(call, ABANDONED)
+                    return error_result(call, ABANDONED)
                 task.cancel()
                 await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
-                return refuse(call, _timed_out(tool, timeout_s))
-        except asyncio.CancelledError:  # the agent is closing: the turn will be taken up again
+                return error_result(call, _describe_timeout(tool, timeout_s))
+        except asyncio.CancelledError:  # the agent is closing: the turn will be resumed
             context.cancel()
             task.cancel()
             raise
         if task.cancelled():
             context.cancel()
             running.failed = None if control.aborted else True
-            return refuse(call, CANCELLED if control.aborted else "CancelledError: the tool cancelled itself.")
+            return error_result(
+                call,
+                journal_wording.CURRENT.cancelled if control.aborted else "CancelledError: the tool cancelled itself.",
+            )
         if (error := task.exception()) is not None:
-            running.failed = True if counts(error) else None
-            self._note(tool, error)
-            said = bound(_told(error), self._limits.tool_result_bytes_max)
-            return self._guarded(call, tool, context, said, is_error=True)
+            running.failed = True if counts_as_failure(error) else None
+            self._log_failure(tool, error)
+            text = truncate_text(_describe_error(error), self._limits.tool_result_bytes_max)
+            return self._guard_result(call, tool, context, text, is_error=True)
         running.failed = False
         content = task.result()
         if content is None:
             return None
-        return self._guarded(call, tool, context, await self._fit(content, context))
+        return self._guard_result(call, tool, context, await self._fit_result(content, context))
 
-    def _note(self, tool: Tool, error: BaseException) -> None:
-        """A tool's error may quote a key, and whoever reads the log need not know it."""
+    def _log_failure(self, tool: Tool, error: BaseException) -> None:
+        """Log the traceback with secrets redacted: a tool's error may quote an API key."""
         if log.isEnabledFor(logging.INFO):
-            import traceback  # only for those who look
+            import traceback  # loaded only if it is logged
 
             trace = "".join(traceback.format_exception(error))
-            log.info("tool %s failed\n%s", tool.name, self._guards.redactor.whole(trace)[0] if self._guards else trace)
+            log.info("tool %s failed\n%s", tool.name, self._guards.redactor.redact(trace)[0] if self._guards else trace)
 
-    def _guarded(
+    def _guard_result(
         self, call: ToolCall, tool: Tool, context: ToolContext, content: str, *, is_error: bool = False
     ) -> ToolResult:
-        """As it may be shown: cleaned, labelled, and marked as data where it comes from outside."""
+        """Build the result: redacted, labelled with its origin, and marked as data if it is untrusted."""
         outside = tool.untrusted or context.untrusted
-        origin = origin_of(tool.name, untrusted=outside, private=context.private)
+        origin = format_origin(tool.name, untrusted=outside, private=context.private)
         if self._guards is None:
             return ToolResult(call.id, call.name, content, is_error=is_error, origin=origin)
         try:
-            cleaned = self._guards.result(content, foreign=bool(origin_of_tool(tool)), outside=outside)
-            mark = self._guards.mark(context.key) if outside else ""
+            cleaned = self._guards.check_result(content, external=bool(tool_origin(tool)), untrusted=outside)
+            mark = self._guards.compute_delimiter(context.key) if outside else ""
         except GuardFailed as error:
-            log.error("a guard failed on %s: %s", context.key, error)
-            return refuse(call, WITHHELD)
+            log.error("a guard failed on the result of %s: %s", context.key, error)
+            return error_result(call, RESULT_WITHHELD)
         if cleaned.action:
-            news = Guarded("tool", cleaned.action, cleaned.kinds, call.id, turn=context.turn, step=context.step)
-            context.news = (*context.news, news)
+            event = Guarded("tool", cleaned.action, cleaned.kinds, call.id, turn=context.turn, step=context.step)
+            context.guard_events = (*context.guard_events, event)
         return ToolResult(call.id, call.name, cleaned.content, is_error=is_error, origin=origin, mark=mark)
 
-    async def _fit(self, content: str, context: ToolContext) -> str:
-        """Small enough to be shown; the rest is kept where `result` finds it."""
+    async def _fit_result(self, content: str, context: ToolContext) -> str:
+        """Cut a result that is too large; the whole is stored for the `result` tool, if the toolbox has it."""
         most = self._limits.tool_result_bytes_max
-        shown = bound(content, most)
-        if len(shown) >= len(content) or self._keep is None or "result" not in self._by_name:
-            return shown
-        whole = bound(content, self._limits.kept_bytes_max)
+        truncated = truncate_text(content, most)
+        if len(truncated) >= len(content) or self._store_result is None or "result" not in self._by_name:
+            return truncated
+        whole = truncate_text(content, self._limits.kept_bytes_max)
         try:
-            await self._keep(context.session, context.call_id, whole)
-        except StoreError as error:  # it has run, and that counts more than the end of what it said
-            log.warning("a large result of %s could not be kept: %s", context.key, error)
-            return shown
+            await self._store_result(context.session, context.call_id, whole)
+        except StoreError as error:  # the call has run: losing the end of its result is not an error
+            log.warning("the large result of %s could not be stored: %s", context.key, error)
+            return truncated
         head = content.encode(errors="replace")[:most].decode(errors="ignore")
         rest = f'{len(content)} characters in all; read on with result(ref="{context.call_id}", offset={len(head)})'
         return f"{head}\n[cut: {rest}]"
 
-    def _unknown(self, name: str) -> str:
-        shown = name[: self._limits.tool_name_chars_max]
+    def _describe_unknown_tool(self, name: str) -> str:
+        shortened = name[: self._limits.tool_name_chars_max]
         near = difflib.get_close_matches(name, self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         names = list(self._by_name)
-        known = ", ".join(names[:NAMES_MAX]) or "none"
-        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
-        return f"There is no tool {shown!r}.{hint} Available: {known}{more}."
+        known = ", ".join(names[:LISTED_NAMES_MAX]) or "none"
+        more = f" and {len(names) - LISTED_NAMES_MAX} more" if len(names) > LISTED_NAMES_MAX else ""
+        return f"There is no tool {shortened!r}.{hint} Available: {known}{more}."
 
 
-class _Running:
-    """A call that runs, and what its tool's breaker is to know of it."""
+class _RunningCall:
+    """A running call, and its outcome for the tool's circuit breaker."""
 
     __slots__ = ("_breaker", "call", "context", "failed", "tool")
 
-    def __init__(self, call: ToolCall, tool: Tool, context: ToolContext, breaker: Breaker | None) -> None:
+    def __init__(self, call: ToolCall, tool: Tool, context: ToolContext, breaker: ToolCircuitBreaker | None) -> None:
         self.call = call
         self.tool = tool
         self.context = context
-        self.failed: bool | None = None  # None: it says nothing about the tool how it ended
+        self.failed: bool | None = None  # None: the outcome counts neither for nor against the tool
         self._breaker = breaker
 
-    def end(self) -> None:
+    def report_outcome(self) -> None:
         if self._breaker is None:
             return
         match self.failed:
             case None:
-                self._breaker.left()
+                self._breaker.record_ignored()
             case False:
-                self._breaker.succeeded()
-            case True if self._breaker.failed():
-                log.warning("the tool %s failed too often and is left alone for a while", self.tool.name)
+                self._breaker.record_success()
+            case True if self._breaker.record_failure():
+                log.warning("circuit breaker opened for tool %s after repeated failures", self.tool.name)
 
 
-async def _contained(work: Awaitable[str | None]) -> str | None:
-    """A tool that ends itself must not end the process that everyone shares."""
+async def _contain_exit(work: Awaitable[str | None]) -> str | None:
+    """Turn a tool's `SystemExit` into an error, so that it does not end the process."""
     try:
         return await work
     except SystemExit as exit:
         raise RuntimeError(f"the tool called exit({exit.code})") from exit
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # a tool's exception may fail even at saying what it is
+    except Exception:  # `__str__` of a tool's exception may raise
         return type(error).__name__
 
 
-def refuse(call: ToolCall, content: str) -> ToolResult:
+def error_result(call: ToolCall, content: str) -> ToolResult:
     return ToolResult(call.id, call.name, content, is_error=True)
 
 
-def bound(content: str, bytes_max: int) -> str:
-    """Cut at a character boundary, and say so."""
-    content = content.encode(errors="replace").decode()  # lone surrogates can be neither kept nor sent
+def truncate_text(content: str, bytes_max: int) -> str:
+    """Cut text at a character boundary and append a notice if it is over `bytes_max`."""
+    content = content.encode(errors="replace").decode()  # lone surrogates cannot be encoded as UTF-8
     if len(content) * 4 <= bytes_max or len(encoded := content.encode()) <= bytes_max:
         return content
-    kept = encoded[:bytes_max].decode(errors="ignore")
-    return f"{kept}\n[cut here: {len(encoded)} bytes in all, {bytes_max} shown]"
+    head = encoded[:bytes_max].decode(errors="ignore")
+    return f"{head}\n[cut here: {len(encoded)} bytes in all, {bytes_max} shown]"
 
 
-def _timed_out(tool: Tool, timeout_s: float) -> str:
+def _describe_timeout(tool: Tool, timeout_s: float) -> str:
     if tool.effect == "pure":
         return f"Timed out after {timeout_s:g} s."
     return f"Timed out after {timeout_s:g} s and was abandoned: its outcome is unknown."

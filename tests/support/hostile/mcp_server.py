@@ -182,7 +182,7 @@ def do_connect(plan: dict[str, Any], given: dict[str, str], params: Any) -> dict
     with socket.socket(socket.AF_UNIX) as door:
         door.settimeout(5)
         door.connect(os.path.basename(given["path"]))
-        door.sendall(b'{"do": "approvals.list"}\n')
+        door.sendall(b'{"request": {"operation": "ListApprovals"}}\n')
         return text(f"{given['path']} let in: {door.recv(2000).decode('latin-1')}")
 
 

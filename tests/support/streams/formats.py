@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
-from mainstay.providers.anthropic import AnthropicProvider
-from mainstay.providers.anthropic_answer import MessagesAnswer
-from mainstay.providers.openai import OpenAIProvider
-from mainstay.providers.openai_answer import ChatAnswer
-from mainstay.providers.sse import EventCutter
-from mainstay.providers.wire import Answer, Wire
+from mainstay.providers.anthropic.provider import AnthropicProvider
+from mainstay.providers.anthropic.response import AnthropicResponseParser
+from mainstay.providers.openai.provider import OpenAIProvider
+from mainstay.providers.openai.response import ChatCompletionParser
+from mainstay.providers.wire.api_client import ApiClient, ResponseParser
+from mainstay.providers.wire.sse import SseDecoder
 
 KEY = "sk-secret-canary-0123456789"
 
@@ -23,14 +23,13 @@ KEY = "sk-secret-canary-0123456789"
 class Made(Protocol):
     """A provider that talks HTTP."""
 
-    _wire: Wire
+    _api: ApiClient
     _url: str
 
     def model(self) -> ModelInfo: ...
     def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]: ...
     async def close(self) -> None: ...
-    def body(self, context: Context, options: Options) -> bytes: ...
-    def wire_messages(self, context: Context) -> list[dict[str, Any]]: ...
+    def build_body(self, context: Context, options: Options) -> bytes: ...
 
 
 def sse(payload: Any, event: str = "") -> bytes:
@@ -56,7 +55,7 @@ class Format(ABC):
     @abstractmethod
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made: ...
     @abstractmethod
-    def answer(self) -> Answer: ...
+    def answer(self) -> ResponseParser: ...
     @abstractmethod
     def begin(self) -> list[bytes]: ...
     @abstractmethod
@@ -79,8 +78,8 @@ class Format(ABC):
     def bound(self, body: dict[str, Any]) -> Any:
         """The most that the answer may be."""
 
-    def cutter(self) -> EventCutter:
-        return EventCutter()
+    def cutter(self) -> SseDecoder:
+        return SseDecoder()
 
     def frame(self, payload: bytes) -> bytes:
         """An event of the API's with this in it, whatever it is."""
@@ -106,8 +105,8 @@ class OpenAIFormat(Format):
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return OpenAIProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
 
-    def answer(self) -> Answer:
-        return ChatAnswer(self.name)
+    def answer(self) -> ResponseParser:
+        return ChatCompletionParser(self.name)
 
     def delta(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
         return sse({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": None})
@@ -160,8 +159,8 @@ class AnthropicFormat(Format):
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return AnthropicProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
 
-    def answer(self) -> Answer:
-        return MessagesAnswer(self.name)
+    def answer(self) -> ResponseParser:
+        return AnthropicResponseParser(self.name)
 
     def event(self, type: str, body: dict[str, Any]) -> bytes:
         return sse({"type": type, **body}, type)

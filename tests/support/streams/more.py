@@ -14,18 +14,18 @@ from typing import Any
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Usage
 from mainstay.core.ports import ModelInfo
-from mainstay.providers.bedrock import BedrockProvider
-from mainstay.providers.bedrock_answer import ConverseAnswer
-from mainstay.providers.bedrock_frames import FrameCutter
-from mainstay.providers.cutting import LineCutter
-from mainstay.providers.gemini import GeminiProvider
-from mainstay.providers.gemini_answer import GeminiAnswer
-from mainstay.providers.ollama import OllamaProvider
-from mainstay.providers.ollama_answer import OllamaAnswer
-from mainstay.providers.openai_responses import ResponsesProvider
-from mainstay.providers.openai_responses_answer import ResponsesAnswer
-from mainstay.providers.sse import EventCutter
-from mainstay.providers.wire import Answer
+from mainstay.providers.bedrock.event_stream import AwsEventStreamDecoder
+from mainstay.providers.bedrock.provider import BedrockProvider
+from mainstay.providers.bedrock.response import BedrockResponseParser
+from mainstay.providers.gemini.provider import GeminiProvider
+from mainstay.providers.gemini.response import GeminiResponseParser
+from mainstay.providers.ollama.provider import OllamaProvider
+from mainstay.providers.ollama.response import OllamaResponseParser
+from mainstay.providers.openai_responses.provider import OpenAIResponsesProvider
+from mainstay.providers.openai_responses.response import OpenAIResponsesParser
+from mainstay.providers.wire.api_client import ResponseParser
+from mainstay.providers.wire.ndjson import NdjsonDecoder
+from mainstay.providers.wire.sse import SseDecoder
 from support.streams.formats import KEY, AnthropicFormat, Format, Made, OpenAIFormat, sse
 
 
@@ -52,10 +52,10 @@ class ResponsesFormat(Format):
     image = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw=="}
 
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
-        return ResponsesProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
+        return OpenAIResponsesProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
 
-    def answer(self) -> Answer:
-        return ResponsesAnswer(self.name)
+    def answer(self) -> ResponseParser:
+        return OpenAIResponsesParser(self.name)
 
     def event(self, type: str, body: dict[str, Any]) -> bytes:
         return sse({"type": type, **body, "sequence_number": 3}, type)
@@ -161,8 +161,8 @@ class GeminiFormat(Format):
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return GeminiProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
 
-    def answer(self) -> Answer:
-        return GeminiAnswer(self.name)
+    def answer(self) -> ResponseParser:
+        return GeminiResponseParser(self.name)
 
     def chunk(self, *parts: dict[str, Any], reason: str | None = None, counts: dict[str, int] | None = None) -> bytes:
         candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
@@ -219,11 +219,11 @@ class OllamaFormat(Format):
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return OllamaProvider("m", base_url=url, api_key=KEY, limits=limits, info=info or ModelInfo(name="m"))
 
-    def answer(self) -> Answer:
-        return OllamaAnswer(self.name)
+    def answer(self) -> ResponseParser:
+        return OllamaResponseParser(self.name)
 
-    def cutter(self) -> EventCutter:
-        return LineCutter()
+    def cutter(self) -> SseDecoder:
+        return NdjsonDecoder()
 
     def frame(self, payload: bytes) -> bytes:
         return payload + b"\n"
@@ -297,11 +297,11 @@ class BedrockFormat(Format):
     def make(self, url: str, limits: Limits | None = None, info: ModelInfo | None = None) -> Made:
         return BedrockProvider("m", base_url=url, api_key=KEY, limits=limits, info=info)
 
-    def answer(self) -> Answer:
-        return ConverseAnswer(self.name)
+    def answer(self) -> ResponseParser:
+        return BedrockResponseParser(self.name)
 
-    def cutter(self) -> EventCutter:
-        return FrameCutter()
+    def cutter(self) -> SseDecoder:
+        return AwsEventStreamDecoder()
 
     def frame(self, payload: bytes, event: str = "contentBlockDelta") -> bytes:
         headers = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}

@@ -12,25 +12,25 @@ import msgspec
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.agent.accounts import HomeAccounts, budgets_of
-from mainstay.agent.models import by_rule, entries_of, info_of
-from mainstay.agent.spent import report
-from mainstay.agent.world import SystemClock
-from mainstay.cli.chat.budgets import budget_lines, is_guessed
+from mainstay.agent.budget_report import build_budget_report
+from mainstay.agent.home_budgets import HomeBudgets, build_budgets
+from mainstay.agent.model_providers import build_model_info, list_failover_entries, with_unknown_price
+from mainstay.agent.system_clock import SystemClock
+from mainstay.cli.chat.budget_status import format_budgets, is_price_estimated
 from mainstay.cli.main import main
 from mainstay.config.schema import ModelEntry
 from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR
 from mainstay.core.errors import HomeUnusable
 from mainstay.core.events import MessageAdded, Received, TurnStarted
-from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
-from mainstay.core.ledger import HOUR_MS, KEPT_HOURS
+from mainstay.core.ledger_entries import HOUR_MS, RETENTION_HOURS
 from mainstay.core.messages import Finish, FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
-from mainstay.core.ports import ModelInfo, Standing
-from mainstay.core.reservations import NANO
-from mainstay.store.sqlite.ledger import SqliteLedger, load
-from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.core.ports import ModelInfo, SessionInfo
+from mainstay.core.projections import JournalBatch
+from mainstay.store.sqlite.home_database import HomeDatabase
+from mainstay.store.sqlite.spending_ledger import SqliteSpendingLedger, load_rows
 from mainstay.testing import MemoryStore, Say, ScriptedProvider
 
 INFO = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0)
@@ -49,7 +49,7 @@ def month(dollars: float) -> PeriodBudgets:
 @pytest.mark.parametrize("scope", ["home", "workspace", "person"])
 async def test_a_budget_that_is_configured_later_counts_what_was_spent_before(tmp_path: Path, scope: str) -> None:
     async with agent(tmp_path) as before:
-        assert (await before.opened()).services.accounts is None
+        assert (await before.runtime()).services.budget_manager is None
         await before.run("s", "go", sender="ann")
     async with agent(tmp_path, **{scope: month(0.3)}) as after:
         reply = await after.run("t", "go", sender="ann")
@@ -72,44 +72,49 @@ async def test_people_and_the_home_pay_in_all_workspaces_and_a_workspace_for_its
 
 
 async def test_what_a_workspace_without_budgets_spends_meanwhile_is_heard_of(tmp_path: Path) -> None:
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
-    accounts = HomeAccounts(tmp_path, SystemClock())
+    accounts = HomeBudgets(tmp_path, SystemClock())
     budgeted = Config(workspace="two", budgets=BudgetSettings(home=month(1.0)))
     try:
-        assert await accounts.join(Config(workspace="one"), MemoryStore(), books) is None
-        purses: Any = await accounts.join(budgeted, MemoryStore(), books)
-        free, live = accounts.reader(books, "one"), accounts.reader(books, "two")
-        await free.take(spending(5, "ann"))
-        await live.take(spending(7, "ann"))  # this one has booked it itself
-        assert purses.books.tally("home", "").spent(0).money == 5
-        assert [row[:2] for row in await load(books) if row[3] == 12] == [("home", ""), ("person", "ann")]
+        assert await accounts.open_manager(Config(workspace="one"), MemoryStore(), books) is None
+        purses: Any = await accounts.open_manager(budgeted, MemoryStore(), books)
+        free, live = accounts.build_ledger_projection(books, "one"), accounts.build_ledger_projection(books, "two")
+        await free.apply(spending(5, "ann"))
+        await live.apply(spending(7, "ann"))  # this one has booked it itself
+        assert purses.ledger.get_counter("home", "").sum_since(0).money == 5
+        assert [row[:2] for row in await load_rows(books) if row[3] == 12] == [("home", ""), ("person", "ann")]
     finally:
         await books.close()
 
 
-def spending(nanodollars: int, person: str, at: int = 1_790_000_000_000, first: int = 1) -> Stretch:
+def spending(nanodollars: int, person: str, at: int = 1_790_000_000_000, first: int = 1) -> JournalBatch:
     said = MessageAdded(
-        "assistant", (Finish(FinishReason.END),), usage=Usage(1), cost=nanodollars / NANO, turn=1, step=1
+        "assistant",
+        (Finish(FinishReason.END),),
+        usage=Usage(1),
+        cost=nanodollars / NANODOLLARS_PER_DOLLAR,
+        turn=1,
+        step=1,
     )
     records = [
         Record(first, at, Received((), sender=person)),
         Record(first + 1, at, TurnStarted((first,), turn=1)),
         Record(first + 2, at, said),
     ]
-    return Stretch(Standing(key="s"), records)
+    return JournalBatch(SessionInfo(key="s"), records)
 
 
 async def test_what_is_offered_twice_is_counted_once(tmp_path: Path) -> None:
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
     try:
-        ledger = SqliteLedger(books, "w")
-        await ledger.take(spending(5, "ann"))
-        await ledger.take(spending(5, "ann"))
+        ledger = SqliteSpendingLedger(books, "w")
+        await ledger.apply(spending(5, "ann"))
+        await ledger.apply(spending(5, "ann"))
         longer = spending(5, "ann")
-        await ledger.take(Stretch(longer.standing, [*longer.records, *spending(2, "bob", first=4).records]))
-        rows = {(scope, name): money for scope, name, _, money, _, _ in await load(books)}
+        await ledger.apply(JournalBatch(longer.info, [*longer.records, *spending(2, "bob", first=4).records]))
+        rows = {(scope, name): money for scope, name, _, money, _, _ in await load_rows(books)}
         assert rows == {("home", ""): 7, ("workspace", "w"): 7, ("person", "ann"): 5, ("person", "bob"): 2}
         assert await ledger.positions() == {"s": 6}
     finally:
@@ -117,58 +122,58 @@ async def test_what_is_offered_twice_is_counted_once(tmp_path: Path) -> None:
 
 
 async def test_the_oldest_hours_leave_the_ledger(tmp_path: Path) -> None:
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
     try:
-        ledger = SqliteLedger(books, "w")
+        ledger = SqliteSpendingLedger(books, "w")
         first = 1_790_000_000_000
         said = spending(1, "ann").records[-1].event
-        records = [Record(seq, first + seq * HOUR_MS, said) for seq in range(1, KEPT_HOURS + 101)]
-        await ledger.take(Stretch(Standing(key="s"), records))
-        hours = {row[2] for row in await load(books)}
-        assert len(hours) == KEPT_HOURS
+        records = [Record(seq, first + seq * HOUR_MS, said) for seq in range(1, RETENTION_HOURS + 101)]
+        await ledger.apply(JournalBatch(SessionInfo(key="s"), records))
+        hours = {row[2] for row in await load_rows(books)}
+        assert len(hours) == RETENTION_HOURS
         assert max(hours) == records[-1].at // HOUR_MS
     finally:
         await books.close()
 
 
 async def test_a_clock_that_was_ahead_takes_nothing_from_the_ledger(tmp_path: Path) -> None:
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
     try:
-        ledger = SqliteLedger(books, "w")
+        ledger = SqliteSpendingLedger(books, "w")
         now = 1_790_000_000_000
-        await ledger.take(spending(5, "ann", at=now))
-        await ledger.take(spending(3, "ann", at=now + 400 * 24 * HOUR_MS, first=4))
-        await ledger.take(spending(2, "ann", at=now, first=7))
-        assert sum(row[3] for row in await load(books) if row[0] == "home") == 10
+        await ledger.apply(spending(5, "ann", at=now))
+        await ledger.apply(spending(3, "ann", at=now + 400 * 24 * HOUR_MS, first=4))
+        await ledger.apply(spending(2, "ann", at=now, first=7))
+        assert sum(row[3] for row in await load_rows(books) if row[0] == "home") == 10
     finally:
         await books.close()
 
 
 async def test_a_workspace_that_is_put_back_is_not_counted_again_but_another_of_its_name_is(tmp_path: Path) -> None:
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
 
-    def old(nanodollars: int, first: int = 1) -> Stretch:
-        return msgspec.structs.replace(spending(nanodollars, "ann", first=first), standing=Standing(key="s", created=7))
+    def old(nanodollars: int, first: int = 1) -> JournalBatch:
+        return msgspec.structs.replace(spending(nanodollars, "ann", first=first), info=SessionInfo(key="s", created=7))
 
     async def spent() -> int:
-        return sum(row[3] for row in await load(books) if row[0] == "home")
+        return sum(row[3] for row in await load_rows(books) if row[0] == "home")
 
     try:
-        await SqliteLedger(books, "w").take(old(5))
+        await SqliteSpendingLedger(books, "w").apply(old(5))
         await books.forget_workspace("w")
-        another = SqliteLedger(books, "w")
+        another = SqliteSpendingLedger(books, "w")
         assert await another.positions() == {}  # so it is followed from its beginning
-        made = Standing(key="s", created=8)
-        await another.take(msgspec.structs.replace(spending(2, "bob"), standing=made))
+        made = SessionInfo(key="s", created=8)
+        await another.apply(msgspec.structs.replace(spending(2, "bob"), info=made))
         assert await spent() == 7
         await books.forget_workspace("w")
-        back = SqliteLedger(books, "w")
-        await back.take(old(5))
+        back = SqliteSpendingLedger(books, "w")
+        await back.apply(old(5))
         assert await spent() == 7
-        await back.take(old(1, first=4))
+        await back.apply(old(1, first=4))
         assert await spent() == 8
         assert await back.positions() == {"s": 6}
     finally:
@@ -176,18 +181,18 @@ async def test_a_workspace_that_is_put_back_is_not_counted_again_but_another_of_
 
 
 async def test_a_workspace_without_budgets_puts_nothing_aside_whoever_else_has_some(tmp_path: Path) -> None:
-    books = SqliteObserved(str(tmp_path / "gateway.db"))
+    books = HomeDatabase(str(tmp_path / "gateway.db"))
     await books.open()
-    accounts, store = HomeAccounts(tmp_path, SystemClock()), MemoryStore()
+    accounts, store = HomeBudgets(tmp_path, SystemClock()), MemoryStore()
     bounded, free = Config(workspace="one", budgets=BudgetSettings(home=month(1.0))), Config(workspace="two")
     try:
-        purses: Any = await accounts.join(bounded, store, books)
-        assert await accounts.join(free, MemoryStore(), books) is None
-        assert await accounts.join(Config(workspace="one"), store, books) is None  # a reload took them away
-        await accounts.reader(books, "one").take(spending(5, "ann"))
-        await accounts.reader(books, "two").take(spending(7, "ann"))
-        assert purses.books.tally("home", "").spent(0).money == 12  # what it spends now is heard of
-        assert purses.books.tally("person", "ann").spent(0).money == 12
+        purses: Any = await accounts.open_manager(bounded, store, books)
+        assert await accounts.open_manager(free, MemoryStore(), books) is None
+        assert await accounts.open_manager(Config(workspace="one"), store, books) is None  # a reload took them away
+        await accounts.build_ledger_projection(books, "one").apply(spending(5, "ann"))
+        await accounts.build_ledger_projection(books, "two").apply(spending(7, "ann"))
+        assert purses.ledger.get_counter("home", "").sum_since(0).money == 12  # what it spends now is heard of
+        assert purses.ledger.get_counter("person", "ann").sum_since(0).money == 12
     finally:
         await books.close()
 
@@ -195,17 +200,17 @@ async def test_a_workspace_without_budgets_puts_nothing_aside_whoever_else_has_s
 async def test_what_a_workspace_had_booked_itself_is_not_heard_of_when_its_budgets_are_gone(tmp_path: Path) -> None:
     async with agent(tmp_path / "a") as alone:  # a store with a journal that nobody has followed yet
         await alone.run("s", "go")
-        store = (await alone.opened()).services.store
-        books = SqliteObserved(str(tmp_path / "gateway.db"))
+        store = (await alone.runtime()).services.store
+        books = HomeDatabase(str(tmp_path / "gateway.db"))
         await books.open()
         try:
-            accounts = HomeAccounts(tmp_path, SystemClock())
+            accounts = HomeBudgets(tmp_path, SystemClock())
             empty, bounded = MemoryStore(), Config(budgets=BudgetSettings(home=month(1.0)))
-            purses: Any = await accounts.join(bounded, empty, books)
-            purses.books.spend((purses.books.tally("home", ""),), 300_000_000, 200_000)
-            assert await accounts.join(Config(), store, books) is None
-            assert purses.books.tally("home", "").spent(0).money == 300_000_000
-            assert [row[3] for row in await load(books) if row[0] == "home"] == [300_000_000]
+            purses: Any = await accounts.open_manager(bounded, empty, books)
+            purses.ledger.spend((purses.ledger.get_counter("home", ""),), 300_000_000, 200_000)
+            assert await accounts.open_manager(Config(), store, books) is None
+            assert purses.ledger.get_counter("home", "").sum_since(0).money == 300_000_000
+            assert [row[3] for row in await load_rows(books) if row[0] == "home"] == [300_000_000]
         finally:
             await books.close()
 
@@ -214,17 +219,17 @@ async def test_budgets_without_a_ledger_are_refused(tmp_path: Path) -> None:
     (tmp_path / "gateway.db").mkdir()
     async with agent(tmp_path) as free:
         assert (await free.run("s", "go")).outcome == Answered()
-    with pytest.raises(HomeUnusable, match=r"what was spent before cannot be counted: .*gateway\.db is not a file"):
-        await agent(tmp_path, home=month(1.0)).opened()
+    with pytest.raises(HomeUnusable, match=r"earlier spending cannot be counted: .*gateway\.db is not a file"):
+        await agent(tmp_path, home=month(1.0)).runtime()
 
 
 def test_every_budget_of_the_configuration_is_one() -> None:
     entry = BudgetEntry(money=0.5, tokens=7, tool_calls=3)
     periods = PeriodBudgets(hour=entry, day=entry, month=entry)
-    made = budgets_of(BudgetSettings(turn=entry, session=entry, person=periods, workspace=periods, home=periods))
+    made = build_budgets(BudgetSettings(turn=entry, session=entry, person=periods, workspace=periods, home=periods))
     assert len(made.all) == 3 * (2 + 9)
     assert {one.limit for one in made.all if one.kind == "money"} == {500_000_000}
-    assert budgets_of(BudgetSettings()).all == ()
+    assert build_budgets(BudgetSettings()).all == ()
 
 
 # --- prices --------------------------------------------------------------------------------------
@@ -232,27 +237,27 @@ def test_every_budget_of_the_configuration_is_one() -> None:
 
 def test_a_model_that_nobody_knows_is_priced_by_rule_where_money_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     config = Config(budgets=BudgetSettings(home=month(1.0), unknown_price=7.5))
-    unknown = info_of(ModelEntry(model="openai/gpt-99"))
+    unknown = build_model_info(ModelEntry(model="openai/gpt-99"))
     with caplog.at_level(logging.WARNING, "mainstay.metering"):
-        made = by_rule(unknown, config)
+        made = with_unknown_price(unknown, config)
     assert (made.price_prompt, made.price_completion, made.guessed) == (7.5, 7.5, True)
-    assert "nobody knows what gpt-99 costs: it is counted at $7.5 per million tokens" in caplog.text
-    assert by_rule(unknown, Config()) == unknown
+    assert "the price of gpt-99 is not known: it is counted at $7.5 per million tokens" in caplog.text
+    assert with_unknown_price(unknown, Config()) == unknown
     tokens_only = Config(budgets=BudgetSettings(turn=BudgetEntry(tokens=5)))
-    assert by_rule(unknown, tokens_only) == unknown
+    assert with_unknown_price(unknown, tokens_only) == unknown
     for name in ("openai/gpt-5", "ollama/anything", "vllm/anything"):
-        known = info_of(ModelEntry(model=name))
-        assert by_rule(known, config) == known
+        known = build_model_info(ModelEntry(model=name))
+        assert with_unknown_price(known, config) == known
 
 
 def test_prices_of_the_configuration_take_the_place_of_all_others() -> None:
     entry = ModelEntry(model="anthropic/claude-haiku-5-5", price_prompt=2.0, price_completion=3.0, price_cached=0.5)
-    made = info_of(entry)
+    made = build_model_info(entry)
     assert (made.price_prompt, made.price_completion, made.price_cached) == (2.0, 3.0, 0.5)
     assert (made.long, made.price_written, made.guessed) == (None, None, False)
-    own = info_of(ModelEntry(model="openai/gpt-99", price_prompt=1.0))
+    own = build_model_info(ModelEntry(model="openai/gpt-99", price_prompt=1.0))
     assert not own.guessed
-    assert entries_of("openai/gpt-99", Config())[0].model == "openai/gpt-99"
+    assert list_failover_entries("openai/gpt-99", Config())[0].model == "openai/gpt-99"
 
 
 # --- for people ----------------------------------------------------------------------------------
@@ -268,9 +273,11 @@ budgets:
 async def test_what_was_spent_and_what_is_left_can_be_looked_at(tmp_path: Path) -> None:
     async with agent(tmp_path, workspace=month(1.5)) as spender:
         await spender.run("s", "go", sender="ann")
-    found = report(tmp_path, [Config(budgets=BudgetSettings(workspace=month(1.5)))], SystemClock().now_ms())
+    found = build_budget_report(
+        tmp_path, [Config(budgets=BudgetSettings(workspace=month(1.5)))], SystemClock().now_ms()
+    )
     assert [(one.used, one.limit) for one in found.budgets] == [(300_000_000, 1_500_000_000)]
-    assert (found.lost, found.under_way) == (0, 0)
+    assert (found.lost, found.reserved) == (0, 0)
 
 
 def test_budget_show_prints_who_spent_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,10 +305,10 @@ def test_budget_show_prints_who_spent_what(tmp_path: Path, capsys: pytest.Captur
         "frees_at": 0,
     }
     config = Config(budgets=BudgetSettings(workspace=month(1.5), session=BudgetEntry(tokens=400_000)))
-    lines = budget_lines(tmp_path, config, Standing(key="s", prompt_tokens=100_000, completion_tokens=100_000))
+    lines = format_budgets(tmp_path, config, SessionInfo(key="s", prompt_tokens=100_000, completion_tokens=100_000))
     assert lines[0] == "50 % of the session's budget of 400,000 tokens is used (200,000 tokens)"
     assert lines[1].startswith("20 % of the workspace's budget of $1.50 a month is used ($0.30), until ")
-    assert is_guessed("openai/gpt-99", config)
+    assert is_price_estimated("openai/gpt-99", config)
 
 
 def test_budget_show_of_an_empty_home_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

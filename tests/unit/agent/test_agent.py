@@ -25,7 +25,7 @@ from mainstay.core.errors import (
 from mainstay.core.events import Lagged, MessageFinished, Steered, TextDelta, ToolFinished, TurnEnded
 from mainstay.core.messages import Binary, FinishReason, Text
 from mainstay.core.outcome import Aborted, Answered, Exhausted
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.testing import Call, Pieces, Say, ScriptedProvider, Stall, virtual_run
 
 
@@ -79,7 +79,7 @@ async def _texts(stream: Any) -> str:
 
 
 async def test_a_slow_reader_of_a_stream_is_told_what_it_missed_and_still_hears_the_end() -> None:
-    words = Pieces([*(TextPiece(f"{n} ") for n in range(500)), Finished(FinishReason.END)])
+    words = Pieces([*(TextPiece(f"{n} ") for n in range(500)), StreamFinished(FinishReason.END)])
     config = Config(limits=Limits(watcher_buffer_max=8))
     async with agent_of([words, "next"], config=config) as agent:
         events = []
@@ -103,7 +103,7 @@ async def test_f44_streaming_an_input_that_was_answered_before_tells_its_turn_ag
 
 async def test_a_reader_that_goes_away_does_not_stop_the_turn(tmp_path: Path) -> None:
     stall = Stall()
-    script = [Pieces([TextPiece("a"), stall, TextPiece("b"), Finished(FinishReason.END)])]
+    script = [Pieces([TextPiece("a"), stall, TextPiece("b"), StreamFinished(FinishReason.END)])]
     async with agent_of(script, tmp_path) as agent:
         stream = agent.stream("s", "go")
         async for event in stream:
@@ -195,8 +195,8 @@ async def test_watch_hears_one_session_or_all_until_one_stops_listening() -> Non
         for one in listening:
             one.cancel()
         await asyncio.wait(listening)
-        opened = await agent._opened()
-        assert not opened.services.hub.wanted("a")
+        opened = await agent.runtime()
+        assert not opened.services.hub.has_watchers("a")
 
 
 async def test_settled_returns_when_nothing_runs_or_waits() -> None:
@@ -257,7 +257,7 @@ async def test_import_history_brings_a_conversation_from_elsewhere(tmp_path: Pat
         assert provider.asked[0].messages == [
             ("user", "My name is Ann."), ("assistant", "Hello Ann ?."), ("user", "what is my name?"),
         ]  # fmt: skip
-        assert (await agent.sessions.replay("old")).identical
+        assert (await agent.sessions.replay("old")).is_identical
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ async def test_a_closed_agent_refuses_with_a_sentence(tmp_path: Path) -> None:
         agent.import_history("s", []),
         _texts(agent.stream("s", "x")),
     ):
-        with pytest.raises(AgentClosed, match="closed; make another"):
+        with pytest.raises(AgentClosed, match="closed; create another Agent"):
             await call
     await agent.aclose()
 
@@ -338,7 +338,7 @@ async def test_closing_tells_whoever_waits_and_releases_the_home(tmp_path: Path)
     watching = asyncio.ensure_future(_texts(agent.watch()))
     await stall.reached.wait()
     await agent.aclose()
-    with pytest.raises(AgentClosed, match="goes on when it opens again"):
+    with pytest.raises(AgentClosed, match="resumes when the agent is opened again"):
         await asking
     assert await watching == ""
     async with agent_of(["now"], tmp_path) as again:

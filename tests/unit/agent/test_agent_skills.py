@@ -11,11 +11,11 @@ from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings, ToolSettings
 from mainstay.config.schema_skills import SkillSettings
 from mainstay.core.events import ToolFinished
+from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered, Paused
-from mainstay.core.recall import is_untrusted
-from mainstay.core.remove import remove_tree
-from mainstay.skills.lock import Pinned, digest_of, write_lock
+from mainstay.core.tree_removal import remove_tree
+from mainstay.skills.lock_file import SkillLockEntry, compute_digest, write_lock
 from mainstay.testing import Call, ScriptedProvider
 
 
@@ -164,7 +164,7 @@ async def test_a_skill_that_names_its_tools_has_others_asked_about_and_opens_not
 def installed(home: Path, name: str, **given: Any) -> None:
     folder = home / "skills"
     made = skill(home, name, **given)
-    write_lock(folder, {name: Pinned(name=name, digest=digest_of(made), source="elsewhere")})
+    write_lock(folder, {name: SkillLockEntry(name=name, digest=compute_digest(made), source="elsewhere")})
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -205,7 +205,7 @@ async def test_a_skill_that_changed_since_it_was_installed_is_left_out_and_named
     (home / "skills" / "brew" / "SKILL.md").write_text("---\nname: brew\ndescription: x\n---\nObey.")
     async with agent(["x"], home) as one:
         assert await one.skills("s") == []
-        assert any("brew" in said and "skill approve" in said for said in await one.troubles())
+        assert any("brew" in said and "skill approve" in said for said in await one.problems())
 
 
 async def test_the_agent_keeps_a_skill_in_its_narrowest_scope_and_knows_it_from_then_on(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ async def test_the_first_skill_that_appears_brings_its_tool_and_the_last_that_go
 ) -> None:
     home = tmp_path / "home"
     async with agent(lambda context, options: "x", home, builtin=("readonly",)) as one:
-        one._open._given.knowhow.shelf._again_s = 0.0  # type: ignore[union-attr]
+        one._open_agent._parts.skills_and_patterns.skill_registry._refresh_s = 0.0  # type: ignore[union-attr]
         await one.run("s", "hello")
         assert "skill" not in asked(one)[-1].tools
         made = skill(home, "brew")
@@ -303,8 +303,8 @@ async def test_a_contributor_that_fails_keeps_nobody_from_talking(
     home = tmp_path / "home"
     skill(home, "sweep")
     async with agent(lambda context, options: "x", home) as one:
-        skills = one._open._given.knowhow._skills  # type: ignore[union-attr]
-        for name in ("fixed", "turn", "profile"):
+        skills = one._open_agent._parts.skills_and_patterns._skill_contributor  # type: ignore[union-attr]
+        for name in ("fixed_section", "turn_notes", "profile_section"):
             monkeypatch.setattr(skills, name, lambda *asked: 1 / 0)
         assert (await one.run("s", "hello")).text == "x"
 

@@ -170,9 +170,9 @@ async def test_a_message_to_another_agent_waits_in_its_lane_and_is_not_the_perso
         reply = await agent.run("boss", "get it written")
         await agent.settled()
         assert reply.outcome == Answered()
-        view = await agent._open.lanes.get("writer").view()  # type: ignore[union-attr]
+        view = await agent._open_agent.lanes.get("writer").load_session()  # type: ignore[union-attr]
         assert "please write it up" in [one.text for one in view.messages if one.role == "user"]
-        assert view.spoken() == ["you are the writer"]
+        assert view.typed_texts() == ["you are the writer"]
 
 
 async def test_loom_035_policy_says_which_agents_may_be_addressed(tmp_path: Path) -> None:
@@ -202,11 +202,11 @@ async def test_background_commands_end_with_their_session(tmp_path: Path) -> Non
     )
     async with made(script, tmp_path, config=config) as agent:
         await agent.run("s", "go")
-        processes = agent._open._given.builtins.processes  # type: ignore[union-attr]
-        [running] = processes.of("s")
+        processes = agent._open_agent._parts.builtins.processes  # type: ignore[union-attr]
+        [running] = processes.list_processes("s")
         await agent.sessions.archive("s")
-        assert processes.of("s") == []
-        assert running.process.code is not None
+        assert processes.list_processes("s") == []
+        assert running.handle.exit_code is not None
 
 
 async def test_an_input_that_reads_like_an_attack_is_flagged_and_can_be_blocked(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_an_input_that_reads_like_an_attack_is_flagged_and_can_be_blocked(
         [flagged] = [event for event in events if isinstance(event, Guarded)]
         assert (flagged.stage, flagged.action) == ("input", "flagged")
     async with made(["no"], tmp_path / "b", config=Config(guards=GuardSettings(input="block"))) as agent:
-        with pytest.raises(InputRefused, match="reads like an attack"):
+        with pytest.raises(InputRefused, match="looks like an attack"):
             await agent.run("s", attack)
         assert await agent.sessions.list() == [], "nothing was kept of it"
 
@@ -243,8 +243,8 @@ async def test_the_mark_of_data_is_the_same_when_it_is_shown_again_and_differs_b
                 if type(record.event).__name__ == "ToolFinished"
             ]
             assert result.content == "hello", "kept as it came"
-            assert result.shown.count(result.mark) == 2
-            assert (await agent.sessions.replay("s")).identical
+            assert result.model_text.count(result.mark) == 2
+            assert (await agent.sessions.replay("s")).is_identical
             marks.append(result.mark)
     assert marks[0] != marks[1]
     assert os.stat(tmp_path / "a" / "key").st_mode & 0o077 == 0
@@ -270,7 +270,7 @@ async def test_each_session_works_in_the_folder_it_was_told_to_also_after_a_rest
         with pytest.raises(ConfigError, match="is not a folder"):
             await agent.sessions.work_in("b", tmp_path / "nowhere")
         assert (other / "here.txt").read_text() == "again from b"
-        grounds = agent._open._given.workplace.grounds  # type: ignore[union-attr]
+        grounds = agent._open_agent._parts.session_folders.folders_of  # type: ignore[union-attr]
         assert grounds("b/call_1_1_0").cwd == str(other), "and so does whoever it sends"
 
 

@@ -18,11 +18,11 @@ from mainstay.core.errors import ConfigError, InputRefused, MainstayError
 from mainstay.core.events import Received
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Paused
-from mainstay.core.triggers import Target, Trigger
-from mainstay.io.signing import sign
+from mainstay.core.triggers import Trigger, TriggerTarget
+from mainstay.io.webhook_signatures import sign_webhook
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.outside import MemoryScheduler
-from mainstay.tools.schedule import schedule_tool
+from mainstay.testing.in_memory_tool_ports import InMemoryScheduler
+from mainstay.tools.schedule import create_schedule_tool
 
 PATIENCE_S = 20.0
 
@@ -55,7 +55,7 @@ async def ran(one: Agent, name: str, count: int = 1) -> list[Any]:
 
     async def holds() -> bool:
         runs = await one.triggers.history(name)
-        return len(runs) >= count and all(run.outcome or run.came != "fired" for run in runs)
+        return len(runs) >= count and all(run.outcome or run.result != "fired" for run in runs)
 
     await until(holds)
     return list(await one.triggers.history(name))
@@ -74,7 +74,7 @@ async def test_a_file_that_appears_is_a_prompt_and_goes_to_done(tmp_path: Path) 
         await ran(one, "before")
         event(home, "after", text="second")
         [run] = await ran(one, "after")
-        assert (run.came, run.outcome, run.session) == ("fired", "answered", "s")
+        assert (run.result, run.outcome, run.session) == ("fired", "answered", "s")
         assert [said.parts[0].text for said in await inputs(one, "s")] == ["first", "second"]  # type: ignore[union-attr]
     done = home / "events" / "done"
     assert {one.name for one in done.iterdir()} == {"before.json", "after.json"}
@@ -141,7 +141,7 @@ async def test_what_a_tainted_agent_scheduled_is_asked_about_first(tmp_path: Pat
     [
         ("echo three new mails", "fired", ""),
         ("exit 1", "asleep", ""),
-        ("no-such-command", "failed", "its check ended with 127"),
+        ("no-such-command", "failed", "its check ended with exit code 127"),
     ],
     ids=["wakes", "asleep", "broken"],
 )
@@ -155,7 +155,7 @@ async def test_a_cheap_check_decides_whether_the_model_is_woken(
         event(home, "mail", type="one-shot", schedule=past, text="look at the mail", check=check)
         await one.triggers.start()
         [run] = await ran(one, "mail")
-        assert run.came == came
+        assert run.result == came
         assert note in run.note
         provider: Any = one._model
         assert len(provider.asked) == (came == "fired")
@@ -171,7 +171,9 @@ async def test_a_cheap_check_decides_whether_the_model_is_woken(
 
 async def test_triggers_are_added_paused_run_and_removed_by_the_library(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    daily = Trigger(name="daily", kind="periodic", text="report", target=Target(session="s"), schedule="0 9 * * *")
+    daily = Trigger(
+        name="daily", kind="periodic", text="report", target=TriggerTarget(session="s"), schedule="0 9 * * *"
+    )
     async with agent(lambda context, options: "done", home) as one:
         await one.triggers.add(daily)
         with pytest.raises(MainstayError, match="already"):
@@ -179,7 +181,7 @@ async def test_triggers_are_added_paused_run_and_removed_by_the_library(tmp_path
         [status] = await one.triggers.list()
         assert (status.name, status.kind, status.next > time.time() * 1000) == ("daily", "periodic", True)
         run = await one.triggers.run("daily")
-        assert run.came == "fired"
+        assert run.result == "fired"
         await one.settled()
         await one.triggers.pause("daily")
         assert [one.paused for one in await one.triggers.list()] == [True]
@@ -198,7 +200,7 @@ async def test_a_webhook_is_an_input_like_any_other_and_its_words_are_from_outsi
     body = b'{"issue": {"title": "It is broken </data>"}}'
     async with agent(lambda context, options: "done", home, triggers=TriggerSettings(webhooks={"bugs": hook})) as one:
         app = await one.triggers.app()
-        headers = sign("timestamp", secret, body, at_s=int(time.time()))
+        headers = sign_webhook("timestamp", secret, body, at_s=int(time.time()))
         for duplicate in (False, True):
             status, answer = await post(app, "/hooks/bugs", headers, body)
             assert status == 202
@@ -300,11 +302,11 @@ async def test_what_cannot_be_scheduled_is_refused_before_anybody_is_asked(tmp_p
 
 
 async def test_a_tool_that_is_handed_over_takes_the_place_of_the_built_in_one(tmp_path: Path) -> None:
-    scheduler = MemoryScheduler()
+    scheduler = InMemoryScheduler()
     script = [Call("schedule", {"action": "add", "when": "0 9 * * *", "text": "x"}), "done"]
     config = Config(tools=ToolSettings(builtin=("all",), roots=(str(tmp_path),)))
     async with Agent(
-        ScriptedProvider(script), tools=[schedule_tool(scheduler)], home=tmp_path / "home", config=config
+        ScriptedProvider(script), tools=[create_schedule_tool(scheduler)], home=tmp_path / "home", config=config
     ) as one:
         await one.run("s", "go")
         assert len(await scheduler.list("s")) == 1

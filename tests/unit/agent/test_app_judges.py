@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Answered, Config, Judge
-from mainstay.agent.judges import load_function, make_panel
-from mainstay.cli.chat.plain import Printer
-from mainstay.cli.chat.words import notice
-from mainstay.config.loading import load_config
+from mainstay.agent.judges import build_panel, load_function
+from mainstay.cli.chat.formatters import describe_event
+from mainstay.cli.chat.plain_printer import PlainPrinter
+from mainstay.config.loader import load_config
 from mainstay.config.schema_observability import JudgeEntry, JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.events import Event, Judged, MessageAdded, Score, TextDelta
-from mainstay.core.judging import Exhibit, Spending
-from mainstay.core.messages import Text, text_of
+from mainstay.core.judges import JudgeBudget, JudgeInput
+from mainstay.core.messages import Text, parts_text
 from mainstay.core.outcome import Aborted
-from mainstay.evals.judges.jury import Jury
-from mainstay.observe.export import write_log
+from mainstay.judges.panel import ConcurrentJudgePanel
+from mainstay.observe.session_export import write_log
 from mainstay.testing import ScriptedProvider
 
 KIND = JudgeEntry(criteria="The answer is kind.")
 
 
-def is_short(exhibit: Exhibit) -> tuple[bool, str]:
+def is_short(exhibit: JudgeInput) -> tuple[bool, str]:
     return len(exhibit.answer) <= 10, "it is too long"
 
 
@@ -54,8 +54,8 @@ def test_judges_are_configured_by_name_and_the_rest_has_its_defaults(tmp_path: P
     assert config.judges.panel == {"kind": JudgeEntry(criteria="Be kind.", weight=2, timeout_s=5)}
     assert (config.judges.combine, config.judges.threshold, config.judges.corrections) == ("mean", 0.7, 3)
     assert config.judges.streaming == "hold"
-    panel = make_panel(config.judges, None, tmp_path)
-    assert (panel.corrections, panel.streaming) == (3, "hold")
+    panel = build_panel(config.judges, None, tmp_path)
+    assert (panel.corrections_max, panel.streaming) == (3, "hold")
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ def test_a_workspace_may_have_judges_of_its_own(tmp_path: Path) -> None:
         "judges: {threshold: 0.5}\nworkspaces:\n  law:\n    judges: {threshold: 0.9, panel: {kind: {criteria: x}}}\n"
     )
     loaded = load_config(tmp_path, env={})
-    assert loaded.of("law").judges.threshold == 0.9
-    assert loaded.of("other").judges == JudgeSettings(threshold=0.5)
+    assert loaded.for_workspace("law").judges.threshold == 0.9
+    assert loaded.for_workspace("other").judges == JudgeSettings(threshold=0.5)
 
 
 def test_a_function_is_found_in_a_module_or_in_a_file_below_the_home(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text("def fine(exhibit):\n    return exhibit.answer == 'yes'\n")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "more.py").write_text("from os.path import join\n")
-    assert load_function("rules.py:fine", tmp_path)(Exhibit(prompt="", answer="yes")) is True
+    assert load_function("rules.py:fine", tmp_path)(JudgeInput(prompt="", answer="yes")) is True
     assert callable(load_function("sub/more.py:join", tmp_path))
     assert callable(load_function("os.path:join", None))
 
@@ -143,7 +143,7 @@ async def test_an_agent_that_is_configured_to_judge_does(tmp_path: Path) -> None
     async with Agent(ScriptedProvider(["much too long", "short"]), home=tmp_path) as agent:
         reply = await agent.run("s", "go")
         assert (reply.text, reply.outcome) == ("short", Answered(1.0))
-        assert (await agent.sessions.replay("s")).identical
+        assert (await agent.sessions.replay("s")).is_identical
 
 
 async def test_a_judge_whose_model_cannot_be_had_keeps_the_agent_from_opening(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_a_model_judges_by_its_criteria_with_the_model_that_answers() -> N
         assert len(judging) == 2
         assert "The answer is kind." in judging[0].system
         assert "rude" in judging[0].messages[0][1]
-        assert (await agent.sessions.replay("s")).identical
+        assert (await agent.sessions.replay("s")).is_identical
 
 
 @pytest.mark.parametrize("own", ["version: 7\nOWN JUDGE\n{criteria}\n", "OWN JUDGE\n"], ids=["with a place", "without"])
@@ -203,7 +203,7 @@ class _Own:
 
     name, weight = "own", 1.0
 
-    async def score(self, exhibit: Exhibit, spending: Spending) -> Score:
+    async def score(self, exhibit: JudgeInput, spending: JudgeBudget) -> Score:
         return Score("own", 1.0)
 
 
@@ -217,10 +217,10 @@ async def test_whatever_implements_the_port_is_a_judge() -> None:
     [
         ([is_short, is_short], "same name: is_short"),
         ([Judge("a b", criteria="x")], "needs a name"),
-        ([Judge("a")], "neither criteria nor a function"),
-        ([Judge("a", criteria="x", function=is_short)], "and not both"),
-        ([Judge("a", criteria="x", weight=0)], "weight of the judge 'a'"),
-        ([Judge("a", criteria="x", timeout_s=float("inf"))], "timeout_s of the judge 'a'"),
+        ([Judge("a")], "needs `criteria` or a `function`"),
+        ([Judge("a", criteria="x", function=is_short)], "has both `criteria` and a `function`"),
+        ([Judge("a", criteria="x", weight=0)], "`weight` of the judge 'a'"),
+        ([Judge("a", criteria="x", timeout_s=float("inf"))], "`timeout_s` of the judge 'a'"),
         ([3], "neither a mainstay.Judge nor a function"),
         ([Judge(f"j{n}", function=is_short) for n in range(21)], "at most 20"),
     ],
@@ -244,14 +244,14 @@ async def test_a_stream_tells_only_the_answer_that_stands() -> None:
         events = [event async for event in agent.stream("s", "go")]
         assert "much too long" not in repr(events)
         said = [one for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
-        assert [text_of(one.parts) for one in said] == ["", "short"]
+        assert [parts_text(one.parts) for one in said] == ["", "short"]
         assert [type(one).__name__ for one in events][-3:] == ["MessageAdded", "Judged", "TurnEnded"]
 
 
 async def test_a_home_that_is_opened_again_judges_what_waited_and_a_stream_hears_it(tmp_path: Path) -> None:
     reached = asyncio.Event()
 
-    async def hangs(exhibit: Exhibit) -> float:
+    async def hangs(exhibit: JudgeInput) -> float:
         reached.set()
         await asyncio.Event().wait()
         return 0.0
@@ -264,7 +264,7 @@ async def test_a_home_that_is_opened_again_judges_what_waited_and_a_stream_hears
 
     gate = asyncio.Event()
 
-    async def passes(exhibit: Exhibit) -> float:
+    async def passes(exhibit: JudgeInput) -> float:
         await gate.wait()
         return 0.8
 
@@ -273,13 +273,13 @@ async def test_a_home_that_is_opened_again_judges_what_waited_and_a_stream_hears
         events: list[Event] = []
         async for event in _opening_the_gate(again.stream("s", "go", id="m1"), gate):
             events.append(event)
-        said = [text_of(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
+        said = [parts_text(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
         assert said == ["the answer"]
         assert not silent.asked
         assert (await again.run("s", "go", id="m1")).outcome == Answered(0.8)
         old = [event async for event in again.stream("s", "go", id="m1")]
-        assert [text_of(one.parts) for one in old if isinstance(one, MessageAdded)] == ["the answer"]
-        assert (await again.sessions.replay("s")).identical
+        assert [parts_text(one.parts) for one in old if isinstance(one, MessageAdded)] == ["the answer"]
+        assert (await again.sessions.replay("s")).is_identical
 
 
 async def _opening_the_gate(stream: Any, gate: asyncio.Event) -> Any:
@@ -304,7 +304,7 @@ async def test_an_answer_that_nobody_was_shown_is_in_the_journal_and_in_no_log_o
 async def test_an_aborted_turn_returns_nothing_that_was_held() -> None:
     reached = asyncio.Event()
 
-    async def hangs(exhibit: Exhibit) -> float:
+    async def hangs(exhibit: JudgeInput) -> float:
         reached.set()
         await asyncio.Event().wait()
         return 0.0
@@ -327,29 +327,29 @@ def judged(score: float, *, passed: bool = False, last: bool = False, attempt: i
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (judged(0.82, passed=True), "judged 0.82"),
-        (judged(0.55), "judged 0.55, not good enough: trying again (2 of 4)"),
-        (judged(0.55, attempt=3), "judged 0.55, not good enough: trying again (4 of 4)"),
-        (judged(0.55, attempt=4, last=True), "judged 0.55, not good enough: no better one came"),
+        (judged(0.82, passed=True), "score 0.82"),
+        (judged(0.55), "score 0.55, too low: trying again (2 of 4)"),
+        (judged(0.55, attempt=3), "score 0.55, too low: trying again (4 of 4)"),
+        (judged(0.55, attempt=4, last=True), "score 0.55, too low: no attempt was better"),
         (
             judged(0.0, last=True, error="it hung"),
-            "judged 0.00, not good enough: it is not tried again; judge kind failed: it hung",
+            "score 0.00, too low: no more attempts; judge kind failed: it hung",
         ),
     ],
     ids=["passed", "again", "once more", "last", "failed"],
 )
 def test_a_verdict_in_words(event: Judged, said: str) -> None:
-    assert notice(event) == said
+    assert describe_event(event) == said
 
 
 def test_a_pipe_shows_the_answer_once_and_what_was_thought_of_it() -> None:
     out: list[str] = []
-    printer = Printer(out.append, lambda line: out.append(f"<{line}>"))
-    printer.show(MessageAdded("assistant", (), turn=1, step=1, provisional="held"))
-    printer.show(judged(0.2))
-    printer.show(MessageAdded("assistant", (Text("the answer"),), turn=1, step=2, provisional="held"))
-    printer.show(judged(0.9, passed=True, attempt=2))
-    assert "".join(out) == "<(judged 0.20, not good enough: trying again (2 of 4))>the answer\n<(judged 0.90)>"
+    printer = PlainPrinter(out.append, lambda line: out.append(f"<{line}>"))
+    printer.show_event(MessageAdded("assistant", (), turn=1, step=1, provisional="held"))
+    printer.show_event(judged(0.2))
+    printer.show_event(MessageAdded("assistant", (Text("the answer"),), turn=1, step=2, provisional="held"))
+    printer.show_event(judged(0.9, passed=True, attempt=2))
+    assert "".join(out) == "<(score 0.20, too low: trying again (2 of 4))>the answer\n<(score 0.90)>"
 
 
 async def test_a_panel_of_functions_costs_an_agent_nothing_that_is_not_judged() -> None:
@@ -357,8 +357,8 @@ async def test_a_panel_of_functions_costs_an_agent_nothing_that_is_not_judged() 
         events = [event async for event in agent.stream("s", "go")]
         assert [type(one).__name__ for one in events].count("TextDelta") == 1
         assert not any(isinstance(one, TextDelta) and one.provisional for one in events)
-        assert (await agent.opened()).services.panel is None
-    assert isinstance(make_panel(JudgeSettings(), None, None, [is_short]), Jury)
+        assert (await agent.runtime()).services.judges is None
+    assert isinstance(build_panel(JudgeSettings(), None, None, [is_short]), ConcurrentJudgePanel)
 
 
 class Own:
@@ -386,5 +386,5 @@ class Own:
 )
 def test_a_judge_of_ones_own_that_could_not_be_told_of_is_refused_at_once(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="judge"):
-        make_panel(JudgeSettings(), None, None, [Own(**given)])
-    assert make_panel(JudgeSettings(), None, None, [Own(name="own", weight=2)]) is not None
+        build_panel(JudgeSettings(), None, None, [Own(**given)])
+    assert build_panel(JudgeSettings(), None, None, [Own(name="own", weight=2)]) is not None

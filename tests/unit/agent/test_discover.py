@@ -11,11 +11,18 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent import discover
-from mainstay.agent.discover import Found, Server, find_model, first_chat_model, no_model_help, servers
-from mainstay.config.loading import Config, ModelEntry
+from mainstay.agent import model_discovery
+from mainstay.agent.model_discovery import (
+    DiscoveredModel,
+    LocalServerCandidate,
+    explain_missing_model,
+    find_model,
+    first_chat_model,
+    list_local_servers,
+)
+from mainstay.config.loader import Config, ModelEntry
 from mainstay.core.limits import Limits
-from mainstay.providers import catalogue
+from mainstay.providers import registry
 
 NOBODY = {"OLLAMA_HOST": "127.0.0.1:9", "MAINSTAY_MODELS": "/nowhere"}
 
@@ -47,26 +54,34 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 def test_what_is_configured_comes_first() -> None:
     keys = {"OPENAI_API_KEY": "k"}
-    assert find_model(Config(model="groq/x"), keys) == Found("groq/x", None, "it is configured")
+    assert find_model(Config(model="groq/x"), keys) == DiscoveredModel("groq/x", None, "it is configured")
     named = find_model(Config(models=(ModelEntry(model="xai/y"), "groq/x")), keys)
     assert named is not None
     assert named.spec == "xai/y"
 
 
-@pytest.mark.parametrize(("variable", "spec"), discover.KEYS)
+@pytest.mark.parametrize(
+    ("variable", "spec"),
+    [
+        (variable, f"{provider.name}/{provider.default_model}")
+        for provider in registry.list_built_in_providers()
+        if provider.default_model
+        for variable in provider.key_variables
+    ],
+)
 def test_a_key_in_the_environment_gives_a_model_that_can_be_made(variable: str, spec: str) -> None:
     env = {variable: "k", "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
     found = find_model(Config(), env, probe=False)
     assert found is not None
     assert (found.spec, found.key_variable) == (spec, variable)
-    made = catalogue.make(found.spec, limits=Limits(), environ=env)
+    made = registry.build_provider(found.spec, limits=Limits(), environ=env)
     assert made.model().name == spec.partition("/")[2]
 
 
 def test_of_several_keys_the_first_in_the_order_is_taken_and_the_others_are_told() -> None:
     env = {"XAI_API_KEY": "k", "OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "GOOGLE_API_KEY": "k", "GEMINI_API_KEY": "k"}
     found = find_model(Config(), env, probe=False)
-    assert found == Found(
+    assert found == DiscoveredModel(
         "openai/gpt-4.1-mini",
         None,
         "OPENAI_API_KEY is set; so are GEMINI_API_KEY, GROQ_API_KEY, XAI_API_KEY",
@@ -74,7 +89,7 @@ def test_of_several_keys_the_first_in_the_order_is_taken_and_the_others_are_told
     )
     two = find_model(Config(), {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, probe=False)
     assert two is not None
-    assert two.how == "ANTHROPIC_API_KEY is set; so is OPENAI_API_KEY"
+    assert two.reason == "ANTHROPIC_API_KEY is set; so is OPENAI_API_KEY"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +100,7 @@ def test_of_several_keys_the_first_in_the_order_is_taken_and_the_others_are_told
         ('"sk-1"', "has quotes in it"),
         ("'sk-1'", "has quotes in it"),
         ("sk-1\nsk-2", "has a line break or a space in it"),
-        ("sk-1\x1b", "has characters in it that no key has"),
+        ("sk-1\x1b", "has unprintable characters in it"),
     ],
     ids=["empty", "blank", "double quotes", "single quotes", "two lines", "control character"],
 )
@@ -94,27 +109,30 @@ def test_a_key_that_cannot_be_one_is_passed_over_and_told(value: str, said: str)
     found = find_model(Config(), env, probe=False)
     assert found is not None
     assert found.spec == "mistral/mistral-small-latest"
-    assert f"ANTHROPIC_API_KEY {said}" in found.how
+    assert f"ANTHROPIC_API_KEY {said}" in found.reason
     del env["MISTRAL_API_KEY"]
     assert find_model(Config(), env, probe=False) is None
-    assert no_model_help(env).startswith(f"ANTHROPIC_API_KEY {said}")
-    assert value.strip("\n ") not in no_model_help(env) or not value.strip(), "the key itself is never shown"
+    assert explain_missing_model(env).startswith(f"ANTHROPIC_API_KEY {said}")
+    assert value.strip("\n ") not in explain_missing_model(env) or not value.strip(), "the key itself is never shown"
 
 
 def test_help_without_keys_is_only_help() -> None:
-    assert no_model_help({"HOME": "/"}) == discover.NO_MODEL_HELP
+    help = explain_missing_model({"HOME": "/"})
+    assert help.startswith("There is no model to talk to yet. ")
+    assert "`export ANTHROPIC_API_KEY=…` or `export OPENAI_API_KEY=…`" in help
+    assert "as are LM Studio, llama.cpp and vLLM;" in help
 
 
 def test_azure_needs_an_address_and_its_deployment_may_be_named() -> None:
     env = {"AZURE_OPENAI_API_KEY": "k"}
     assert find_model(Config(), env, probe=False) is None
-    assert "AZURE_OPENAI_ENDPOINT" in no_model_help(env)
+    assert "AZURE_OPENAI_ENDPOINT" in explain_missing_model(env)
     env["AZURE_OPENAI_ENDPOINT"] = "https://mine.openai.azure.com/"
     guessed = find_model(Config(), env, probe=False)
     assert guessed is not None
-    assert "AZURE_OPENAI_DEPLOYMENT" in guessed.how
+    assert "AZURE_OPENAI_DEPLOYMENT" in guessed.reason
     named = find_model(Config(), {**env, "AZURE_OPENAI_DEPLOYMENT": "ours"}, probe=False)
-    assert named == Found("azure/ours", None, "AZURE_OPENAI_API_KEY is set", "AZURE_OPENAI_API_KEY")
+    assert named == DiscoveredModel("azure/ours", None, "AZURE_OPENAI_API_KEY is set", "AZURE_OPENAI_API_KEY")
 
 
 def test_a_server_is_found_though_a_key_is_no_good_and_that_is_told(server: ThreadingHTTPServer) -> None:
@@ -122,7 +140,7 @@ def test_a_server_is_found_though_a_key_is_no_good_and_that_is_told(server: Thre
     found = find_model(Config(), env)
     assert found is not None
     assert found.spec == "ollama/llama3.2"
-    assert found.how.endswith("; OPENAI_API_KEY is set, but empty")
+    assert found.reason.endswith("; OPENAI_API_KEY is set, but empty")
 
 
 def test_a_running_server_is_found_with_its_first_chat_model(server: ThreadingHTTPServer) -> None:
@@ -137,7 +155,9 @@ def test_a_server_that_does_not_answer_costs_a_moment_and_no_more(
 ) -> None:
     server.pause_s = 5.0  # type: ignore[attr-defined]
     url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    monkeypatch.setattr(discover, "servers", lambda env: [Server("Slow", "vllm", url)] * 4)
+    monkeypatch.setattr(
+        model_discovery, "list_local_servers", lambda env, _: [LocalServerCandidate("Slow", "vllm", url)] * 4
+    )
     started = time.monotonic()
     assert find_model(Config(), NOBODY) is None
     assert time.monotonic() - started < 1.5
@@ -159,7 +179,7 @@ def test_a_server_that_does_not_answer_costs_a_moment_and_no_more(
     ],
 )
 def test_ollama_host_is_read_as_ollama_reads_it(host: str, url: str) -> None:
-    assert servers({"OLLAMA_HOST": host})[0].base_url == url
+    assert list_local_servers({"OLLAMA_HOST": host})[0].base_url == url
 
 
 @pytest.mark.parametrize("answer", [{}, [], {"data": "x"}, {"data": [1, {"id": 2}, {"id": ""}, {"id": "a\x1b"}]}, None])

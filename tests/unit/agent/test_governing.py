@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.agent.governing import gauges
-from mainstay.agent.models import Models
-from mainstay.agent.opened import Beside
-from mainstay.agent.world import SystemClock
+from mainstay.agent.agent_options import GatewayServices
+from mainstay.agent.model_providers import ModelProviders
+from mainstay.agent.rate_limit_metrics import build_rate_limit_gauges
+from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import ModelEntry, ToolSettings
 from mainstay.core.events import Waiting
 from mainstay.core.outcome import Answered
-from mainstay.metering.governor import Governors
-from mainstay.observe.metrics import rendered
-from mainstay.providers import catalogue
+from mainstay.core.provider_manifest import ProviderSettings
+from mainstay.metering.rate_limiter import RateLimiterRegistry
+from mainstay.observe.metrics import render_metrics
+from mainstay.providers import registry
 
 MODEL = Path(__file__).resolve().parents[3] / "benchmarks" / "governor_model.py"
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
@@ -59,16 +60,16 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def agent_at(root: str, governors: Governors, workspace: str) -> Agent:
+def agent_at(root: str, governors: RateLimiterRegistry, workspace: str) -> Agent:
     config = Config(workspace=workspace, tools=ToolSettings(memory="off"), limits=Limits(output_tokens_max=100))
     made = Agent("openai/fake-model", base_url=f"{root}/v1", api_key=KEY, tools=[add], home=":memory:", config=config)
-    made._beside = Beside(governors=governors)
+    made.join_gateway(GatewayServices(rate_limiters=governors))
     return made
 
 
 @pytest.mark.parametrize("says", ["truth", "nothing", "always-empty"] if WHOLE else ["truth"])
 async def test_sixty_four_agents_in_two_workspaces_share_what_one_account_allows(says: str) -> None:
-    governors = Governors(SystemClock())
+    governors = RateLimiterRegistry(SystemClock())
     waits: list[str] = []
     with limited("--says", says, "--requests", "40", "--bucket-s", "1", "--latency-ms", "40") as root:
         async with agent_at(root, governors, "one") as one, agent_at(root, governors, "two") as two:
@@ -88,44 +89,44 @@ async def test_sixty_four_agents_in_two_workspaces_share_what_one_account_allows
         counted = stats(root)
     assert [type(reply.outcome) for reply in replies] == [Answered] * 64
     assert counted["taken"] == 128
-    (state,) = governors.states()
+    (state,) = governors.snapshot_states()
     assert state.admitted == 128 + state.refused
     assert state.refused == counted["refused"]
     assert (state.waiting, state.unheard) == (0, 0)
     assert any("openai" in reason for reason in waits), "waiting is shown, and not an error"
     if says == "truth":
-        assert set(state.left) == {"requests", "tokens"}
+        assert set(state.remaining) == {"requests", "tokens"}
 
 
 def test_an_account_is_an_address_and_a_key_and_tells_neither() -> None:
-    same = catalogue.account("openai/a", "http://here/v1", KEY)
-    assert same == catalogue.account("openai/b", "http://here/v1", KEY)
-    assert same != catalogue.account("openai/a", "http://there/v1", KEY)
-    assert same != catalogue.account("openai/a", "http://here/v1", "sk-other")
+    same = registry.account_fingerprint("openai/a", ProviderSettings(base_url="http://here/v1"), KEY)
+    assert same == registry.account_fingerprint("openai/b", ProviderSettings(base_url="http://here/v1"), KEY)
+    assert same != registry.account_fingerprint("openai/a", ProviderSettings(base_url="http://there/v1"), KEY)
+    assert same != registry.account_fingerprint("openai/a", ProviderSettings(base_url="http://here/v1"), "sk-other")
     assert same is not None
     assert KEY not in same
-    assert catalogue.account("openai/a", None, None, {"OPENAI_API_KEY": KEY}) == catalogue.account(
-        "openai/a", "https://api.openai.com/v1", KEY
-    )
-    assert catalogue.account("local/small") is None
+    assert registry.account_fingerprint(
+        "openai/a", None, None, {"OPENAI_API_KEY": KEY}
+    ) == registry.account_fingerprint("openai/a", ProviderSettings(base_url="https://api.openai.com/v1"), KEY)
+    assert registry.account_fingerprint("local/small") is None
 
 
 def test_a_model_on_this_machine_has_no_governor() -> None:
     config = Config(models=[ModelEntry(model="openai/a", base_url="http://here/v1", api_key=KEY)])
-    governors = Governors(SystemClock())
-    Models("openai/a", None, None, config, governors)
-    Models("openai/a", None, None, config, governors)
-    assert [(state.who, state.model) for state in governors.states()] == [("openai", "a")]
+    governors = RateLimiterRegistry(SystemClock())
+    ModelProviders("openai/a", None, None, config, governors)
+    ModelProviders("openai/a", None, None, config, governors)
+    assert [(state.provider_name, state.model) for state in governors.snapshot_states()] == [("openai", "a")]
 
 
 async def test_metrics_tell_how_accounts_stand_and_no_keys() -> None:
-    governors = Governors(SystemClock())
-    assert list(gauges(governors)) == []
+    governors = RateLimiterRegistry(SystemClock())
+    assert list(build_rate_limit_gauges(governors)) == []
     for key in (KEY, "sk-other"):
-        account = catalogue.account("openai/a", "http://here/v1", key)
+        account = registry.account_fingerprint("openai/a", ProviderSettings(base_url="http://here/v1"), key)
         assert account is not None
-        governors.of(account, "openai", "a")
-    text = rendered(list(gauges(governors)))
+        governors.get_limiter(account, "openai", "a")
+    text = render_metrics(list(build_rate_limit_gauges(governors)))
     assert 'mainstay_model_calls_waiting{provider="openai",model="a",account="1"} 0' in text
     assert 'account="2"' in text
     assert "# TYPE mainstay_model_calls_refused_total counter" in text

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mainstay import Agent, Config, Limits
-from mainstay.agent.output import Shape
+from mainstay.agent.structured_output import OutputSchema
 from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.outcome import Answered, Failed
 from mainstay.testing import Call, ScriptedProvider
@@ -69,7 +69,7 @@ async def test_a_wrong_answer_is_sent_back_with_what_is_wrong_until_it_is_right(
         assert first[0] == second[0] == "system"
         assert "does not fit the JSON Schema" in first[1]
         assert "missing required field `people`" in second[1]
-        assert (await agent.sessions.replay("s")).identical
+        assert (await agent.sessions.replay("s")).is_identical
 
 
 async def test_an_answer_that_is_never_right_fails_after_output_attempts_max() -> None:
@@ -83,7 +83,7 @@ async def test_an_answer_that_is_never_right_fails_after_output_attempts_max() -
             assert "no answer of the wanted shape came" in reply.outcome.sentence
             assert reply.output is None
             assert len(provider.asked) == most
-            assert (await agent.sessions.replay("s")).identical
+            assert (await agent.sessions.replay("s")).is_identical
 
 
 async def test_tools_may_be_used_on_the_way_to_a_structured_answer() -> None:
@@ -103,8 +103,8 @@ async def test_an_attempt_that_is_wrong_does_not_count_for_the_next_turn() -> No
 
 
 def test_a_type_that_json_cannot_carry_is_refused_before_anything_is_asked() -> None:
-    with pytest.raises(ToolDefinitionError, match="not a type that JSON can carry"):
-        Shape(type("Odd", (), {}))
+    with pytest.raises(ToolDefinitionError, match="has no JSON Schema"):
+        OutputSchema(type("Odd", (), {}))
 
 
 async def test_f44_the_same_id_gives_the_same_structured_answer() -> None:

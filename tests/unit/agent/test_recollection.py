@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from mainstay import Agent, tool
-from mainstay.agent.recollection import Recollection, recollect
-from mainstay.agent.world import SystemClock
-from mainstay.config.loading import Config, load_config
+from mainstay.agent.system_clock import SystemClock
+from mainstay.agent.workspace_memory import WorkspaceMemory, open_workspace_memory
+from mainstay.config.loader import Config, load_config
 from mainstay.core.events import Folded, Received
+from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import Text
-from mainstay.core.recall import Fact
-from mainstay.store.sqlite import SqliteStore
+from mainstay.store.memory.workspace_store import InMemoryWorkspaceStore, get_workspace_store
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import Call, MemoryStore, ScriptedProvider
-from mainstay.testing.store_suite import Writing
+from mainstay.testing.store_suite import SessionWriter
 
 
 def configured(folder: Path, text: str) -> Config:
@@ -27,13 +28,15 @@ def configured(folder: Path, text: str) -> Config:
 
 
 @asynccontextmanager
-async def recollecting(folder: Path, text: str) -> AsyncIterator[tuple[Recollection, Writing]]:
+async def recollecting(folder: Path, text: str) -> AsyncIterator[tuple[WorkspaceMemory, SessionWriter]]:
     """A workspace with a session to write to."""
     store = SqliteStore(str(folder / "workspace.db"))
     await store.open()
-    made = await recollect(store, configured(folder, text), SystemClock(), folder)
+    made = await open_workspace_memory(
+        store, get_workspace_store(store), configured(folder, text), SystemClock(), folder
+    )
     try:
-        yield made, Writing(store, "s")
+        yield made, SessionWriter(store, "s")
     finally:
         await made.close()
         await store.close()
@@ -43,7 +46,7 @@ async def test_vectors_that_are_off_are_not_made_and_search_says_so(tmp_path: Pa
     for text in ("storage: {vector: {backend: none}}", "sessions: {memory: {embeddings: {enabled: false}}}"):
         async with recollecting(tmp_path, text) as (made, _):
             assert made.embedder is None
-            assert "by words only" in (await made.library.status()).note
+            assert "by words only" in (await made.service.status()).note
 
 
 async def test_an_api_for_vectors_that_cannot_be_used_leaves_words(
@@ -52,10 +55,10 @@ async def test_an_api_for_vectors_that_cannot_be_used_leaves_words(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     text = "sessions: {memory: {embeddings: {model: openai/text-embedding-3-small}}}"
     async with recollecting(tmp_path, text) as (made, writing):
-        await writing.add(Received((Text("the flat in Lisbon"),)))
-        made.follower.touched("s")
-        await made.ready()
-        found = await made.library.search("flat")
+        await writing.append(Received((Text("the flat in Lisbon"),)))
+        made.indexer.mark_changed("s")
+        await made.wait_for_embedder()
+        found = await made.service.search("flat")
         assert [hit.message_id for hit in found.hits] == ["s#1"]
         assert "words only" in found.note
 
@@ -64,33 +67,33 @@ async def test_only_so_many_messages_are_searched_and_all_can_be_read(tmp_path: 
     text = "storage: {vector: {backend: none}}\nsessions: {memory: {recent_store: {max_messages: 2}}}"
     async with recollecting(tmp_path, text) as (made, writing):
         for number in range(5):
-            await writing.add(Received((Text(f"garden {number}"),)))
-        made.follower.touched("s")
-        found = await made.library.search("garden")
+            await writing.append(Received((Text(f"garden {number}"),)))
+        made.indexer.mark_changed("s")
+        found = await made.service.search("garden")
         assert {hit.message_id for hit in found.hits} == {"s#4", "s#5"}
-        assert (await made.library.get("s#1")).text == "garden 0"
+        assert (await made.service.get("s#1")).text == "garden 0"
 
 
 @pytest.mark.skipif(find_spec("pyoxigraph") is None, reason="the extra `oxigraph` is not installed")
 async def test_facts_can_be_kept_in_a_graph_that_follows_the_journal(tmp_path: Path) -> None:
     text = "storage: {memory: {knowledge: {backend: oxigraph}}, vector: {backend: none}}"
     async with recollecting(tmp_path, text) as (made, writing):
-        await writing.add(Received((Text("I live in Lisbon"),)))
-        await writing.add(Folded(1, "about Ana", facts=(Fact("Ana", "lives in", "Lisbon", source=1),)))
-        made.follower.touched("s")
-        assert [hit.text for hit in await made.library.recall("Ana")] == ["Ana lives in Lisbon"]
+        await writing.append(Received((Text("I live in Lisbon"),)))
+        await writing.append(Folded(1, "about Ana", facts=(Fact("Ana", "lives in", "Lisbon", source=1),)))
+        made.indexer.mark_changed("s")
+        assert [hit.text for hit in await made.service.recall("Ana")] == ["Ana lives in Lisbon"]
     assert any((tmp_path / "facts").iterdir())
     async with recollecting(tmp_path, text) as (made, _):
-        fact = (await made.library.facts())[0]
-        assert (await made.library.get(fact.id)).message_id == "s#1"
-        await made.library.forget("s#1")
-        assert await made.library.facts() == []
+        fact = (await made.service.facts())[0]
+        assert (await made.service.get(fact.id)).message_id == "s#1"
+        await made.service.forget("s#1")
+        assert await made.service.facts() == []
 
 
 async def test_where_nothing_is_kept_memory_is_in_ram() -> None:
-    made = await recollect(MemoryStore(), Config(), SystemClock(), None)
-    await made.library.remember("likes tea")
-    assert [hit.text for hit in await made.library.recall("tea")] == ["likes tea"]
+    made = await open_workspace_memory(MemoryStore(), InMemoryWorkspaceStore(), Config(), SystemClock(), None)
+    await made.service.remember("likes tea")
+    assert [hit.text for hit in await made.service.recall("tea")] == ["likes tea"]
     await made.close()
 
 

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from mainstay import Aborted, Agent, Binary, Config, Limits, tool
-from mainstay.agent.sessions import read_all
 from mainstay.cli import main as cli
-from mainstay.core.errors import InputRefused, SessionUnknown, StreamBroken, Unauthorised
+from mainstay.config.schema import LaneSettings
+from mainstay.core.errors import InputRefused, SessionUnknown, StoreFailed, StreamBroken, Unauthorised
 from mainstay.core.events import MessageAdded
-from mainstay.core.journal import decode, encode
+from mainstay.core.journal import decode_event, encode_event
 from mainstay.core.messages import FinishReason, Text, ToolCall, ToolResult
-from mainstay.core.ports import CallPiece, Finished, TextPiece, ThinkingPiece
-from mainstay.observe.export import history
+from mainstay.core.ports import StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
+from mainstay.observe.session_export import full_history
+from mainstay.operations.sessions import read_journal
 from mainstay.testing import Call, Pieces, Raise, ScriptedProvider, Stall
 
 
@@ -37,7 +38,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 async def texts(agent: Agent, key: str) -> list[str]:
-    return [message.text for message in history(await read_all((await agent._opened()).services.store, key))]
+    return [message.text for message in full_history(await read_journal((await agent.runtime()).services.store, key))]
 
 
 async def test_sessions_are_listed_newest_first_with_what_is_known_of_them(home: Any) -> None:
@@ -110,7 +111,25 @@ async def test_a_fork_has_the_whole_past_and_both_go_on_separately(home: Any) ->
         assert await texts(agent, "b") == ["one", "re: one", "only b", "re: only b"]
         assert provider.asked[-1].messages[0] == ("user", "one")
         for key in ("a", "b"):
-            assert (await agent.sessions.replay(key)).identical
+            assert (await agent.sessions.replay(key)).is_identical
+
+
+async def test_a_fork_may_have_a_name_that_was_looked_at_before(home: Any) -> None:
+    async with Agent(ScriptedProvider(echo), home=home) as agent:
+        await agent.run("a", "one")
+        assert await agent.profile("b").get() == {}
+        await agent.sessions.fork("a", "b")
+        assert (await agent.run("b", "two")).turn == 2
+
+
+async def test_sessions_are_named_by_their_keys_where_lanes_are_by_person() -> None:
+    config = Config(lanes=LaneSettings(key="user"))
+    async with Agent(ScriptedProvider(echo), home=":memory:", config=config) as agent:
+        await agent.run("s", "hi", sender="ann")
+        assert (await agent.sessions.fork("user:ann", "copy")).key == "copy"
+        await agent.sessions.set_model("user:ann", "openai/other")
+        found = {one.key: one.model for one in await agent.sessions.list()}
+        assert found == {"user:ann": "openai/other", "copy": ""}
 
 
 async def test_a_fork_up_to_a_record_leaves_the_rest_behind(home: Any) -> None:
@@ -126,6 +145,22 @@ async def test_a_fork_up_to_a_record_leaves_the_rest_behind(home: Any) -> None:
                 await agent.sessions.fork("a", "c", upto=wrong)
         with pytest.raises(InputRefused, match="there is a session 'b' already"):
             await agent.sessions.fork("a", "b")
+
+
+async def test_a_fork_to_a_name_that_is_taken_meanwhile_is_refused(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Agent(ScriptedProvider(echo), home=home) as agent:
+        await agent.run("a", "one")
+        store = (await agent.runtime()).services.store
+        fork_session = store.fork_session
+
+        async def fork_later(*parts: Any) -> None:
+            await agent.sessions.set_model("b", "m")
+            await fork_session(*parts)
+
+        monkeypatch.setattr(store, "fork_session", fork_later)
+        with pytest.raises(InputRefused, match="there is a session 'b' already"):
+            await agent.sessions.fork("a", "b")
+        assert (await agent.sessions.get("b")).model == "m"
 
 
 @pytest.mark.parametrize("name", ["", " x", "a\nb"])
@@ -157,7 +192,7 @@ async def test_u2_a_fork_in_the_middle_of_a_turn_is_never_one_that_a_provider_re
                 if message.calls:
                     given = [part.call_id for part in messages[index + 1].parts if isinstance(part, ToolResult)]
                     assert given == [call.id for call in message.calls], f"cut at record {upto}"
-            assert (await agent.sessions.replay(f"cut-{upto}")).identical
+            assert (await agent.sessions.replay(f"cut-{upto}")).is_identical
 
 
 async def test_a_fork_of_a_running_session_has_what_is_on_disk_and_does_not_run_it_twice() -> None:
@@ -210,7 +245,7 @@ async def test_guppy_046_an_export_has_what_people_said_and_what_the_model_saw(h
 
 
 def _add() -> list[Any]:
-    return [CallPiece(0, "add", '{"a":2,"b":3}'), Finished(FinishReason.TOOL_CALLS)]
+    return [ToolCallPiece(0, "add", '{"a":2,"b":3}'), StreamFinished(FinishReason.TOOL_CALLS)]
 
 
 async def test_an_export_is_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -240,7 +275,7 @@ async def test_a_replay_needs_no_model_and_comes_out_identical(home: Any) -> Non
             await agent.run("s", text)
         asked = len(provider.asked)
         result = await agent.sessions.replay("s")
-        assert (result.identical, result.turns, result.difference) == (True, 3, "")
+        assert (result.is_identical, result.turns, result.difference) == (True, 3, "")
         assert result.records == (await agent.sessions.get("s")).head
         assert len(provider.asked) == asked
 
@@ -253,20 +288,20 @@ async def test_a_replay_under_other_than_the_default_bounds_is_identical_too() -
     async with Agent(ScriptedProvider(endless), tools=[add], home=":memory:", config=config) as agent:
         await agent.run("s", "go")
         result = await agent.sessions.replay("s")
-        assert result.identical, result.difference
+        assert result.is_identical, result.difference
 
 
 async def test_a_replay_says_what_differs() -> None:
     async with Agent(ScriptedProvider([Call("add", {"a": 1, "b": 2}), "3"]), tools=[add], home=":memory:") as agent:
         await agent.run("s", "go")
-        kept = (await agent._opened()).services.store._sessions["s"]  # type: ignore[attr-defined]
+        kept = (await agent.runtime()).services.store._sessions["s"]  # type: ignore[attr-defined]
         at, body = kept.bodies[3]
-        event = decode(body)
+        event = decode_event(body)
         assert isinstance(event, MessageAdded)
         forged = MessageAdded("assistant", (Text("I did nothing"), ToolCall("call_9_9_9", "add", "{}")), turn=1, step=1)
-        kept.bodies[3] = (at, encode(forged))
+        kept.bodies[3] = (at, encode_event(forged))
         result = await agent.sessions.replay("s")
-        assert not result.identical
+        assert not result.is_identical
         assert "record 4" in result.difference
 
 
@@ -303,6 +338,46 @@ async def test_delete_ends_the_running_turn_and_what_waits_and_tells_whoever_wai
         await agent.settled()
         assert await agent.sessions.list() == []
         assert (await agent.run("s", "hello")).text == "anew"
+
+
+async def test_a_session_that_is_used_while_it_is_being_deleted_does_not_come_back(
+    home: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is sent between the end of its lane and the erasure of its records is refused."""
+    provider = ScriptedProvider(echo)
+    async with Agent(provider, home=home) as agent:
+        await agent.run("s", "a secret")
+        store = (await agent.runtime()).services.store
+        blank_session, refusals = store.blank_session, []
+
+        async def blank_later(key: str, at: int) -> None:
+            for request in (agent.sessions.set_model("s", "m"), agent.run("s", "are you there?")):
+                with pytest.raises(SessionUnknown, match="'s' was deleted") as refusal:
+                    await request
+                refusals.append(refusal.value)
+            await blank_session(key, at)
+
+        monkeypatch.setattr(store, "blank_session", blank_later)
+        await agent.sessions.delete("s")
+        assert len(refusals) == 2
+        assert await agent.sessions.list() == []
+        await agent.run("s", "anew")
+        assert provider.asked[-1].messages == [("user", "anew")], "nothing of before is seen"
+
+
+async def test_a_delete_that_fails_leaves_the_session_usable(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Agent(ScriptedProvider(echo), home=home) as agent:
+        await agent.run("s", "one")
+
+        async def fail(key: str, at: int) -> None:
+            raise StoreFailed("the disk is gone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr((await agent.runtime()).services.store, "blank_session", fail)
+            with pytest.raises(StoreFailed):
+                await agent.sessions.delete("s")
+        assert (await agent.run("s", "two")).text == "re: two"
+        assert (await agent.sessions.get("s")).turns == 2
 
 
 @pytest.mark.parametrize("size", [20, 3_000, 200_000], ids=["short", "page", "many pages"])

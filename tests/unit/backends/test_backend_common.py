@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from support.api_double import context
 
-from mainstay.backends.common import (
+from mainstay.backends.base import (
     BYTES_PER_TOKEN,
-    HEADING,
-    NOTES_TOKENS_MAX,
-    Arguments,
-    BackendNotes,
+    SECTION_HEADING,
+    SECTION_TOKENS_MAX,
+    BackendContextContributor,
     BackendTool,
-    Traits,
+    BackendToolArguments,
     clean_line,
     clean_name,
-    cut,
     fit_lines,
-    page,
+    paginate,
+    truncate_bytes,
 )
-from mainstay.core.outside import Reach, origin_of_tool, told_by_others
+from mainstay.core.backend_settings import BackendSettings
 from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.tool_ports import CallDestinations, has_third_party_text, tool_origin
 
 
-class _Ask(Arguments, frozen=True):
+class _Ask(BackendToolArguments, frozen=True):
     what: str
     offset: int | None = None
 
 
-class _Reading(BackendTool):
+class _Reading(BackendTool[_Ask]):
     action = "query"
     arguments = _Ask
 
-    async def answer(self, arguments: _Ask, context: ToolContext) -> str:
+    async def execute(self, arguments: _Ask, context: ToolContext) -> str:
         return arguments.what
 
 
@@ -43,12 +45,13 @@ class _Changing(_Reading):
 
 
 class _Source:
-    def __init__(self, name: str, schema: str) -> None:
+    def __init__(self, name: str, schema: str = "", **settings: Any) -> None:
         self.name = name
+        self.settings = BackendSettings(kind="double", **settings)
         self.tools: tuple[Tool, ...] = ()
         self._schema = schema
 
-    def schema(self) -> str:
+    def schema_summary(self) -> str:
         return self._schema
 
     async def start(self) -> None: ...
@@ -56,39 +59,39 @@ class _Source:
 
 
 async def test_a_tool_of_a_backend_says_whose_it_is_and_labels_what_is_private() -> None:
-    tool = _Reading(Traits(name="sales", private=True, timeout_s=5), "Finds sales.")
+    tool = _Reading(_Source("sales", private=True, timeout_s=5), "Finds sales.")
     assert (tool.name, tool.untrusted, tool.sink, tool.capabilities) == (
         "sales__query",
         True,
         False,
         ("backend.sales",),
     )
-    assert origin_of_tool(tool) == "backend:sales"
-    assert not told_by_others(tool)
+    assert tool_origin(tool) == "backend:sales"
+    assert not has_third_party_text(tool)
     assert tool.schema["required"] == ["what"]
     here = context()
     assert await tool.run(tool.parse('{"what": "x"}'), here) == "x"
     assert here.private
     public = context()
-    await _Reading(Traits(name="sales"), "").run(_Ask("x"), public)
+    await _Reading(_Source("sales"), "").run(_Ask("x"), public)
     assert not public.private
 
 
 async def test_reading_is_no_sink_and_a_change_is_one_to_the_backend() -> None:
-    assert _Reading(Traits(name="sales"), "").reach(_Ask("x"), context()) == Reach()
-    tool = _Changing(Traits(name="sales"), "")
+    assert _Reading(_Source("sales"), "").reach(_Ask("x"), context()) == CallDestinations()
+    tool = _Changing(_Source("sales"), "")
     reach = tool.reach(_Ask("x"), context())
-    assert (tool.sink, reach.sink, reach.outward, reach.destinations) == (True, True, True, ("backend:sales",))
+    assert (tool.sink, reach.sink, reach.leaves_workspace, reach.destinations) == (True, True, True, ("backend:sales",))
 
 
 def test_the_fixed_section_has_every_schema_under_one_heading_and_ends() -> None:
-    notes = BackendNotes([_Source("a", "### a\nt1"), _Source("empty", ""), _Source("b", "### b\nt2")])
-    assert notes.fixed("s") == f"{HEADING}\n\n### a\nt1\n\n### b\nt2"
-    assert notes.errand("s") == notes.fixed("s")
-    assert (notes.profile("s"), notes.turn("s", "hi"), notes.tools) == ("", (), ())
-    assert BackendNotes([_Source("a", "")]).fixed("s") == ""
-    endless = BackendNotes([_Source("a", "é" * 1_000_000)]).fixed("s")
-    assert len(endless.encode()) <= NOTES_TOKENS_MAX * BYTES_PER_TOKEN
+    notes = BackendContextContributor([_Source("a", "### a\nt1"), _Source("empty", ""), _Source("b", "### b\nt2")])
+    assert notes.fixed_section("s") == f"{SECTION_HEADING}\n\n### a\nt1\n\n### b\nt2"
+    assert notes.sub_agent_section("s") == notes.fixed_section("s")
+    assert (notes.profile_section("s"), notes.turn_notes("s", "hi"), notes.tools) == ("", (), ())
+    assert BackendContextContributor([_Source("a", "")]).fixed_section("s") == ""
+    endless = BackendContextContributor([_Source("a", "é" * 1_000_000)]).fixed_section("s")
+    assert len(endless.encode()) <= SECTION_TOKENS_MAX * BYTES_PER_TOKEN
     assert endless.endswith("describe]")
 
 
@@ -115,7 +118,7 @@ def test_a_line_from_data_is_one_line_and_bounded(text: str, most: int) -> None:
 
 @given(st.lists(st.integers(), max_size=60), st.integers(-5, 70), st.integers(1, 20))
 def test_pages_follow_each_other_without_gaps(rows: list[int], offset: int, most: int) -> None:
-    shown, note = page(rows, offset, most)
+    shown, note = paginate(rows, offset, most)
     assert list(shown) == rows[max(offset, 0) :][:most]
     assert (note == "") == (offset <= 0 and len(shown) == len(rows))
     more = f"offset={max(offset, 0) + most}" in note
@@ -134,6 +137,6 @@ def test_lines_that_fit_are_whole_and_the_others_are_counted(lines: list[str], t
 
 @given(st.text(max_size=200), st.integers(10, 100))
 def test_a_cut_text_has_its_notice_and_no_half_characters(text: str, most: int) -> None:
-    short = cut(text, most, " [cut]")
+    short = truncate_bytes(text, most, " [cut]")
     assert len(short.encode(errors="replace")) <= most or short == text
     assert short == text or (short.endswith(" [cut]") and text.encode(errors="replace").startswith(short[:-6].encode()))

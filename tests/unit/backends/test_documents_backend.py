@@ -12,12 +12,18 @@ from typing import Any
 import pytest
 from support.api_double import context, run
 
-from mainstay.backends import documents_index
-from mainstay.backends.common import BackendRefused
-from mainstay.backends.documents import LINES, DocumentsBackend, DocumentsSettings
-from mainstay.backends.documents_index import PASSAGE_CHARS, PASSAGE_LINES, Index, split
+from mainstay.backends.base import BackendRefused
+from mainstay.backends.documents import index
+from mainstay.backends.documents.backend import LINES_MAX, DocumentsBackend
+from mainstay.backends.documents.index import (
+    PASSAGE_CHARS_MAX,
+    PASSAGE_LINES_MAX,
+    DocumentIndex,
+    split_passages,
+)
+from mainstay.backends.documents.manifest import DocumentsScope, DocumentsSettings
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import origin_of_tool
+from mainstay.core.tool_ports import tool_origin
 
 
 def library(tmp_path: Path) -> Path:
@@ -41,8 +47,11 @@ def library(tmp_path: Path) -> Path:
     return root
 
 
-def backend(root: Path, **more: Any) -> DocumentsBackend:
-    return DocumentsBackend(DocumentsSettings(name="docs", path=str(root), **more))
+def backend(
+    root: Path, *, index_path: str = "", protected_paths: tuple[str, ...] = (), **more: Any
+) -> DocumentsBackend:
+    settings = DocumentsSettings(path=str(root), **more)
+    return DocumentsBackend("docs", settings, index_path=index_path, protected_paths=protected_paths)
 
 
 # --- what is there -------------------------------------------------------------------------------
@@ -59,10 +68,10 @@ async def test_what_is_there_is_listed_and_part_of_the_fixed_section(tmp_path: P
     assert "skipped.log" not in listed
     assert (await run(docs.tools[0], path="guide")).count("\n") == 1
     assert "rig.py" in await run(docs.tools[0], path="**/*.py")
-    assert docs.schema().startswith("### docs: documents, reading only\nAbout boats.\n")
-    assert "- guide/sails.md" in docs.schema()
+    assert docs.schema_summary().startswith("### docs: documents, reading only\nAbout boats.\n")
+    assert "- guide/sails.md" in docs.schema_summary()
     assert {tool.name for tool in docs.tools} == {"docs__describe", "docs__query"}
-    assert {origin_of_tool(tool) for tool in docs.tools} == {"backend:docs"}
+    assert {tool_origin(tool) for tool in docs.tools} == {"backend:docs"}
 
 
 async def test_a_large_library_is_named_by_its_folders_within_the_budget(tmp_path: Path) -> None:
@@ -71,8 +80,8 @@ async def test_a_large_library_is_named_by_its_folders_within_the_budget(tmp_pat
         (tmp_path / f"f{number % 3}" / f"note{number}.md").write_text("x")
     docs = backend(tmp_path, schema_tokens=100, rows_max=10)
     await docs.start()
-    assert "- f1/: 100 files" in docs.schema()
-    assert len(docs.schema()) < 100 * 4
+    assert "- f1/: 100 files" in docs.schema_summary()
+    assert len(docs.schema_summary()) < 100 * 4
     listed = await run(docs.tools[0])
     assert "f2/: 100 files" in listed
     assert "[1 to 10 of 300; go on with offset=10]" in listed
@@ -126,7 +135,7 @@ async def test_a_document_is_read_on_in_by_lines(tmp_path: Path) -> None:
     query = backend(tmp_path).tools[1]
     first = await run(query, path="long.txt")
     assert first.startswith("long.txt\nline 1\n")
-    assert first.endswith(f"[lines 1 to {LINES} of 500; go on with offset={LINES + 1}]")
+    assert first.endswith(f"[lines 1 to {LINES_MAX} of 500; go on with offset={LINES_MAX + 1}]")
     assert (await run(query, path="./long.txt", offset=499)).splitlines()[1:3] == ["line 499", "line 500"]
     assert "nothing from 900 on" in await run(query, path="long.txt", offset=900)
 
@@ -136,7 +145,7 @@ async def test_a_line_without_end_is_cut_wherever_it_is_shown(tmp_path: Path, si
     (tmp_path / "one.json").write_text("[" + "1," * size + '"needle",' + "2," * size + "3]")
     query = backend(tmp_path).tools[1]
     assert len(await run(query, path="one.json")) < 20_000
-    assert len(await run(query, text="needle")) < 2 * PASSAGE_CHARS
+    assert len(await run(query, text="needle")) < 2 * PASSAGE_CHARS_MAX
     if size == 10:
         assert "needle" in await run(query, text="needle")
 
@@ -174,10 +183,10 @@ async def test_what_is_not_in_the_library_cannot_be_read(tmp_path: Path) -> None
 
 async def test_a_scope_holds_for_finding_listing_and_reading(tmp_path: Path) -> None:
     """LOOM-124: the scope holds for `documents` too: paths."""
-    docs = backend(library(tmp_path), paths=("**/*.md",))
+    docs = backend(library(tmp_path), scope=DocumentsScope(paths=("**/*.md",)))
     await docs.start()
     assert "boats.csv" not in await run(docs.tools[0])
-    assert "boats.csv" not in docs.schema()
+    assert "boats.csv" not in docs.schema_summary()
     assert await run(docs.tools[1], text="optimist") == "Nothing was found."
     with pytest.raises(BackendRefused):
         await run(docs.tools[1], path="data/boats.csv")
@@ -186,7 +195,7 @@ async def test_a_scope_holds_for_finding_listing_and_reading(tmp_path: Path) -> 
 
 async def test_what_is_protected_is_no_document(tmp_path: Path) -> None:
     root = library(tmp_path)
-    docs = backend(root, protected=(str(root / "data"), str(root / "guide" / "sails.md")))
+    docs = backend(root, protected_paths=(str(root / "data"), str(root / "guide" / "sails.md")))
     assert "data" not in await run(docs.tools[0])
     assert await run(docs.tools[1], text="optimist halyard") == "Nothing was found."
     with pytest.raises(BackendRefused):
@@ -200,7 +209,7 @@ async def test_what_is_protected_is_no_document(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a file"])
 async def test_what_changed_is_found_by_the_next_question(tmp_path: Path, kept: bool) -> None:
     root = library(tmp_path)
-    docs = backend(root, index=str(tmp_path / "index.db") if kept else "")
+    docs = backend(root, index_path=str(tmp_path / "index.db") if kept else "")
     query = docs.tools[1]
     assert await run(query, text="catamaran") == "Nothing was found."
     (root / "new.md").write_text("A catamaran has two hulls.")
@@ -217,16 +226,16 @@ async def test_what_changed_is_found_by_the_next_question(tmp_path: Path, kept: 
 
 async def test_a_kept_index_is_taken_up_again_and_only_if_it_is_of_this_folder(tmp_path: Path) -> None:
     root, kept = library(tmp_path), tmp_path / "index.db"
-    first = Index(str(root), (), str(kept))
-    assert first.search("spinnaker", "", 0, 8, lambda: False).passages
+    first = DocumentIndex(str(root), (), str(kept))
+    assert first.search_passages("spinnaker", "", 0, 8, lambda: False).passages
     first.close()
     before = kept.read_bytes()
-    again = Index(str(root), (), str(kept))
-    assert again.search("spinnaker", "", 0, 8, lambda: False).passages
+    again = DocumentIndex(str(root), (), str(kept))
+    assert again.search_passages("spinnaker", "", 0, 8, lambda: False).passages
     again.close()
     assert kept.read_bytes() == before  # nothing was read and written again
-    narrowed = Index(str(root), ("data/**",), str(kept))
-    assert not narrowed.search("spinnaker", "", 0, 8, lambda: False).passages
+    narrowed = DocumentIndex(str(root), ("data/**",), str(kept))
+    assert not narrowed.search_passages("spinnaker", "", 0, 8, lambda: False).passages
     narrowed.close()
 
 
@@ -234,14 +243,14 @@ async def test_a_kept_index_is_taken_up_again_and_only_if_it_is_of_this_folder(t
 async def test_a_damaged_index_is_made_again(tmp_path: Path, damage: bytes) -> None:
     kept = tmp_path / "index.db"
     kept.write_bytes(damage)
-    docs = backend(library(tmp_path), index=str(kept))
+    docs = backend(library(tmp_path), index_path=str(kept))
     assert "sails.md" in await run(docs.tools[1], text="spinnaker")
     await docs.close()
 
 
 async def test_a_question_that_was_given_up_stops_and_the_next_one_is_right(tmp_path: Path) -> None:
     kept = tmp_path / "index.db"
-    docs = backend(library(tmp_path), index=str(kept))
+    docs = backend(library(tmp_path), index_path=str(kept))
     gone = context()
     gone.cancel()
     query = docs.tools[1]
@@ -260,10 +269,10 @@ async def test_a_question_that_was_given_up_stops_and_the_next_one_is_right(tmp_
 async def test_more_than_can_be_searched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (tmp_path / f"{number}.md").write_text(f"sail {'x ' * 500}")
-    monkeypatch.setattr(documents_index, "BYTES_MAX", 3_000)
+    monkeypatch.setattr(index, "INDEX_BYTES_MAX", 3_000)
     assert "more text here than is searched" in await run(backend(tmp_path).tools[1], text="sail")
-    monkeypatch.setattr(documents_index, "BYTES_MAX", 1_000_000)
-    monkeypatch.setattr(documents_index, "FILES_MAX", 4)
+    monkeypatch.setattr(index, "INDEX_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(index, "FILES_MAX", 4)
     query = backend(tmp_path).tools[1]
     assert "only the first 4 files" in await run(query, text="sail")
     (tmp_path / "0.md").unlink()
@@ -277,20 +286,20 @@ def test_passages_have_all_lines_once_and_are_bounded() -> None:
             "x" * chance.choice([0, 0, 5, 60, 400]) if chance.random() > 0.1 else "# Heading"
             for _ in range(chance.randrange(200))
         ]
-        passages = list(split("\n".join(lines)))
+        passages = list(split_passages("\n".join(lines)))
         covered = [number for first, last, _ in passages for number in range(first, last + 1)]
         assert covered == list(range(1, len("\n".join(lines).splitlines()) + 1))
-        assert all(last - first < PASSAGE_LINES for first, last, _ in passages)
-        assert all(len(text) <= PASSAGE_CHARS + 400 for _, _, text in passages)
+        assert all(last - first < PASSAGE_LINES_MAX for first, last, _ in passages)
+        assert all(len(text) <= PASSAGE_CHARS_MAX + 400 for _, _, text in passages)
 
 
 async def test_what_the_owner_must_mend_is_said_when_it_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         await backend(tmp_path / "nowhere").start()
-    with pytest.raises(ConfigError, match="only be read"):
+    with pytest.raises(ConfigError, match="documents are read-only"):
         backend(tmp_path, write=True)
     with pytest.raises(ConfigError, match=r"scope\.paths"):
-        backend(tmp_path, paths=("x" * 2000,))
+        backend(tmp_path, scope=DocumentsScope(paths=("x" * 2000,)))
 
 
 async def test_a_thousand_files_are_indexed_within_two_seconds_and_asked_within_ten_milliseconds(
@@ -304,14 +313,14 @@ async def test_a_thousand_files_are_indexed_within_two_seconds_and_asked_within_
         folder.mkdir(exist_ok=True)
         text = "\n".join(" ".join(chance.choices(words, k=10)) for _ in range(62))
         (folder / f"n{number}.md").write_text(text[:4096])
-    index = Index(str(tmp_path), ())
+    index = DocumentIndex(str(tmp_path), ())
     began = time.thread_time()
-    index.search(words[0], "", 0, 8, lambda: False)
+    index.search_passages(words[0], "", 0, 8, lambda: False)
     built = time.thread_time() - began
     asked = []
     for word in words[1:60]:
         began = time.thread_time()
-        assert index.search(word, "", 0, 8, lambda: False).passages
+        assert index.search_passages(word, "", 0, 8, lambda: False).passages
         asked.append(time.thread_time() - began)
     assert built < 2.0
     assert min(asked) < 0.010
@@ -320,12 +329,12 @@ async def test_a_thousand_files_are_indexed_within_two_seconds_and_asked_within_
 
 async def test_many_questions_at_once_get_their_own_answers(tmp_path: Path) -> None:
     root = library(tmp_path)
-    index = Index(str(root), ())
+    index = DocumentIndex(str(root), ())
     found: dict[str, str] = {}
 
     def ask(word: str, path: str) -> None:
         for _ in range(10):
-            found[word] = index.search(word, "", 0, 1, lambda: False).passages[0].path
+            found[word] = index.search_passages(word, "", 0, 1, lambda: False).passages[0].path
             assert found[word] == path
 
     pairs = [("spinnaker", "guide/sails.md"), ("bowline", "guide/page.html"), ("optimist", "data/boats.csv")]

@@ -12,15 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.api_double import ApiServer, answer, context, run
 
-from mainstay.backends.common import BackendRefused
-from mainstay.backends.openapi import Description, Operation
-from mainstay.backends.rest import RestBackend, RestSettings
-from mainstay.backends.rest_requests import Maker
-from mainstay.backends.rest_scope import Scope
-from mainstay.backends.rest_shapes import Shapes
+from mainstay.backends.base import BackendRefused
+from mainstay.backends.rest.backend import RestBackend
+from mainstay.backends.rest.manifest import RestScope, RestSettings
+from mainstay.backends.rest.openapi import ApiOperation, OpenApiDocument
+from mainstay.backends.rest.request_builder import RequestBuilder
+from mainstay.backends.rest.schemas import SchemaFormatter
+from mainstay.backends.rest.scope import RestScopeMatcher
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.io.addresses import AddressRefused, place_of
-from mainstay.io.http import HeaderRefused
+from mainstay.io.http_client import HttpRequestRefused
+from mainstay.io.urls import AddressRefused, parse_url
 
 
 def operation(id: str = "", *parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def described(paths: dict[str, Any], **more: Any) -> bytes:
 def backend(tmp_path: Path, data: bytes, **more: Any) -> RestBackend:
     file = tmp_path / "api.json"
     file.write_bytes(data)
-    return RestBackend(RestSettings(name="api", description=str(file), **more))
+    return RestBackend("api", RestSettings(description=str(file), **more))
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -80,12 +81,12 @@ async def test_a_value_of_several_steps_goes_down_only(tmp_path: Path, value: st
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(value=st.text(max_size=40) | st.text(alphabet="./\\%2eEfF?#&=;:@~ ", max_size=20))
 def test_whatever_is_sent_has_the_form_of_the_description(value: str) -> None:
-    description = Description(described(USERS))
-    maker = Maker(description, place_of("https://api.example/v1"), ())
-    asked = description.asked(description.operations["user"])
+    description = OpenApiDocument(described(USERS))
+    maker = RequestBuilder(description, parse_url("https://api.example/v1"), ())
+    asked = description.load_details(description.operations["user"])
     try:
-        url = maker.request(asked, {"id": value}, None, "k", lambda path: True).url
-        place = place_of(url)
+        url = maker.build_request(asked, {"id": value}, None, "k", lambda path: True).url
+        place = parse_url(url)
     except MainstayError:
         return
     assert url.startswith("https://api.example/v1/users/")
@@ -143,7 +144,7 @@ async def test_a_description_cannot_make_a_value_our_host_or_length(tmp_path: Pa
     async with ApiServer() as server:
         query = backend(tmp_path, described(paths), url=server.url).tools[1]
         for name in ("Host", "Transfer-Encoding"):
-            with pytest.raises(HeaderRefused):
+            with pytest.raises(HttpRequestRefused):
                 await run(query, operation="a", parameters={name: "x"})
         assert server.asked == []
 
@@ -169,13 +170,13 @@ async def test_a_scope_names_paths_and_operations_and_nothing_else_is_there(tmp_
         ({"paths": ("/pets",), "operations": ("list*", "admin")}, {"listPets"}),
         ({"operations": ("nothing",)}, set()),
     ):
-        api = await backend(tmp_path, described(SHOP), url="http://127.0.0.1:1", **scope).api()
-        assert {one.id for one in api.listed} == wanted, scope
+        api = await backend(tmp_path, described(SHOP), url="http://127.0.0.1:1", scope=RestScope(**scope)).load_api()
+        assert {one.id for one in api.operations} == wanted, scope
 
 
 async def test_a_value_does_not_lead_to_an_operation_that_is_out_of_scope(tmp_path: Path) -> None:
     async with ApiServer() as server:
-        only = backend(tmp_path, described(SHOP), url=server.url, paths=("/pets/{id}", "/{any}"))
+        only = backend(tmp_path, described(SHOP), url=server.url, scope=RestScope(paths=("/pets/{id}", "/{any}")))
         for operation_, parameters in (
             ("getPet", {"id": "export"}),
             ("getPet", {"id": "EXPORT"}),
@@ -197,8 +198,8 @@ async def test_an_id_that_stands_there_twice_or_is_odd_names_nothing(tmp_path: P
         "/spaced": {"get": operation("GET /cats")},
         "/cats": {"get": operation("listCats")},
     }
-    api = backend(tmp_path, described(paths), url="http://127.0.0.1:1", operations=("list*",))
-    assert [one.path for one in (await api.api()).listed] == ["/cats"]
+    api = backend(tmp_path, described(paths), url="http://127.0.0.1:1", scope=RestScope(operations=("list*",)))
+    assert [one.path for one in (await api.load_api()).operations] == ["/cats"]
     with pytest.raises(BackendRefused, match="no operation"):
         await run(api.tools[1], operation="listPets")
 
@@ -206,18 +207,18 @@ async def test_an_id_that_stands_there_twice_or_is_odd_names_nothing(tmp_path: P
 async def test_a_path_that_could_be_read_as_another_is_left_out(tmp_path: Path) -> None:
     odd = ["/pets/../admin", "/pets/%2e%2e/admin", "/pets//x", "/pets?x=1", "/pets#x", "/pets\\x", "/pets /x", "pets/x"]
     api = backend(tmp_path, described({one: {"get": operation()} for one in odd} | SHOP), url="http://127.0.0.1:1")
-    read = await api.api()
-    assert {one.path for one in read.listed} == {path for path, item in SHOP.items() if "get" in item}
-    assert read.description.unreadable == len(odd)
+    read = await api.load_api()
+    assert {one.path for one in read.operations} == {path for path, item in SHOP.items() if "get" in item}
+    assert read.document.unreadable_count == len(odd)
     assert f"{len(odd)} cannot be read" in await run(api.tools[0])
 
 
 @given(st.text(alphabet="/abexport{}.%*", max_size=20))
 def test_a_scope_never_fails_whatever_the_path(path: str) -> None:
-    scope = Scope(("/pets/**",), (), write=False)
-    one = Operation(id="x", method="GET", path="/pets/{id}")
-    assert scope.admits(one, [])(f"/pets/{path}") in (True, False)
-    assert not scope.admits(one, [])(f"/other/{path}")
+    scope = RestScopeMatcher(("/pets/**",), (), write=False)
+    one = ApiOperation(id="x", method="GET", path="/pets/{id}")
+    assert scope.build_path_check(one, [])(f"/pets/{path}") in (True, False)
+    assert not scope.build_path_check(one, [])(f"/other/{path}")
 
 
 # --- where it goes -------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ async def test_a_fetched_description_leads_to_its_own_server_or_to_a_public_one(
     async with ApiServer() as other:
         data = described({"/a": {"get": operation("a")}}, servers=[{"url": other.url}, {"url": "https://127.0.0.1:1/"}])
         async with ApiServer(answer(data)) as server:
-            api = RestBackend(RestSettings(name="api", description=f"{server.url}/api.json", headers={"X-Key": "k"}))
+            api = RestBackend("api", RestSettings(description=f"{server.url}/api.json", headers={"X-Key": "k"}))
             with pytest.raises(AddressRefused):
                 await run(api.tools[1], operation="a")
         assert other.asked == []
@@ -373,7 +374,7 @@ def test_a_deep_or_huge_description_is_refused_quickly() -> None:
         b'{"openapi": "3.0.0", "paths": {' + b",".join(b'"/%d": {"get": {}}' % n for n in range(20_001)) + b"}}",
     ):
         try:
-            assert not Description(data).operations
+            assert not OpenApiDocument(data).operations
         except BackendRefused:
             pass
     assert time.process_time() - began < 5.0
@@ -401,4 +402,4 @@ KEYWORDS = [
     )
 )
 def test_whatever_stands_where_a_schema_should_is_shown_somehow(schema: Any) -> None:
-    assert len(Shapes(Description(described({}))).line(schema)) < 20_000
+    assert len(SchemaFormatter(OpenApiDocument(described({}))).format_schema(schema)) < 20_000

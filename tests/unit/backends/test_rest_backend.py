@@ -12,10 +12,11 @@ import uvloop
 import yaml
 from support.api_double import ApiServer, Asked, answer, context, run
 
-from mainstay.backends.common import BackendRefused
-from mainstay.backends.rest import RestBackend, RestSettings
+from mainstay.backends.base import BackendRefused
+from mainstay.backends.rest.backend import RestBackend
+from mainstay.backends.rest.manifest import RestScope, RestSettings
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import origin_of_tool
+from mainstay.core.tool_ports import tool_origin
 
 KEY = "Bearer sesame-opens-it"
 
@@ -125,7 +126,7 @@ def written(tmp_path: Path, description: dict[str, Any], name: str = "api.json")
 
 def backend(tmp_path: Path, server: ApiServer | None = None, **more: Any) -> RestBackend:
     given = {"description": written(tmp_path, PETS), "url": f"{server.url}/v1" if server else "", **more}
-    return RestBackend(RestSettings(name="pets", **given))
+    return RestBackend("pets", RestSettings(**given))
 
 
 # --- describing ----------------------------------------------------------------------------------
@@ -157,23 +158,23 @@ async def test_a_body_is_described_in_a_line_even_if_it_holds_itself(tmp_path: P
 async def test_the_schema_has_names_and_no_sentences_and_stays_within_its_budget(tmp_path: Path) -> None:
     """LOOM-018: what a backend offers is part of the fixed section."""
     pets = backend(tmp_path, about="Our pets.")
-    assert "pets__describe" in pets.schema()  # before it was read, at least how to find out
+    assert "pets__describe" in pets.schema_summary()  # before it was read, at least how to find out
     await pets.start()
-    schema = pets.schema()
+    schema = pets.schema_summary()
     assert schema.startswith("### pets: an API, reading only\nOur pets.\n")
     assert "- getPet GET /pets/{petId}" in schema
     assert "List all pets" not in schema
     small = backend(tmp_path, schema_tokens=60)
     await small.start()
-    assert "- /pets: 3" in small.schema()
-    assert len(small.schema()) < 60 * 4
+    assert "- /pets: 3" in small.schema_summary()
+    assert len(small.schema_summary()) < 60 * 4
 
 
 async def test_tools_are_the_backends_and_changing_is_there_only_if_granted(tmp_path: Path) -> None:
     assert [tool.name for tool in backend(tmp_path).tools] == ["pets__describe", "pets__query"]
     *_, change = backend(tmp_path, write=True).tools
     assert (change.name, change.effect, change.sink) == ("pets__change", "unsafe", True)
-    assert {origin_of_tool(tool) for tool in backend(tmp_path, write=True).tools} == {"backend:pets"}
+    assert {tool_origin(tool) for tool in backend(tmp_path, write=True).tools} == {"backend:pets"}
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -407,9 +408,9 @@ async def test_swagger_2_is_read_too(tmp_path: Path) -> None:
         "definitions": {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}}},
     }
     file = written(tmp_path, old, "old.json")
-    assert (await RestBackend(RestSettings(name="p", description=file)).api()).base.url == "https://pets.example/v2"
+    assert (await RestBackend("p", RestSettings(description=file)).load_api()).base_url.url == "https://pets.example/v2"
     async with ApiServer() as server:
-        pets = RestBackend(RestSettings(name="p", description=file, url=server.url, write=True))
+        pets = RestBackend("p", RestSettings(description=file, url=server.url, write=True))
         await run(pets.tools[1], operation="list", parameters={"tags": ["a", "b"], "kinds": ["c", "d"], "n": 3})
         await run(pets.tools[2], operation="add", body={"name": "x"})
         with pytest.raises(BackendRefused):
@@ -423,7 +424,7 @@ async def test_a_description_at_an_address_is_fetched_once_and_kept(tmp_path: Pa
         return answer({**PETS, "servers": [{"url": "/v1"}]}) if asked.path == "/api.json" else answer({"ok": 1})
 
     async with ApiServer(reply) as server:
-        pets = RestBackend(RestSettings(name="pets", description=f"{server.url}/api.json", headers={"X-Key": KEY}))
+        pets = RestBackend("pets", RestSettings(description=f"{server.url}/api.json", headers={"X-Key": KEY}))
         await pets.start()
         await run(pets.tools[0])
         await run(pets.tools[1], operation="exportPets")
@@ -435,12 +436,12 @@ async def test_a_description_at_an_address_is_fetched_once_and_kept(tmp_path: Pa
 async def test_a_description_that_cannot_be_fetched_is_tried_again_when_it_is_needed(tmp_path: Path) -> None:
     replies = [answer(b"", status=503), answer(PETS)]
     async with ApiServer(lambda asked: replies.pop(0)) as server:
-        pets = RestBackend(RestSettings(name="pets", description=f"{server.url}/api.json", url=server.url))
+        pets = RestBackend("pets", RestSettings(description=f"{server.url}/api.json", url=server.url))
         with pytest.raises(BackendRefused, match="HTTP 503"):
             await pets.start()
-        assert "HTTP 503" in pets.schema()
+        assert "HTTP 503" in pets.schema_summary()
         assert "listPets" in await run(pets.tools[0])
-        assert "listPets" in pets.schema()
+        assert "listPets" in pets.schema_summary()
 
 
 BAD = {
@@ -448,7 +449,7 @@ BAD = {
     "header": {"headers": {"X-A": "a\r\nX-B: c"}},
     "address": {"url": "ftp://x"},
     "question mark": {"url": "https://api.example/v1?key=1"},
-    "pattern": {"paths": ("{" + "a,b}{" * 20 + "a}",)},
+    "pattern": {"scope": RestScope(paths=("{" + "a,b}{" * 20 + "a}",))},
 }
 
 

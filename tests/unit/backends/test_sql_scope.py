@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.backends.sql_catalog import Kind, Relation, ascii_lower
-from mainstay.backends.sql_scope import Scope, SqlScope
+from mainstay.backends.sql.catalog import Relation, RelationKind, ascii_lower
+from mainstay.backends.sql.manifest import SqlScope
+from mainstay.backends.sql.scope import SqlScopeMatcher
 from mainstay.core.errors import ConfigError
 
 
-def relation(path: str, *, kind: Kind = "table", system: bool = False) -> Relation:
+def relation(path: str, *, kind: RelationKind = "table", system: bool = False) -> Relation:
     database, schema, name = path.split("/")
-    return Relation(database=database, schema=schema, name=name, kind=kind, system=system)
+    return Relation(database=database, schema=schema, name=name, kind=kind, is_system=system)
 
 
 def grant(scope: SqlScope, one: Relation, *, usual: str = "public", insensitive: bool = False) -> str:
-    return Scope(scope, (usual,), ascii_lower if insensitive else str).grant(one)
+    return SqlScopeMatcher(scope, (usual,), ascii_lower if insensitive else str).find_grant(one)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +81,4 @@ def test_what_an_index_keeps_for_itself_is_granted_by_its_name_alone() -> None:
 @pytest.mark.parametrize("pattern", ["", "a.b.c.d", "a..b", "."])
 def test_a_pattern_that_is_none_is_refused_at_once(pattern: str) -> None:
     with pytest.raises(ConfigError):
-        Scope(SqlScope(tables=(pattern,)), ("public",), str)
+        SqlScopeMatcher(SqlScope(tables=(pattern,)), ("public",), str)

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.backends.common import BackendRefused
-from mainstay.backends.sql_catalog import Catalog, Relation, ascii_lower
-from mainstay.backends.sql_scope import Scope, SqlScope
-from mainstay.backends.sql_statements import Judge, check_view, check_words
-from mainstay.backends.sql_words import DIALECTS, MYSQL, POSTGRES, SQLITE
+from mainstay.backends.base import BackendRefused
+from mainstay.backends.sql.catalog import Catalog, Relation, ascii_lower
+from mainstay.backends.sql.dialects import DIALECTS, MYSQL, POSTGRES, SQLITE
+from mainstay.backends.sql.manifest import SqlScope
+from mainstay.backends.sql.scope import SqlScopeMatcher
+from mainstay.backends.sql.statement_checker import StatementChecker, check_keywords, check_view_definition
 
 pytest.importorskip("sqlglot")
 
@@ -25,13 +26,13 @@ BEYOND = ("secrets", "salaries")
 USUAL = {"sqlite": "main", "postgres": "public", "mysql": "shop"}
 
 
-def judge(name: str) -> Judge:
+def judge(name: str) -> StatementChecker:
     fold = ascii_lower if name == "sqlite" else str
     usual = USUAL[name]
     relations = [Relation(database=usual, schema=usual, name=one) for one in (*IN_SCOPE, *BEYOND)]
     relations.append(Relation(database=usual, schema="hr", name="orders"))
     catalog = Catalog(relations, (usual,), fold)
-    return Judge(DIALECTS[name], catalog, Scope(SqlScope(tables=IN_SCOPE), (usual,), fold))  # type: ignore[index]
+    return StatementChecker(DIALECTS[name], catalog, SqlScopeMatcher(SqlScope(tables=IN_SCOPE), (usual,), fold))  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def judge(name: str) -> Judge:
 def test_what_runs_is_written_by_us_with_every_name_in_quotes_and_every_table_in_full(
     name: str, text: str, written: str
 ) -> None:
-    assert judge(name).query(text).sql == written
+    assert judge(name).check_query(text).sql == written
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -58,7 +59,7 @@ def test_a_table_that_is_not_there_and_one_that_is_not_granted_are_refused_in_th
     said = []
     for table in ("secrets", "nothing"):
         with pytest.raises(BackendRefused) as caught:
-            judge(name).query(f"SELECT * FROM {table}")
+            judge(name).check_query(f"SELECT * FROM {table}")
         said.append(str(caught.value).replace(table, "it"))
     assert said[0] == said[1]
 
@@ -67,12 +68,12 @@ def test_a_table_that_is_not_there_and_one_that_is_not_granted_are_refused_in_th
 def test_a_part_of_a_statement_cannot_be_called_like_anything_in_the_database(name: str) -> None:
     for taken in (*IN_SCOPE, *BEYOND):
         with pytest.raises(BackendRefused, match="another name"):
-            judge(name).query(f"WITH {taken} AS (SELECT 1 AS id) SELECT id FROM {taken}")
+            judge(name).check_query(f"WITH {taken} AS (SELECT 1 AS id) SELECT id FROM {taken}")
 
 
 def test_postgresql_never_gets_a_name_that_it_would_cut() -> None:
     with pytest.raises(BackendRefused, match="too long"):
-        judge("postgres").query(f"SELECT 1 AS {'x' * 64}")
+        judge("postgres").check_query(f"SELECT 1 AS {'x' * 64}")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_postgresql_never_gets_a_name_that_it_would_cut() -> None:
 )
 def test_no_word_or_sign_runs_that_is_not_known_to_be_harmless(dialect: object, sql: str) -> None:
     with pytest.raises(BackendRefused):
-        check_words(sql, dialect)  # type: ignore[arg-type]
+        check_keywords(sql, dialect)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_no_word_or_sign_runs_that_is_not_known_to_be_harmless(dialect: object, 
 )
 def test_a_view_that_could_do_more_than_read_tables_is_not_trusted(definition: str) -> None:
     with pytest.raises(BackendRefused):
-        check_view(definition, MYSQL)
+        check_view_definition(definition, MYSQL)
 
 
 def test_the_tables_of_a_view_are_found_wherever_they_stand() -> None:
@@ -125,16 +126,16 @@ def test_the_tables_of_a_view_are_found_wherever_they_stand() -> None:
         "with `p` as (select `a`.`x` AS `x` from `shop`.`a`) select `p`.`x` AS `x` from (`p` join `hr`.`b`) where "
         "exists(select 1 from `hr`.`c` limit 1)"
     )
-    assert sorted(check_view(text, MYSQL)) == [("hr", "b"), ("hr", "c"), ("shop", "a")]
+    assert sorted(check_view_definition(text, MYSQL)) == [("hr", "b"), ("hr", "c"), ("shop", "a")]
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_no_table_is_called_in_what_runs_that_was_not_looked_up_even_if_the_tree_was_read_wrongly(name: str) -> None:
     one = judge(name)
-    quote = DIALECTS[name].quote
+    quote = DIALECTS[name].identifier_quote
     hidden = f"SELECT 1 FROM {quote}{USUAL[name]}{quote} . {quote}secrets{quote}"
     with pytest.raises(BackendRefused):
-        one._check_chains(hidden, ())
+        one._check_qualified_names(hidden, ())
 
 
 # --- what takes long to read --------------------------------------------------------------------
@@ -156,7 +157,7 @@ def test_no_statement_takes_for_ever_to_read_or_to_write_anew(name: str, kind: s
     """Some of these would take hours, some years, and the thread that reads them cannot be stopped."""
     began = time.process_time()
     with contextlib.suppress(BackendRefused):
-        judge(name).query(ENDLESS[kind])
+        judge(name).check_query(ENDLESS[kind])
     assert time.process_time() - began < 5
 
 
@@ -176,7 +177,7 @@ def test_no_statement_takes_for_ever_to_read_or_to_write_anew(name: str, kind: s
     ids=["joins", "using", "joins without a condition", "in", "columns", "union", "nested", "coalesce"],
 )
 def test_what_is_only_long_is_read(name: str, text: str) -> None:
-    assert judge(name).query(text).sql
+    assert judge(name).check_query(text).sql
 
 
 # --- at random -----------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ def test_whatever_is_let_through_reads_the_scope_alone_as_sqlite_itself_says(
     witness: apsw.Connection, text: str
 ) -> None:
     try:
-        sql = judge("sqlite").query(text).sql
+        sql = judge("sqlite").check_query(text).sql
     except BackendRefused:
         return
     read: set[str] = set()
@@ -257,8 +258,8 @@ def test_a_statement_that_was_damaged_is_judged_or_refused_and_nothing_else_happ
     damaged = text[:at] + junk + text[at:]
     for name in DIALECTS:
         try:
-            made = judge(name).query(damaged)
+            made = judge(name).check_query(damaged)
         except BackendRefused:
             continue
         assert {one.name for one in made.relations} <= set(IN_SCOPE)
-        check_words(made.sql, DIALECTS[name])
+        check_keywords(made.sql, DIALECTS[name])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.channels.discord.markup import discord_of
-from mainstay.channels.discord.messages import Place, place_of, without_mention
+from mainstay.channels.discord.events import DiscordRoomAndThread, locate_channel, strip_mention
+from mainstay.channels.discord.markup import markdown_to_discord
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ from mainstay.channels.discord.messages import Place, place_of, without_mention
     ],
 )
 def test_what_discord_knows_stays_and_the_rest_is_shown_as_well_as_can_be(text: str, shown: str) -> None:
-    assert discord_of(text) == shown
+    assert markdown_to_discord(text) == shown
 
 
 def test_a_table_is_a_block_of_code_in_columns() -> None:
     table = "before\n| name | n |\n|:-----|--:|\n| 日本 | 1 |\n| a \\| b | 22 | more |\nafter"
-    assert discord_of(table).split("\n") == [
+    assert markdown_to_discord(table).split("\n") == [
         "before",
         "```",
         "name   n",
@@ -44,32 +44,32 @@ def test_a_table_is_a_block_of_code_in_columns() -> None:
 
 
 def test_nothing_in_a_table_ends_its_block() -> None:
-    shown = discord_of("| a | b |\n|---|---|\n| ```x | y |")
+    shown = markdown_to_discord("| a | b |\n|---|---|\n| ```x | y |")
     assert shown.count("```") == 2
 
 
 @pytest.mark.parametrize(("text", "rest"), [("<@7> hi", "hi"), ("<@!7>, hi", "hi"), (" <@7>: hi", "hi"), ("<@7>", "")])
 def test_our_name_at_the_beginning_goes(text: str, rest: str) -> None:
-    assert without_mention(text, 7) == (rest, True)
+    assert strip_mention(text, 7) == (rest, True)
 
 
 @pytest.mark.parametrize("text", ["<@77> hi", "hi <@7>", "<@&7> hi", "@everyone hi"])
 def test_somebody_elses_name_stays(text: str) -> None:
-    assert without_mention(text, 7) == (text, False)
+    assert strip_mention(text, 7) == (text, False)
 
 
 @pytest.mark.parametrize(
     ("kind", "parent", "place"),
     [
-        (0, 5, Place("9")),
-        (1, None, Place("9", direct=True)),
-        (11, 5, Place("5", "9")),
-        (12, 5, Place("5", "9")),
-        (11, None, Place("9")),
-        (None, None, Place("9")),
+        (0, 5, DiscordRoomAndThread("9")),
+        (1, None, DiscordRoomAndThread("9", direct=True)),
+        (11, 5, DiscordRoomAndThread("5", "9")),
+        (12, 5, DiscordRoomAndThread("5", "9")),
+        (11, None, DiscordRoomAndThread("9")),
+        (None, None, DiscordRoomAndThread("9")),
     ],
 )
 def test_a_channel_of_discords_is_a_room_a_thread_or_a_talk_of_two(
-    kind: int | None, parent: int | None, place: Place
+    kind: int | None, parent: int | None, place: DiscordRoomAndThread
 ) -> None:
-    assert place_of(9, kind, parent) == place
+    assert locate_channel(9, kind, parent) == place

@@ -11,7 +11,7 @@ pytest.importorskip("markdown_it", reason="this needs markdown-it-py")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.channels.matrix.markup import clean, html_of
+from mainstay.channels.matrix.markup import markdown_to_html, strip_control_chars
 
 TAGS = {"p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "a", "ul", "ol", "li"}
 TAGS |= {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
@@ -45,7 +45,7 @@ class Seen(HTMLParser):
     ],
 )
 def test_markdown_becomes_html_and_plain_words_stay_as_they_are(text: str, html: str) -> None:
-    assert html_of(text) == html
+    assert markdown_to_html(text) == html
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_markdown_becomes_html_and_plain_words_stay_as_they_are(text: str, html:
     ],
 )
 def test_nothing_that_is_written_becomes_a_tag_an_image_or_a_script(text: str) -> None:
-    seen = Seen(html_of(text))
+    seen = Seen(markdown_to_html(text))
     assert seen.tags <= TAGS
     assert all(link.startswith("https://") for link in seen.links)
     assert seen.attributes <= {"href", "title", "class", "style", "start"}
@@ -72,10 +72,10 @@ def test_nothing_that_is_written_becomes_a_tag_an_image_or_a_script(text: str) -
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="<>[]()!`*_~#|-\n\"'&; abch:/.javscript", max_size=80))
 def test_whatever_is_written_only_harmless_tags_come_of_it(text: str) -> None:
-    seen = Seen(html_of(text))
+    seen = Seen(markdown_to_html(text))
     assert seen.tags <= TAGS
     assert all(link.split(":")[0].lower() in ("http", "https", "mailto", "matrix") for link in seen.links)
 
 
 def test_what_no_client_shows_is_left_out() -> None:
-    assert clean("a\x00b\x1b[31mc\r\nd\te") == "ab[31mc\nd\te"
+    assert strip_control_chars("a\x00b\x1b[31mc\r\nd\te") == "ab[31mc\nd\te"

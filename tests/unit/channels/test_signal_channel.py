@@ -12,14 +12,14 @@ import pytest
 from support.signal_platform import ANN, BOB, GROUP, NUMBER, UUID, RpcError, SignalPlatform, SignalRig, signal
 
 from mainstay.channels.signal.channel import SignalChannel
-from mainstay.channels.signal.inbox import Inbox
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, Incoming, MaybeSent, NeverSent, NotSent
+from mainstay.channels.signal.inbox import SignalInbox
+from mainstay.core.channels import DeliveryDeferred, DeliveryRejected, DeliveryUnknown, IncomingFile, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError, StoreFailed
-from mainstay.testing.channel_rig import Ear, turns_true
-from mainstay.testing.writing import expect
+from mainstay.testing.channel_rig import RecordingMessageHandler, wait_until
+from mainstay.testing.store_writer import expect_error
 
-ROOM = Address("sig", GROUP)
+ROOM = ChatAddress("sig", GROUP)
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ async def rig() -> AsyncIterator[SignalRig]:
 
 async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """F20: a line over the bound is read past and not kept; odd JSON is nothing."""
-    monkeypatch.setattr("mainstay.channels.signal.rpc.LINE_BYTES_MAX", 100_000)
-    monkeypatch.setattr("mainstay.channels.signal.rpc.CHUNK_BYTES", 10_000)
-    ear = Ear()
+    monkeypatch.setattr("mainstay.channels.signal.client.LINE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("mainstay.channels.signal.client.CHUNK_BYTES", 10_000)
+    ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     (client,) = rig.platform.clients
     lines = (b"", b"{", b"\xff\xfe", b"3", b"null", b"[]", b'{"id":7}', b'{"id":{}}', b'{"id":"1","error":3}')
@@ -60,8 +60,8 @@ async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypa
     rig.platform.write(client, {"jsonrpc": "2.0", "method": "somethingNew", "params": {}})
     rig.platform.tell({"timestamp": -1, "dataMessage": {"timestamp": -1, "message": "x"}, "sourceUuid": "\ud800"})
     rig.platform.say(ANN, "still there?", group=GROUP)
-    await ear.until("still there?")
-    assert len(ear.heard) == 1
+    await ear.wait_for("still there?")
+    assert len(ear.received) == 1
     assert len(rig.platform.clients) == 1, "and the connection is the same"
     assert (await rig.channel.post(ROOM, "yes", key="k")).id
 
@@ -69,15 +69,15 @@ async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypa
 async def test_a_socket_in_the_file_system_is_as_good(tmp_path: Path) -> None:
     platform = SignalPlatform()
     await platform.start(str(tmp_path / "signal.sock"))
-    channel, ear = SignalChannel("sig", platform.address, user=UUID), Ear()
+    channel, ear = SignalChannel("sig", platform.address, user=UUID), RecordingMessageHandler()
     try:
         await channel.start(ear)
         platform.say(ANN, "hello")
-        assert (await ear.until("hello")).direct
+        assert (await ear.wait_for("hello")).direct
         platform.say(ANN, "\ufffc", group=GROUP, mentions=[{"number": NUMBER, "uuid": None, "start": 0, "length": 1}])
         platform.say(ANN, "next", group=GROUP)
-        await ear.until("next")
-        assert [one.mentioned for one in ear.heard] == [False, True, False], "the number was learnt from the daemon"
+        await ear.wait_for("next")
+        assert [one.mentioned for one in ear.received] == [False, True, False], "the number was learnt from the daemon"
     finally:
         await channel.close()
         await platform.stop()
@@ -85,7 +85,7 @@ async def test_a_socket_in_the_file_system_is_as_good(tmp_path: Path) -> None:
 
 async def test_an_account_that_the_daemon_does_not_have_is_a_matter_of_configuration(rig: SignalRig) -> None:
     channel = SignalChannel("sig", rig.platform.address, user="+15550999999")
-    await expect(ConfigError, channel.start(Ear()))
+    await expect_error(ConfigError, channel.start(RecordingMessageHandler()))
     assert channel.state != "connected"
 
 
@@ -109,9 +109,9 @@ async def test_it_waits_for_a_daemon_that_is_not_there_yet(tmp_path: Path) -> No
     platform = SignalPlatform()
     path = str(tmp_path / "signal.sock")
     channel = SignalChannel("sig", path, user=NUMBER)
-    starting = asyncio.create_task(channel.start(Ear()))
-    await turns_true(lambda: channel.state == "signal-cli cannot be reached", "it says so")
-    error = await expect(NotSent, channel.post(ROOM, "too early", key="k"))
+    starting = asyncio.create_task(channel.start(RecordingMessageHandler()))
+    await wait_until(lambda: channel.state == "signal-cli cannot be reached", "it says so")
+    error = await expect_error(DeliveryDeferred, channel.post(ROOM, "too early", key="k"))
     assert "cannot be reached" in str(error)
     await platform.start(path)
     await starting
@@ -121,15 +121,15 @@ async def test_it_waits_for_a_daemon_that_is_not_there_yet(tmp_path: Path) -> No
 
 
 async def test_a_daemon_that_has_vanished_is_noticed(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstay.channels.signal.channel.PULSE_S", 0.02)
-    monkeypatch.setattr("mainstay.channels.signal.channel.CALL_S", 5.0)
-    await rig.channel.start(Ear())
-    await turns_true(lambda: [one["method"] for one in rig.platform.requests].count("version") > 2, "it is felt for")
-    monkeypatch.setattr("mainstay.channels.signal.channel.CALL_S", 0.05)
+    monkeypatch.setattr("mainstay.channels.signal.channel.HEALTH_CHECK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("mainstay.channels.signal.channel.REQUEST_TIMEOUT_S", 5.0)
+    await rig.channel.start(RecordingMessageHandler())
+    await wait_until(lambda: [one["method"] for one in rig.platform.requests].count("version") > 2, "it is felt for")
+    monkeypatch.setattr("mainstay.channels.signal.channel.REQUEST_TIMEOUT_S", 0.05)
     rig.platform.mute = True
-    await turns_true(lambda: rig.channel.state != "connected", "nobody answers")
+    await wait_until(lambda: rig.channel.state != "connected", "nobody answers")
     rig.platform.mute = False
-    await turns_true(lambda: rig.channel.state == "connected", "somebody does")
+    await wait_until(lambda: rig.channel.state == "connected", "somebody does")
 
 
 # --- listening -----------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ async def test_a_daemon_that_has_vanished_is_noticed(rig: SignalRig, monkeypatch
 async def test_what_cannot_be_taken_in_holds_up_its_own_room_alone(rig: SignalRig) -> None:
     broken = True
 
-    class Picky(Ear):
-        async def __call__(self, message: Incoming) -> None:
+    class Picky(RecordingMessageHandler):
+        async def __call__(self, message: IncomingMessage) -> None:
             if message.address.room == GROUP and broken:
-                self.refused.append(message)
+                self.rejected.append(message)
                 raise StoreFailed("the disk is full")
             await super().__call__(message)
 
@@ -150,42 +150,42 @@ async def test_what_cannot_be_taken_in_holds_up_its_own_room_alone(rig: SignalRi
     for text in ("stuck 1", "stuck 2"):
         rig.platform.say(ANN, text, group=GROUP)
     rig.platform.say(BOB, "elsewhere")
-    await ear.until("elsewhere")
-    await turns_true(lambda: len(ear.refused) > 1, "it is told again")
+    await ear.wait_for("elsewhere")
+    await wait_until(lambda: len(ear.rejected) > 1, "it is told again")
     assert (await rig.channel.post(ROOM, "we can still speak", key="k")).id
     broken = False
-    await ear.until("stuck 2")
-    assert [one.text for one in ear.heard] == ["elsewhere", "stuck 1", "stuck 2"]
+    await ear.wait_for("stuck 2")
+    assert [one.text for one in ear.received] == ["elsewhere", "stuck 1", "stuck 2"]
 
 
 async def test_when_too_much_waits_no_more_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstay.channels.signal.inbox.WAITING_MAX", 2)
+    monkeypatch.setattr("mainstay.channels.signal.inbox.QUEUED_MAX", 2)
     gate, heard = asyncio.Event(), []
 
-    async def hear(message: Incoming) -> None:
+    async def hear(message: IncomingMessage) -> None:
         await gate.wait()
         heard.append(message.id)
 
-    inbox = Inbox(hear)
+    inbox = SignalInbox(hear)
     for id in ("1", "2", "2", "1"):  # told twice, waiting once
-        await inbox.put(Incoming(id=id, address=ROOM, user="u"))
-    assert inbox.full
-    more = asyncio.create_task(inbox.put(Incoming(id="3", address=ROOM, user="u")))
+        await inbox.put(IncomingMessage(id=id, address=ROOM, user="u"))
+    assert inbox.is_full
+    more = asyncio.create_task(inbox.put(IncomingMessage(id="3", address=ROOM, user="u")))
     await asyncio.wait([more], timeout=0.05)
     assert not more.done()
     gate.set()
     await more
-    await turns_true(lambda: heard == ["1", "2", "3"], "all of it is heard")
-    assert not inbox.full
+    await wait_until(lambda: heard == ["1", "2", "3"], "all of it is heard")
+    assert not inbox.is_full
     await inbox.close()
 
 
 async def test_when_too_much_waits_nothing_is_lost(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstay.channels.signal.inbox.WAITING_MAX", 3)
+    monkeypatch.setattr("mainstay.channels.signal.inbox.QUEUED_MAX", 3)
     gate = asyncio.Event()
 
-    class Slow(Ear):
-        async def __call__(self, message: Incoming) -> None:
+    class Slow(RecordingMessageHandler):
+        async def __call__(self, message: IncomingMessage) -> None:
             await gate.wait()
             await super().__call__(message)
 
@@ -194,8 +194,8 @@ async def test_when_too_much_waits_nothing_is_lost(rig: SignalRig, monkeypatch: 
     for number in range(20):
         rig.platform.say(ANN, f"number {number}", group=GROUP)
     gate.set()
-    await ear.until("number 19")
-    assert [one.text for one in ear.heard] == [f"number {number}" for number in range(20)]
+    await ear.wait_for("number 19")
+    assert [one.text for one in ear.received] == [f"number {number}" for number in range(20)]
 
 
 # --- speaking ------------------------------------------------------------------------------------
@@ -208,17 +208,20 @@ def results(kind: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (RpcError(-1, "Failed to send message", results("UNREGISTERED_FAILURE")), NeverSent),
-        (RpcError(-1, "Failed to send message", results("NETWORK_FAILURE")), MaybeSent),
-        (RpcError(-3, "I/O error"), MaybeSent),
-        (RpcError(-4, "Failed to send message due to untrusted identities", results("IDENTITY_FAILURE")), NeverSent),
-        (RpcError(-5, "Failed to send message due to rate limiting", results("RATE_LIMIT_FAILURE")), NotSent),
-        (RpcError(-5, "Rate limit", {"response": {"results": [3, {"retryAfterSeconds": "soon"}]}}), NotSent),
-        (RpcError(-32602, "Specified account does not exist"), NotSent),
-        (RpcError(-32602, "Invalid params"), NeverSent),
-        (RpcError(-32603, "Failed to send message: timeout (IOException)"), MaybeSent),
-        ("lose", MaybeSent),
-        ("drop", MaybeSent),
+        (RpcError(-1, "Failed to send message", results("UNREGISTERED_FAILURE")), DeliveryRejected),
+        (RpcError(-1, "Failed to send message", results("NETWORK_FAILURE")), DeliveryUnknown),
+        (RpcError(-3, "I/O error"), DeliveryUnknown),
+        (
+            RpcError(-4, "Failed to send message due to untrusted identities", results("IDENTITY_FAILURE")),
+            DeliveryRejected,
+        ),
+        (RpcError(-5, "Failed to send message due to rate limiting", results("RATE_LIMIT_FAILURE")), DeliveryDeferred),
+        (RpcError(-5, "Rate limit", {"response": {"results": [3, {"retryAfterSeconds": "soon"}]}}), DeliveryDeferred),
+        (RpcError(-32602, "Specified account does not exist"), DeliveryDeferred),
+        (RpcError(-32602, "Invalid params"), DeliveryRejected),
+        (RpcError(-32603, "Failed to send message: timeout (IOException)"), DeliveryUnknown),
+        ("lose", DeliveryUnknown),
+        ("drop", DeliveryUnknown),
     ],
     ids=[
         "unregistered",
@@ -238,51 +241,51 @@ async def test_what_became_of_a_post_is_told_as_it_is(
     rig: SignalRig, fault: RpcError | str, kind: type[Exception]
 ) -> None:
     """F45: only what was certainly not sent may be sent again."""
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     rig.platform.faults.append(fault)
-    assert type(await expect(kind, rig.channel.post(ROOM, "well?", key="k"))) is kind
+    assert type(await expect_error(kind, rig.channel.post(ROOM, "well?", key="k"))) is kind
 
 
 async def test_all_that_is_under_way_when_the_connection_is_lost_is_unknown(rig: SignalRig) -> None:
     """F45"""
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     rig.platform.mute = True
     posts = [asyncio.create_task(rig.channel.post(ROOM, f"n {n}", key=str(n))) for n in range(5)]
-    await turns_true(lambda: len(rig.platform.requests) >= 7, "all of them are under way")
+    await wait_until(lambda: len(rig.platform.requests) >= 7, "all of them are under way")
     rig.platform.mute = False
     rig.platform.cut()
-    assert [type(one) for one in await asyncio.gather(*posts, return_exceptions=True)] == [MaybeSent] * 5
+    assert [type(one) for one in await asyncio.gather(*posts, return_exceptions=True)] == [DeliveryUnknown] * 5
 
 
 async def test_an_answer_without_sense_leaves_it_unknown(rig: SignalRig) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     for result in (None, [], {}, {"timestamp": "now"}, 3):
         rig.platform.results.append(result)
-        await expect(MaybeSent, rig.channel.post(ROOM, "well?", key="k"))
+        await expect_error(DeliveryUnknown, rig.channel.post(ROOM, "well?", key="k"))
 
 
 async def test_each_edit_is_one_of_what_is_shown(rig: SignalRig) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     sent = await rig.channel.post(ROOM, "one", key="k")
     for text in ("one two", "one **two** three"):
         await rig.channel.edit(ROOM, sent.id, text)
     (shown,) = rig.platform.messages
     assert (shown["text"], len(shown["times"]), shown["styles"]) == ("one two three", 3, ["4:3:BOLD"])
-    await expect(NeverSent, rig.channel.edit(ROOM, f"{ANN['uuid']}.5", "not ours"))
-    await expect(NeverSent, rig.channel.delete(ROOM, "nonsense"))
+    await expect_error(DeliveryRejected, rig.channel.edit(ROOM, f"{ANN['uuid']}.5", "not ours"))
+    await expect_error(DeliveryRejected, rig.channel.delete(ROOM, "nonsense"))
 
 
 async def test_people_and_groups_are_told_apart(rig: SignalRig) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     for room in (str(ANN["uuid"]), str(ANN["number"]), GROUP):
-        await rig.channel.post(Address("sig", room), "hello", key=room)
+        await rig.channel.post(ChatAddress("sig", room), "hello", key=room)
     sends = [one["params"] for one in rig.platform.requests if one["method"] == "send"]
     assert [one.get("recipient") or one.get("groupId") for one in sends] == [[ANN["uuid"]], [ANN["number"]], GROUP]
     assert all(one["account"] == NUMBER for one in sends)
 
 
 async def test_the_name_of_a_file_is_its_name_whatever_is_in_it(rig: SignalRig, tmp_path: Path) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     (tmp_path / "f").write_bytes(b"1")
     name = "a;b,c=d;base64,x ü\n.txt"
     await rig.channel.upload(ROOM, str(tmp_path / "f"), name, "", key="k")
@@ -291,22 +294,24 @@ async def test_the_name_of_a_file_is_its_name_whatever_is_in_it(rig: SignalRig, 
 
 @pytest.mark.parametrize("data", [None, 3, "not base64!", "YQ", {"data": "x"}])
 async def test_a_file_that_comes_as_something_else_is_not_kept(rig: SignalRig, tmp_path: Path, data: Any) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     rig.platform.results.append({"data": data})
-    await expect(NeverSent, rig.channel.download(Attached(ref="x"), str(tmp_path / "got"), 1000))
+    await expect_error(DeliveryRejected, rig.channel.download(IncomingFile(ref="x"), str(tmp_path / "got"), 1000))
     assert not (tmp_path / "got").exists()
 
 
 async def test_a_file_that_is_larger_than_it_was_said_to_be_is_not_kept(rig: SignalRig, tmp_path: Path) -> None:
     """F20"""
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     rig.platform.files["x"] = b"y" * 1001
-    await expect(NeverSent, rig.channel.download(Attached(ref="x", size=3), str(tmp_path / "got"), 1000))
+    await expect_error(
+        DeliveryRejected, rig.channel.download(IncomingFile(ref="x", size=3), str(tmp_path / "got"), 1000)
+    )
     assert not (tmp_path / "got").exists()
 
 
 async def test_what_goes_over_the_wire_is_one_line_of_json_each(rig: SignalRig) -> None:
-    await rig.channel.start(Ear())
+    await rig.channel.start(RecordingMessageHandler())
     await rig.channel.post(ROOM, "two\nlines \ud800 \x00\u2028 end", key="k")
     assert rig.platform.messages[0]["text"] == "two\nlines \ufffd \u2028 end"
     assert all(json.dumps(one) for one in rig.platform.requests)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.signal_platform import ANN, BOB, GROUP, NUMBER, UUID, SignalPlatform
 
-from mainstay.channels.layout import clean, units
-from mainstay.channels.signal.envelopes import Account, read
-from mainstay.channels.signal.markup import styled
-from mainstay.core.channels import Incoming
+from mainstay.channels.signal.events import SignalIdentity, decode_message
+from mainstay.channels.signal.markup import markdown_to_signal
+from mainstay.channels.styled_text import strip_control_chars, utf16_length
+from mainstay.core.channels import IncomingMessage
 from mainstay.testing.channel_suite import MARKDOWN
 
-ME = Account(number=NUMBER, uuid=UUID)
+ME = SignalIdentity(number=NUMBER, uuid=UUID)
 US = {"name": NUMBER, "number": NUMBER, "uuid": UUID}
 AT = 1_700_000_000_000
 
@@ -30,8 +30,8 @@ def told(text: str | None = "hi", *, person: dict[str, Any] = ANN, group: str = 
     return {"envelope": {**SignalPlatform().envelope(person, AT), "dataMessage": data}, "account": NUMBER}
 
 
-def heard(params: Any) -> Incoming:
-    message = read("sig", ME, params)
+def heard(params: Any) -> IncomingMessage:
+    message = decode_message("sig", ME, params)
     assert message is not None
     return message
 
@@ -100,12 +100,12 @@ def test_files_are_told_by_their_ids_which_are_no_paths() -> None:
 )
 def test_what_is_not_said_to_anybody_is_nothing(envelope: dict[str, Any]) -> None:
     whole = {**SignalPlatform().envelope(ANN, AT), **envelope}
-    assert read("sig", ME, {"envelope": whole, "account": NUMBER}) is None
+    assert decode_message("sig", ME, {"envelope": whole, "account": NUMBER}) is None
 
 
 def test_what_is_told_to_another_account_of_the_daemon_is_not_ours() -> None:
-    assert read("sig", ME, {**told(), "account": "+15550999999"}) is None
-    assert read("sig", Account(uuid=UUID), told()) is not None, "whose number we do not know"
+    assert decode_message("sig", ME, {**told(), "account": "+15550999999"}) is None
+    assert decode_message("sig", SignalIdentity(uuid=UUID), told()) is not None, "whose number we do not know"
 
 
 JUNK: tuple[Any, ...] = (
@@ -139,7 +139,7 @@ def test_nothing_that_is_told_breaks_the_reader() -> None:
         raw: Any = {"subscription": 0, "result": whole} if rng.random() < 0.5 else whole
         for _ in range(rng.randint(1, 3)):
             raw = _spoilt(rng, raw)
-        message = read("sig", ME, raw)
+        message = decode_message("sig", ME, raw)
         if message is not None:
             understood += 1
             json.dumps([message.text, message.name, message.user, message.id], ensure_ascii=False).encode()
@@ -150,7 +150,7 @@ def test_nothing_that_is_told_breaks_the_reader() -> None:
 
 
 def test_styles_are_counted_in_utf_16_and_stand_beside_the_text() -> None:
-    made = styled("👍 **bold *both*** `x`\n\n> said\n> so\n\n[here](https://a.b)")
+    made = markdown_to_signal("👍 **bold *both*** `x`\n\n> said\n> so\n\n[here](https://a.b)")
     assert made.text == "👍 bold both x\n\n> said\n> so\n\nhere (https://a.b)"
     assert set(made.styles) == {"3:9:BOLD", "8:4:ITALIC", "13:1:MONOSPACE"}
 
@@ -160,16 +160,16 @@ def test_styles_are_counted_in_utf_16_and_stand_beside_the_text() -> None:
     st.one_of(st.text(st.sampled_from("*_`~#>-+|[]()!<&\\ \n12ab.:/👍\ud800\x00"), max_size=100), st.text(max_size=60))
 )
 def test_no_style_reaches_beyond_the_text(text: str) -> None:
-    made = styled(clean(text))
+    made = markdown_to_signal(strip_control_chars(text))
     made.text.encode()
     for one in made.styles:
         start, length, name = one.split(":")
-        assert 0 <= int(start) < int(start) + int(length) <= units(made.text)
+        assert 0 <= int(start) < int(start) + int(length) <= utf16_length(made.text)
         assert name in ("BOLD", "ITALIC", "STRIKETHROUGH", "MONOSPACE")
 
 
 def test_no_mark_of_markdown_is_shown() -> None:
-    made = styled(MARKDOWN)
+    made = markdown_to_signal(MARKDOWN)
     assert "**" not in made.text
     assert "```" not in made.text
     assert 'return x["a"] < 3' in made.text

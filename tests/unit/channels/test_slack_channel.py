@@ -32,15 +32,15 @@ from support.slack_platform import (
     by_socket,
 )
 
+from mainstay.channels.slack.attachments import hash_key
 from mainstay.channels.slack.channel import SlackChannel
-from mainstay.channels.slack.files import mark
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError, MaybeSent, NeverSent, NotSent
+from mainstay.core.channels import ChannelError, DeliveryDeferred, DeliveryRejected, DeliveryUnknown, IncomingFile
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.testing.channel_rig import Ear, turns_true
+from mainstay.testing.channel_rig import RecordingMessageHandler, wait_until
 
-AT = Address("team", ROOM)
-DM = Address("team", DIRECT)
+AT = ChatAddress("team", ROOM)
+DM = ChatAddress("team", DIRECT)
 
 
 def says(error: str, status: int = 200, **more: Any) -> Callable[[Any], web.Response]:
@@ -53,7 +53,7 @@ def says(error: str, status: int = 200, **more: Any) -> Callable[[Any], web.Resp
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"token": ""}, "token is missing"),
+        ({"token": ""}, r"the bot token \(xoxb-…\) is missing"),
         ({"token": "xapp-1-2"}, "app_token"),
         ({"app_token": ""}, "signing_secret"),
         ({"app_token": "xoxb-1"}, "xapp-"),
@@ -89,20 +89,20 @@ async def test_a_token_that_is_refused_ends_the_start(method: str, error: str) -
     async with by_socket() as rig:
         rig.platform.spoils[method] = [says(error, needed="connections:write")]
         with pytest.raises(ConfigError) as raised:
-            await rig.channel.start(Ear())
+            await rig.channel.start(RecordingMessageHandler())
         assert error in str(raised.value) or "connections:write" in str(raised.value)
         assert TOKEN not in str(raised.value)
         assert rig.channel.state == "not started"
-        await rig.channel.start(Ear())  # once it is put right
+        await rig.channel.start(RecordingMessageHandler())  # once it is put right
         assert rig.channel.state == "connected"
 
 
 async def test_a_slack_that_cannot_be_reached_is_no_fault_of_the_configuration() -> None:
-    channel = SlackChannel("team", TOKEN, app_token=APP_TOKEN, base_url="http://127.0.0.1:9/api", bounds=QUICK)
-    with pytest.raises(NotSent, match="cannot be reached"):
-        await channel.start(Ear())
+    channel = SlackChannel("team", TOKEN, app_token=APP_TOKEN, base_url="http://127.0.0.1:9/api", limits=QUICK)
+    with pytest.raises(DeliveryDeferred, match="cannot be reached"):
+        await channel.start(RecordingMessageHandler())
     assert channel.state == "not started"
-    with pytest.raises(NotSent):
+    with pytest.raises(DeliveryDeferred):
         await channel.post(AT, "hello", key="k")
     await channel.close()
 
@@ -113,27 +113,27 @@ async def test_a_slack_that_cannot_be_reached_is_no_fault_of_the_configuration()
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        ("channel_not_found", NeverSent),
-        ("is_archived", NeverSent),
-        ("not_in_channel", NeverSent),
-        ("msg_too_long", NeverSent),
-        ("restricted_action", NeverSent),
-        ("missing_scope", NeverSent),
-        ("ratelimited", NotSent),
-        ("service_unavailable", NotSent),
-        ("token_revoked", NotSent),
-        ("internal_error", MaybeSent),
-        ("fatal_error", MaybeSent),
+        ("channel_not_found", DeliveryRejected),
+        ("is_archived", DeliveryRejected),
+        ("not_in_channel", DeliveryRejected),
+        ("msg_too_long", DeliveryRejected),
+        ("restricted_action", DeliveryRejected),
+        ("missing_scope", DeliveryRejected),
+        ("ratelimited", DeliveryDeferred),
+        ("service_unavailable", DeliveryDeferred),
+        ("token_revoked", DeliveryDeferred),
+        ("internal_error", DeliveryUnknown),
+        ("fatal_error", DeliveryUnknown),
     ],
 )
 async def test_an_error_says_what_became_of_the_message(error: str, kind: type[ChannelError]) -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         rig.platform.spoils["chat.postMessage"] = [says(error)]
         with pytest.raises(kind) as raised:
             await rig.channel.post(AT, "hello", key="k")
         assert str(raised.value).endswith(".")
-        assert not await rig.shown(ROOM)
+        assert not await rig.posted_messages(ROOM)
 
 
 def cut(request: web.Request) -> None:
@@ -142,20 +142,20 @@ def cut(request: web.Request) -> None:
 
 
 ODD: dict[str, tuple[Callable[[Any], Any], type[ChannelError]]] = {
-    "bad gateway": (lambda _: web.Response(status=502, text="<html>", content_type="text/html"), MaybeSent),
-    "bad gateway in plain text": (lambda _: web.Response(status=502, text="no"), MaybeSent),
-    "unavailable": (lambda _: web.Response(status=503, text="<html>", content_type="text/html"), NotSent),
-    "a list": (lambda _: web.json_response([1, 2]), MaybeSent),
-    "broken JSON": (lambda _: web.Response(text="{", content_type="application/json"), MaybeSent),
-    "no bytes of UTF-8": (lambda _: web.Response(body=b"\xff\xfe", content_type="application/json"), MaybeSent),
-    "nothing": (lambda _: web.json_response({}), MaybeSent),
-    "no time": (lambda _: web.json_response({"ok": True}), MaybeSent),
-    "a time that is none": (lambda _: web.json_response({"ok": True, "ts": 5}), MaybeSent),
-    "the connection is cut": (cut, MaybeSent),
-    "too soon, without a time": (lambda _: web.json_response({"ok": False}, status=429), NotSent),
+    "bad gateway": (lambda _: web.Response(status=502, text="<html>", content_type="text/html"), DeliveryUnknown),
+    "bad gateway in plain text": (lambda _: web.Response(status=502, text="no"), DeliveryUnknown),
+    "unavailable": (lambda _: web.Response(status=503, text="<html>", content_type="text/html"), DeliveryDeferred),
+    "a list": (lambda _: web.json_response([1, 2]), DeliveryUnknown),
+    "broken JSON": (lambda _: web.Response(text="{", content_type="application/json"), DeliveryUnknown),
+    "no bytes of UTF-8": (lambda _: web.Response(body=b"\xff\xfe", content_type="application/json"), DeliveryUnknown),
+    "nothing": (lambda _: web.json_response({}), DeliveryUnknown),
+    "no time": (lambda _: web.json_response({"ok": True}), DeliveryUnknown),
+    "a time that is none": (lambda _: web.json_response({"ok": True, "ts": 5}), DeliveryUnknown),
+    "the connection is cut": (cut, DeliveryUnknown),
+    "too soon, without a time": (lambda _: web.json_response({"ok": False}, status=429), DeliveryDeferred),
     "too soon, with nonsense": (
         lambda _: web.json_response({"ok": False}, status=429, headers={"Retry-After": "-1e9"}),
-        NotSent,
+        DeliveryDeferred,
     ),
 }
 
@@ -166,19 +166,19 @@ async def test_whatever_comes_back_it_is_a_channel_error_and_asked_once_f45(
 ) -> None:
     """F45: the library would try again by itself, and the message might be there twice."""
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         rig.platform.spoils["chat.postMessage"] = [answer]
         with pytest.raises(kind) as raised:
             await rig.channel.post(AT, "hello", key="k")
-        if isinstance(raised.value, NotSent) and "wait" in str(raised.value):
+        if isinstance(raised.value, DeliveryDeferred) and "wait" in str(raised.value):
             assert raised.value.retry_after_s is not None
             assert 0 < raised.value.retry_after_s <= 3600
         assert [method for method, _ in rig.platform.calls].count("chat.postMessage") == 1
 
 
 async def test_no_answer_in_time_may_have_been_sent_and_no_connection_was_not() -> None:
-    async with by_socket(bounds(call_s=0.3)) as rig:
-        await rig.channel.start(Ear())
+    async with by_socket(bounds(request_timeout_s=0.3)) as rig:
+        await rig.channel.start(RecordingMessageHandler())
         waits = asyncio.Event()
 
         class Never(web.Response):
@@ -186,19 +186,19 @@ async def test_no_answer_in_time_may_have_been_sent_and_no_connection_was_not() 
                 await waits.wait()
 
         rig.platform.spoils["chat.postMessage"] = [lambda _: Never()]
-        with pytest.raises(MaybeSent, match="in time"):
+        with pytest.raises(DeliveryUnknown, match="in time"):
             await rig.channel.post(AT, "hello", key="k")
         rig.platform.spoils["conversations.history"] = [lambda _: Never()]
-        with pytest.raises(NotSent, match="in time"):  # what only reads has no fate
-            await rig.channel.find(AT, "k")
+        with pytest.raises(DeliveryDeferred, match="in time"):  # what only reads has no fate
+            await rig.channel.find_posted(AT, "k")
         waits.set()
 
 
 async def test_a_revoked_token_is_seen_in_the_state_until_it_works_again() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         rig.platform.spoils["chat.postMessage"] = [says("token_revoked")]
-        with pytest.raises(NotSent):
+        with pytest.raises(DeliveryDeferred):
             await rig.channel.post(AT, "hello", key="k")
         assert rig.channel.state == "Slack refuses the token (token_revoked)"
         await rig.channel.post(AT, "hello", key="k")
@@ -211,7 +211,7 @@ async def test_a_revoked_token_is_seen_in_the_state_until_it_works_again() -> No
 async def test_a_post_shows_no_links_and_tells_nobody_its_key() -> None:
     """A link that is shown is fetched by Slack: whoever wrote into what the model read could have it carry secrets."""
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         await rig.channel.post(AT, "<https://a.example>", key="team:C1:private-session/7")
         asked = next(asked for method, asked in rig.platform.calls if method == "chat.postMessage")
         assert (asked["unfurl_links"], asked["unfurl_media"]) == ("false", "false")
@@ -221,9 +221,9 @@ async def test_a_post_shows_no_links_and_tells_nobody_its_key() -> None:
 
 async def test_a_message_is_found_by_its_key_pages_away_and_after_it_was_edited() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         begun = await rig.channel.post(AT, "the beginning", key="k0")
-        at = Address("team", ROOM, begun.thread)
+        at = ChatAddress("team", ROOM, begun.thread)
         for number in range(4):
             rig.platform.say(ROOM, ANN, f"before {number}", thread=begun.thread)
         sent = await rig.channel.post(at, "here", key="k1")
@@ -231,45 +231,45 @@ async def test_a_message_is_found_by_its_key_pages_away_and_after_it_was_edited(
             rig.platform.say(ROOM, ANN, f"after {number}", thread=begun.thread)
             rig.platform.say(ROOM, ANN, f"beside {number}")
         await rig.channel.edit(at, sent.id, "here it is")
-        assert await rig.channel.find(at, "k1") == sent
-        assert await rig.channel.find(AT, "k0") == begun
-        assert await rig.channel.find(at, "k2") is None
-        assert await rig.channel.find(Address("team", ROOM, "1.000001"), "k1") is None
-        with pytest.raises(NeverSent):
-            await rig.channel.find(Address("team", "C0GONE"), "k1")
+        assert await rig.channel.find_posted(at, "k1") == sent
+        assert await rig.channel.find_posted(AT, "k0") == begun
+        assert await rig.channel.find_posted(at, "k2") is None
+        assert await rig.channel.find_posted(ChatAddress("team", ROOM, "1.000001"), "k1") is None
+        with pytest.raises(DeliveryRejected):
+            await rig.channel.find_posted(ChatAddress("team", "C0GONE"), "k1")
 
 
 async def test_somebody_elses_message_with_our_mark_is_not_taken_for_ours() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         forged = rig.platform.say(ROOM, BEN, "not yours")
-        forged["metadata"] = {"event_type": "mainstay", "event_payload": {"key": mark("k1")}}
-        forged["blocks"] = [{"type": "section", "block_id": mark("k1")}]
-        assert await rig.channel.find(AT, "k1") is None
+        forged["metadata"] = {"event_type": "mainstay", "event_payload": {"key": hash_key("k1")}}
+        forged["blocks"] = [{"type": "section", "block_id": hash_key("k1")}]
+        assert await rig.channel.find_posted(AT, "k1") is None
 
 
 async def test_where_there_is_too_much_to_look_through_nobody_knows() -> None:
-    async with by_socket(bounds(pages_max=2)) as rig:
-        await rig.channel.start(Ear())
+    async with by_socket(bounds(history_pages_max=2)) as rig:
+        await rig.channel.start(RecordingMessageHandler())
         for number in range(7):
             rig.platform.say(ROOM, ANN, f"word {number}")
-        with pytest.raises(MaybeSent):
-            await rig.channel.find(AT, "k1")
+        with pytest.raises(DeliveryUnknown):
+            await rig.channel.find_posted(AT, "k1")
 
 
 async def test_between_two_it_is_one_conversation_unless_somebody_makes_a_thread() -> None:
     async with by_socket() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         rig.platform.say(DIRECT, ANN, "one")
         rig.platform.say(DIRECT, ANN, "two")
-        assert (await ear.until("one")).address == (await ear.until("two")).address == DM
+        assert (await ear.wait_for("one")).address == (await ear.wait_for("two")).address == DM
         sent = await rig.channel.post(DM, "answer", key="k1")
         assert sent.thread == ""
-        assert (await rig.shown(DIRECT))[0].thread == ""
+        assert (await rig.posted_messages(DIRECT))[0].thread == ""
         rig.platform.say(DIRECT, ANN, "aside", thread=sent.id)
-        aside = await ear.until("aside")
-        assert (aside.address, aside.direct) == (Address("team", DIRECT, sent.id), True)
+        aside = await ear.wait_for("aside")
+        assert (aside.address, aside.direct) == (ChatAddress("team", DIRECT, sent.id), True)
         told = await rig.channel.history(DM, 0, 50)
         assert [(one.text, one.own, one.address) for one in told] == [
             ("one", False, DM),
@@ -280,27 +280,27 @@ async def test_between_two_it_is_one_conversation_unless_somebody_makes_a_thread
 
 async def test_of_a_long_thread_the_newest_are_told_and_only_those_since() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         begun = await rig.channel.post(AT, "the beginning", key="k0")
-        at = Address("team", ROOM, begun.thread)
+        at = ChatAddress("team", ROOM, begun.thread)
         said = [rig.platform.say(ROOM, ANN, f"word {number}", thread=begun.thread) for number in range(10)]
         assert [one.text for one in await rig.channel.history(at, 0, 4)] == [f"word {n}" for n in (6, 7, 8, 9)]
         assert len(await rig.channel.history(at, 0, 100)) == 11
         said[9]["ts"] = f"{int(said[9]['ts'].split('.')[0]) + 60}.000000"
         after = int(said[9]["ts"].split(".")[0]) * 1000 - 1000
         assert [one.text for one in await rig.channel.history(at, after, 100)] == ["word 9"]
-        assert await rig.channel.history(Address("team", ROOM, "1.000001"), 0, 5) == []
+        assert await rig.channel.history(ChatAddress("team", ROOM, "1.000001"), 0, 5) == []
 
 
 async def test_search_reads_the_room_and_the_thread_it_is_asked_from() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         first = rig.platform.say(ROOM, ANN, "The Quick &amp; <https://a.example|brown> fox")
         rig.platform.say(ROOM, BEN, "a quick reply", thread=first["ts"])
         for number in range(5):
             rig.platform.say(ROOM, ANN, f"noise {number}")
         rig.platform.say(OTHER_ROOM, ANN, "quick, elsewhere")
-        found = await rig.channel.search(Address("team", ROOM, first["ts"]), "quick", 10)
+        found = await rig.channel.search(ChatAddress("team", ROOM, first["ts"]), "quick", 10)
         assert [(one.author, one.text) for one in found] == [
             ("Ben", "a quick reply"),
             ("Ann", "The Quick & [brown](https://a.example) fox"),
@@ -311,52 +311,56 @@ async def test_search_reads_the_room_and_the_thread_it_is_asked_from() -> None:
 
 async def test_what_is_deleted_twice_is_gone() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         sent = await rig.channel.post(AT, "oops", key="k")
         await rig.channel.delete(AT, sent.id)
         await rig.channel.delete(AT, sent.id)
         await rig.channel.delete(AT, "F0GONE")
-        with pytest.raises(NeverSent, match="not there"):
+        with pytest.raises(DeliveryRejected, match="not there"):
             await rig.channel.edit(AT, sent.id, "back?")
 
 
 async def test_where_being_busy_cannot_be_shown_it_is_not_tried_again() -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         rig.platform.spoils["assistant.threads.setStatus"] = [says("missing_scope", needed="chat:write")]
-        at = Address("team", ROOM, "1.000001")
+        at = ChatAddress("team", ROOM, "1.000001")
         for _ in range(3):
-            await rig.channel.typing(at, "bash")
-        await rig.channel.typing(AT)
+            await rig.channel.show_typing(at, "bash")
+        await rig.channel.show_typing(AT)
         assert [method for method, _ in rig.platform.calls].count("assistant.threads.setStatus") == 1
 
 
 async def test_names_are_asked_for_once_and_not_to_know_them_holds_nothing_up() -> None:
     async with by_socket() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         rig.platform.say(ROOM, ANN, f"hello <@{BEN}> and <@U0GONE001>")
         rig.platform.say(ROOM, ANN, "hello again")
-        first, again = await ear.until("hello"), await ear.until("again")
+        first, again = await ear.wait_for("hello"), await ear.wait_for("again")
         assert (first.name, first.text, again.name) == ("Ann", "hello @Ben and @U0GONE001", "Ann")
         asked = [asked["user"] for method, asked in rig.platform.calls if method == "users.info"]
         assert sorted(asked) == sorted([ANN, BEN, "U0GONE001"])
         rig.platform.spoils["users.info"] = [lambda _: web.Response(status=500)]
         rig.platform.say(ROOM, "U0NEW0001", "nobody knows me")
-        assert (await ear.until("nobody knows me")).name == ""
+        assert (await ear.wait_for("nobody knows me")).name == ""
 
 
 async def test_our_own_and_other_bots_words_are_told_apart() -> None:
     async with by_socket() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         await rig.channel.post(AT, "mine", key="k")
         for bot, text in ((BOT_ID, "mine too"), ("B0OTHER01", "of another")):
             told = {"type": "message", "subtype": "bot_message", "bot_id": bot, "text": text, "channel": ROOM}
             rig.platform.tell(told | {"ts": rig.platform.stamp(), "username": "robot"})
-        await ear.until("of another")
-        assert [(one.text, one.own) for one in ear.heard] == [("mine", True), ("mine too", True), ("of another", False)]
-        assert (ear.heard[-1].user, ear.heard[-1].name) == ("B0OTHER01", "robot")
+        await ear.wait_for("of another")
+        assert [(one.text, one.own) for one in ear.received] == [
+            ("mine", True),
+            ("mine too", True),
+            ("of another", False),
+        ]
+        assert (ear.received[-1].user, ear.received[-1].name) == ("B0OTHER01", "robot")
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -364,41 +368,41 @@ async def test_our_own_and_other_bots_words_are_told_apart() -> None:
 
 async def test_an_upload_is_found_by_its_key_and_its_receipt_is_the_message(tmp_path: Path) -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         path = tmp_path / "a"
         path.write_bytes(b"content")
         for number, comment in enumerate(("", "see *this*", "x" * 7000)):
             sent = await rig.channel.upload(AT, str(path), "a.txt", comment, key=f"k{number}")
-            assert await rig.channel.find(AT, f"k{number}") == sent
+            assert await rig.channel.find_posted(AT, f"k{number}") == sent
             assert sent.thread == sent.id
-            shown = (await rig.shown(ROOM))[-1]
+            shown = (await rig.posted_messages(ROOM))[-1]
             assert (shown.id, shown.text, shown.files) == (sent.id, comment, (("a.txt", b"content"),))
 
 
 async def test_a_file_that_cannot_be_sent_is_never_sent_and_one_that_was_not_taken_is_not(tmp_path: Path) -> None:
     async with by_socket(bounds(file_bytes_max=10)) as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         path = tmp_path / "a"
         path.write_bytes(b"x" * 11)
         for wrong in (str(path), str(tmp_path), str(tmp_path / "none"), "/dev/zero"):
-            with pytest.raises(NeverSent):
+            with pytest.raises(DeliveryRejected):
                 await rig.channel.upload(AT, wrong, "a", "", key="k")
         path.write_bytes(b"x")
         rig.platform.spoils["files.getUploadURLExternal"] = [
             lambda _: web.json_response({"ok": True, "upload_url": "http://127.0.0.1:9/", "file_id": "F1"})
         ]
-        with pytest.raises(NotSent):
+        with pytest.raises(DeliveryDeferred):
             await rig.channel.upload(AT, str(path), "a", "", key="k")
         rig.platform.spoils["files.completeUploadExternal"] = [says("internal_error")]
-        with pytest.raises(MaybeSent):
+        with pytest.raises(DeliveryUnknown):
             await rig.channel.upload(AT, str(path), "a", "", key="k")
-        assert not await rig.shown(ROOM)
+        assert not await rig.posted_messages(ROOM)
 
 
 async def test_the_token_goes_to_slack_only_and_no_private_address_is_fetched_f39(tmp_path: Path) -> None:
     """F39: what a message says of where its files are is the word of whoever sent it."""
     async with by_socket() as rig, Platform().serving() as stranger:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         target = str(tmp_path / "fetched")
         there = stranger.keep_file("a", b"x")["url_private"]
         for ref in (
@@ -415,7 +419,7 @@ async def test_the_token_goes_to_slack_only_and_no_private_address_is_fetched_f3
             "",
         ):
             with pytest.raises(ChannelError):
-                await rig.channel.download(Attached(ref=ref), target, 1000)
+                await rig.channel.download(IncomingFile(ref=ref), target, 1000)
         assert stranger.downloads == []
         assert not Path(target).exists()
 
@@ -423,7 +427,7 @@ async def test_the_token_goes_to_slack_only_and_no_private_address_is_fetched_f3
 async def test_a_stranger_is_asked_without_the_token_f39(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F39: a file that is kept elsewhere, on a host of the world; here the world is on loopback."""
     async with by_socket() as rig, Platform().serving() as stranger:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         resolve, connect = socket.getaddrinfo, asyncio.open_connection
         public, port = "93.184.216.34", int(stranger.url.rpartition(":")[2])
 
@@ -437,34 +441,36 @@ async def test_a_stranger_is_asked_without_the_token_f39(tmp_path: Path, monkeyp
         monkeypatch.setattr(asyncio, "open_connection", connected)
         target = tmp_path / "fetched"
         ref = "http://files.example/files-pri/T-F1/a"
-        assert await rig.channel.download(Attached(ref=ref), str(target), 1000) == "text/html"
+        assert await rig.channel.download(IncomingFile(ref=ref), str(target), 1000) == "text/html"
         assert stranger.downloads == [("/files-pri/T-F1/a", "")]
 
 
 async def test_a_file_known_by_its_id_alone_is_asked_for(tmp_path: Path) -> None:
     async with by_socket() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         file = rig.platform.keep_file("shared.png", b"png", "image/png")
         partly = {"id": file["id"], "file_access": "check_file_info", "mode": "file_access"}
         gone = {"id": "F2", "mode": "tombstone"}
         rig.platform.say(ROOM, ANN, "from elsewhere", files=[partly, gone, {"id": 5}, "x"])
-        heard = await ear.until("from elsewhere")
+        heard = await ear.wait_for("from elsewhere")
         assert [one.ref for one in heard.files] == [file["id"]]
         target = tmp_path / "fetched"
         assert await rig.channel.download(heard.files[0], str(target), 1000) == "image/png"
         assert target.read_bytes() == b"png"
-        with pytest.raises(NotSent):  # never over a file that is there
+        with pytest.raises(DeliveryDeferred):  # never over a file that is there
             await rig.channel.download(heard.files[0], str(target), 1000)
         assert target.read_bytes() == b"png"
 
 
 async def test_a_page_to_sign_in_is_not_taken_for_the_file(tmp_path: Path) -> None:
     async with by_socket() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         file = rig.platform.keep_file("a.png", b"<html>", "text/html")  # what Slack gives to whoever may not read files
-        with pytest.raises(NeverSent, match="files:read"):
-            await rig.channel.download(Attached(ref=file["url_private"], mime="image/png"), str(tmp_path / "f"), 1000)
+        with pytest.raises(DeliveryRejected, match="files:read"):
+            await rig.channel.download(
+                IncomingFile(ref=file["url_private"], mime="image/png"), str(tmp_path / "f"), 1000
+            )
         assert not (tmp_path / "f").exists()
 
 
@@ -474,16 +480,16 @@ async def test_a_page_to_sign_in_is_not_taken_for_the_file(tmp_path: Path) -> No
 async def test_no_token_and_nobodys_words_are_in_any_log(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     with caplog.at_level(logging.DEBUG):
         async with by_socket() as rig:
-            ear = Ear()
+            ear = RecordingMessageHandler()
             await rig.channel.start(ear)
-            await rig.say(ROOM, "between ourselves", mention=True, files=[("a", b"x")])
-            heard = await ear.until("between ourselves")
+            await rig.send_message(ROOM, "between ourselves", mention=True, files=[("a", b"x")])
+            heard = await ear.wait_for("between ourselves")
             await rig.channel.download(heard.files[0], str(tmp_path / "f"), 10)
             await rig.channel.post(heard.address, "my answer", key="k")
             rig.platform.spoils["apps.connections.open"] = [says("internal_error")]
             await rig.platform.hang_up()
-            await turns_true(lambda: "internal_error" in caplog.text, "the trouble is in the log")
-            await turns_true(lambda: rig.channel.state == "connected", "it is connected again")
+            await wait_until(lambda: "internal_error" in caplog.text, "the trouble is in the log")
+            await wait_until(lambda: rig.channel.state == "connected", "it is connected again")
     ours = "\n".join(
         one.getMessage() for one in caplog.records if not one.name.startswith(("asyncio", "aiohttp.server"))
     )
@@ -496,20 +502,20 @@ def test_all_of_it_runs_on_uvloop(tmp_path: Path) -> None:
 
     async def life() -> None:
         async with by_socket() as rig:
-            ear = Ear()
+            ear = RecordingMessageHandler()
             await rig.channel.start(ear)
-            await rig.say(ROOM, "hello", mention=True, files=[("a", b"content")])
-            heard = await ear.until("hello")
+            await rig.send_message(ROOM, "hello", mention=True, files=[("a", b"content")])
+            heard = await ear.wait_for("hello")
             await rig.channel.download(heard.files[0], str(tmp_path / "f"), 100)
             sent = await rig.channel.upload(heard.address, str(tmp_path / "f"), "b", "c", key="k")
-            assert await rig.channel.find(heard.address, "k") == sent
+            assert await rig.channel.find_posted(heard.address, "k") == sent
             await again(rig, ear)
 
-    async def again(rig: SlackRig, ear: Ear) -> None:
+    async def again(rig: SlackRig, ear: RecordingMessageHandler) -> None:
         await rig.platform.hang_up()
-        await rig.say(ROOM, "after it", mention=True)
-        await ear.until("after it")
-        await turns_true(lambda: rig.channel.state == "connected", "it is connected again")
+        await rig.send_message(ROOM, "after it", mention=True)
+        await ear.wait_for("after it")
+        await wait_until(lambda: rig.channel.state == "connected", "it is connected again")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(life())
@@ -518,9 +524,9 @@ def test_all_of_it_runs_on_uvloop(tmp_path: Path) -> None:
 async def test_closing_it_leaves_no_task_and_no_connection() -> None:
     async with by_socket() as rig:
         before = asyncio.all_tasks()
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         await rig.channel.close()
-        await turns_true(lambda: not rig.platform.sockets, "Slack has seen us leave")
+        await wait_until(lambda: not rig.platform.sockets, "Slack has seen us leave")
         here = {task.get_name() for task in asyncio.all_tasks() - before}
         assert not {name for name in here if "slack" in name}
         assert rig.channel.state == "closed"

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.channels.slack.mrkdwn import escape, from_markdown, names_at_beginning, people_in, to_text
+from mainstay.channels.slack.markup import (
+    escape,
+    find_mentioned_users,
+    leading_mention_length,
+    markdown_to_mrkdwn,
+    mrkdwn_to_text,
+)
 
 OURS = {
     "heading": ("## Title ##", "*Title*"),
@@ -50,7 +56,7 @@ OURS = {
 
 @pytest.mark.parametrize(("ours", "theirs"), OURS.values(), ids=OURS)
 def test_markdown_is_written_as_slack_reads_it(ours: str, theirs: str) -> None:
-    assert from_markdown(ours) == theirs
+    assert markdown_to_mrkdwn(ours) == theirs
 
 
 @pytest.mark.parametrize("said", ["<!channel>", "<!here|x>", "<@U0ANN0001>", "<!subteam^S1>", "`<!everyone>`"])
@@ -65,13 +71,13 @@ def test_nothing_the_model_says_calls_everybody(said: str) -> None:
         "> {}",
         "[x]({})",
     ):
-        assert not re.search("<[!@#]", from_markdown(around.format(said)))
+        assert not re.search("<[!@#]", markdown_to_mrkdwn(around.format(said)))
 
 
 @given(st.text(st.sampled_from("ab <>&|*_~`[]()!#-\\\n@.:/") | st.characters(), max_size=120))
 @settings(max_examples=300, deadline=None)
 def test_whatever_it_is_only_links_have_angle_brackets(text: str) -> None:
-    made = from_markdown(f"{text} [t](https://a.example/)")
+    made = markdown_to_mrkdwn(f"{text} [t](https://a.example/)")
     assert all(
         re.match(r"<(https?://|mailto:)[^<>]*>", made[at:]) for at in (m.start() for m in re.finditer("<", made))
     )
@@ -81,7 +87,7 @@ def test_whatever_it_is_only_links_have_angle_brackets(text: str) -> None:
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_what_is_escaped_reads_as_it_was_written(text: str) -> None:
-    assert to_text(escape(text), {}) == text
+    assert mrkdwn_to_text(escape(text), {}) == text
 
 
 @pytest.mark.parametrize(
@@ -89,8 +95,8 @@ def test_what_is_escaped_reads_as_it_was_written(text: str) -> None:
 )
 def test_hostile_text_takes_no_time(piece: str) -> None:
     begun = time.process_time()
-    from_markdown(piece * (40_000 // len(piece)))
-    to_text(piece * (1_000_000 // len(piece)), {})
+    markdown_to_mrkdwn(piece * (40_000 // len(piece)))
+    mrkdwn_to_text(piece * (1_000_000 // len(piece)), {})
     assert time.process_time() - begun < 5
 
 
@@ -111,7 +117,7 @@ THEIRS = {
 
 @pytest.mark.parametrize(("theirs", "meant"), THEIRS.values(), ids=THEIRS)
 def test_what_people_wrote_is_read_as_they_meant_it(theirs: str, meant: str) -> None:
-    assert to_text(theirs, {"U0ANN0001": "Ann"}) == meant
+    assert mrkdwn_to_text(theirs, {"U0ANN0001": "Ann"}) == meant
 
 
 def test_a_mention_at_the_beginning_is_known() -> None:
@@ -121,5 +127,5 @@ def test_a_mention_at_the_beginning_is_known() -> None:
         ("hi <@U1X>", "hi <@U1X>"),
         ("<@U2X> a", "<@U2X> a"),
     ):
-        assert text[names_at_beginning(text, "U1X") :] == left
-    assert people_in("<@U1X> <@U2X> <@U1X>") == ["U1X", "U2X"]
+        assert text[leading_mention_length(text, "U1X") :] == left
+    assert find_mentioned_users("<@U1X> <@U2X> <@U1X>") == ["U1X", "U2X"]

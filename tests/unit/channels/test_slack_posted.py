@@ -11,8 +11,8 @@ import pytest
 from support.slack_platform import ANN, BOT, DIRECT, ROOM, SECRET, TOKEN, Poster, bounds, by_http, callback, signed
 
 from mainstay.channels.slack.channel import SlackChannel
-from mainstay.core.channels import Incoming
-from mainstay.testing.channel_rig import Ear, turns_true
+from mainstay.core.channels import IncomingMessage
+from mainstay.testing.channel_rig import RecordingMessageHandler, wait_until
 
 JSON = {"Content-Type": "application/json"}
 
@@ -24,7 +24,7 @@ def event(text: str, ts: str = "1767225600.000100", **more: object) -> bytes:
 
 async def test_the_address_is_verified_with_its_challenge_if_it_is_signed() -> None:
     async with by_http() as (rig, poster):
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         body = json.dumps({"type": "url_verification", "token": "x", "challenge": "3eZbrw1a"}).encode()
         assert await poster.exchange(body, JSON | signed(body)) == (200, b'{"challenge":"3eZbrw1a"}')
         assert (await poster.exchange(body, JSON))[0] == 401
@@ -33,7 +33,7 @@ async def test_the_address_is_verified_with_its_challenge_if_it_is_signed() -> N
 async def test_what_is_not_signed_so_now_is_refused_before_it_is_parsed_f42() -> None:
     """F42: every refusal reads the same, and a body that is no JSON at all is refused for its signature."""
     async with by_http() as (rig, poster):
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         body = event("forged")
         good = signed(body)
@@ -61,30 +61,30 @@ async def test_what_is_not_signed_so_now_is_refused_before_it_is_parsed_f42() ->
             (b"{not json", signed(b"{not json", secret="another")),
         ]
         answers = {await poster.exchange(content, JSON | headers) for content, headers in tries}
-        assert answers == {(401, b'{"error":"the request is not signed as it should be"}')}
-        assert ear.heard == []
+        assert answers == {(401, b'{"error":"the signature is not valid"}')}
+        assert ear.received == []
         assert await poster.post(body) == 200
-        await ear.until("forged")
+        await ear.wait_for("forged")
 
 
 async def test_a_request_signed_within_the_window_and_replayed_is_heard_once() -> None:
     async with by_http() as (rig, poster):
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         body = event("again and again")
         headers = JSON | signed(body, at=time.time() - 200)
         for retry in ("", "1", "2", "3"):
             more = {"X-Slack-Retry-Num": retry, "X-Slack-Retry-Reason": "http_timeout"} if retry else {}
             assert (await poster.exchange(body, headers | more))[0] == 200
-        assert [one.text for one in ear.heard] == ["again and again"]
+        assert [one.text for one in ear.received] == ["again and again"]
 
 
 async def test_it_is_answered_only_once_it_is_kept() -> None:
-    async with by_http(bounds(take_s=0.3)) as (rig, poster):
+    async with by_http(bounds(http_accept_timeout_s=0.3)) as (rig, poster):
         kept = asyncio.Event()
         heard: list[str] = []
 
-        async def slow(message: Incoming) -> None:
+        async def slow(message: IncomingMessage) -> None:
             await kept.wait()
             heard.append(message.text)
 
@@ -100,16 +100,16 @@ async def test_it_is_answered_only_once_it_is_kept() -> None:
 
 async def test_a_mention_and_its_message_at_once_are_one() -> None:
     async with by_http() as (rig, poster):
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         bodies = [event(f"<@{BOT}> hi"), event(f"<@{BOT}> hi", type="app_mention"), event(f"<@{BOT}> hi")]
         assert await asyncio.gather(*map(poster.post, bodies)) == [200, 200, 200]
-        assert [(one.text, one.mentioned) for one in ear.heard] == [("hi", True)]
+        assert [(one.text, one.mentioned) for one in ear.received] == [("hi", True)]
 
 
 async def test_commands_come_as_if_they_were_written() -> None:
     async with by_http() as (rig, poster):
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         fields = {"channel_id": ROOM, "user_id": ANN, "user_name": "ann", "team_id": "T1", "response_url": "https://x"}
         for number, (command, text) in enumerate(
@@ -118,23 +118,23 @@ async def test_commands_come_as_if_they_were_written() -> None:
             given = fields | {"command": command, "text": text, "trigger_id": f"1.2.{number}"}
             assert await poster.command(given) == (200, b"")
             assert await poster.command(given) == (200, b"")  # told twice
-        assert [one.text for one in ear.heard] == ["/stop", "/steer be brief", "/stop now", "hi & bye"]
-        assert {(one.user, one.name, one.mentioned, one.address.room) for one in ear.heard} == {
+        assert [one.text for one in ear.received] == ["/stop", "/steer be brief", "/stop now", "hi & bye"]
+        assert {(one.user, one.name, one.mentioned, one.address.room) for one in ear.received} == {
             (ANN, "ann", True, ROOM)
         }
         assert await poster.command(fields | {"command": "/stop", "channel_id": DIRECT, "trigger_id": "x"}) == (
             200,
             b"",
         )
-        assert ear.heard[-1].direct
+        assert ear.received[-1].direct
         assert await poster.command({"command": "/stop"}) == (200, b""), "nothing can be made of it"
         assert await poster.command({"ssl_check": "1"}) == (200, b"")
-        assert len(ear.heard) == 5
+        assert len(ear.received) == 5
 
 
 async def test_what_is_signed_and_makes_no_sense_changes_nothing() -> None:
     async with by_http() as (rig, poster):
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         for body in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b"nope", b"[1]", b"null"):
             assert await poster.post(body) == 400, body[:20]
@@ -149,13 +149,13 @@ async def test_what_is_signed_and_makes_no_sense_changes_nothing() -> None:
         ):
             assert await poster.post(json.dumps(odd).encode()) == 200
         assert await poster.post(event("still here")) == 200
-        assert [one.text for one in ear.heard] == ["still here"]
+        assert [one.text for one in ear.received] == ["still here"]
 
 
 async def test_too_large_too_slow_and_other_methods_are_refused_f20() -> None:
     """F20, F19: before it is read whole, and whatever is said of its length."""
-    async with by_http(bounds(body_bytes_max=10_000, body_s=0.3)) as (rig, poster):
-        await rig.channel.start(Ear())
+    async with by_http(bounds(body_bytes_max=10_000, body_timeout_s=0.3)) as (rig, poster):
+        await rig.channel.start(RecordingMessageHandler())
         large = b"x" * 10_001
         assert (await poster.exchange(large, JSON | signed(large)))[0] == 413
 
@@ -183,27 +183,27 @@ async def half_a_request(poster: Poster) -> bytes:
 async def test_before_it_is_started_and_after_it_is_closed_nothing_is_taken() -> None:
     async with by_http() as (rig, poster):
         assert await poster.post(event("too early")) == 503
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         await rig.channel.close()
         assert await poster.post(event("too late")) == 503
         assert (await poster.exchange(b"{}", JSON))[0] == 401, "who is not Slack does not learn that"
-        assert ear.heard == []
+        assert ear.received == []
 
 
 async def test_what_is_refused_is_in_the_log_now_and_then_and_no_secret_is(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         async with by_http() as (rig, poster):
-            await rig.channel.start(Ear())
+            await rig.channel.start(RecordingMessageHandler())
             for _ in range(5):
                 await poster.exchange(b"{}", JSON)
             await poster.post(event("fine"))
-            await turns_true(lambda: poster.statuses[-1] == 200, "it was taken")
+            await wait_until(lambda: poster.statuses[-1] == 200, "it was taken")
     lines = [one.getMessage() for one in caplog.records if one.name.startswith("mainstay")]
-    assert len([one for one in lines if "refused a request of 127.0.0.1" in one]) == 1
+    assert len([one for one in lines if "refused a request from 127.0.0.1" in one]) == 1
     assert SECRET not in caplog.text
     assert TOKEN not in caplog.text
 
 
 def test_without_a_signing_secret_nothing_is_served() -> None:
-    assert SlackChannel("team", TOKEN, app_token="xapp-1").app() is None
+    assert SlackChannel("team", TOKEN, app_token="xapp-1").asgi_app() is None

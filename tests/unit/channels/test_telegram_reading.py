@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.telegram_platform import ANN, BASIC, BOB, FORUM, GROUP, ME
 
-from mainstay.channels.telegram.albums import together
-from mainstay.channels.telegram.updates import Reader, Threads, User
-from mainstay.core.channels import Incoming
+from mainstay.channels.telegram.albums import group_albums
+from mainstay.channels.telegram.events import TelegramThreadCache, TelegramUpdateDecoder, TelegramUser
+from mainstay.core.channels import IncomingMessage
 
 CHATS = {
     GROUP: {"id": GROUP, "type": "supergroup", "title": "The group"},
@@ -22,8 +22,10 @@ CHATS = {
 }
 
 
-def reader() -> Reader:
-    return Reader("tg", User(id=int(str(ME["id"])), username="tester_bot"), Threads())
+def reader() -> TelegramUpdateDecoder:
+    return TelegramUpdateDecoder(
+        "tg", TelegramUser(id=int(str(ME["id"])), username="tester_bot"), TelegramThreadCache()
+    )
 
 
 def told(text: str = "", *, chat: int = GROUP, id: int = 10, **more: Any) -> dict[str, Any]:
@@ -31,8 +33,8 @@ def told(text: str = "", *, chat: int = GROUP, id: int = 10, **more: Any) -> dic
     return {"update_id": id, "message": {**message, **({"text": text} if text else {})}}
 
 
-def heard(raw: dict[str, Any], by: Reader | None = None) -> Incoming:
-    update = (by or reader()).read(raw)
+def heard(raw: dict[str, Any], by: TelegramUpdateDecoder | None = None) -> IncomingMessage:
+    update = (by or reader()).decode(raw)
     assert update is not None
     assert update.message is not None
     return update.message
@@ -121,7 +123,7 @@ def test_our_own_words_are_marked() -> None:
     ids=["edited", "post", "button", "service", "channel"],
 )
 def test_what_is_not_said_to_anybody_is_nothing_and_is_confirmed(update: dict[str, Any]) -> None:
-    read = reader().read({"update_id": 77, **update})
+    read = reader().decode({"update_id": 77, **update})
     assert read is not None
     assert (read.id, read.message) == (77, None)
 
@@ -141,8 +143,8 @@ def test_an_album_is_one_message() -> None:
         for n in (40, 41, 42)
     ]
     alone = told("after", id=43)
-    updates = [update for one in (*pictures, alone) if (update := by.read(one)) is not None]
-    album, after = together(updates)
+    updates = [update for one in (*pictures, alone) if (update := by.decode(one)) is not None]
+    album, after = group_albums(updates)
     assert album.ids == (40, 41, 42)
     assert album.message is not None
     assert (album.message.id, album.message.text) == ("40", "all of us")
@@ -187,7 +189,7 @@ def test_nothing_that_is_told_breaks_the_reader() -> None:
         raw = whole
         for _ in range(rng.randint(1, 3)):
             raw = _spoilt(rng, raw)
-        update = by.read(raw)
+        update = by.decode(raw)
         if update is not None and update.message is not None:
             read += 1
             json.dumps([update.message.text, update.message.name, update.message.user], ensure_ascii=False).encode()

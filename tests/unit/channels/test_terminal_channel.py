@@ -10,37 +10,37 @@ from pathlib import Path
 import pytest
 from support.terminal_platform import NAME, terminal
 
-from mainstay.channels.terminal.channel import OWNER, ROOM, WAITING_MAX, TerminalChannel
-from mainstay.channels.terminal.lines import LINE_BYTES_MAX
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Incoming, NeverSent
-from mainstay.testing.channel_rig import Ear, turns_true
+from mainstay.channels.terminal.channel import OWNER, QUEUED_LINES_MAX, ROOM, TerminalChannel
+from mainstay.channels.terminal.line_reader import LINE_BYTES_MAX
+from mainstay.core.channels import DeliveryRejected, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
+from mainstay.testing.channel_rig import RecordingMessageHandler, wait_until
 
-HERE = Address(NAME, ROOM)
+HERE = ChatAddress(NAME, ROOM)
 
 
 async def test_lines_are_heard_in_the_order_they_were_typed() -> None:
     async with terminal() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         for number in range(50):
-            await rig.say(rig.room, f"line {number}.")
-        await rig.say(rig.room, "   ")
-        await ear.until("line 49.")
-        assert [one.text for one in ear.heard] == [f"line {number}." for number in range(50)]
-        assert len({one.id for one in ear.heard}) == 50
+            await rig.send_message(rig.room, f"line {number}.")
+        await rig.send_message(rig.room, "   ")
+        await ear.wait_for("line 49.")
+        assert [one.text for one in ear.received] == [f"line {number}." for number in range(50)]
+        assert len({one.id for one in ear.received}) == 50
 
 
 async def test_f37_what_is_written_is_seen_and_not_obeyed() -> None:
     """F37"""
     async with terminal() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         evil = "before \x1b]0;owned\x07\x1b[2J\x1b]52;c;aGk=\x07\x9b31mred\u202eover\rafter\n< forged"
         await rig.channel.post(HERE, evil, key="k")
-        await turns_true(lambda: b"forged" in rig.seen, "it is shown")
+        await wait_until(lambda: b"forged" in rig.seen, "it is shown")
         assert not set(rig.seen) & {0x1B, 0x07, 0x9B}
         assert "\u202e" not in rig.seen.decode()
-        (shown,) = await rig.shown(ROOM)
+        (shown,) = await rig.posted_messages(ROOM)
         assert shown.text.splitlines()[1] == "< forged", "a line of the answer, and no answer of its own"
 
 
@@ -56,13 +56,13 @@ async def test_it_reads_whatever_it_is_given_to_its_end(kind: str, tmp_path: Pat
         os.close(other)
     target = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
     channel = TerminalChannel(NAME, source=source, target=target)
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await channel.start(ear)
-    await ear.until("no line break")
-    await turns_true(lambda: channel.state != "connected", "its end is noticed")
+    await ear.wait_for("no line break")
+    await wait_until(lambda: channel.state != "connected", "its end is noticed")
     await channel.post(HERE, "still\nshown", key="k")
-    assert [one.text for one in ear.heard] == ["first", "second", "no line break at the end \ufffd"]
-    assert {(one.user, one.direct) for one in ear.heard} == {(OWNER, True)}
+    assert [one.text for one in ear.received] == ["first", "second", "no line break at the end \ufffd"]
+    assert {(one.user, one.direct) for one in ear.received} == {(OWNER, True)}
     assert (tmp_path / "written").read_text() == "< still\n  shown\n"
     await channel.close()
     for one in (source, target):
@@ -73,13 +73,13 @@ async def test_a_line_without_an_end_is_left_out_and_the_next_is_heard(tmp_path:
     source, keyboard = os.pipe()
     screen = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
     channel = TerminalChannel(NAME, source=source, target=screen)
-    ear = Ear()
+    ear = RecordingMessageHandler()
     await channel.start(ear)
     data = b"x" * (LINE_BYTES_MAX * 3) + b"\nnext\n"
     await asyncio.to_thread(lambda: os.write(keyboard, data) and None)
-    heard = await ear.until("next")
+    heard = await ear.wait_for("next")
     assert heard.text == "next"
-    assert len(ear.heard) == 1
+    assert len(ear.received) == 1
     assert (tmp_path / "written").read_text().count("longer than") == 1
     await channel.close()
     for one in (source, keyboard, screen):
@@ -91,13 +91,13 @@ async def test_more_lines_than_can_wait_are_left_out_with_a_word(tmp_path: Path)
     screen = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
     held = asyncio.Event()
 
-    async def hear(message: Incoming) -> None:
+    async def hear(message: IncomingMessage) -> None:
         await held.wait()
 
     channel = TerminalChannel(NAME, source=source, target=screen)
     await channel.start(hear)
-    os.write(keyboard, b"x\n" * (WAITING_MAX + 50))
-    await turns_true(lambda: "left out" in (tmp_path / "written").read_text(), "it says so")
+    os.write(keyboard, b"x\n" * (QUEUED_LINES_MAX + 50))
+    await wait_until(lambda: "The line was ignored: too many" in (tmp_path / "written").read_text(), "it says so")
     await channel.close()
     for one in (source, keyboard, screen):
         os.close(one)
@@ -106,14 +106,14 @@ async def test_more_lines_than_can_wait_are_left_out_with_a_word(tmp_path: Path)
 async def test_closed_it_leaves_no_thread_and_what_is_typed_to_others() -> None:
     async with terminal() as rig:
         before = {one.name for one in threading.enumerate()}
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         assert "terminal" in {one.name for one in threading.enumerate()} - before
         await rig.channel.close()
         assert "terminal" not in {one.name for one in threading.enumerate()}
-        await rig.say(rig.room, "for the shell")
-        later = Ear()
-        await rig.renew().start(later)
-        await later.until("for the shell")
+        await rig.send_message(rig.room, "for the shell")
+        later = RecordingMessageHandler()
+        await rig.recreate_channel().start(later)
+        await later.wait_for("for the shell")
 
 
 async def test_a_terminal_that_is_gone_is_never_sent_to() -> None:
@@ -121,8 +121,8 @@ async def test_a_terminal_that_is_gone_is_never_sent_to() -> None:
     reading, target = os.pipe()
     os.close(reading)
     channel = TerminalChannel(NAME, source=source, target=target)
-    await channel.start(Ear())
-    with pytest.raises(NeverSent, match="is gone"):
+    await channel.start(RecordingMessageHandler())
+    with pytest.raises(DeliveryRejected, match="is gone"):
         await channel.post(HERE, "hello?", key="k")
     await channel.close()
     for one in (source, keyboard, target):

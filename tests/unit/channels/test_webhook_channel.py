@@ -13,18 +13,18 @@ import pytest
 from support.webhook_platform import NAME, SECRET, post, webhook
 
 from mainstay.channels.webhook.channel import FILE_BYTES_MAX, WebhookChannel
-from mainstay.channels.webhook.door import Bounds
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, MaybeSent, NeverSent, NotSent
+from mainstay.channels.webhook.http_receiver import WebhookChannelLimits
+from mainstay.core.channels import DeliveryDeferred, DeliveryRejected, DeliveryUnknown, IncomingFile
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError, LaneFull
-from mainstay.io.signing import SIGNATURE, TIMESTAMP, sign
-from mainstay.testing.channel_rig import Ear
+from mainstay.io.webhook_signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign_webhook
+from mainstay.testing.channel_rig import RecordingMessageHandler
 
 MESSAGE = {"id": "1", "room": "r", "user": "u", "text": "hello", "mentioned": True}
 
 
 def signed(body: bytes, at_s: float | None = None, secret: str = SECRET) -> dict[str, str]:
-    return sign("timestamp", secret, body, at_s=int(time.time() if at_s is None else at_s))
+    return sign_webhook("timestamp", secret, body, at_s=int(time.time() if at_s is None else at_s))
 
 
 def body_of(**changes: Any) -> bytes:
@@ -59,8 +59,8 @@ async def test_f42_what_is_not_signed_now_by_who_knows_the_secret_is_refused_unr
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """F42"""
-    async with webhook(Bounds(complaint_s=0.0)) as rig:
-        ear = Ear()
+    async with webhook(WebhookChannelLimits(refusal_log_interval_s=0.0)) as rig:
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         body = body_of()
         good = signed(body)
@@ -69,8 +69,8 @@ async def test_f42_what_is_not_signed_now_by_who_knows_the_secret_is_refused_unr
             (body, signed(body, secret="somebody else's secret")),
             (body, signed(body, at_s=time.time() - 301)),
             (body, signed(body, at_s=time.time() + 301)),
-            (body, good | {TIMESTAMP: str(int(time.time()) - 1)}),
-            (body, good | {SIGNATURE: "v1=" + "0" * 64}),
+            (body, good | {TIMESTAMP_HEADER: str(int(time.time()) - 1)}),
+            (body, good | {SIGNATURE_HEADER: "v1=" + "0" * 64}),
             (body + b" ", good),
             (body.replace(b"hello", b"hullo"), good),
             (b"not even JSON", {}),
@@ -78,7 +78,7 @@ async def test_f42_what_is_not_signed_now_by_who_knows_the_secret_is_refused_unr
         answers = [await rig.deliver(*one) for one in wrong]
         assert {status for status, _ in answers} == {401}
         assert len({str(answer) for _, answer in answers}) == 1, "nobody learns how near they were"
-        assert not ear.heard
+        assert not ear.received
         assert SECRET not in caplog.text
         assert "hello" not in caplog.text
 
@@ -86,31 +86,31 @@ async def test_f42_what_is_not_signed_now_by_who_knows_the_secret_is_refused_unr
 async def test_f42_what_is_sent_again_is_taken_once() -> None:
     """F42"""
     async with webhook() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         body = body_of()
         headers = signed(body)
         assert (await rig.deliver(body, headers))[0] == 202
         assert await rig.deliver(body, headers) == (202, {"accepted": True, "duplicate": True})
-        assert len(ear.heard) == 1
-        later = Ear()
-        await rig.renew().start(later)  # another process has no memory of it: ids are what is kept
+        assert len(ear.received) == 1
+        later = RecordingMessageHandler()
+        await rig.recreate_channel().start(later)  # another process has no memory of it: ids are what is kept
         await rig.deliver(body, headers)
-        assert [one.id for one in later.heard] == [one.id for one in ear.heard]
+        assert [one.id for one in later.received] == [one.id for one in ear.received]
 
 
 async def test_f44_a_message_without_an_id_has_the_one_of_its_content() -> None:
     """F44"""
     async with webhook() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         body = body_of(id="")
         headers = signed(body)
         await rig.deliver(body, headers)
-        await rig.renew().start(ear)
+        await rig.recreate_channel().start(ear)
         await rig.deliver(body, headers)
         await rig.deliver(other := body_of(id="", text="another"), signed(other))
-        ids = [one.id for one in ear.heard]
+        ids = [one.id for one in ear.received]
         assert ids[0] == ids[1] != ids[2]
         assert ids[0].startswith("hash:")
 
@@ -139,32 +139,32 @@ async def test_f44_a_message_without_an_id_has_the_one_of_its_content() -> None:
 )
 async def test_what_is_not_a_message_is_refused_in_a_sentence(body: bytes) -> None:
     async with webhook() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
         status, answer = await rig.deliver(body, signed(body))
         assert (status, answer["error"]["type"]) == (422, "refused")
         assert len(answer["error"]["message"]) < 300
-        assert not ear.heard
+        assert not ear.received
         assert (await rig.deliver(body_of(), signed(body_of())))[0] == 202
 
 
 async def test_our_own_posts_are_no_messages_to_us() -> None:
     """Both sides know the same secret: what we signed must not be good for the other way."""
     async with webhook() as rig:
-        ear = Ear()
+        ear = RecordingMessageHandler()
         await rig.channel.start(ear)
-        await rig.channel.post(Address(NAME, rig.room), "hello", key="k")
+        await rig.channel.post(ChatAddress(NAME, rig.room), "hello", key="k")
         head = rig.heads[0]
         body = json.dumps(rig.posts[0], separators=(",", ":")).encode()
-        headers = {name: head[name.lower()] for name in (TIMESTAMP, SIGNATURE)}
+        headers = {name: head[name.lower()] for name in (TIMESTAMP_HEADER, SIGNATURE_HEADER)}
         assert (await rig.deliver(body, headers))[0] == 422
-        assert not ear.heard
+        assert not ear.received
 
 
 async def test_f20_bounds_of_what_is_posted_to_us() -> None:
     """F19, F20"""
-    async with webhook(Bounds(bytes_max=1000, body_s=0.3, beside_max=2)) as rig:
-        await rig.channel.start(Ear())
+    async with webhook(WebhookChannelLimits(body_bytes_max=1000, body_timeout_s=0.3, concurrent_requests_max=2)) as rig:
+        await rig.channel.start(RecordingMessageHandler())
         big = body_of(text="x" * 1000)
         assert (await rig.deliver(big, signed(big)))[0] == 413
         packed = signed(body_of()) | {"Content-Encoding": "gzip"}
@@ -186,7 +186,7 @@ async def test_f20_bounds_of_what_is_posted_to_us() -> None:
 async def test_closed_it_takes_nothing_in() -> None:
     async with webhook() as rig:
         assert (await rig.deliver(body_of()))[0] == 503
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         assert (await rig.deliver(body_of()))[0] == 202
         await rig.channel.close()
         assert (await rig.deliver(body_of(id="2")))[0] == 503
@@ -197,10 +197,10 @@ async def test_closed_it_takes_nothing_in() -> None:
 
 async def test_an_answer_is_signed_and_has_its_key() -> None:
     async with webhook() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         odd = "a key of 世界 " + "x" * 300
-        await rig.channel.post(Address(NAME, rig.room, "t"), "**hello**", key="turn-1")
-        await rig.channel.post(Address(NAME, rig.room, "t"), "again", key=odd)
+        await rig.channel.post(ChatAddress(NAME, rig.room, "t"), "**hello**", key="turn-1")
+        await rig.channel.post(ChatAddress(NAME, rig.room, "t"), "again", key=odd)
         assert [one["key"] for one in rig.posts] == ["turn-1", odd]
         assert rig.posts[0] == {"key": "turn-1", "room": rig.room, "thread": "t", "text": "**hello**", "files": []}
         assert rig.heads[0]["idempotency-key"] == "turn-1"
@@ -210,39 +210,39 @@ async def test_an_answer_is_signed_and_has_its_key() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        pytest.param("400 Bad Request", NeverSent, id="400"),
-        pytest.param("410 Gone", NeverSent, id="410"),
-        pytest.param("302 Found\r\nLocation: http://169.254.169.254/", NeverSent, id="redirect"),
-        pytest.param("307 Again\r\nLocation: /taken", NeverSent, id="redirect to itself"),
-        pytest.param("500 Oops", MaybeSent, id="500"),
-        pytest.param("504 Gateway Timeout", MaybeSent, id="504"),
-        pytest.param("503 Later", NotSent, id="503"),
-        pytest.param("429 Slow Down\r\nRetry-After: soon", NotSent, id="429 without a time"),
-        pytest.param("", MaybeSent, id="taken and dropped"),
-        pytest.param("nonsense", MaybeSent, id="no HTTP"),
+        pytest.param("400 Bad Request", DeliveryRejected, id="400"),
+        pytest.param("410 Gone", DeliveryRejected, id="410"),
+        pytest.param("302 Found\r\nLocation: http://169.254.169.254/", DeliveryRejected, id="redirect"),
+        pytest.param("307 Again\r\nLocation: /taken", DeliveryRejected, id="redirect to itself"),
+        pytest.param("500 Oops", DeliveryUnknown, id="500"),
+        pytest.param("504 Gateway Timeout", DeliveryUnknown, id="504"),
+        pytest.param("503 Later", DeliveryDeferred, id="503"),
+        pytest.param("429 Slow Down\r\nRetry-After: soon", DeliveryDeferred, id="429 without a time"),
+        pytest.param("", DeliveryUnknown, id="taken and dropped"),
+        pytest.param("nonsense", DeliveryUnknown, id="no HTTP"),
     ],
 )
 async def test_f45_what_became_of_an_answer(answer: str, kind: type[Exception]) -> None:
     """F45"""
     async with webhook() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         rig.answers.append(answer)
         with pytest.raises(kind) as caught:
-            await rig.channel.post(Address(NAME, rig.room), "hello", key="k")
+            await rig.channel.post(ChatAddress(NAME, rig.room), "hello", key="k")
         assert type(caught.value) is kind
-        await rig.channel.post(Address(NAME, rig.room), "hello", key="k")
+        await rig.channel.post(ChatAddress(NAME, rig.room), "hello", key="k")
         assert len(rig.posts) == 1, "the same key is the same message"
 
 
 async def test_retry_after_is_seconds_or_a_date_and_never_longer_than_a_day() -> None:
     async with webhook() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))
         past = "Thu, 01 Jan 1970 00:00:00 GMT"
         for said, least, most in (("7", 7, 7), (date, 50, 61), (past, 0, 0), ("999999999", 86400, 86400)):
             rig.answers.append(f"429 Slow Down\r\nRetry-After: {said}")
-            with pytest.raises(NotSent) as caught:
-                await rig.channel.post(Address(NAME, rig.room), "hello", key="k")
+            with pytest.raises(DeliveryDeferred) as caught:
+                await rig.channel.post(ChatAddress(NAME, rig.room), "hello", key="k")
             assert caught.value.retry_after_s is not None
             assert least <= caught.value.retry_after_s <= most
 
@@ -250,9 +250,9 @@ async def test_retry_after_is_seconds_or_a_date_and_never_longer_than_a_day() ->
 async def test_nobody_there_is_not_sent_and_the_state_says_so() -> None:
     async with webhook() as rig:
         gone = WebhookChannel(NAME, "http://127.0.0.1:9/x", secret=SECRET)
-        await gone.start(Ear())
-        with pytest.raises(NotSent, match="nothing listens there"):
-            await gone.post(Address(NAME, rig.room), "hello", key="k")
+        await gone.start(RecordingMessageHandler())
+        with pytest.raises(DeliveryDeferred, match="nothing listens there"):
+            await gone.post(ChatAddress(NAME, rig.room), "hello", key="k")
         assert "cannot be posted" in gone.state
 
 
@@ -260,28 +260,28 @@ async def test_f39_files_that_a_message_names_are_fetched_from_the_world_alone(t
     """F39: the owner's own `url` may be private; what others write may not."""
     async with webhook() as rig:
         channel = WebhookChannel(NAME, f"http://127.0.0.1:{rig.port}/taken", secret=SECRET)
-        await channel.start(Ear())
+        await channel.start(RecordingMessageHandler())
         rig.files.append(b"secret")
         for url in (
             f"http://127.0.0.1:{rig.port}/files/0", f"http://localhost:{rig.port}/files/0", "http://169.254.169.254/x",
             "http://[::1]/x", "http://2130706433/x", "file:///etc/passwd", "gopher://x/", "http://u:p@example.com/",
         ):  # fmt: skip
-            with pytest.raises(NeverSent):
-                await channel.download(Attached(ref=url), str(tmp_path / "got"), 1000)
+            with pytest.raises(DeliveryRejected):
+                await channel.download(IncomingFile(ref=url), str(tmp_path / "got"), 1000)
         assert not list(tmp_path.iterdir())
-        await channel.post(Address(NAME, rig.room), "hello", key="k")
+        await channel.post(ChatAddress(NAME, rig.room), "hello", key="k")
         assert len(rig.posts) == 1
 
 
 async def test_a_file_is_written_to_a_new_place_only(tmp_path: Path) -> None:
     async with webhook() as rig:
-        await rig.channel.start(Ear())
+        await rig.channel.start(RecordingMessageHandler())
         rig.files.append(b"content")
-        file = Attached(ref=f"http://127.0.0.1:{rig.port}/files/0")
+        file = IncomingFile(ref=f"http://127.0.0.1:{rig.port}/files/0")
         (tmp_path / "there").write_text("mine")
         (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
         for name in ("there", "link"):
-            with pytest.raises(NotSent):
+            with pytest.raises(DeliveryDeferred):
                 await rig.channel.download(file, str(tmp_path / name), 1000)
         assert (tmp_path / "there").read_text() == "mine"
         assert not (tmp_path / "elsewhere").exists()
@@ -289,14 +289,14 @@ async def test_a_file_is_written_to_a_new_place_only(tmp_path: Path) -> None:
 
 async def test_only_whole_files_of_a_bearable_size_are_sent(tmp_path: Path) -> None:
     async with webhook() as rig:
-        await rig.channel.start(Ear())
-        at = Address(NAME, rig.room)
+        await rig.channel.start(RecordingMessageHandler())
+        at = ChatAddress(NAME, rig.room)
         (tmp_path / "most").write_bytes(bytes(FILE_BYTES_MAX))
         await rig.channel.upload(at, str(tmp_path / "most"), "most.bin", "", key="k1")
         (tmp_path / "more").write_bytes(bytes(FILE_BYTES_MAX + 1))
         (tmp_path / "link").symlink_to(tmp_path / "most")
         for name in ("more", "link", "gone", "."):
-            with pytest.raises(NeverSent):
+            with pytest.raises(DeliveryRejected):
                 await rig.channel.upload(at, str(tmp_path / name), name, "", key=name)
         assert [one["key"] for one in rig.posts] == ["k1"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.cli.chat.history import ENTRY_CHARS_MAX, FILE_BYTES_MAX, KEPT_MAX, Typed
+from mainstay.cli.chat.prompt_history import ENTRIES_MAX, ENTRY_CHARS_MAX, FILE_BYTES_MAX, PromptHistory
 
 KEY = "sk-ant-api03-" + "Zq8Wv3Lk9Tn5Rb7Yc2Hd" * 4
 
@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def typed(path: Path, *texts: str, secrets: tuple[str, ...] = ()) -> None:
-    history = Typed(path, secrets)
+    history = PromptHistory(path, secrets)
     for text in texts:
         history.append_string(text)
 
@@ -30,7 +30,7 @@ def known(path: Path) -> list[str]:
     """The newest first, as a prompt asks for them."""
 
     async def load() -> list[str]:
-        return [text async for text in Typed(path).load()]
+        return [text async for text in PromptHistory(path).load()]
 
     return asyncio.run(load())
 
@@ -49,7 +49,7 @@ def test_a_file_that_others_could_read_is_closed_to_them(path: Path) -> None:
 
 
 def test_secrets_are_not_kept_but_known_in_the_chat_that_is_open(path: Path) -> None:
-    history = Typed(path, ["hunter2-of-the-harbour"])
+    history = PromptHistory(path, ["hunter2-of-the-harbour"])
     history.append_string(f"my key is {KEY} and the word hunter2-of-the-harbour")
     assert KEY in history.get_strings()[0]
     assert KEY not in path.read_text()
@@ -63,11 +63,11 @@ def test_what_begins_with_a_space_or_is_very_long_is_not_kept(path: Path) -> Non
 
 
 def test_it_is_bounded_in_entries_and_in_bytes(path: Path) -> None:
-    path.write_text("".join(json.dumps(f"entry {n}") + "\n" for n in range(KEPT_MAX + 1)))
-    assert known(path) == [f"entry {n}" for n in range(KEPT_MAX, KEPT_MAX // 2, -1)]
-    assert len(path.read_text().splitlines()) == KEPT_MAX // 2
+    path.write_text("".join(json.dumps(f"entry {n}") + "\n" for n in range(ENTRIES_MAX + 1)))
+    assert known(path) == [f"entry {n}" for n in range(ENTRIES_MAX, ENTRIES_MAX // 2, -1)]
+    assert len(path.read_text().splitlines()) == ENTRIES_MAX // 2
     path.write_text("".join(json.dumps(f"{n:07} " * 500) + "\n" for n in range(FILE_BYTES_MAX // 3_500)))
-    assert len(known(path)) <= KEPT_MAX // 2
+    assert len(known(path)) <= ENTRIES_MAX // 2
     assert path.stat().st_size <= FILE_BYTES_MAX
     assert [one.name for one in path.parent.iterdir()] == ["history"]
 
@@ -88,8 +88,8 @@ def test_a_file_that_cannot_be_read_or_written_is_no_reason_not_to_talk(tmp_path
 
 def test_two_chats_at_once_lose_nothing(path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom mainstay.cli.chat.history import Typed\n"
-        "h = Typed(Path(sys.argv[1]))\nfor n in range(100): h.store_string(f'{sys.argv[2]} {n} ' + 'x' * 200)\n"
+        "import sys\nfrom pathlib import Path\nfrom mainstay.cli.chat.prompt_history import PromptHistory\n"
+        "h = PromptHistory(Path(sys.argv[1]))\nfor n in range(100): h.store_string(f'{sys.argv[2]} {n} ' + 'x' * 200)\n"
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in ("a", "b")]
     assert [one.wait(60) for one in both] == [0, 0]

@@ -9,10 +9,10 @@ import pytest
 from rich.console import RenderableType
 from rich.text import Text
 
-from mainstay.cli.chat.code import Code
-from mainstay.cli.chat.flow import Flow
-from mainstay.cli.chat.markdown import Fence, Ink, rendered, settled
-from mainstay.cli.chat.signs import Signs
+from mainstay.cli.chat.code_highlighter import CodeHighlighter
+from mainstay.cli.chat.glyphs import GlyphSet
+from mainstay.cli.chat.markdown_renderer import CodeFence, TerminalRenderer, find_finished_prefix, render_markdown
+from mainstay.cli.chat.markdown_stream import MarkdownStream
 
 DOCUMENT = """\
 # Title
@@ -60,18 +60,18 @@ The end.
     ],
 )
 def test_only_finished_blocks_and_items_are_settled(text: str, first: str) -> None:
-    assert text[: settled(text).chars] == first
+    assert text[: find_finished_prefix(text).chars] == first
 
 
 def test_code_that_has_begun_is_told_by_its_fence() -> None:
-    assert settled("text\n\n  ~~~~ python title\nx").fence == Fence("~~~~", "python", 2)
-    assert settled("```py").fence is None
-    fence = Fence("```", "", 2)
-    assert [fence.closes(line) for line in ("```", "  ````  ", "    ```", "``", "```x", "~~~")] == [
+    assert find_finished_prefix("text\n\n  ~~~~ python title\nx").fence == CodeFence("~~~~", "python", 2)
+    assert find_finished_prefix("```py").fence is None
+    fence = CodeFence("```", "", 2)
+    assert [fence.is_closed_by(line) for line in ("```", "  ````  ", "    ```", "``", "```x", "~~~")] == [
         *(True, True),
         *(False, False, False, False),
     ]
-    assert [fence.inner(line) for line in ("    a", " a", "a")] == ["  a", "a", "a"]
+    assert [fence.strip_indent(line) for line in ("    a", " a", "a")] == ["  a", "a", "a"]
 
 
 def test_pieces_drawn_one_by_one_look_like_the_whole() -> None:
@@ -82,13 +82,13 @@ def test_pieces_drawn_one_by_one_look_like_the_whole() -> None:
 
 
 def test_only_the_last_block_is_drawn_again() -> None:
-    flow = Flow()
+    flow = MarkdownStream()
     for n in range(200):
         flow.feed(f"Paragraph {n}.\n\n")
-        assert flow.open is None or f"Paragraph {n - 1}." not in _drawn(flow.open)
+        assert flow.unfinished is None or f"Paragraph {n - 1}." not in _drawn(flow.unfinished)
     flow.feed("```python\n" + "x = 1\n" * 500 + "last")
-    assert flow.open is not None
-    assert _drawn(flow.open) == "  last\n"
+    assert flow.unfinished is not None
+    assert _drawn(flow.unfinished) == "  last\n"
 
 
 def test_code_is_coloured_line_by_line_as_it_is_as_a_whole() -> None:
@@ -105,11 +105,13 @@ def test_code_is_coloured_line_by_line_as_it_is_as_a_whole() -> None:
         "class A:",
         "    b = {1: 'c'}",
     ]
-    whole = _coloured(Code("python").add(lines))
-    code = Code("python")
-    assert [one for line in lines for one in _coloured(code.add([line]))] == whole
+    whole = _coloured(CodeHighlighter("python").highlight_lines(lines))
+    code = CodeHighlighter("python")
+    assert [one for line in lines for one in _coloured(code.highlight_lines([line]))] == whole
     assert len({style for _, style in whole}) > 4
-    assert Ink().lines(Code("no such language").add(["def f():"]), 80) == "def f():\n"
+    assert (
+        TerminalRenderer().render(CodeHighlighter("no such language").highlight_lines(["def f():"]), 80) == "def f():\n"
+    )
 
 
 def test_a_fence_that_never_closes_and_one_within_a_list_lose_nothing() -> None:
@@ -119,7 +121,7 @@ def test_a_fence_that_never_closes_and_one_within_a_list_lose_nothing() -> None:
 
 
 def test_links_show_where_they_lead() -> None:
-    shown = Ink().lines(rendered("[click](https://example.com/x)"), 80)
+    shown = TerminalRenderer().render(render_markdown("[click](https://example.com/x)"), 80)
     assert "https://example.com/x" in shown
     assert "\x1b]8" not in shown
 
@@ -155,27 +157,27 @@ def test_no_line_is_wider_than_the_terminal_and_none_ends_in_spaces() -> None:
 
 
 def test_no_color_means_no_colour() -> None:
-    drawn = Ink(colour=False).lines(rendered(DOCUMENT), 80)
+    drawn = TerminalRenderer(has_colour=False).render(render_markdown(DOCUMENT), 80)
     assert not re.search(r"\x1b\[(?:\d+;)*(?:3|4|9)\dm", drawn)
     assert "\x1b[1" in drawn  # weight is no colour
 
 
 def test_where_there_is_no_unicode_the_signs_are_ascii() -> None:
-    assert Ink(Signs(all=False)).lines(rendered(DOCUMENT), 80).isascii()
+    assert TerminalRenderer(GlyphSet(has_unicode=False)).render(render_markdown(DOCUMENT), 80).isascii()
 
 
 def _plain(text: str, columns: int = 80) -> str:
-    return _drawn(rendered(text), columns)
+    return _drawn(render_markdown(text), columns)
 
 
 def _drawn(thing: RenderableType, columns: int = 80) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", Ink().lines(thing, columns))
+    return re.sub(r"\x1b\[[0-9;]*m", "", TerminalRenderer().render(thing, columns))
 
 
 def _coloured(text: Text) -> list[tuple[str, str]]:
     """Every sign that is seen, and its colour."""
     found, style = [], ""
-    for code, sign in re.findall(r"\x1b\[([0-9;]*)m|(\S)", Ink().lines(text, 80)):
+    for code, sign in re.findall(r"\x1b\[([0-9;]*)m|(\S)", TerminalRenderer().render(text, 80)):
         style = style if sign else code.strip("0")
         found += [(sign, style)] if sign else []
     return found
@@ -183,16 +185,16 @@ def _coloured(text: Text) -> list[tuple[str, str]]:
 
 def _flowed(text: str, size: int) -> str:
     """Drawn as it comes, in pieces of this size."""
-    flow, drawn = Flow(), ""
+    flow, drawn = MarkdownStream(), ""
     blocks = [block for start in range(0, len(text), size) for block in flow.feed(text[start : start + size])]
-    for block in blocks + flow.end():
-        drawn += ("" if block.goes_on or not drawn else "\n") + _drawn(block.thing)
+    for block in blocks + flow.finish():
+        drawn += ("" if block.is_continuation or not drawn else "\n") + _drawn(block.renderable)
     return drawn
 
 
 @pytest.mark.parametrize("line", ["words that go on\n", "| a | b |\n", "> quoted\n"], ids=["words", "table", "quote"])
 def test_a_block_that_only_grows_does_not_cost_its_square(line: str) -> None:
-    flow = Flow()
+    flow = MarkdownStream()
     began = time.process_time()
     for _ in range(1_200):
         assert flow.feed(line) == []

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.cli.chat.safe import Stream, colours_only, safe, safe_json, visible
+from mainstay.trust.guards.terminal_sanitizer import (
+    StreamSanitizer,
+    escape_json,
+    escape_line,
+    keep_only_colours,
+    sanitize_text,
+)
 
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 ATTACKS = [
@@ -54,61 +60,61 @@ hostile = st.text(
 
 @pytest.mark.parametrize(("text", "shown"), ATTACKS, ids=range(len(ATTACKS)))
 def test_escape_sequences_go_and_text_stays(text: str, shown: str) -> None:
-    assert safe(text) == shown
+    assert sanitize_text(text) == shown
 
 
 @given(hostile)
 def test_no_control_character_survives(text: str) -> None:
-    assert not FORBIDDEN.search(safe(text))
-    assert not FORBIDDEN.search(visible(text))
-    assert "\n" not in visible(text)
+    assert not FORBIDDEN.search(sanitize_text(text))
+    assert not FORBIDDEN.search(escape_line(text))
+    assert "\n" not in escape_line(text)
 
 
 @given(st.lists(hostile, max_size=8))
 def test_text_in_pieces_is_as_safe_as_the_whole(pieces: list[str]) -> None:
-    stream = Stream()
-    shown = "".join(stream.feed(piece) for piece in pieces) + stream.end()
+    stream = StreamSanitizer()
+    shown = "".join(stream.feed(piece) for piece in pieces) + stream.finish()
     assert not FORBIDDEN.search(shown)
-    assert shown == safe("".join(pieces))
+    assert shown == sanitize_text("".join(pieces))
 
 
 @given(st.text(alphabet=ORDINARY))
 def test_ordinary_text_is_left_alone(text: str) -> None:
-    assert safe(text) == text
+    assert sanitize_text(text) == text
 
 
 def test_a_sequence_cut_anywhere_is_still_seen_whole() -> None:
     whole = "a\x1b]52;c;aGVsbG8=\x1b\\b\x1b[31mc"
     for cut in range(len(whole)):
-        stream = Stream()
-        assert stream.feed(whole[:cut]) + stream.feed(whole[cut:]) + stream.end() == "abc"
+        stream = StreamSanitizer()
+        assert stream.feed(whole[:cut]) + stream.feed(whole[cut:]) + stream.finish() == "abc"
 
 
 def test_what_never_ends_is_not_held_for_ever() -> None:
-    stream = Stream()
+    stream = StreamSanitizer()
     stream.feed("\x1b]0;")
     assert len("".join(stream.feed("x" * 1000) for _ in range(10))) > 5000
 
 
 def test_a_flood_of_marks_is_no_more_in_pieces_than_at_once() -> None:
-    stream = Stream()
+    stream = StreamSanitizer()
     assert "".join(stream.feed("\u0301\u0301") for _ in range(1000)) + stream.feed("e") == "\u0301" * 6 + "e"
-    assert visible("e" + "\u0301" * 9) == "e" + "\u0301" * 6 + "(and 3 more marks)"
+    assert escape_line("e" + "\u0301" * 9) == "e" + "\u0301" * 6 + "(and 3 more marks)"
 
 
 def test_what_is_drawn_sets_colours_and_nothing_else() -> None:
-    assert colours_only("\x1b[1;31mred\x1b[0m\x1b[2J\x1b]0;t\x07\x9b1m\r\x01x\x02\u202e\n") == (
+    assert keep_only_colours("\x1b[1;31mred\x1b[0m\x1b[2J\x1b]0;t\x07\x9b1m\r\x01x\x02\u202e\n") == (
         "\x1b[1;31mred\x1b[0m[2J]0;t1mx\n"
     )
 
 
 def test_visible_hides_nothing_and_stays_on_one_line() -> None:
-    assert visible("rm x\n\x1b[8m; rm y\u202e") == "rm x\\n\\x1b[8m; rm y\\u202e"
-    assert visible("long text", 6) == "long …"
+    assert escape_line("rm x\n\x1b[8m; rm y\u202e") == "rm x\\n\\x1b[8m; rm y\\u202e"
+    assert escape_line("long text", 6) == "long …"
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_json_stays_the_same_document(text: str) -> None:
-    document = safe_json(json.dumps({"text": text}, ensure_ascii=False))
+    document = escape_json(json.dumps({"text": text}, ensure_ascii=False))
     assert json.loads(document) == {"text": text}
     assert not FORBIDDEN.search(document)

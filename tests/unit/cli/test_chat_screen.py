@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainstay.cli.chat.asking import arguments_of
-from mainstay.cli.chat.calls import Calls, call_line, result_lines, unfolded
-from mainstay.cli.chat.markdown import Ink
-from mainstay.cli.chat.plain import Printer
-from mainstay.cli.chat.screen import Screen
-from mainstay.cli.chat.words import charge, plain
+from mainstay.cli.chat.approval_prompt import format_arguments
+from mainstay.cli.chat.formatters import format_price, to_plain_text
+from mainstay.cli.chat.markdown_renderer import TerminalRenderer
+from mainstay.cli.chat.plain_printer import PlainPrinter
+from mainstay.cli.chat.tool_calls import ToolCallLog, format_call, format_call_details, format_result
+from mainstay.cli.chat.turn_view import TurnView
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -44,33 +44,33 @@ class Clock:
         return self.now
 
 
-class Shown(Screen):
+class Shown(TurnView):
     """A screen that hears of calls itself, as a conversation does for it."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         now = clock or Clock()
-        self.calls = Calls(now)
-        super().__init__(now, self.calls, lambda cost: charge("openai/x", cost))
+        self.calls = ToolCallLog(now)
+        super().__init__(now, self.calls, lambda cost: format_price("openai/x", cost))
 
-    def show(self, event: Event) -> None:
-        self.calls.hear(event)
-        super().show(event)
+    def show_event(self, event: Event) -> None:
+        self.calls.apply_event(event)
+        super().show_event(event)
 
 
 def screen_of(events: Sequence[Event], clock: Clock | None = None) -> Shown:
     screen = Shown(clock)
     for event in events:
-        screen.show(event)
+        screen.show_event(event)
     return screen
 
 
-def printed(screen: Screen, columns: int = 100) -> str:
-    return _plain("".join(Ink().lines(thing, columns) for thing in screen.take()))
+def printed(screen: TurnView, columns: int = 100) -> str:
+    return _plain("".join(TerminalRenderer().render(thing, columns) for thing in screen.take_finished()))
 
 
-def live(screen: Screen) -> str:
-    thing = screen.live()
-    return _plain(Ink().lines(thing, 80)) if thing is not None else ""
+def live(screen: TurnView) -> str:
+    thing = screen.render_live()
+    return _plain(TerminalRenderer().render(thing, 80)) if thing is not None else ""
 
 
 def _plain(text: str) -> str:
@@ -92,17 +92,17 @@ END = TurnEnded(Answered(), turn=1)
 def test_an_answer_is_printed_once_and_followed_by_what_it_took() -> None:
     clock = Clock()
     screen = Shown(clock)
-    screen.asked("hello")
+    screen.show_prompt("hello")
     clock.now += 0.4
-    screen.show(TextDelta("", turn=1, step=1))
+    screen.show_event(TextDelta("", turn=1, step=1))
     clock.now += 1.0
     for event in [START, *said("First.\n\nSecond **one**."), message("First.\n\nSecond **one**."), END]:
-        screen.show(event)
+        screen.show_event(event)
     text = printed(screen)
     assert text.count("First.") == text.count("Second one.") == 1
-    assert "1.2k tokens in (1.0k cached), 64 out · $0.0021 · 1.4 s, first word after 0.4 s" in text
-    assert screen.take() == []
-    assert screen.live() is None
+    assert "1.2k tokens in (1.0k cached), 64 out · $0.0021 · 1.4 s, first token after 0.4 s" in text
+    assert screen.take_finished() == []
+    assert screen.render_live() is None
 
 
 def test_finished_blocks_are_settled_while_the_last_one_is_live() -> None:
@@ -121,7 +121,7 @@ def test_thinking_is_one_line_while_it_goes_on_and_one_line_after() -> None:
     screen = screen_of([START, ThinkingDelta("Let me see.\nYes.", turn=1, step=1)], clock)
     assert live(screen).startswith("✻ thinking… Let me see. Yes.")
     clock.now += 2.1
-    screen.show(TextDelta("Answer", turn=1, step=1))
+    screen.show_event(TextDelta("Answer", turn=1, step=1))
     assert "✻ thought for 2.1 s: Let me see. Yes." in printed(screen)
 
 
@@ -130,21 +130,21 @@ def test_a_tool_call_is_shown_as_it_runs_and_with_its_result() -> None:
     call = ToolCall("c1", "add", '{"a": 2, "b": 3}')
     screen = screen_of([START, ToolCallStarted("c1", "add", turn=1, step=1)], clock)
     assert live(screen) == "● add(…\n"
-    screen.show(message("", call))
-    screen.show(ToolCallReady("c1", "add", call.input, turn=1, step=1))
-    screen.show(ToolProgress("c1", "half way", turn=1, step=1))
+    screen.show_event(message("", call))
+    screen.show_event(ToolCallReady("c1", "add", call.input, turn=1, step=1))
+    screen.show_event(ToolProgress("c1", "half way", turn=1, step=1))
     assert live(screen) == "● add(a=2, b=3)\n  … half way\n"
     clock.now += 0.012
-    screen.show(ToolFinished(ToolResult("c1", "add", "5"), turn=1, step=1))
-    assert "● add(a=2, b=3) · 5 · 12 ms · #1 · Ctrl-O unfolds it\n" in printed(screen)
-    assert screen.live() is None
+    screen.show_event(ToolFinished(ToolResult("c1", "add", "5"), turn=1, step=1))
+    assert "● add(a=2, b=3) · 5 · 12 ms · #1 · Ctrl-O shows details\n" in printed(screen)
+    assert screen.render_live() is None
 
 
 def test_a_call_that_never_ran_is_shown_with_its_arguments() -> None:
     call = ToolCall("c1", "add", '{"a": 2}')
     result = ToolResult("c1", "add", "Skipped.", is_error=True)
     screen = screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)])
-    assert "● add(a=2) · ✗ · #1 · Ctrl-O unfolds it\n  └ Skipped.\n" in printed(screen)
+    assert "● add(a=2) · ✗ · #1 · Ctrl-O shows details\n  └ Skipped.\n" in printed(screen)
 
 
 def test_a_call_that_was_announced_and_then_refused_is_shown_with_its_arguments() -> None:
@@ -154,16 +154,16 @@ def test_a_call_that_was_announced_and_then_refused_is_shown_with_its_arguments(
     begun = [START, ToolCallStarted("c1", "bash", turn=1, step=1), message("", call)]
     for events in ([*begun], [*begun, asked]):
         screen = screen_of([*events, ToolFinished(result, turn=1, step=1)])
-        assert '● bash(command="ls") · ✗ · #1 · Ctrl-O unfolds it\n  └ Not run.' in printed(screen)
+        assert '● bash(command="ls") · ✗ · #1 · Ctrl-O shows details\n  └ Not run.' in printed(screen)
 
 
 def test_a_call_that_was_made_before_the_screen_was_there_is_shown_with_its_arguments() -> None:
     asked = ApprovalAsked("id", "c1", "bash", '{"command": "ls"}', turn=3, step=1)
     screen = Shown()
-    screen.calls.begin([Message(1, "assistant", (ToolCall("c2", "bash", '{"command": "pwd"}'),))])
-    screen.show(asked)
+    screen.calls.reset([Message(1, "assistant", (ToolCall("c2", "bash", '{"command": "pwd"}'),))])
+    screen.show_event(asked)
     for id in ("c1", "c2"):
-        screen.show(ToolFinished(ToolResult(id, "bash", "Not run.", is_error=True), turn=3, step=1))
+        screen.show_event(ToolFinished(ToolResult(id, "bash", "Not run.", is_error=True), turn=3, step=1))
     text = printed(screen)
     assert '● bash(command="ls") · ✗ · #2' in text
     assert '● bash(command="pwd") · ✗ · #1' in text
@@ -173,7 +173,7 @@ def test_tags_are_shown_while_they_come_and_when_they_are_settled() -> None:
     text = "use <b>bold</b> and <div class=x> then <script>alert(1)</script>"
     screen = screen_of([START, *said(text)])
     assert live(screen) == f"{text}\n"
-    screen.show(message(text))
+    screen.show_event(message(text))
     assert text in printed(screen)
 
 
@@ -184,7 +184,7 @@ def test_a_call_fits_one_row_however_narrow_and_what_came_of_it_is_never_cut() -
         screen = screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)])
         row = printed(screen, columns).strip()
         assert len(row.splitlines()) == 1
-        assert row.endswith("· 3 lines · #1" + (" · Ctrl-O unfolds it" if columns == 100 else ""))
+        assert row.endswith("· 3 lines · #1" + (" · Ctrl-O shows details" if columns == 100 else ""))
     assert "Ctrl-O" not in printed(screen_of([ToolFinished(result, turn=1, step=1)] * 2)).splitlines()[-1]
 
 
@@ -192,9 +192,9 @@ def test_a_call_unfolds_into_all_that_went_in_and_came_out() -> None:
     call = ToolCall("c1", "bash", '{"command": "ls\\npwd\\u001b[2J", "n": 3}')
     result = ToolResult("c1", "bash", "one\n\x1b]0;title\x07two\tthree\n")
     screen = screen_of([START, message("", call), ToolFinished(result, turn=1, step=1)])
-    found = screen.calls.numbered(1)
+    found = screen.calls.find_by_number(1)
     assert found is not None
-    assert [plain(line) for line in unfolded(found)] == [
+    assert [to_plain_text(line) for line in format_call_details(found)] == [
         "#1 bash",
         "  command: ls",
         "         │ pwd\\x1b[2J",
@@ -206,124 +206,124 @@ def test_a_call_unfolds_into_all_that_went_in_and_came_out() -> None:
 
 
 def test_calls_are_numbered_through_all_turns_and_the_oldest_are_forgotten() -> None:
-    calls = Calls(Clock())
+    calls = ToolCallLog(Clock())
     for turn in range(1, 151):  # a model may begin to count anew in every turn
-        calls.hear(MessageAdded("assistant", (ToolCall("c0", "add", f'{{"a": {turn}}}'),), turn=turn))
-        calls.hear(ToolFinished(ToolResult("c0", "add", str(turn)), turn=turn))
-    assert [call.number for call in calls.all] == list(range(51, 151))
-    assert [(call.input, call.gist) for call in calls.all[:1]] == [('{"a": 51}', "51")]
-    assert calls.numbered(50) is None
+        calls.apply_event(MessageAdded("assistant", (ToolCall("c0", "add", f'{{"a": {turn}}}'),), turn=turn))
+        calls.apply_event(ToolFinished(ToolResult("c0", "add", str(turn)), turn=turn))
+    assert [call.number for call in calls.by_number] == list(range(51, 151))
+    assert [(call.input, call.summary) for call in calls.by_number[:1]] == [('{"a": 51}', "51")]
+    assert calls.find_by_number(50) is None
 
 
 def test_a_wait_is_shown_with_what_for_and_since_when_and_leaves_a_line() -> None:
     clock = Clock()
     screen = Shown(clock)
-    screen.asked("hello")
-    screen.show(START)
+    screen.show_prompt("hello")
+    screen.show_event(START)
     clock.now += 2
-    assert screen.status == "waiting for the first word 2 s"
-    screen.show(Waiting("the provider is busy\x1b[2J", 8.0, turn=1))
+    assert screen.status == "waiting for the first token 2 s"
+    screen.show_event(Waiting("the provider is busy\x1b[2J", 8.0, turn=1))
     clock.now += 3
     assert screen.status == "waiting 3 s of 8: the provider is busy\\x1b[2J"
     clock.now += 5
-    screen.show(TextDelta("Hello", turn=1, step=1))
+    screen.show_event(TextDelta("Hello", turn=1, step=1))
     assert "waited 8.0 s: the provider is busy" in printed(screen)
     clock.now += 1
     assert screen.status == "writing 11 s"
-    screen.show(Waiting("the conversation is being summarised", turn=1))
+    screen.show_event(Waiting("the conversation is being summarised", turn=1))
     assert screen.status == "waiting 0 s: the conversation is being summarised"
-    screen.show(message("Hello", ToolCall("c1", "bash", "{}")))
-    screen.show(ToolCallReady("c1", "bash", "{}", turn=1, step=1))
+    screen.show_event(message("Hello", ToolCall("c1", "bash", "{}")))
+    screen.show_event(ToolCallReady("c1", "bash", "{}", turn=1, step=1))
     clock.now += 4
     assert screen.status == "running bash 4 s"
     assert "waited" not in printed(screen)  # what was over at once is not told
     notes: list[str] = []
-    Printer(lambda text: None, notes.append).show(Waiting("the provider is busy", 4.0, turn=1))
+    PlainPrinter(lambda text: None, notes.append).show_event(Waiting("the provider is busy", 4.0, turn=1))
     assert notes == ["(waiting 4 s: the provider is busy)"]
 
 
 def test_f17_an_answer_whose_end_is_missing_is_told_of() -> None:
     cut = MessageAdded("assistant", (Text("So it"), Finish(FinishReason.LENGTH)), turn=1, step=1)
     notes: list[str] = []
-    printer = Printer(lambda text: None, notes.append)
+    printer = PlainPrinter(lambda text: None, notes.append)
     for event in (cut, END, message("whole"), END):
-        printer.show(event)
-    assert [note.startswith("(the answer is cut: ") for note in notes] == [True]
+        printer.show_event(event)
+    assert [note.startswith("(the answer is cut off ") for note in notes] == [True]
     screen = screen_of([START, cut, END], Clock())
-    assert "the answer is cut: " in printed(screen)
+    assert "the answer is cut off " in printed(screen)
 
 
 def test_the_time_in_which_somebody_thinks_is_not_the_turns() -> None:
     clock = Clock()
     screen = screen_of([START, ApprovalAsked("id", "c1", "bash", "{}", turn=1, step=1)], clock)
     clock.now += 60
-    screen.show(ToolCallReady("c1", "bash", "{}", turn=1, step=1))
+    screen.show_event(ToolCallReady("c1", "bash", "{}", turn=1, step=1))
     clock.now += 2
-    screen.show(END)
+    screen.show_event(END)
     assert "2.0 s" in printed(screen)
 
 
 def test_what_nobody_knows_the_price_of_is_not_called_free() -> None:
     free = MessageAdded("assistant", (Text("Hi."),), usage=Usage(3, 1), turn=1, step=1)
-    assert "3 tokens in, 1 out · no price known · 0.0 s" in printed(screen_of([START, free, END]))
-    assert charge("local/qwen", 0.0) == "free"
-    assert charge("openai/gpt", 0.0021) == "$0.0021"
+    assert "3 tokens in, 1 out · price unknown · 0.0 s" in printed(screen_of([START, free, END]))
+    assert format_price("local/qwen", 0.0) == "free"
+    assert format_price("openai/gpt", 0.0021) == "$0.0021"
 
 
 def test_a_long_result_is_cut_to_a_few_lines() -> None:
-    lines = result_lines("\n".join(f"line {n}" for n in range(100)))
+    lines = format_result("\n".join(f"line {n}" for n in range(100)))
     assert lines == ["  └ line 0", "    line 1", "    line 2", "    line 3", "    … 96 more lines"]
-    assert result_lines("1\n2\n3\n4\n5")[-1] == "    … 1 more line"
+    assert format_result("1\n2\n3\n4\n5")[-1] == "    … 1 more line"
 
 
 def test_arguments_hide_nothing() -> None:
-    assert call_line("bash", '{"command": "ls\\u001b[8m; rm x"}') == '● bash(command="ls\\u001b[8m; rm x")'
-    assert call_line("x", "not json\n\x1b[2J") == "● x(not json\\n\\x1b[2J)"
+    assert format_call("bash", '{"command": "ls\\u001b[8m; rm x"}') == '● bash(command="ls\\u001b[8m; rm x")'
+    assert format_call("x", "not json\n\x1b[2J") == "● x(not json\\n\\x1b[2J)"
 
 
 @pytest.mark.parametrize("depth", [985, 990, 991, 1_000, 100_000])
 def test_arguments_that_are_nested_without_end_are_shown_as_they_are(depth: int) -> None:
     input = '{"a":' * depth + "1" + "}" * depth
-    assert call_line("x", input).startswith("● x(")
-    assert len(arguments_of(input)) == 1
+    assert format_call("x", input).startswith("● x(")
+    assert len(format_arguments(input)) == 1
 
 
 def test_a_restarted_step_drops_what_was_live() -> None:
     screen = screen_of([START, *said("Half an ans"), StepRestarted("the connection broke", turn=1, step=1)])
     assert live(screen) == ""
-    assert "broke off and starts again: the connection broke" in printed(screen)
+    assert "was interrupted and starts again: the connection broke" in printed(screen)
 
 
 def test_missed_pieces_are_made_up_for_by_the_whole_message() -> None:
     screen = screen_of([START, TextDelta("One ", turn=1, step=1), Lagged(3), message("One two three."), END])
     assert "One two three." in printed(screen)
     gap = [START, *said("One\n\n"), TextDelta("three.", turn=1, step=1), message("One\n\ntwo three."), END]
-    assert "here is all of it" in printed(screen_of(gap))
+    assert "here it is in full" in printed(screen_of(gap))
 
 
 @pytest.mark.parametrize(
     ("event", "sentence"),
     [
-        (Stuck("tool add", 40.0, turn=1), "seems stuck: tool add, 40 s past its bound"),
+        (Stuck("tool add", 40.0, turn=1), "seems stuck: tool add, 40 s past its limit"),
         (TurnEnded(Aborted(), turn=1), "stopped"),
-        (TurnEnded(Exhausted("25 steps"), turn=1), "stopped at its limit: 25 steps"),
+        (TurnEnded(Exhausted("25 steps"), turn=1), "stopped at a limit: 25 steps"),
         (TurnEnded(Failed("The model could not answer."), turn=1), "The model could not answer."),
     ],
 )
 def test_what_else_happens_is_said_in_words(event: Event, sentence: str) -> None:
     assert sentence in printed(screen_of([START, event]))
     notes: list[str] = []
-    Printer(lambda text: None, notes.append).show(event)
+    PlainPrinter(lambda text: None, notes.append).show_event(event)
     assert any(sentence in note for note in notes)
 
 
 def test_a_steer_stands_below_until_the_turn_takes_it_up() -> None:
     screen = screen_of([START, *said("Some words")])
-    screen.steered("in French")
+    screen.show_pending_steer("in French")
     assert live(screen).endswith("↪ in French\n")
     assert printed(screen) == ""
-    screen.show(message("Some words"))
-    screen.show(Steered((3,), turn=1, step=1))
+    screen.show_event(message("Some words"))
+    screen.show_event(Steered((3,), turn=1, step=1))
     assert printed(screen) == "\nSome words\n\n↪ in French\n"
 
 
@@ -335,17 +335,17 @@ def test_escape_sequences_do_not_reach_the_screen_however_they_are_cut() -> None
 
 def test_in_a_pipe_the_words_come_as_they_come() -> None:
     out: list[str] = []
-    printer = Printer(out.append, out.append)
+    printer = PlainPrinter(out.append, out.append)
     for event in [START, *said("You said\nhello"), message("You said\nhello"), END]:
-        printer.show(event)
+        printer.show_event(event)
     assert "".join(out) == "You said\nhello\n"
 
 
 def test_in_a_pipe_missed_pieces_come_with_the_message() -> None:
     out: list[str] = []
-    printer = Printer(out.append, out.append)
+    printer = PlainPrinter(out.append, out.append)
     for event in [START, TextDelta("You ", turn=1, step=1), message("You said hello"), END]:
-        printer.show(event)
+        printer.show_event(event)
     assert "".join(out) == "You said hello\n"
 
 
@@ -361,9 +361,9 @@ def test_a_question_that_is_answered_with_other_words_does_not_turn_the_clock_ba
     clock = Clock()
     screen = screen_of([START, ApprovalAsked("id", "c1", "bash", "{}", turn=1, step=1)], clock)
     clock.now += 30.0
-    screen.asked("no, do something else")
+    screen.show_prompt("no, do something else")
     clock.now += 2.0
-    screen.show(TextDelta("Fine.", turn=2, step=1))
+    screen.show_event(TextDelta("Fine.", turn=2, step=1))
     assert screen.status == "writing 2 s"
 
 

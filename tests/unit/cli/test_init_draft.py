@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.cli.commands.init_draft import Channel, Wishes, draft
-from mainstay.config.loading import load_config
+from mainstay.config.loader import load_config
+from mainstay.config.template import ChannelChoice, InitChoices, render_config
 
 ENV = {"MY_KEY": "k", "TELEGRAM_BOT_TOKEN": "t"}
-BARE = Wishes(name="Ada")
-FULL = Wishes(
+BARE = InitChoices(name="Ada")
+FULL = InitChoices(
     name='A "quoted" name: with #',
     model="vllm/some-model",
     base_url="http://127.0.0.1:8000/v1",
     workspace="team",
-    channel=Channel("telegram", {"token": "${TELEGRAM_BOT_TOKEN}"}),
+    channel=ChannelChoice("telegram", {"token": "${TELEGRAM_BOT_TOKEN}"}),
 )
 
 
@@ -34,7 +34,7 @@ def blocks(text: str) -> list[str]:
 
 
 def test_the_file_says_what_was_chosen(tmp_path: Path) -> None:
-    config = load_config(written(tmp_path, draft(FULL)), env=ENV).config
+    config = load_config(written(tmp_path, render_config(FULL)), env=ENV).config
     assert (config.model, config.workspace) == ("vllm/some-model", "team")
     assert config.providers["vllm"].base_url == "http://127.0.0.1:8000/v1"
     assert config.instructions == 'Your name is A "quoted" name: with #. Be helpful, brief and honest.'
@@ -42,22 +42,22 @@ def test_the_file_says_what_was_chosen(tmp_path: Path) -> None:
 
 
 def test_what_was_not_chosen_stays_as_it_is_by_default(tmp_path: Path) -> None:
-    loaded = load_config(written(tmp_path, draft(BARE)), env={})
+    loaded = load_config(written(tmp_path, render_config(BARE)), env={})
     said = {key for key, origin in loaded.origins.items() if origin.startswith("mainstay.yaml")}
     assert said == {"instructions"}
 
 
 def test_it_teaches_what_people_change_next() -> None:
-    keys = {one.partition(":")[0] for one in blocks(draft(BARE))}
+    keys = {one.partition(":")[0] for one in blocks(render_config(BARE))}
     assert keys == {
         *("model", "models", "providers", "workspace", "tools", "policy", "sandbox", "limits", "channels", "server"),
     }
 
 
-@pytest.mark.parametrize("block", blocks(draft(BARE)), ids=lambda block: block.partition(":")[0])
+@pytest.mark.parametrize("block", blocks(render_config(BARE)), ids=lambda block: block.partition(":")[0])
 def test_a_setting_that_is_commented_out_works_when_its_mark_is_taken_away(tmp_path: Path, block: str) -> None:
-    bare = load_config(written(tmp_path, draft(BARE)), env=ENV)
-    loaded = load_config(written(tmp_path, draft(BARE) + block), env=ENV)
+    bare = load_config(written(tmp_path, render_config(BARE)), env=ENV)
+    loaded = load_config(written(tmp_path, render_config(BARE) + block), env=ENV)
     key = block.partition(":")[0]
     origins = {name for name, origin in loaded.origins.items() if origin.startswith("mainstay.yaml")}
     assert any(name.split(".")[0] == key for name in origins)
@@ -65,7 +65,7 @@ def test_a_setting_that_is_commented_out_works_when_its_mark_is_taken_away(tmp_p
 
 
 def test_all_of_them_work_together(tmp_path: Path) -> None:
-    config = load_config(written(tmp_path, draft(BARE) + "".join(blocks(draft(BARE)))), env=ENV).config
+    config = load_config(written(tmp_path, render_config(BARE) + "".join(blocks(render_config(BARE)))), env=ENV).config
     assert config.sandbox.network
     assert config.policy.deny == ("bash(git push *)",)
     assert config.channels["telegram"].token == "t"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mainstay import Agent
-from mainstay.cli.commands.logs import Json, Lines
-from mainstay.core.where import Spot, Where
+from mainstay.cli.log_setup import JsonLogFormatter, TextLogFormatter
+from mainstay.core.turn_location import LocationScope, TurnLocation
 from mainstay.providers.scripted import Call, ScriptedProvider
-from mainstay.trust.guards.redact import Redactor
-from mainstay.trust.guards.terminal import LogFilter, Placing
+from mainstay.trust.guards.log_filters import RedactingLogFilter, SessionLogFilter
+from mainstay.trust.guards.redaction import Redactor
 
 CANARY = "canary-secret-value-1234"
 
@@ -23,7 +23,7 @@ class Kept(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.filters[:] = [Placing(), LogFilter(Redactor([CANARY]))]
+        self.filters[:] = [SessionLogFilter(), RedactingLogFilter(Redactor([CANARY]))]
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
@@ -41,7 +41,7 @@ def kept() -> Iterator[Kept]:
 
 async def test_what_a_tool_logs_carries_its_session_turn_step_and_trace(kept: Kept) -> None:
     """LOOM-117"""
-    kept.setFormatter(Json())
+    kept.setFormatter(JsonLogFormatter())
 
     def look() -> str:
         """Look around."""
@@ -59,18 +59,18 @@ async def test_what_a_tool_logs_carries_its_session_turn_step_and_trace(kept: Ke
 
 
 def test_a_line_of_text_ends_with_where(kept: Kept) -> None:
-    kept.setFormatter(Lines())
-    with Spot(lambda: Where("web:ann:s", 3, 2, "a" * 32)):
+    kept.setFormatter(TextLogFormatter())
+    with LocationScope(lambda: TurnLocation("web:ann:s", 3, 2, "a" * 32)):
         logging.getLogger("mainstay.test").warning("it is %s", "slow")
     logging.getLogger("mainstay.test").warning("it is quiet")
     assert kept.lines[0].endswith(f"it is slow [session=web:ann:s turn=3 step=2 trace={'a' * 32}]")
     assert kept.lines[1].endswith("it is quiet")
 
 
-@pytest.mark.parametrize("shape", [Lines, Json])
+@pytest.mark.parametrize("shape", [TextLogFormatter, JsonLogFormatter])
 def test_f40_a_name_that_is_a_secret_or_no_name_is_not_written(shape: type[logging.Formatter], kept: Kept) -> None:
     kept.setFormatter(shape())
-    with Spot(lambda: Where(f"of {CANARY}\n2026 error mainstay: forged \x1b[2J", 1, 1, "a" * 32)):
+    with LocationScope(lambda: TurnLocation(f"of {CANARY}\n2026 error mainstay: forged \x1b[2J", 1, 1, "a" * 32)):
         logging.getLogger("mainstay.test").info("hello")
     [line] = kept.lines
     assert CANARY not in line

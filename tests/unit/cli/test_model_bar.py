@@ -8,12 +8,19 @@ import os
 import msgspec
 import pytest
 
-from mainstay.agent.discover import find_model
-from mainstay.cli.commands.bringing import ACCEPTS, Bar, accepted, described, drawn, size_of
-from mainstay.config.loading import Config
-from mainstay.providers.local.weights import CATALOGUE, FIRST, VARIABLE
+from mainstay.agent.model_discovery import find_model
+from mainstay.cli.commands.model_download import (
+    ACCEPT_VARIABLE,
+    DownloadProgressBar,
+    describe_weights,
+    draw_bar,
+    format_size,
+    is_download_accepted,
+)
+from mainstay.config.loader import Config
+from mainstay.providers.local.catalogue import CATALOGUE, DEFAULT_WEIGHTS, FOLDER_VARIABLE
 
-SMALL = msgspec.structs.replace(FIRST, name="tiny", size=100_000_000)
+SMALL = msgspec.structs.replace(DEFAULT_WEIGHTS, name="tiny", size_bytes=100_000_000)
 NOBODY = {"OLLAMA_HOST": "127.0.0.1:9"}
 
 
@@ -32,9 +39,9 @@ class Clock:
 
 def test_in_a_pipe_there_is_a_line_for_every_tenth_and_no_more() -> None:
     out, clock = io.StringIO(), Clock()
-    bar = Bar(SMALL, out, clock)
-    for have in range(0, SMALL.size + 1, 1_000_000):
-        bar.progress(have)
+    bar = DownloadProgressBar(SMALL, out, clock)
+    for have in range(0, SMALL.size_bytes + 1, 1_000_000):
+        bar.report_progress(have)
         clock.now += 0.1
     bar.close()
     lines = out.getvalue().splitlines()
@@ -48,11 +55,11 @@ def test_on_a_terminal_one_line_is_drawn_again_and_wiped_at_the_end(monkeypatch:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     out, clock = Terminal(), Clock()
-    bar = Bar(SMALL, out, clock)
-    for have in range(0, SMALL.size + 1, 100_000):  # far more often than it is drawn
-        bar.progress(have)
+    bar = DownloadProgressBar(SMALL, out, clock)
+    for have in range(0, SMALL.size_bytes + 1, 100_000):  # far more often than it is drawn
+        bar.report_progress(have)
         clock.now += 0.01
-    bar.tell("something happened")
+    bar.print_note("something happened")
     bar.close()
     shown = out.getvalue()
     drawings = shown.split("\r")
@@ -64,38 +71,38 @@ def test_on_a_terminal_one_line_is_drawn_again_and_wiped_at_the_end(monkeypatch:
 
 def test_what_was_there_already_does_not_count_for_the_speed() -> None:
     out, clock = io.StringIO(), Clock()
-    bar = Bar(SMALL, out, clock)
-    bar.progress(50_000_000)
+    bar = DownloadProgressBar(SMALL, out, clock)
+    bar.report_progress(50_000_000)
     clock.now += 10
-    bar.progress(60_000_000)
+    bar.report_progress(60_000_000)
     assert out.getvalue().splitlines()[-1] == "tiny: 60 %, 60 of 100 MB, 1.0 MB/s, 0:40 left"
 
 
 def test_a_bar_is_empty_half_and_full() -> None:
-    assert drawn(0, 100) == f"[{'.' * 24}]   0 %"
-    assert drawn(50, 100) == f"[{'#' * 12}{'.' * 12}]  50 %"
-    assert drawn(100, 100) == f"[{'#' * 24}] 100 %"
+    assert draw_bar(0, 100) == f"[{'.' * 24}]   0 %"
+    assert draw_bar(50, 100) == f"[{'#' * 12}{'.' * 12}]  50 %"
+    assert draw_bar(100, 100) == f"[{'#' * 24}] 100 %"
 
 
 def test_what_somebody_agrees_to_is_all_said() -> None:
-    said = described(FIRST)
-    for part in (FIRST.title, "1.1 GB", FIRST.licence, FIRST.source, "a package index"):
+    said = describe_weights(DEFAULT_WEIGHTS)
+    for part in (DEFAULT_WEIGHTS.title, "1.1 GB", DEFAULT_WEIGHTS.licence, DEFAULT_WEIGHTS.page_url, "a package index"):
         assert part in said
-    assert (size_of(491_400_032), size_of(2_497_280_736)) == ("491 MB", "2.5 GB")
+    assert (format_size(491_400_032), format_size(2_497_280_736)) == ("491 MB", "2.5 GB")
 
 
 @pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
 def test_the_variable_means_yes_only_if_it_says_so(value: str, means: bool) -> None:
-    assert accepted({ACCEPTS: value}) is means
+    assert is_download_accepted({ACCEPT_VARIABLE: value}) is means
 
 
 def test_a_pulled_model_is_found_after_what_has_a_key_and_the_last_one_first(tmp_path: os.PathLike[str]) -> None:
-    env = NOBODY | {VARIABLE: str(tmp_path)}
+    env = NOBODY | {FOLDER_VARIABLE: str(tmp_path)}
     assert find_model(Config(), env) is None
     for age, one in enumerate(CATALOGUE):
-        path = os.path.join(tmp_path, one.file)
+        path = os.path.join(tmp_path, one.file_name)
         with open(path, "wb") as file:
-            file.truncate(one.size)
+            file.truncate(one.size_bytes)
         os.utime(path, (1_000_000 + age, 1_000_000 + age))
     found = find_model(Config(), env)
     assert found is not None

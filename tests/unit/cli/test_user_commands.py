@@ -14,18 +14,26 @@ from typing import Any
 
 import pytest
 
-from mainstay.cli.commands import talking
-from mainstay.cli.commands.tree_gateway import add_people
-from mainstay.cli.commands.verbs import Parser, UsageError, Verbs, json_option, shared
-from mainstay.config.loading import load_config
+from mainstay.cli.commands import agent_access
+from mainstay.cli.parser.base import CommandGroup, CommandParser, UsageError, build_json_option, build_shared_options
+from mainstay.cli.parser.gateway import add_gateway
+from mainstay.config.loader import load_config
+from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError, HomeTaken, HomeUnusable, InputRefused
 from mainstay.core.people import Principal
-from mainstay.gateway.owner import Remote, serving
-from mainstay.gateway.people_commands import do, own_people
-from mainstay.gateway.workspace_folders import put_away
+from mainstay.gateway import home_socket
+from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent, serve_socket
+from mainstay.gateway.offline_home import OfflineHome, open_people
+from mainstay.gateway.people import People
+from mainstay.gateway.workspace_folders import move_to_removed
+from mainstay.operations.caller import OWNER, Caller
+from mainstay.operations.execute import execute
+from mainstay.operations.operation import Operation
+from mainstay.operations.people import ListKeys, ListPeople
+from mainstay.operations.runtime import RemovedWorkspace
 from mainstay.store.home import HomeLock
-from mainstay.store.sqlite import SqliteStore
-from mainstay.testing.writing import Writing
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.store_writer import SessionWriter
 
 
 class Typed:
@@ -36,8 +44,10 @@ class Typed:
         self._capsys = capsys
 
     def __call__(self, *words: str) -> tuple[str, str]:
-        parser = Parser(prog="mainstay", allow_abbrev=False, parents=[shared(), json_option()])
-        add_people(Verbs(parser, required=False))
+        parser = CommandParser(
+            prog="mainstay", allow_abbrev=False, parents=[build_shared_options(), build_json_option()]
+        )
+        add_gateway(CommandGroup(parser, required=False))
         blank = argparse.Namespace(home=str(self.home), workspace=None, json=False, log_level=None, run=None)
         options = parser.parse_args(words, blank)
         module, _, name = str(options.run).partition(":")
@@ -54,15 +64,15 @@ class Typed:
 
     def principal(self, token: str) -> Principal | None:
         async def look() -> Principal | None:
-            async with own_people(self.home, load_config(self.home, env={}).config) as people:
-                return people.principal(token)
+            async with open_people(self.home, load_config(self.home, env={}).config) as people:
+                return people.authenticate_key(token)
 
         return asyncio.run(look())
 
     def told(self, user: str = "U1") -> str:
         async def ask() -> str | None:
-            async with own_people(self.home, load_config(self.home, env={}).config) as people:
-                return await people.ask("slack", user, "Ann \x1b[31mLee")
+            async with open_people(self.home, load_config(self.home, env={}).config) as people:
+                return await people.issue_pairing_code("slack", user, "Ann \x1b[31mLee")
 
         code = asyncio.run(ask())
         assert code is not None
@@ -81,7 +91,7 @@ def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_somebody_is_added_granted_withdrawn_and_removed(typed: Typed) -> None:
     typed("workspace", "create", "team")
     out, _ = typed("user", "add", "ann", "--called", "Ann Lee", "--role", "admin")
-    assert out == "ann was added (default: admin)\n"
+    assert out == "ann was added (roles: default: admin)\n"
     typed("user", "grant", "ann", "--in", "team", "--role", "guest")
     (ann,) = typed.json("user", "list")["users"]
     assert ann.pop("created") > 0
@@ -117,8 +127,8 @@ def test_on_a_terminal_it_is_asked_before_somebody_is_removed(typed: Typed, monk
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", answer)
-    assert typed("user", "remove", "ann")[0] == "nobody was removed\n"
-    assert asked == ["Remove ann, with 0 accounts and 1 key? [y/N] "]
+    assert typed("user", "remove", "ann")[0] == "no user was removed\n"
+    assert asked == ["Remove ann with 0 accounts and 1 key? [y/N] "]
     assert len(typed.json("user", "list")["users"]) == 1
     assert typed("user", "remove", "ann")[0].startswith("ann was removed")
     assert typed.json("user", "list")["users"] == []
@@ -140,14 +150,14 @@ def test_a_stranger_is_let_in_by_their_code(typed: Typed) -> None:
     assert code not in json.dumps(waiting)
     assert "digest" not in waiting
     out, _ = typed("user", "pair", code.lower(), "--as", "ann")
-    assert out == "ann is let in (default: member)\n"
+    assert out == "ann was paired (roles: default: member)\n"
     assert typed.json("user", "list")["users"][0]["accounts"] == [{"channel": "slack", "user": "U1"}]
     _, err = typed("user", "pairings")
-    assert "nobody waits" in err
-    with pytest.raises(InputRefused, match="mistyped, used or replaced"):
+    assert "no channel accounts wait" in err
+    with pytest.raises(InputRefused, match="mistyped, used, replaced"):
         typed("user", "pair", code, "--as", "eve")
     typed("user", "unpair", "slack", "U1")
-    with pytest.raises(InputRefused, match="is nobody's"):
+    with pytest.raises(InputRefused, match="is not paired"):
         typed("user", "unpair", "slack", "U1")
 
 
@@ -193,17 +203,17 @@ def test_a_key_as_json_is_for_programs(typed: Typed) -> None:
         (["user", "add", "Ann"], InputRefused, "a person's name has"),
         (["user", "add", "ann", "--in", "nowhere"], InputRefused, "mainstay workspace create nowhere"),
         (["user", "add", "ann", "--in", "../x"], ConfigError, "1 to 64 characters"),
-        (["user", "add", "ann", "--role", "root"], UsageError, "'root' is not possible here"),
+        (["user", "add", "ann", "--role", "root"], UsageError, "'root' is not a valid value"),
         (["user", "add", "ann", "--called", "a\nb"], InputRefused, "one line"),
         (["user", "add", "ann", "--called", "\udcff"], UsageError, "not UTF-8"),
         (["user", "pair", "K7QM-4XPA"], UsageError, "--as"),
         (["user", "pair", "nonsense!", "--as", "ann"], InputRefused, "like K7QM-4XPA"),
-        (["user", "grant", "ann", "--in", "default", "--role", "guest"], InputRefused, "nobody called 'ann'"),
-        (["user", "key", "ann"], InputRefused, "nobody called 'ann'"),
-        (["user", "key", "ann", "--expires", "soon"], UsageError, "span of time"),
-        (["user", "key", "ann", "--expires", "0d"], UsageError, "span of time"),
-        (["user", "key", "ann", "--scope", "root"], UsageError, "not possible here"),
-        (["user", "remove", "ann"], InputRefused, "nobody called 'ann'"),
+        (["user", "grant", "ann", "--in", "default", "--role", "guest"], InputRefused, "no person 'ann'"),
+        (["user", "key", "ann"], InputRefused, "no person 'ann'"),
+        (["user", "key", "ann", "--expires", "soon"], UsageError, "is not a duration"),
+        (["user", "key", "ann", "--expires", "0d"], UsageError, "is not a duration"),
+        (["user", "key", "ann", "--scope", "root"], UsageError, "not a valid value"),
+        (["user", "remove", "ann"], InputRefused, "no person 'ann'"),
     ],
     ids=lambda given: None if not isinstance(given, list) else ascii(" ".join(given)),
 )
@@ -227,7 +237,7 @@ def test_who_is_in_the_configuration_is_shown_and_changed_only_there(typed: Type
         {"default": "admin"},
         [{"channel": "slack", "user": "U1"}],
     )
-    assert "of mainstay.yaml" in typed("user", "list")[0]
+    assert "configured in mainstay.yaml" in typed("user", "list")[0]
     with pytest.raises(InputRefused, match="declared in the configuration"):
         typed("user", "remove", "ann")
     token = typed.json("user", "key", "ann", "--scope", "admin")["token"]
@@ -237,29 +247,65 @@ def test_who_is_in_the_configuration_is_shown_and_changed_only_there(typed: Type
         typed("workspace", "remove", "team", "--yes")
 
 
-# --- verbs as another process asks for them ------------------------------------------------------
+# --- operations as another process asks for them -------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("verb", "given"),
+    "given",
     [
-        ("nonsense", {}),
-        ("__class__", {}),
-        ("list", {"more": 1}),
-        ("add", {}),
-        ("add", {"name": 7, "workspace": "default"}),
-        ("add", {"name": "ann", "workspace": "default", "role": "root"}),
-        ("key", {"name": "ann", "workspace": "default", "scopes": "chat"}),
-        ("key", {"name": "ann", "workspace": "default", "scopes": ["root"]}),
-        ("revoke", {"id": None}),
+        {"operation": "Nonsense"},
+        {"operation": "__class__"},
+        {"operation": "ListPeople", "more": 1},
+        {"operation": "AddPerson"},
+        {"operation": "AddPerson", "name": 7},
+        {"operation": "AddPerson", "name": "ann", "roles": {"default": "root"}},
+        {"operation": "CreateKey", "person": "ann", "scopes": "chat"},
+        {"operation": "CreateKey", "person": "ann", "scopes": ["root"]},
+        {"operation": "CreateKey", "person": "ann", "scopes": []},
+        {"operation": "RevokeKey", "id": None},
     ],
     ids=str,
 )
-async def test_a_verb_that_makes_no_sense_is_refused(tmp_path: Path, verb: str, given: dict[str, Any]) -> None:
-    async with own_people(tmp_path, load_config(tmp_path, env={}).config) as people:
-        with pytest.raises(InputRefused):
-            await do(people, verb, given)
-        assert await do(people, "people.list", {}) == []
+async def test_an_operation_that_makes_no_sense_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    config = load_config(tmp_path, env={}).config
+    async with open_people(tmp_path, config) as people:
+        home = OfflineHome(tmp_path, config, people)
+
+        async def caller(workspace: str) -> Caller:
+            return Caller(OWNER, NoAgent(), home)
+
+        async with serve_socket(caller, tmp_path):
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
+            writer.write(json.dumps({"request": given}).encode() + b"\n")
+            answer = json.loads(await reader.readline())
+            writer.close()
+            assert answer["error"][0] == "InputRefused"
+            assert (await RemoteAgent(tmp_path).execute(ListPeople())).people == []
+
+
+class NoAgent:
+    """The source of a runtime where there is none."""
+
+    async def runtime(self) -> Any:
+        raise HomeTaken("there is no agent here")
+
+    @property
+    def current(self) -> Any:
+        raise HomeTaken("there is no agent here")
+
+
+class OwnedHome(OfflineHome):
+    """The home of a server, which closes a workspace before it is removed."""
+
+    def __init__(self, data: Path, config: Config, people: People, closed: list[str]) -> None:
+        super().__init__(data, config, people)
+        self._closed = closed
+
+    async def remove_workspace(self, name: str) -> RemovedWorkspace:
+        return await move_to_removed(self._home, self._config, self.people, name, self._close)
+
+    async def _close(self, name: str) -> None:
+        self._closed.append(name)
 
 
 class Owner:
@@ -277,22 +323,17 @@ class Owner:
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
         config = load_config(self._home, env={}).config
-        async with own_people(self._home, config) as people, serving(self, self._home):
-            self._people, self._config = people, config
+        async with open_people(self._home, config) as people, serve_socket(self._caller, self._home):
+            self._people, self._owned = people, OwnedHome(self._home, config, people, self.closed)
             self._ready.set()
             await self._stop.wait()
 
-    async def agent(self, workspace: str) -> Any:
-        raise HomeTaken("there is no agent here")
+    async def _caller(self, workspace: str) -> Caller:
+        return Caller(OWNER, NoAgent(), self._owned)
 
-    async def do(self, verb: str, workspace: str, arguments: dict[str, Any]) -> Any:
-        self.done.append(verb)
-        if verb == "gateway.remove_workspace":
-            return await put_away(self._home, self._config, self._people, arguments["name"], self._close)
-        return await do(self._people, verb, arguments)
-
-    async def _close(self, name: str) -> None:
-        self.closed.append(name)
+    async def execute(self, caller: Caller, operation: Operation[Any]) -> Any:
+        self.done.append(type(operation).__name__)
+        return await execute(caller, operation)
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -300,8 +341,9 @@ class Owner:
 
 
 @pytest.fixture
-def owner(typed: Typed) -> Iterator[Owner]:
+def owner(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Owner]:
     made = Owner(typed.home)
+    monkeypatch.setattr(home_socket, "execute", made.execute)
     yield made
     made.end()
 
@@ -310,30 +352,30 @@ def test_beside_a_server_everything_is_done_by_the_server(typed: Typed, owner: O
     typed("workspace", "create", "team")
     typed("user", "add", "ann", "--in", "team")
     token = typed("user", "key", "ann", "--in", "team")[0].strip()
-    found = owner._people.principal(token)
+    found = owner._people.authenticate_key(token)
     assert found is not None
     assert found.workspace == "team"
     typed("user", "revoke", found.key)
-    assert owner._people.principal(token) is None, "at once"
-    with pytest.raises(InputRefused, match="nobody called 'ben'"):
+    assert owner._people.authenticate_key(token) is None, "at once"
+    with pytest.raises(InputRefused, match="no person 'ben'"):
         typed("user", "remove", "ben", "--yes")
-    assert owner.done == ["people.add", "people.key", "people.revoke", "people.remove"]
+    assert owner.done == ["AddPerson", "CreateKey", "RevokeKey", "RemovePerson"]
     out, _ = typed("workspace", "remove", "team", "--yes")
     assert owner.closed == ["team"]
-    assert "no role there any more: ann" in out
+    assert "lost their role in it: ann" in out
     assert not (typed.home / "workspaces" / "team").exists()
 
 
 def test_whoever_owns_the_home_without_answering_is_waited_for_and_then_named(
     typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mainstay.cli.commands import user, workspace
+    from mainstay.gateway import home_client
 
-    for module in (user, workspace, talking):
+    for module in (home_client, agent_access):
         monkeypatch.setattr(module, "OWNER_WAIT_S", 0.2)
     typed("workspace", "create", "team")
     lock = HomeLock(typed.home)
-    lock.take()
+    lock.acquire()
     try:
         for words in (["user", "add", "ann"], ["workspace", "remove", "team", "--yes"]):
             with pytest.raises(HomeTaken, match="in use by process"):
@@ -368,7 +410,7 @@ async def _say(folder: Path) -> None:
     store = SqliteStore(str(folder / "workspace.db"))
     await store.open()
     for key in ("a", "b"):
-        await Writing(store, key).turn("hello")
+        await SessionWriter(store, key).write_turn("hello")
     await store.close()
 
 
@@ -397,12 +439,12 @@ def test_a_workspace_is_put_away_whole_and_roles_in_it_go(typed: Typed) -> None:
 
 def test_a_workspace_that_is_needed_or_not_there_is_not_removed(typed: Typed) -> None:
     typed("workspace", "create", "default")
-    with pytest.raises(InputRefused, match="the configured workspace"):
+    with pytest.raises(InputRefused, match="is the default workspace"):
         typed("workspace", "remove", "default", "--yes")
     with pytest.raises(InputRefused, match="there is no workspace 'team'"):
         typed("workspace", "remove", "team", "--yes")
     (typed.home / "workspaces" / "link").symlink_to(typed.home / "workspaces" / "default")
-    with pytest.raises(HomeUnusable, match="is a link"):
+    with pytest.raises(HomeUnusable, match="is a symbolic link"):
         typed("workspace", "remove", "link", "--yes")
     assert (typed.home / "workspaces" / "default").is_dir()
 
@@ -415,6 +457,6 @@ def test_a_workspace_that_cannot_be_read_is_listed_with_the_reason(typed: Typed)
 
 
 def test_a_remote_is_asked_for_people_whatever_workspace_it_works_in(typed: Typed, owner: Owner) -> None:
-    asked = asyncio.run(Remote(typed.home).household("people.keys", {}))
-    assert asked == []
-    assert owner.done == ["people.keys"]
+    asked = asyncio.run(RemoteAgent(typed.home).execute(ListKeys()))
+    assert asked.keys == []
+    assert owner.done == ["ListKeys"]

@@ -15,20 +15,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainstay.config import reference
-from mainstay.config.loading import (
+from mainstay.config.loader import (
     FILE,
-    UNAVAILABLE,
+    FUTURE_SECTIONS,
     Config,
-    Loaded,
+    LoadedConfig,
     ModelEntry,
-    ProviderEntry,
     default_home,
+    list_values,
     load_config,
     set_value,
-    show,
 )
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
+from mainstay.core.provider_manifest import ProviderSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "sk-canary-7f3a"
@@ -41,7 +41,7 @@ def plant(home: Path, text: str | bytes, mode: int = 0o600) -> Path:
     return path
 
 
-def read(home: Path, text: str | bytes, **env: str) -> Loaded:
+def read(home: Path, text: str | bytes, **env: str) -> LoadedConfig:
     plant(home, text)
     return load_config(home, env=env)
 
@@ -70,7 +70,7 @@ def test_headings_with_nothing_under_them_change_nothing(tmp_path: Path, text: s
 
 
 def test_the_example_of_the_reference_page_loads(tmp_path: Path) -> None:
-    example = re.search(r"```yaml\n(.*?)```", reference.render(), re.DOTALL)
+    example = re.search(r"```yaml\n(.*?)```", reference.render_page(), re.DOTALL)
     assert example is not None
     config = read(tmp_path, example[1], OPENAI_API_KEY=SECRET).config
     assert config.limits.tool_timeout_s == 30.0
@@ -154,7 +154,7 @@ def test_default_home_is_named_by_the_environment(tmp_path: Path) -> None:
 
 def test_importing_the_configuration_does_not_import_yaml() -> None:
     code = (
-        "import sys, mainstay.config.loading; sys.exit(any(m in sys.modules for m in ('yaml', 'difflib', 'tempfile')))"
+        "import sys, mainstay.config.loader; sys.exit(any(m in sys.modules for m in ('yaml', 'difflib', 'tempfile')))"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0
@@ -227,7 +227,7 @@ def test_importing_the_configuration_does_not_import_yaml() -> None:
         ("model: !!python/name:os.system\n", "mainstay.yaml line 1: only plain tags are allowed"),
         (
             "providers:\n  'my provider': {}\n",
-            "mainstay.yaml line 2: 'providers.my provider': a name may hold only letters, digits, '-' and '_'",
+            "mainstay.yaml line 2: 'providers.my provider': a name may contain only letters, digits, '-' and '_'",
         ),
     ],
 )
@@ -235,12 +235,12 @@ def test_a_mistake_is_told_with_its_line_and_its_remedy(tmp_path: Path, text: st
     assert refusal(tmp_path, text) == sentence
 
 
-@pytest.mark.parametrize("name", sorted(UNAVAILABLE))
+@pytest.mark.parametrize("name", sorted(FUTURE_SECTIONS))
 def test_a_section_of_a_later_release_is_not_called_a_typo(tmp_path: Path, name: str) -> None:
     text = "# what is to come\n" * 11 + f"{name}:\n  x: 1\n"
-    assert refusal(tmp_path, text) == f"mainstay.yaml line 12: '{name}' is not available in this release"
+    assert refusal(tmp_path, text) == f"mainstay.yaml line 12: '{name}' is not available in this release; remove it"
     sentence = refusal(tmp_path, "", **{f"MAINSTAY__{name.upper()}__X": "1"})
-    assert sentence == f"environment MAINSTAY__{name.upper()}__X: '{name}' is not available in this release"
+    assert sentence == f"environment MAINSTAY__{name.upper()}__X: '{name}' is not available in this release; remove it"
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def test_a_section_of_a_later_release_is_not_called_a_typo(tmp_path: Path, name:
         ("telemetry: {sample: 3}", "'telemetry.sample': expected a number between 0 and 1, got 3"),
         ("providers: {a: {base_url: 'localhost:80'}}", "'providers.a.base_url' must be an address"),
         ("providers: {a: {base_url: 'file:///etc/passwd'}}", "'providers.a.base_url' must be an address"),
-        ('providers: {a: {api_key: "x\\n"}}', "'providers.a.api_key' must be one word"),
+        ('providers: {a: {api_key: "x\\n"}}', "'providers.a.api_key' must be an API key without spaces"),
         ("state: {data_dir: ''}", "'state.data_dir' must not be empty"),
-        ('state: {data_dir: "a\\0b"}', "holds a NUL character"),
+        ('state: {data_dir: "a\\0b"}', "contains a NUL character"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -332,9 +332,9 @@ def test_a_variable_cannot_bring_yaml_with_it(tmp_path: Path) -> None:
             "providers:\n  a:\n    api_key: ${MY_KEY}\n",
             "mainstay.yaml line 3: 'providers.a.api_key' needs the environment variable 'MY_KEY', which is not set",
         ),
-        ("instructions: 'a ${'\n", "mainstay.yaml line 1: 'instructions': after '${' comes a variable's name"),
-        ("instructions: '${1x}'\n", "mainstay.yaml line 1: 'instructions': after '${' comes a variable's name"),
-        ("instructions: ${BAD}\n", "mainstay.yaml line 1: 'instructions' holds half a character"),
+        ("instructions: 'a ${'\n", "mainstay.yaml line 1: 'instructions': '${' must be followed by a variable's name"),
+        ("instructions: '${1x}'\n", "mainstay.yaml line 1: 'instructions': '${' must be followed by a variable's name"),
+        ("instructions: ${BAD}\n", "mainstay.yaml line 1: 'instructions' contains an incomplete character"),
     ],
 )
 def test_a_variable_that_cannot_be_used_is_told_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
@@ -413,13 +413,13 @@ def test_a_list_from_the_environment_replaces_the_list_and_its_origins(tmp_path:
             "0",
             "environment MAINSTAY__LIMITS__STEPS_MAX: 'limits.steps_max' must be at least 1",
         ),
-        ("MAINSTAY__MODELS", "[a/b", "environment MAINSTAY__MODELS: 'models': this is not JSON"),
-        ("MAINSTAY__MODELS", "[" * 100_000, "environment MAINSTAY__MODELS: 'models': this is not JSON"),
+        ("MAINSTAY__MODELS", "[a/b", "environment MAINSTAY__MODELS: 'models': this is not valid JSON"),
+        ("MAINSTAY__MODELS", "[" * 100_000, "environment MAINSTAY__MODELS: 'models': this is not valid JSON"),
         ("MAINSTAY__LIMITS", '{"a": 1, "a": 2}', "environment MAINSTAY__LIMITS: 'limits': a key is given twice"),
         (
             "MAINSTAY__INSTRUCTIONS",
             "\udcff",
-            "environment MAINSTAY__INSTRUCTIONS: 'instructions' holds half a character",
+            "environment MAINSTAY__INSTRUCTIONS: 'instructions' contains an incomplete character",
         ),
     ],
 )
@@ -441,7 +441,7 @@ providers:
 models: [{{model: a/b, api_key: {SECRET}}}]
 """
     loaded = read(tmp_path, text)
-    rows = {path: (value, origin) for path, value, origin in show(loaded)}
+    rows = {path: (value, origin) for path, value, origin in list_values(loaded)}
     assert rows["providers.a.api_key"] == ("set (hidden)", "mainstay.yaml:3")
     assert rows["providers.a.base_url"] == ("https://(hidden)@host/v1?(hidden)", "mainstay.yaml:3")
     assert rows["models.0.api_key"] == ("set (hidden)", "mainstay.yaml:4")
@@ -468,7 +468,7 @@ def test_an_error_does_not_repeat_what_may_be_a_secret(tmp_path: Path, text: str
 
 def test_show_prints_every_value_on_one_line(tmp_path: Path) -> None:
     loaded = read(tmp_path, 'instructions: "a\\nb\\e[31m"\nlimits: {tool_timeout_s: 5}\n')
-    rows = {path: value for path, value, _ in show(loaded)}
+    rows = {path: value for path, value, _ in list_values(loaded)}
     assert rows["instructions"] == '"a\\U0000000ab\\U0000001b[31m"'
     assert rows["limits.tool_timeout_s"] == "5.0"
     assert rows["model"] == "null"
@@ -482,7 +482,7 @@ def test_a_key_in_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="other users may read it: run `chmod 600"):
         load_config(tmp_path, env={})
     path.chmod(0o600)
-    assert load_config(tmp_path, env={}).config.providers == {"a": ProviderEntry(api_key=SECRET)}
+    assert load_config(tmp_path, env={}).config.providers == {"a": ProviderSettings(api_key=SECRET)}
 
 
 def test_a_key_that_is_only_named_may_stand_in_a_readable_file(tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCh
 def test_any_file_loads_or_is_refused_with_one_error(folder: Path, text: str | bytes) -> None:
     plant(folder, text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     try:
-        shown = show(load_config(folder, env={"A": "1"}))
+        shown = list_values(load_config(folder, env={"A": "1"}))
     except ConfigError as error:
         shown = [("", str(error), "")]
     assert all(value.isprintable() for _, value, _ in shown)
@@ -698,10 +698,10 @@ def test_many_layouts_can_be_changed(tmp_path: Path, text: str, name: str, value
             "3",
             "config set: unknown key 'limits.step_max'; did you mean 'limits.steps_max'?",
         ),
-        (COMMENTED, "engine.x", "3", "config set: 'engine' is not available in this release"),
+        (COMMENTED, "engine.x", "3", "config set: 'engine' is not available in this release; remove it"),
         (COMMENTED, "", "3", "unknown key"),
         (COMMENTED, "model", "${UNSET}", "needs the environment variable 'UNSET'"),
-        (COMMENTED, "models", "[a", "this is not JSON"),
+        (COMMENTED, "models", "[a", "this is not valid JSON"),
         (COMMENTED, "limits", '{"steps_max": 3}', "spans several lines"),
         ("instructions: |\n  one\n", "instructions", "x", "spans several lines"),
         ("models:\n  - a/b\n", "models.1", "c/d", "unknown key 'models.1'"),
@@ -711,7 +711,12 @@ def test_many_layouts_can_be_changed(tmp_path: Path, text: str, name: str, value
         ("limits: [1]\n", "limits.steps_max", "3", "left unchanged"),
         ("model: a/b\n...\n", "lanes.key", "user", "left unchanged"),
         ("model: [\n", "model", "a/b", "mainstay.yaml line 2"),
-        ("providers:\n  a: &p {base_url: 'http://a'}\n  b: *p\n", "providers.b.base_url", "http://c", "unusual"),
+        (
+            "providers:\n  a: &p {base_url: 'http://a'}\n  b: *p\n",
+            "providers.b.base_url",
+            "http://c",
+            "cannot be edited automatically",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_made_leaves_the_file_as_it_was(
@@ -758,15 +763,15 @@ def test_any_text_that_is_set_comes_back(folder: Path, text: str, fresh: bool) -
 def fields(struct: type[msgspec.Struct]) -> Iterator[Any]:
     for one in msgspec.structs.fields(struct):
         yield one
-        for section in reference.sections_in(one.type):
+        for section in reference.list_structs(one.type):
             yield from fields(section)
 
 
 def test_every_field_is_described() -> None:
-    assert all(reference.about(one).endswith(".") for one in fields(Config))
-    assert set(reference.LIMITS) == {one.name for one in msgspec.structs.fields(Limits)}
+    assert all(reference.describe_field(one).endswith(".") for one in fields(Config))
+    assert set(reference.LIMIT_DESCRIPTIONS) == {one.name for one in msgspec.structs.fields(Limits)}
 
 
 def test_the_committed_page_is_the_one_made_from_the_schema() -> None:
     page = ROOT / "docs" / "reference" / "configuration.md"
-    assert page.read_text() == reference.render(), "run python -m mainstay.config.reference > the page"
+    assert page.read_text() == reference.render_page(), "run python -m mainstay.config.reference > the page"

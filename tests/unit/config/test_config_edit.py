@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.config.editing import add_entry, add_item, drop_entry, entry
-from mainstay.config.loading import FILE, load_config, set_value
-from mainstay.config.yaml_file import changing, edited, with_value
+from mainstay.config.editor import add_entry, add_item, read_entry, remove_entry
+from mainstay.config.loader import FILE, load_config, set_value
+from mainstay.config.yaml_file import edit_text, lock_file, with_value
 from mainstay.core.errors import ConfigError
-from mainstay.io.yaml import load
+from mainstay.io.yaml import load_yaml
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 ALLOW = ("policy", "allow")
@@ -78,19 +78,19 @@ policy:
 
 def test_an_entry_is_taken_out_and_nothing_else(tmp_path: Path) -> None:
     path = written(tmp_path, SERVERS)
-    assert drop_entry(tmp_path, ("mcpServers", "files"))
+    assert remove_entry(tmp_path, ("mcpServers", "files"))
     gone = "  files:\n    command: npx\n    args:\n      - server-filesystem\n      - /srv  # all of it\n"
     assert path.read_text() == SERVERS.replace(gone, "")
-    assert not drop_entry(tmp_path, ("mcpServers", "files"))
-    assert entry(tmp_path, ("mcpServers", "time", "command")) == "uvx"
+    assert not remove_entry(tmp_path, ("mcpServers", "files"))
+    assert read_entry(tmp_path, ("mcpServers", "time", "command")) == "uvx"
 
 
 def test_a_section_goes_with_its_last_entry(tmp_path: Path) -> None:
     path = written(tmp_path, "model: openai/x\nmcpServers:\n  time:\n    command: uvx\n")
-    assert drop_entry(tmp_path, ("mcpServers", "time"))
+    assert remove_entry(tmp_path, ("mcpServers", "time"))
     assert path.read_text() == "model: openai/x\n"
     path.write_text("mcpServers:\n  time: {command: uvx}\n")
-    assert drop_entry(tmp_path, ("mcpServers", "time"))
+    assert remove_entry(tmp_path, ("mcpServers", "time"))
     assert path.read_text() == ""
 
 
@@ -123,7 +123,7 @@ JSON = """\
 )
 def test_an_entry_is_taken_out_of_a_document_that_was_pasted_as_json(tmp_path: Path, name: str, gone: str) -> None:
     path = written(tmp_path, JSON)
-    assert drop_entry(tmp_path, ("mcpServers", name))
+    assert remove_entry(tmp_path, ("mcpServers", name))
     assert path.read_text() == JSON.replace(gone, "")
 
 
@@ -135,9 +135,9 @@ def test_a_document_that_was_pasted_as_json_can_be_added_to_and_emptied(tmp_path
     assert '\n    "my notes.v2": {"command": node, "args": ["@me/notes"]}\n' in added
     assert '      "read",\n      "time__*"\n    ]' in added
     for name in ("search", "my notes.v2", "time", "files"):
-        assert drop_entry(tmp_path, ("mcpServers", name))
-    assert load(path.read_text()).data == {"policy": {"allow": ["read", "time__*"]}}
-    assert drop_entry(tmp_path, ALLOW)
+        assert remove_entry(tmp_path, ("mcpServers", name))
+    assert load_yaml(path.read_text()).data == {"policy": {"allow": ["read", "time__*"]}}
+    assert remove_entry(tmp_path, ALLOW)
     assert path.read_text() == "{}\n"
     assert load_config(tmp_path, env={}).config.policy.allow == ()
 
@@ -146,7 +146,7 @@ def test_commas_at_the_end_stay_where_they_are(tmp_path: Path) -> None:
     path = written(tmp_path, "mcpServers: {a: {command: x}, b: {command: y,},}\npolicy: {allow: [read,]}\n")
     assert add_item(tmp_path, ALLOW, "b__*")
     assert add_entry(tmp_path, ("mcpServers", "c"), {"command": "z"})
-    assert drop_entry(tmp_path, ("mcpServers", "a"))
+    assert remove_entry(tmp_path, ("mcpServers", "a"))
     assert path.read_text() == (
         'mcpServers: {b: {command: y,}, c: {"command": z},}\npolicy: {allow: [read, "b__*",]}\n'
     )
@@ -163,7 +163,7 @@ def test_what_is_laid_out_otherwise_is_left_to_an_editor(tmp_path: Path) -> None
     path = written(tmp_path, text.replace("x: *s", "plugins: *s"))
     before = path.read_text()
     with pytest.raises(ConfigError, match="left unchanged"):
-        drop_entry(tmp_path, ("plugins", "time"))
+        remove_entry(tmp_path, ("plugins", "time"))
     assert path.read_text() == before
 
 
@@ -187,11 +187,11 @@ PLACES = [
 @given(TEXT.filter(bool), TEXT, st.sampled_from(PLACES), st.integers(0, 3))
 def test_any_text_written_anywhere_is_read_back_the_same(key: str, text: str, before: str, shape: int) -> None:
     value = [text, [text, "x", text], {key: text}, [{key: [text]}, text]][shape]
-    document = load(before)
+    document = load_yaml(before)
     for keys in ((key,), ("block", key), ("block", key, "in it")):
-        if document.place(keys) is None:
+        if document.find_position(keys) is None:
             wanted = with_value(document.data, keys, value)
-            assert load(edited(before, document, keys, value)).data == wanted
+            assert load_yaml(edit_text(before, document, keys, value)).data == wanted
 
 
 # --- one at a time -------------------------------------------------------------------------------
@@ -199,15 +199,15 @@ def test_any_text_written_anywhere_is_read_back_the_same(key: str, text: str, be
 ADDING = """
 import sys
 from pathlib import Path
-from mainstay.config.loading import set_value
-from mainstay.config.editing import add_item, drop_entry
+from mainstay.config.loader import set_value
+from mainstay.config.editor import add_item, remove_entry
 home, name = Path(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.read()
 for n in range(5):
     set_value(home, f"mcpServers.{name}-{n}", {"command": "node", "args": ["x.js"]})
     add_item(home, ("policy", "allow"), f"{name}-{n}__*")
-drop_entry(home, ("mcpServers", f"{name}-0"))
+remove_entry(home, ("mcpServers", f"{name}-0"))
 """
 
 
@@ -238,16 +238,16 @@ def test_commands_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
 
 def test_who_has_to_wait_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, SERVERS)
-    monkeypatch.setattr("mainstay.config.yaml_file._WAIT_S", 0.05)
+    monkeypatch.setattr("mainstay.config.yaml_file._LOCK_TIMEOUT_S", 0.05)
     changes: list[Callable[[], object]] = [
         lambda: set_value(tmp_path, "model", "openai/y", env={}),
         lambda: add_item(tmp_path, ALLOW, "time__*"),
         lambda: add_entry(tmp_path, ("mcpServers", "new"), {"command": "x"}),
-        lambda: drop_entry(tmp_path, ("mcpServers", "time")),
+        lambda: remove_entry(tmp_path, ("mcpServers", "time")),
     ]
-    with changing(path):
+    with lock_file(path):
         for change in changes:
-            with pytest.raises(ConfigError, match="is being changed by another command just now; try again"):
+            with pytest.raises(ConfigError, match="is being changed by another command; try again"):
                 change()
     assert path.read_text() == SERVERS
     for change in changes:

@@ -4,25 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.agent.backends import make_backends
-from mainstay.agent.config_warn import left_out
-from mainstay.agent.elsewhere import grounds_of, open_elsewhere, open_mcp, server_of
-from mainstay.agent.grants import Grants, forget_grants
-from mainstay.agent.remembering import Place
-from mainstay.agent.trust import known_secrets, make_policy
-from mainstay.config.loading import load_config, show
-from mainstay.config.schema_external_tools import McpEntry, why_not
+from mainstay.agent.allow_rules import AllowRuleStore, remove_rules_about
+from mainstay.agent.backend_factory import build_backends
+from mainstay.agent.config_warnings import find_unusable_tools
+from mainstay.agent.external_tools import build_environment, build_server_config, open_external_tools, open_mcp_servers
+from mainstay.agent.memory_context import AgentFolders
+from mainstay.agent.trust_setup import build_policy, list_known_secrets
+from mainstay.config.loader import list_values, load_config
+from mainstay.config.schema_external_tools import McpEntry, find_unusable_reason
 from mainstay.core.errors import ConfigError
-from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import tool
-from mainstay.plugins.lock import Installed, write_lock
-from mainstay.plugins.mcp.names import tool_name
-from mainstay.plugins.mcp.nouns import Listed
-from mainstay.plugins.mcp.pins import Pinned, Pins
-from mainstay.plugins.mcp.server import fingerprint, slug_of
-from mainstay.trust.guards.guard import GuardRules, Guards
-from mainstay.trust.policy import Circumstances
+from mainstay.plugins.lock_file import InstalledPlugin, write_lock
+from mainstay.plugins.mcp.data_types import ListedTool
+from mainstay.plugins.mcp.server_config import server_fingerprint, server_slug
+from mainstay.plugins.mcp.tool_names import build_tool_name
+from mainstay.plugins.mcp.tool_pins import PinnedServer, ToolPinStore
+from mainstay.store.memory.plugin_state import InMemoryPluginState
+from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.trust.policy import PolicyContext
 
 
 def loaded(tmp_path: Path, text: str, **env: str):
@@ -64,9 +64,9 @@ backends:
   r: {kind: rest, description: api.yaml, headers: {Authorization: Bearer hush-hush-7}}
 """,
     )
-    printed = repr(show(found)) + repr(found.config)
+    printed = repr(list_values(found)) + repr(found.config)
     assert "hush-hush" not in printed
-    secrets = known_secrets(found.config, {"OTHER_API_KEY": "hush-hush-8"})
+    secrets = list_known_secrets(found.config, {"OTHER_API_KEY": "hush-hush-8"})
     for number in (1, 4, 5, 6, 7, 8):
         assert f"hush-hush-{number}" in secrets
     assert "Bearer" not in secrets, "that is what keys are called"
@@ -75,34 +75,37 @@ backends:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("plugins: {Weather: {}}", "'plugins.Weather': a plugin's name is 1 to 32 of a-z and 0-9"),
-        ('mcpServers: {"a\\tb": {command: x}}', "a name may hold only letters, digits, spaces between them"),
-        ("mcpServers: {'a*': {command: x}}", "a name may hold only letters, digits, spaces between them"),
-        ("mcpServers: {'a://b': {command: x}}", "a name may hold only letters, digits, spaces between them"),
-        ("mcpServers:\n  b: {command: x}\n  a: {}", "mainstay.yaml line 3: 'mcpServers.a': it needs a 'command'"),
+        ("plugins: {Weather: {}}", "'plugins.Weather': a plugin's name must be 1 to 32 characters of a-z and 0-9"),
+        ('mcpServers: {"a\\tb": {command: x}}', "a name may contain only letters, digits, spaces between them"),
+        ("mcpServers: {'a*': {command: x}}", "a name may contain only letters, digits, spaces between them"),
+        ("mcpServers: {'a://b': {command: x}}", "a name may contain only letters, digits, spaces between them"),
+        ("mcpServers:\n  b: {command: x}\n  a: {}", "mainstay.yaml line 3: 'mcpServers.a': write either 'command'"),
         ("backends:\n\n  b: {kind: sql}", "mainstay.yaml line 3: 'backends.b': 'kind: sql' needs 'url'"),
-        ("mcpServers: {a: {command: x}}\nbackends:\n  A: {kind: documents, path: x}", "mainstay.yaml line 3: a plugin"),
+        (
+            "mcpServers: {a: {command: x}}\nbackends:\n  A: {kind: documents, path: x}",
+            "mainstay.yaml line 3: 'backends.A': another plugin",
+        ),
         ("mcpServers: {a: {command: x, timeout: soon}}", "'mcpServers.a.timeout_s': expected a number"),
         ("mcpServers: {a: {command: x, timeout_s: '${T}'}}", "needs the environment variable 'T'"),
         ("mcpServers: {a: {command: x, server: y}}", "unknown key 'mcpServers.a.server'"),
-        ("mcpServers: {a: {}}", "'mcpServers.a': it needs a 'command' to start or a 'url'"),
-        ("mcpServers: {a: {command: x, url: 'http://x'}}", "and not both"),
+        ("mcpServers: {a: {}}", "'mcpServers.a': write either 'command' (to start a server) or 'url'"),
+        ("mcpServers: {a: {command: x, url: 'http://x'}}", "write either 'command' (to start a server) or 'url'"),
         ("mcpServers: {a: {url: 'ftp://x'}}", "must begin with http://"),
-        ("mcpServers: {a: {url: 'http://x', network: [y]}}", "'network' is for a server that is started here"),
-        ("mcpServers: {a: {command: x, headers: {A: b}}}", "'headers' are for a server that is reached"),
-        ("mcpServers: {a: {command: x, type: http}}", "'type: http' does not go with a command"),
+        ("mcpServers: {a: {url: 'http://x', network: [y]}}", "'network' is only for a server with a 'command'"),
+        ("mcpServers: {a: {command: x, headers: {A: b}}}", "'headers' are only for a server with a 'url'"),
+        ("mcpServers: {a: {command: x, type: http}}", "'type: http' does not fit a command"),
         ("mcpServers: {a: {command: x, type: sse}}", "mainstay.yaml line 1"),
         ("mcpServers: {a: {comand: x}}", "did you mean 'mcpServers.a.command'?"),
         ("mcpServers: {a: {command: x, timeout_s: 0}}", "timeout_s"),
         ("backends: {a: {kind: sql}}", "'backends.a': 'kind: sql' needs 'url'"),
         ("backends: {a: {url: x}}", "kind"),
         ("backends: {a: {kind: sql, url: 'oracle://x'}}", "must begin with sqlite:///, postgresql:// or mysql://"),
-        ("backends: {a: {kind: sql, url: 'sqlite:///x', path: y}}", "'path' does not go with 'kind: sql'"),
-        ("backends: {a: {kind: rest, description: x, scope: {tables: [y]}}}", "'scope.tables' does not go with"),
+        ("backends: {a: {kind: sql, url: 'sqlite:///x', path: y}}", "'path' is not a key of 'kind: sql'"),
+        ("backends: {a: {kind: rest, description: x, scope: {tables: [y]}}}", "'scope.tables' is not a key of"),
         ("backends: {a: {kind: mcp, server: nobody}}", "there is no server 'nobody' in 'mcpServers'"),
-        ("backends: {a: {kind: documents, path: x, write: true}}", "'write' does not go with 'kind: documents'"),
-        ("plugins: {a: {}}\nbackends: {a: {kind: documents, path: x}}", "has the name 'a' of another"),
-        ("mcpServers: {A: {command: x}}\nplugins: {a: {}}", "has the name 'a' of another"),
+        ("backends: {a: {kind: documents, path: x, write: true}}", "'write' is not a key of 'kind: documents'"),
+        ("plugins: {a: {}}\nbackends: {a: {kind: documents, path: x}}", "is named 'a'; rename one"),
+        ("mcpServers: {A: {command: x}}\nplugins: {a: {}}", "is named 'a'; rename one"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -156,20 +159,20 @@ def test_numbers_among_a_plugins_variables_are_text(tmp_path: Path) -> None:
 def test_a_server_may_have_the_name_that_it_has_elsewhere(tmp_path: Path, name: str) -> None:
     found = loaded(tmp_path, f"mcpServers: {{'{name}': {{command: x}}}}")
     assert list(found.config.mcpServers) == [name]
-    assert all(value.isprintable() for row in show(found) for value in row)
+    assert all(value.isprintable() for row in list_values(found) for value in row)
 
 
 async def test_tools_that_an_entry_leaves_out_are_denied(tmp_path: Path) -> None:
     text = "mcpServers: {my files: {command: x, autoApprove: ['*'], disabledTools: [remove]}}"
-    policy = make_policy(loaded(tmp_path, text).config, Grants(None), None)
+    policy = build_policy(loaded(tmp_path, text).config, AllowRuleStore(None), None)
     for name, decision in (("remove", "deny"), ("read", "allow")):
 
-        @tool(name=tool_name(slug_of("my files"), name), effect="pure")
+        @tool(name=build_tool_name(server_slug("my files"), name), effect="pure")
         def made() -> str:
             return ""
 
         context = ToolContext("", 0, 0, "", lambda event: None)
-        assert policy.judge(made, {}, context, Circumstances()).decision == decision
+        assert policy.decide(made, {}, context, PolicyContext()).decision == decision
 
 
 # --- what lacks something is left out, and nothing else ------------------------------------------
@@ -195,32 +198,35 @@ TOLD = [
     "which is not set",
     "the MCP server github is left out: mainstay.yaml line 4: 'mcpServers.github.env.GITHUB_TOKEN' needs the "
     "environment variable 'GITHUB_TOKEN', which is not set",
-    "the MCP server old is left out: it speaks the older SSE transport, which is not supported",
+    "the MCP server old is left out: the older SSE transport is not supported; "
+    "use the server's streamable HTTP address, if it has one",
     "the backend shop is left out: mainstay.yaml line 12: 'backends.shop.url' needs the environment variable "
     "'SHOP_URL', which is not set",
-    "the backend api is left out: mainstay.yaml line 13: 'backends.api.headers.Authorization': after '${' comes a "
-    "variable's name and '}'; write '$${' for the text itself",
+    "the backend api is left out: mainstay.yaml line 13: 'backends.api.headers.Authorization': '${' must be "
+    "followed by a variable's name and '}'; write '$${' for a literal '${'",
 ]
 
 
 def test_what_needs_a_variable_that_is_not_set_is_left_out_and_told(tmp_path: Path) -> None:
     found = loaded(tmp_path, LACKING)
-    assert left_out(found.config, tmp_path) == TOLD
-    rows = {name: (value, origin) for name, value, origin in show(found)}
+    assert find_unusable_tools(found.config, tmp_path) == TOLD
+    rows = {name: (value, origin) for name, value, origin in list_values(found)}
     assert rows["mcpServers.github.lacks"][0] in TOLD[1]
     assert rows["mcpServers.github.lacks"][1] == "mainstay.yaml:4"
     assert found.config.mcpServers["good"].env == {"X": "${GITHUB_TOKEN}"}
-    assert known_secrets(found.config, {}) == []
+    assert list_known_secrets(found.config, {}) == []
 
 
 async def test_the_others_are_opened(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     config = loaded(tmp_path, LACKING).config
-    place = Place(tmp_path, tmp_path / "workspace")
-    policy = make_policy(config, Grants(None), None)
-    opened = await open_elsewhere(config, place, MemoryPluginState(), policy, Guards(GuardRules(), b"", ()))
+    place = AgentFolders(tmp_path, tmp_path / "workspace")
+    policy = build_policy(config, AllowRuleStore(None), None)
+    opened = await open_external_tools(
+        config, place, InMemoryPluginState(), policy, Guardrails(GuardrailOptions(), b"", ())
+    )
     try:
-        assert opened.troubles == TOLD
+        assert opened.problems == TOLD
         assert opened.mcp is not None
         assert opened.mcp.names == ("good",)
         assert [one.name for one in opened.backends] == ["notes"]
@@ -232,7 +238,7 @@ def test_a_variable_that_is_set_elsewhere_is_not_missing(tmp_path: Path) -> None
     text = 'mcpServers: {a: {command: x, env: {T: "${T}", U: "${U}"}}}'
     one = loaded(tmp_path, text, MAINSTAY__MCPSERVERS__A__ENV__T="t", U="u").config.mcpServers["a"]
     assert one == McpEntry(command="x", env={"T": "t", "U": "u"})
-    assert why_not(one) == ""
+    assert find_unusable_reason(one) == ""
     both = loaded(tmp_path, text, MAINSTAY__MCPSERVERS__A='{"env": {"T": "t", "U": "u"}}').config.mcpServers["a"]
     assert both == one
 
@@ -243,43 +249,49 @@ def test_a_variable_that_is_set_elsewhere_is_not_missing(tmp_path: Path) -> None
 def test_a_server_or_backend_with_an_installed_plugins_name_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "plugins").mkdir()
     names = ("books", "shop", "off")
-    write_lock(tmp_path / "plugins", {name: Installed(name=name, version="1", digest="sha256:0") for name in names})
+    write_lock(
+        tmp_path / "plugins", {name: InstalledPlugin(name=name, version="1", digest="sha256:0") for name in names}
+    )
     text = """
 mcpServers: {Books: {command: x}, a-b: {command: x}, a_b: {command: x}, off: {command: x, disabled: true}}
 backends: {SHOP: {kind: documents, path: .}, own: {kind: documents, path: .}}
 """
     config = loaded(tmp_path, text).config
     told = [
-        "the MCP server Books is left out: its tools would be called like those of the plugin books; rename one",
-        "the MCP server a_b is left out: its tools would be called like those of the MCP server a-b; rename one",
-        "the backend SHOP is left out: its tools would be called like those of the plugin shop; rename one",
+        "the MCP server Books is left out: its tools would have the same names as those of the plugin books; "
+        "rename one",
+        "the MCP server a_b is left out: its tools would have the same names as those of the MCP server a-b; "
+        "rename one",
+        "the backend SHOP is left out: its tools would have the same names as those of the plugin shop; rename one",
     ]
-    assert left_out(config, tmp_path) == told
-    grounds = grounds_of(config, tmp_path, tmp_path / "workspace", Guards(GuardRules(), b"", ()))
+    assert find_unusable_tools(config, tmp_path) == told
+    grounds = build_environment(config, tmp_path, tmp_path / "workspace", Guardrails(GuardrailOptions(), b"", ()))
     troubles: list[str] = []
-    mcp = open_mcp(config, grounds, troubles.append)
+    mcp = open_mcp_servers(config, grounds, troubles.append)
     assert mcp.names == ("a-b",)
-    assert [one.name for one in make_backends(config, grounds, mcp, troubles.append)] == ["own"]
+    assert [one.name for one in build_backends(config, grounds, mcp, troubles.append)] == ["own"]
     assert troubles == told
-    with pytest.raises(ConfigError, match=r"the MCP server Books cannot be used: .* like those of the plugin books"):
-        open_mcp(config, grounds)
+    with pytest.raises(ConfigError, match=r"the MCP server Books cannot be used: .* as those of the plugin books"):
+        open_mcp_servers(config, grounds)
 
 
 async def test_only_the_tools_that_an_entry_names_are_offered(tmp_path: Path) -> None:
     text = "mcpServers: {files: {command: x, includeTools: [read, list, rm], excludeTools: [rm]}, all: {command: x}}"
     config = loaded(tmp_path, f"{text}\npolicy: {{allow: ['*__*']}}").config
-    workspace, guards = tmp_path / "workspace", Guards(GuardRules(), b"", ())
+    workspace, guards = tmp_path / "workspace", Guardrails(GuardrailOptions(), b"", ())
     workspace.mkdir()
     for name, entry in config.mcpServers.items():
-        server = server_of(name, entry, grounds_of(config, tmp_path, workspace, guards))
+        server = build_server_config(name, entry, build_environment(config, tmp_path, workspace, guards))
         tools = tuple(
-            Listed(name=one, description="", schema={"type": "object"}) for one in ("read", "list", "write", "rm")
+            ListedTool(name=one, description="", schema={"type": "object"}) for one in ("read", "list", "write", "rm")
         )
-        Pins(workspace).put(name, Pinned(fingerprint=fingerprint(server), tools=tools, resources=True))
-    policy = make_policy(config, Grants(None), None)
-    opened = await open_elsewhere(config, Place(tmp_path, workspace), MemoryPluginState(), policy, guards)
+        ToolPinStore(workspace).save(
+            name, PinnedServer(fingerprint=server_fingerprint(server), tools=tools, resources=True)
+        )
+    policy = build_policy(config, AllowRuleStore(None), None)
+    opened = await open_external_tools(config, AgentFolders(tmp_path, workspace), InMemoryPluginState(), policy, guards)
     try:
-        names = [tool.name for tool in opened.offered(policy, ())]
+        names = [tool.name for tool in opened.select_tools(policy, ())]
         assert [one for one in names if one.startswith("files__")] == ["files__read", "files__list"]
         assert {"all__write", "all__rm", "all__read_resource"} <= set(names)
     finally:
@@ -292,10 +304,10 @@ async def test_only_the_tools_that_an_entry_names_are_offered(tmp_path: Path) ->
 async def test_what_was_allowed_for_good_goes_with_whom_it_was_allowed(tmp_path: Path) -> None:
     others = ["bash(git *)", "books2__find", "destination:plugin:books2", "destination:mcp:books", "mybooks__find"]
     own = ["books__find", "books__find(topic=*)", "Books__*", "destination:plugin:books"]
-    grants = Grants(tmp_path)
+    grants = AllowRuleStore(tmp_path)
     for rule in (*others[:2], *own, *others[2:]):
         await grants.add(rule)
-    assert forget_grants(tmp_path, "books", "plugin:books") == own
-    assert Grants(tmp_path).rules == others
-    assert forget_grants(tmp_path, "books__", "plugin:books") == []
-    assert forget_grants(tmp_path / "nowhere", "books", "plugin:books") == []
+    assert remove_rules_about(tmp_path, "books", "plugin:books") == own
+    assert AllowRuleStore(tmp_path).rules == others
+    assert remove_rules_about(tmp_path, "books__", "plugin:books") == []
+    assert remove_rules_about(tmp_path / "nowhere", "books", "plugin:books") == []

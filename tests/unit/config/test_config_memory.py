@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.cli.commands.homes import Place, place_at
-from mainstay.config.loading import Config, load_config
+from mainstay.cli.commands.home_access import WorkspaceLocation, locate_workspace
+from mainstay.config.loader import Config, load_config
 from mainstay.core.errors import ConfigError
 
 
@@ -82,15 +82,15 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, text: str,
 
 
 def test_a_command_works_in_the_workspace_it_was_told_else_in_the_configured_one(tmp_path: Path) -> None:
-    assert place_at(tmp_path) == Place(tmp_path, tmp_path, "default")
+    assert locate_workspace(tmp_path) == WorkspaceLocation(tmp_path, tmp_path, "default")
     read(tmp_path, "workspace: team\nstate: {data_dir: data}\n")
-    assert place_at(tmp_path) == Place(tmp_path, tmp_path / "data", "team")
-    assert place_at(tmp_path, "mine").database == tmp_path / "data" / "workspaces" / "mine" / "workspace.db"
+    assert locate_workspace(tmp_path) == WorkspaceLocation(tmp_path, tmp_path / "data", "team")
+    assert locate_workspace(tmp_path, "mine").folder == tmp_path / "data" / "workspaces" / "mine"
     (tmp_path / "mainstay.yaml").write_text("what is this")
-    assert place_at(tmp_path, "mine") == Place(tmp_path, tmp_path, "mine")
+    assert locate_workspace(tmp_path, "mine") == WorkspaceLocation(tmp_path, tmp_path, "mine")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../default", "a/b", "/etc", "A", "a b", "a\0b", "é", "a" * 65, "a\n"])
 def test_f41_a_workspace_s_name_cannot_lead_out_of_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="must be 1 to 64 characters"):
-        place_at(tmp_path, name)
+        locate_workspace(tmp_path, name)

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config, tool
-from mainstay.agent.config_warn import known_tools, looked_over, own_tools
-from mainstay.agent.trust import warn_of_rules
-from mainstay.cli.commands import checks
-from mainstay.config.loading import load_config
-from mainstay.config.schema import NAMES, PolicySettings, RuleSettings, SandboxSettings, ToolSettings
+from mainstay.agent import health
+from mainstay.agent.config_warnings import build_inspection_tools, check_without_home, describe_known_tools
+from mainstay.agent.trust_setup import log_rule_warnings
+from mainstay.config.loader import load_config
+from mainstay.config.schema import BUILTIN_TOOLS, PersonRuleSettings, PolicySettings, SandboxSettings, ToolSettings
 from mainstay.core.errors import ConfigError
-from mainstay.sandbox.choose import trouble
+from mainstay.core.health import CheckContext
+from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.trust.rules import Layer, PolicyRules
+from mainstay.trust.rules import PolicyRules, RuleLayer
 
 
 def refusal(home: Path, text: str) -> str:
@@ -36,14 +37,17 @@ def refusal(home: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("guards:\n  forbidden_patterns: ['a(']\n", "line 2: 'guards.forbidden_patterns.0' cannot be looked for: "),
-        ("guards:\n  forbidden_patterns: ['(a+)+']\n", "repeats what repeats"),
-        ("tools:\n  builtin: [read, bsh]\n", "line 2: 'tools.builtin.1' cannot be offered: there is no built-in tool"),
-        ("tools:\n  builtin: [none, all]\n", "'tools.builtin': 'none' stands alone"),
-        ("tools:\n  fetch_private: [wiki]\n", "line 2: 'tools.fetch_private.0' must be a host, a colon and a port"),
-        ("tools:\n  protected: ['**/.env']\n", "line 2: 'tools.protected.0' must be a file or a folder"),
+        ("guards:\n  forbidden_patterns: ['a(']\n", "line 2: 'guards.forbidden_patterns.0' is not a valid pattern: "),
+        ("guards:\n  forbidden_patterns: ['(a+)+']\n", "has nested repetition"),
+        ("tools:\n  builtin: [read, bsh]\n", "line 2: 'tools.builtin.1' is not valid: there is no built-in tool"),
+        ("tools:\n  builtin: [none, all]\n", "'tools.builtin': 'none' cannot be combined with other names"),
+        (
+            "tools:\n  fetch_private: [wiki]\n",
+            "line 2: 'tools.fetch_private.0' must be host:port, for example wiki.internal:8080",
+        ),
+        ("tools:\n  protected: ['**/.env']\n", "line 2: 'tools.protected.0' must be the path of a file or folder"),
         ("sandbox:\n  kind: docker\n", "'sandbox.container' must name the container"),
-        ("policy:\n  capabilities: ['a b']\n", "line 2: 'policy.capabilities.0' is no rule"),
+        ("policy:\n  capabilities: ['a b']\n", "line 2: 'policy.capabilities.0' is not a rule"),
         ("guards:\n  input: blok\n", "line 2: 'guards.input': expected 'block' or 'flag' or 'off', got 'blok'"),
         ("sandbox:\n  processes: 0\n", "line 2: 'sandbox.processes': expected a whole number of at least 1, got 0"),
     ],
@@ -70,12 +74,12 @@ def test_a_rule_about_no_tool_or_no_argument_of_it_is_warned_of_with_the_nearest
             deny=("red", "read(pth=x)", "bash(git push *)", "READ", "web__x", "weather.now", "mem*", "cap:net"),
             ask=("zebra", "apply_patch(path=docs/**)", "memory_search(to=7d)", "call_tool"),
             allow=("Read",),
-            people={"guest": RuleSettings(deny=("remembr",))},
+            people={"guest": PersonRuleSettings(deny=("remembr",))},
         )
     )
-    assert looked_over(config) == [
+    assert check_without_home(config) == [
         "policy.allow: there is no tool 'Read'; did you mean 'read'?",
-        "policy.ask: there is no tool 'zebra', unless code brings it",
+        "policy.ask: there is no tool 'zebra', unless code adds one of this name",
         "policy.deny: there is no tool 'red'; did you mean 'read'?",
         "policy.deny: read has no argument 'pth'; did you mean 'path'?",
         "policy.people.guest.deny: there is no tool 'remembr'; did you mean 'remember'?",
@@ -83,7 +87,11 @@ def test_a_rule_about_no_tool_or_no_argument_of_it_is_warned_of_with_the_nearest
 
 
 def test_the_tools_that_are_looked_at_are_all_there_are() -> None:
-    assert set(NAMES) <= {one.name for one in own_tools()} <= set(known_tools(own_tools()))
+    assert (
+        set(BUILTIN_TOOLS)
+        <= {one.name for one in build_inspection_tools()}
+        <= set(describe_known_tools(build_inspection_tools()))
+    )
 
 
 def test_tools_that_were_given_in_code_count(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,7 +101,7 @@ def test_tools_that_were_given_in_code_count(caplog: pytest.LogCaptureFixture) -
 
     config = Config(policy=PolicySettings(deny=("mail(to=a)", "mail(two=a)", "male")))
     with caplog.at_level(logging.WARNING, "mainstay"):
-        warn_of_rules(config, [mail])
+        log_rule_warnings(config, [mail])
     assert [record.getMessage() for record in caplog.records] == [
         "policy.deny: mail has no argument 'two'; did you mean 'to'?",
         "policy.deny: there is no tool 'male'; did you mean 'mail'?",
@@ -105,39 +113,42 @@ def test_deny_and_ask_mean_a_tool_whatever_its_case_and_allow_does_not() -> None
     def read(path: str) -> str:
         return ""
 
-    share = Layer(PolicyRules(allow=("READ",), ask=("Read",), deny=("reAD(x)",))).about(read, ())
+    share = RuleLayer(PolicyRules(allow=("READ",), ask=("Read",), deny=("reAD(x)",))).select_rules(read, ())
     assert (len(share.allow), len(share.ask), len(share.deny)) == (0, 1, 1)
 
 
 def test_folders_that_are_none_are_named(tmp_path: Path) -> None:
     for name in ("roots", "readable"):
         with pytest.raises(ConfigError, match=f"tools.{name}: .*gone is not a folder"):
-            looked_over(Config(tools=ToolSettings(**{name: (str(tmp_path / "gone"),)})))
-    [finding] = checks.rules(Config(tools=ToolSettings(roots=(str(tmp_path / "gone"),))), tmp_path)
+            check_without_home(Config(tools=ToolSettings(**{name: (str(tmp_path / "gone"),)})))
+    [finding] = health.check_rules(Config(tools=ToolSettings(roots=(str(tmp_path / "gone"),))), tmp_path)
     assert (finding.check, finding.verdict) == ("Folders", "FAIL")
 
 
 # --- the sandbox, as doctor tells it -------------------------------------------------------------
 
 
+NOWHERE = CheckContext(home=Path("/nowhere"), data=Path("/nowhere"), workspace="default")
+
+
 def test_doctor_says_which_sandbox_is_in_force() -> None:
-    host = checks.sandbox(Config(sandbox=SandboxSettings(kind="host")))
-    assert host.says.startswith("host: ")
-    assert "every command is asked about first" in host.says
-    unnamed = checks.sandbox(Config(sandbox=SandboxSettings(kind="docker")))
-    assert (unnamed.verdict, "no container is named" in unnamed.says) == ("FAIL", True)
-    named = checks.sandbox(Config(sandbox=SandboxSettings(kind="docker", container="no-such-container")))
-    assert (named.verdict, "no-such-container" in named.says) == ("FAIL", True)
+    host = health.check_sandbox(SandboxSettings(kind="host"), NOWHERE)
+    assert host.message.startswith("host: ")
+    assert "every command needs approval" in host.message
+    unnamed = health.check_sandbox(SandboxSettings(kind="docker"), NOWHERE)
+    assert (unnamed.verdict, "sandbox.container is not set" in unnamed.message) == ("FAIL", True)
+    named = health.check_sandbox(SandboxSettings(kind="docker", container="no-such-container"), NOWHERE)
+    assert (named.verdict, "no-such-container" in named.message) == ("FAIL", True)
 
 
 def test_doctor_says_whether_commands_have_a_network() -> None:
-    closed, opened = (checks.sandbox(Config(sandbox=SandboxSettings(network=one))) for one in (False, True))
-    if trouble() is None:
-        assert closed.says.endswith("no network")
-        assert opened.says.endswith("the network, which is granted")
+    closed, opened = (health.check_sandbox(SandboxSettings(network=one), NOWHERE) for one in (False, True))
+    if bubblewrap_problem() is None:
+        assert closed.message.endswith("without network access")
+        assert opened.message.endswith(", with network access")
     else:
         assert closed.verdict == opened.verdict == "warn"
-        assert "every command is asked about first" in closed.says
+        assert "every command needs approval" in closed.message
 
 
 # --- files that nobody sees ----------------------------------------------------------------------
@@ -178,7 +189,7 @@ async def test_a_protected_file_is_neither_read_nor_found_nor_made(work: Path, t
     assert not (work / "later").exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux" or trouble() is not None, reason="no sandbox works here")
+@pytest.mark.skipif(sys.platform != "linux" or bubblewrap_problem() is not None, reason="no sandbox works here")
 async def test_a_command_in_the_sandbox_does_not_see_a_protected_file(work: Path, tmp_path: Path) -> None:
     command = "cat .env keys/one open.txt; grep -r canary .; echo made > later"
     [told] = await _results(work, tmp_path / "home", (".env", "keys", "later"), Call("bash", {"command": command}))
@@ -190,5 +201,5 @@ async def test_a_command_in_the_sandbox_does_not_see_a_protected_file(work: Path
 
 async def test_a_folder_that_sessions_work_in_cannot_be_hidden(work: Path, tmp_path: Path) -> None:
     for given in (".", str(work.parent)):
-        with pytest.raises(ConfigError, match="holds the folder that a session works in"):
-            looked_over(Config(tools=ToolSettings(roots=(str(work),), protected=(given,))))
+        with pytest.raises(ConfigError, match="contains a session's working folder"):
+            check_without_home(Config(tools=ToolSettings(roots=(str(work),), protected=(given,))))

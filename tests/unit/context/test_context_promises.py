@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from support.counted_model import CountedModel
-from support.kernel_world import World, make_store, turns
+from support.kernel_world import StoreBase, World, make_store, turns
 from support.talks import Talk
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import (
     CompactionSettings,
     ContextSettings,
@@ -25,20 +25,20 @@ from mainstay.config.schema import (
     MemorySettings,
     SessionSettings,
 )
-from mainstay.context.compile import Surroundings, compile_context
-from mainstay.context.relief import Case, fold, stub
-from mainstay.context.rules import Rules, budget
-from mainstay.context.tokens import Scale, tokenizer_for
+from mainstay.context.compaction import CompactionInput, plan_fold, plan_stubs
+from mainstay.context.compiler import StableSections, compile_context
+from mainstay.context.token_budget import ContextSizeSettings, compute_budget
+from mainstay.context.tokenizers import TokenCalibration, tokenizer_for
 from mainstay.core.errors import StoreError, StoreFailed
 from mainstay.core.events import Folded, MessageAdded, ToolFinished
+from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Context, Digest, ModelInfo, Options, Passage, Standing, Store
-from mainstay.core.recall import Fact
+from mainstay.core.ports import Context, ModelInfo, Options, SessionInfo, Store, SummaryRequest, SummaryResult
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
-from mainstay.lane.contexts import LaneContexts
-from mainstay.observe.export import history
+from mainstay.lane.context_compiler import LaneContextCompiler
+from mainstay.observe.session_export import full_history
 from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall
 
 KINDS = ["invoice", "calendar", "weather", "ticket", "photo", "contact", "order", "route", "song", "recipe"]
@@ -83,7 +83,7 @@ async def sections(agent: Agent, session: str = "s") -> dict[str, str]:
 
 async def folds(agent: Agent, session: str = "s") -> list[Any]:
     await agent.settled()
-    await (await agent._opened()).lanes.get(session).change()  # whatever rides along is on disk now
+    await (await agent.runtime()).lanes.get(session).record_changes()  # whatever rides along is on disk now
     records = await agent.sessions.records(session, limit=100_000)
     return [record for record in records if isinstance(record.event, Folded)]
 
@@ -414,13 +414,13 @@ async def test_guppy_029_miclaw_012_every_request_comes_from_one_place_that_look
 ) -> None:
     """A turn of several steps whose results grow: the room is made between two calls of the same turn."""
     compiled: list[Context] = []
-    compile = LaneContexts.compile
+    compile = LaneContextCompiler.compile
 
-    async def noting(self: LaneContexts, scribe: Any) -> Context:
+    async def noting(self: LaneContextCompiler, scribe: Any) -> Context:
         compiled.append(await compile(self, scribe))
         return compiled[-1]
 
-    monkeypatch.setattr(LaneContexts, "compile", noting)
+    monkeypatch.setattr(LaneContextCompiler, "compile", noting)
     given: list[Context] = []
 
     def script(context: Context, options: Options) -> Any:
@@ -537,7 +537,7 @@ async def test_loom_096_the_count_of_a_whole_request_is_within_five_percent_of_t
 def test_loom_092_the_work_of_building_a_context_grows_with_the_number_of_messages_and_no_faster() -> None:
     """Counted in calls, not in time: a full context that is weighed, relieved and folded, at 1, 2 and 4 times."""
     tokenizer = tokenizer_for(MODEL)
-    around = Surroundings("Be terse.", "", ())
+    around = StableSections("Be terse.", "", ())
 
     def work(turns: int) -> int:
         talk = Talk()
@@ -545,15 +545,17 @@ def test_loom_092_the_work_of_building_a_context_grows_with_the_number_of_messag
             talk.turn(f"turn {number} " + "words " * 30, "page " * 400, answer="well " * 20)
         talk.ask("now")
         model = ModelInfo(name="gpt-4.1-mini", window=turns * 100)
-        rules = Rules()
+        rules = ContextSizeSettings()
 
         def build() -> None:
-            case = Case(talk.session, 100, budget(model, rules, Scale(tokenizer, 1.0)), rules, tokenizer)
-            assert case.total() > case.budget.high
-            event = stub(case)
+            case = CompactionInput(
+                talk.session, 100, compute_budget(model, rules, TokenCalibration(tokenizer, 1.0)), rules, tokenizer
+            )
+            assert case.count_total() > case.budget.high
+            event = plan_stubs(case)
             assert event is not None
             talk.add(event)
-            assert fold(case, most=True) is not None
+            assert plan_fold(case, as_many_as_possible=True) is not None
             assert len(compile_context(talk.session, around).messages) == turns * 4 + 1
 
         return calls_in(build)
@@ -611,10 +613,10 @@ async def test_u1_a_fold_leaves_running_tools_alone() -> None:
             number += 1
         digging = asyncio.ensure_future(agent.run("s", "dig"))
         await at_work.wait()
-        lane = (await agent._opened()).lanes.get("s")
-        assert (await lane.view()).folded is None
+        lane = (await agent.runtime()).lanes.get("s")
+        assert (await lane.load_session()).last_fold is None
         stall.release()
-        while (await lane.view()).folded is None:
+        while (await lane.load_session()).last_fold is None:
             await asyncio.sleep(0)
         assert not digging.done()
         may_end.set()
@@ -625,7 +627,7 @@ async def test_u1_a_fold_leaves_running_tools_alone() -> None:
         results = [record.event.result for record in records if isinstance(record.event, ToolFinished)]
         assert [(one.content, one.is_error) for one in results] == [("found a coin", False)]
         assert runs == [1]
-        assert (await agent.sessions.replay("s")).identical
+        assert (await agent.sessions.replay("s")).is_identical
 
 
 async def test_u1_a_summary_that_fails_leaves_the_context_whole() -> None:
@@ -649,7 +651,7 @@ async def test_u1_a_summary_that_fails_leaves_the_context_whole() -> None:
         assert len(said) == number + 1
 
 
-class Dying:
+class Dying(StoreBase):
     """A store whose process ends at its nth append: that one arrives or not, and nothing after it does."""
 
     def __init__(self, kept: Store, at: int, *, arrives: bool) -> None:
@@ -666,14 +668,20 @@ class Dying:
         return bool(self.at) and len(self.appends) >= self.at
 
     def append(
-        self, standing: Standing, expected: int, events: Sequence[bytes], once: Any = None, *, synced: bool = True
+        self,
+        info: SessionInfo,
+        expected: int,
+        events: Sequence[bytes],
+        idempotency_key: Any = None,
+        *,
+        synced: bool = True,
     ) -> Awaitable[None]:
         if self.dead:
             return self._lost()
         self.appends.append(tuple(json.loads(event)["type"] for event in events))
         if self.dead and not self.arrives:
             return self._lost()
-        return self.kept.append(standing, expected, events, once)
+        return self.kept.append(info, expected, events, idempotency_key)
 
     def _lost(self) -> Awaitable[None]:
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -685,9 +693,9 @@ async def a_life_with_folds(store: Store, at: int = 0, *, arrives: bool = False)
     """Sixteen prompts; the words of those that were acknowledged."""
 
     class Summaries:
-        async def summarise(self, passage: Passage, model: str) -> Digest:
+        async def summarise(self, passage: SummaryRequest, model: str) -> SummaryResult:
             await asyncio.sleep(0)
-            return Digest("what was said", (Fact("Ana", "said", "much", 1),), "writer")
+            return SummaryResult("what was said", (Fact("Ana", "said", "much", 1),), "writer")
 
     dying = Dying(store, at, arrives=arrives)
     said: list[str] = []
@@ -701,7 +709,7 @@ async def a_life_with_folds(store: Store, at: int = 0, *, arrives: bool = False)
             except StoreError:
                 break
         if not dying.dead:
-            await world.lanes.settled()
+            await world.lanes.wait_until_settled()
     return dying, said
 
 
@@ -719,21 +727,21 @@ def test_f3_a_process_that_ends_at_any_write_of_a_life_with_folds_has_the_old_co
         provider = ScriptedProvider(lambda context, options: "ok " * 50, info=MODEL)
         async with World(provider, store=store, clock=SystemClock()) as world:
             records = await world.records()
-            tail = await world.store.load("s", 10**9)
+            tail = await world.store.load_tail("s", 10**9)
             if tail is None:
                 assert said == []
                 return
-            view, told = Session.of(tail), Session("s")
+            view, told = Session.from_tail(tail), Session("s")
             for record in records:
                 told.apply(record.seq, record.at, record.event)
             assert shown(view) == shown(told), "as the whole journal tells it"
-            through = view.folded.through if view.folded is not None else 0
-            seen.add(view.folded.version if view.folded is not None else 0)
+            through = view.last_fold.through if view.last_fold is not None else 0
+            seen.add(view.last_fold.version if view.last_fold is not None else 0)
             here = {message.id for message in view.messages}
-            left = [one for one in history(records) if one.id not in here]
+            left = [one for one in full_history(records) if one.id not in here]
             assert all(one.turn <= through for one in left), "out of the window only what is summarised"
-            await world.lanes.resume()
-            await world.lanes.settled()
+            await world.lanes.resume_unfinished()
+            await world.lanes.wait_until_settled()
             heard = [one.text for one in await world.history() if one.role == "user"]
             assert heard[: len(said)] == said, "nothing that was acknowledged is missing"
             assert len(heard) <= len(said) + 1

@@ -10,11 +10,25 @@ import splintr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.context.tokens import FACTOR_MAX, ByteTokenizer, Scale, Scales, slices, tokenizer_for
-from mainstay.context.weigh import MESSAGE_TOKENS, bound, describe, tools_bound, weigh, weigh_tools
+from mainstay.context.token_counts import (
+    MESSAGE_TOKENS,
+    count_message_tokens,
+    count_tools_tokens,
+    describe_tool,
+    message_token_bound,
+    tools_token_bound,
+)
+from mainstay.context.tokenizers import (
+    CALIBRATION_FACTOR_MAX,
+    ByteTokenizer,
+    CalibrationRegistry,
+    TokenCalibration,
+    split_slices,
+    tokenizer_for,
+)
+from mainstay.core.budgeted_calls import estimate_tokens
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import ModelInfo
-from mainstay.core.spending import cautious
 from mainstay.core.tools import FunctionTool
 
 EXACT = tokenizer_for(ModelInfo(name="gpt-4.1-mini"))
@@ -55,7 +69,7 @@ def test_a_long_text_counts_within_a_thousandth_of_the_true_number() -> None:
 
 @given(st.text(max_size=20_000))
 def test_slices_are_the_text(text: str) -> None:
-    assert "".join(slices(text)) == text
+    assert "".join(split_slices(text)) == text
 
 
 def test_one_endless_word_is_counted_in_little_time() -> None:
@@ -85,42 +99,42 @@ PARTS = st.one_of(
 @given(st.lists(PARTS, max_size=5))
 def test_the_bound_is_never_less_than_the_weight(parts: list) -> None:
     message = Message(1, "assistant", tuple(parts))
-    assert bound(message) >= weigh(message, EXACT)
-    assert bound(message) == message.tokens, "once it was weighed, that is the bound"
+    assert message_token_bound(message) >= count_message_tokens(message, EXACT)
+    assert message_token_bound(message) == message.tokens, "once it was weighed, that is the bound"
 
 
 def test_calls_arguments_results_and_schemas_are_counted() -> None:
     call = Message(1, "assistant", (ToolCall("c", "look", '{"where":"' + "far away " * 100 + '"}'),))
-    assert weigh(call, EXACT) > 200
+    assert count_message_tokens(call, EXACT) > 200
 
     async def look(where: str, how_long: int = 3) -> str:
         """Look somewhere for a while."""
         return ""
 
     tool = FunctionTool(look)
-    assert "how_long" in describe(tool)
-    assert 20 < weigh_tools((tool,), EXACT) <= tools_bound((tool,))
+    assert "how_long" in describe_tool(tool)
+    assert 20 < count_tools_tokens((tool,), EXACT) <= tools_token_bound((tool,))
 
 
 def test_a_message_counts_its_words_and_about_four_tokens_more() -> None:
     words = EXACT.count("hello there")
-    assert words + 3 <= weigh(Message(1, "user", (Text("hello there"),)), EXACT) <= words + 6
+    assert words + 3 <= count_message_tokens(Message(1, "user", (Text("hello there"),)), EXACT) <= words + 6
 
 
 def test_what_the_provider_reports_corrects_the_count_upwards_and_never_down() -> None:
-    scale = Scale(EXACT, 1.0)
+    scale = TokenCalibration(EXACT, 1.0)
     scale.learn(1000, 1300)
     assert scale.factor == pytest.approx(1.3)
     scale.learn(1000, 900)
     assert scale.factor == pytest.approx(1.3)
     scale.learn(10, 10_000)
-    assert scale.factor == FACTOR_MAX
+    assert scale.factor == CALIBRATION_FACTOR_MAX
 
 
 def test_every_model_has_one_scale_for_all_lanes() -> None:
-    scales = Scales()
-    assert scales.of(ModelInfo(name="a")) is scales.of(ModelInfo(name="a"))
-    assert scales.of(ModelInfo(name="a")) is not scales.of(ModelInfo(name="b"))
+    scales = CalibrationRegistry()
+    assert scales.for_model(ModelInfo(name="a")) is scales.for_model(ModelInfo(name="a"))
+    assert scales.for_model(ModelInfo(name="a")) is not scales.for_model(ModelInfo(name="b"))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +150,7 @@ def test_every_model_has_one_scale_for_all_lanes() -> None:
 )
 def test_an_image_weighs_what_the_family_of_the_model_takes_it_for(model: ModelInfo, tokens: int) -> None:
     image = Message(1, "user", (Binary("image/png", path="a.png"),))
-    assert bound(image) >= weigh(image, tokenizer_for(model)) == MESSAGE_TOKENS + tokens
+    assert message_token_bound(image) >= count_message_tokens(image, tokenizer_for(model)) == MESSAGE_TOKENS + tokens
 
 
 def test_numbers_and_encoded_bytes_are_never_counted_too_low_without_a_vocabulary() -> None:
@@ -145,4 +159,4 @@ def test_numbers_and_encoded_bytes_are_never_counted_too_low_without_a_vocabular
     encoded = base64.b64encode(bytes((n * n * 31 + n * 17) % 251 for n in range(9000))).decode()
     exact = tokenizer_for(ModelInfo(name="gpt-4o"))
     for text in (numbers, encoded, encoded.encode().hex()):
-        assert cautious(text) >= exact.count(text)
+        assert estimate_tokens(text) >= exact.count(text)

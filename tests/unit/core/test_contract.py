@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.core import contract
-from mainstay.core.contract import (
-    ContractBroken,
+from mainstay.core import plugin_protocol
+from mainstay.core.plugin_protocol import (
     DeleteRequest,
     DeleteResponse,
     ExecuteRequest,
@@ -24,6 +23,7 @@ from mainstay.core.contract import (
     GetResponse,
     KeysRequest,
     KeysResponse,
+    ProtobufMessageInvalid,
     SetRequest,
     SetResponse,
     decode,
@@ -91,7 +91,7 @@ def test_the_service_has_one_method(compiled: dict[str, type]) -> None:
     assert {name: [one.name for one in service.methods] for name, service in file.services_by_name.items()} == {
         "Plugin": ["Execute"]
     }
-    assert contract.EXECUTE == "/mainstay.plugin.v1.Plugin/Execute"
+    assert plugin_protocol.EXECUTE_METHOD == "/mainstay.plugin.v1.Plugin/Execute"
 
 
 @given(message=MESSAGES)
@@ -136,7 +136,7 @@ GOOD = field(1, b"id") + field(2, b"content")
 )
 def test_f25_an_answer_that_is_not_of_the_contract_is_no_answer(data: bytes, why: str) -> None:
     """F25, OPENTALON-054"""
-    with pytest.raises(ContractBroken, match=why):
+    with pytest.raises(ProtobufMessageInvalid, match=why):
         decode(data, ExecuteResponse)
 
 
@@ -151,7 +151,7 @@ def test_f25_an_answer_that_is_not_of_the_contract_is_no_answer(data: bytes, why
     ],
 )
 def test_maps_lists_and_flags_are_read_as_strictly(kind: type[msgspec.Struct], data: bytes, why: str) -> None:
-    with pytest.raises(ContractBroken, match=why):
+    with pytest.raises(ProtobufMessageInvalid, match=why):
         decode(data, kind)
 
 
@@ -161,7 +161,7 @@ def test_f25_any_bytes_are_a_message_or_refused_and_what_is_read_is_written_the_
     for kind in KINDS:
         try:
             message = decode(data, kind)
-        except ContractBroken:
+        except ProtobufMessageInvalid:
             continue
         assert decode(encode(message), kind) == message
 

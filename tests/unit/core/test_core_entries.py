@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.core.entries import entries_of, entry_of
 from mainstay.core.events import (
     Blanked,
     Event,
@@ -17,14 +16,15 @@ from mainstay.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from mainstay.core.journal import FORGOTTEN, Record, decode, encode, redacted
+from mainstay.core.journal import FORGOTTEN_TEXT, Record, decode_event, encode_event, redact_event
+from mainstay.core.memory_tiers import IndexedMessage
 from mainstay.core.messages import Binary, Finish, FinishReason, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.recall import Entry
+from mainstay.core.searchable_messages import searchable_message, searchable_messages
 
 
-def entries(*events: Event) -> list[Entry]:
-    return entries_of("s", [Record(seq, seq * 10, event) for seq, event in enumerate(events, start=1)])
+def entries(*events: Event) -> list[IndexedMessage]:
+    return searchable_messages("s", [Record(seq, seq * 10, event) for seq, event in enumerate(events, start=1)])
 
 
 def test_people_models_and_tools_are_heard_each_under_their_name() -> None:
@@ -38,11 +38,11 @@ def test_people_models_and_tools_are_heard_each_under_their_name() -> None:
         Received((Text("thanks"), Binary("image/png", b"x"))),
     )
     assert found == [
-        Entry("s", 1, 10, "user", "hello", "ana"),
-        Entry("s", 3, 30, "assistant", 'let me look\nlook({"at": "x"})', "assistant"),
-        Entry("s", 4, 40, "tool", "a heron", "look", "untrusted:look", "c1"),
-        Entry("s", 5, 50, "assistant", "a heron", "assistant"),
-        Entry("s", 7, 70, "user", "thanks", "user"),
+        IndexedMessage("s", 1, 10, "user", "hello", "ana"),
+        IndexedMessage("s", 3, 30, "assistant", 'let me look\nlook({"at": "x"})', "assistant"),
+        IndexedMessage("s", 4, 40, "tool", "a heron", "look", "untrusted:look", "c1"),
+        IndexedMessage("s", 5, 50, "assistant", "a heron", "assistant"),
+        IndexedMessage("s", 7, 70, "user", "thanks", "user"),
     ]
 
 
@@ -65,7 +65,7 @@ def test_history_that_was_brought_from_elsewhere_is_heard_too() -> None:
     found = entries(
         MessageAdded("user", (Text("hello"),)), MessageAdded("tool", (ToolResult("c9", "look", "a heron"),))
     )
-    assert [(one.role, one.speaker, one.text, one.ref) for one in found] == [
+    assert [(one.role, one.speaker, one.text, one.call_id) for one in found] == [
         ("user", "user", "hello", ""),
         ("tool", "look", "a heron", "c9"),
     ]
@@ -88,23 +88,23 @@ CALL = ToolCall("c1", "look", '{"secret": 1}')
     [
         (
             Received((Text("secret", origin="o"), Text("")), sender="ana", id="m1"),
-            Received((Text(FORGOTTEN, origin="o"), Text("")), sender="ana", id="m1"),
+            Received((Text(FORGOTTEN_TEXT, origin="o"), Text("")), sender="ana", id="m1"),
         ),
         (
             MessageAdded("assistant", (Thinking("secret", "secret"), CALL, Finish(FinishReason.END)), turn=2, step=1),
             MessageAdded(
                 "assistant",
-                (Thinking(FORGOTTEN), ToolCall("c1", "look", "{}"), Finish(FinishReason.END)),
+                (Thinking(FORGOTTEN_TEXT), ToolCall("c1", "look", "{}"), Finish(FinishReason.END)),
                 turn=2,
                 step=1,
             ),
         ),
         (
             ToolFinished(ToolResult("c1", "look", "secret", is_error=True, origin="untrusted:look"), turn=1),
-            ToolFinished(ToolResult("c1", "look", FORGOTTEN, is_error=True, origin="untrusted:look"), turn=1),
+            ToolFinished(ToolResult("c1", "look", FORGOTTEN_TEXT, is_error=True, origin="untrusted:look"), turn=1),
         ),
         (Received((Binary("image/png", b"secret", "/secret"),)), Received((Binary("image/png"),))),
-        (StepCheckpointed("secret", turn=1), StepCheckpointed(FORGOTTEN, turn=1)),
+        (StepCheckpointed("secret", turn=1), StepCheckpointed(FORGOTTEN_TEXT, turn=1)),
         (TurnEnded(Failed("it failed", "secret"), turn=1), TurnEnded(Failed("it failed"), turn=1)),
         (Folded(3, "secret"), Blanked()),
         (TurnStarted((1,), turn=1), TurnStarted((1,), turn=1)),
@@ -113,15 +113,15 @@ CALL = ToolCall("c1", "look", '{"secret": 1}')
     ids=lambda value: type(value).__name__,
 )
 def test_a_redacted_event_has_its_shape_and_nothing_else(event: Event, left: Event) -> None:
-    assert redacted(event) == left
-    assert b"secret" not in encode(redacted(event))
-    assert decode(encode(redacted(event))) == left
-    assert redacted(left) == left
+    assert redact_event(event) == left
+    assert b"secret" not in encode_event(redact_event(event))
+    assert decode_event(encode_event(redact_event(event))) == left
+    assert redact_event(left) == left
 
 
 def test_what_was_redacted_is_not_heard_again() -> None:
     said = (Received((Text("secret"),)), ToolFinished(ToolResult("c1", "look", "secret")))
-    assert entries(*(redacted(event) for event in said)) == []
+    assert entries(*(redact_event(event) for event in said)) == []
 
 
 def test_what_was_only_recalled_is_not_taken_in_again() -> None:
@@ -135,7 +135,7 @@ def test_what_was_only_recalled_is_not_taken_in_again() -> None:
         record(3, MessageAdded("assistant", (Text("I look it up."), call), turn=1)),
         record(4, ToolFinished(ToolResult("call_1_2_0", "weather", "sunny"), turn=1)),
     ]
-    assert [entry.seq for entry in entries_of("s", records)] == [3, 4]
-    found = entry_of("s", records[1])
+    assert [entry.seq for entry in searchable_messages("s", records)] == [3, 4]
+    found = searchable_message("s", records[1])
     assert found is not None, "it can still be read"
     assert found.text == "[a#1] the key is with Ana"

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from mainstay.core import journal
-from mainstay.core.addresses import Address, Heard
+from mainstay.core.chat_addresses import ChatAddress, PlatformMessage
+from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import StoreCorrupt, StoreTooNew
 from mainstay.core.events import (
-    DURABLE,
     ApprovalAnswered,
     ApprovalAsked,
     Blanked,
     Delivered,
+    DurableEvent,
     Event,
     Folded,
     Forked,
@@ -38,11 +39,10 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.guests import GuestTool
-from mainstay.core.journal import decode, decode_all, encode, mended
+from mainstay.core.journal import decode_event, decode_events, encode_event, replace_surrogates
+from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.messages import Binary, Finish, FinishReason, Text, Thinking, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Paused
-from mainstay.core.recall import Fact, Summary
 
 EVERY: list[Event] = [
     Received((Text("hi", origin="web"), Binary("image/png", b"\x00\xff", "a.png")), "steer", "ann", "m1"),
@@ -91,9 +91,15 @@ EVERY: list[Event] = [
     *(TurnEnded(outcome, turn=1) for outcome in (Answered(), Aborted(), Exhausted("25 steps"), Paused("a1"))),
     TurnEnded(Answered(0.5, passed=False), turn=1),
     TurnEnded(Failed("sorry", "details", turn=1, step=3), turn=1),
-    Received((Text("psst"),), "overheard", "ann", "m2", Heard(Address("chat", "r", "t"), "m2", "U1", "Ann", "psst", 5)),
-    Delivered("s#1", Address("chat", "r:1", "t%"), ("m3",), "unknown", "cut", turn=1),
-    SessionChanged(guests=(GuestTool("look", "Look.", {"type": "object"}),)),
+    Received(
+        (Text("psst"),),
+        "overheard",
+        "ann",
+        "m2",
+        PlatformMessage(ChatAddress("chat", "r", "t"), "m2", "U1", "Ann", "psst", 5),
+    ),
+    Delivered("s#1", ChatAddress("chat", "r:1", "t%"), ("m3",), "unknown", "cut", turn=1),
+    SessionChanged(guests=(ClientTool("look", "Look.", {"type": "object"}),)),
     SessionChanged("title", "archived", "model", "be kind", "be kinder", ("brew",), {"name": "Ana"}, {"a": "b"}),
     Forked("parent", 9),
     Blanked(),
@@ -102,30 +108,30 @@ EVERY: list[Event] = [
 
 @pytest.mark.parametrize("event", EVERY, ids=lambda event: type(event).__name__)
 def test_every_kind_of_event_is_read_back_as_it_was_written(event: Event) -> None:
-    assert decode(encode(event)) == event
-    assert type(decode(encode(event))) is type(event)
+    assert decode_event(encode_event(event)) == event
+    assert type(decode_event(encode_event(event))) is type(event)
 
 
 def test_the_table_above_has_every_kind() -> None:
-    assert {type(event) for event in EVERY} == set(DURABLE.__args__)
+    assert {type(event) for event in EVERY} == set(DurableEvent.__args__)
 
 
 def test_a_record_is_json_with_its_type_and_only_what_differs_from_the_default() -> None:
-    assert encode(Received((Text("hi"),))) == b'{"type":"Received","parts":[{"type":"text","text":"hi"}]}'
-    assert encode(TurnEnded(Answered(), turn=3)) == b'{"type":"TurnEnded","outcome":{"type":"Answered"},"turn":3}'
+    assert encode_event(Received((Text("hi"),))) == b'{"type":"Received","parts":[{"type":"text","text":"hi"}]}'
+    assert encode_event(TurnEnded(Answered(), turn=3)) == b'{"type":"TurnEnded","outcome":{"type":"Answered"},"turn":3}'
 
 
 def test_many_are_read_at_once_as_they_are_one_by_one() -> None:
-    bodies = [encode(event).decode() for event in EVERY]
-    assert list(decode_all(bodies)) == EVERY
-    assert list(decode_all([])) == []
+    bodies = [encode_event(event).decode() for event in EVERY]
+    assert list(decode_events(bodies)) == EVERY
+    assert list(decode_events([])) == []
 
 
 def test_f54_a_record_of_a_newer_release_is_refused_with_its_name() -> None:
     with pytest.raises(StoreTooNew, match="type 'Levitated' that this release does not know; use the newer release"):
-        decode('{"type":"Levitated","height":3}')
+        decode_event('{"type":"Levitated","height":3}')
     with pytest.raises(StoreTooNew):
-        list(decode_all([encode(EVERY[0]).decode(), '{"type":"Levitated"}']))
+        list(decode_events([encode_event(EVERY[0]).decode(), '{"type":"Levitated"}']))
 
 
 @pytest.mark.parametrize(
@@ -144,11 +150,11 @@ def test_f54_a_record_of_a_newer_release_is_refused_with_its_name() -> None:
 )
 def test_f9_a_record_that_makes_no_sense_is_damage(body: str) -> None:
     with pytest.raises((StoreCorrupt, StoreTooNew)):
-        decode(body)
+        decode_event(body)
 
 
 def test_f54_a_field_that_a_newer_release_added_is_passed_over() -> None:
-    assert decode('{"type":"TurnResumed","turn":3,"machine":"b"}') == TurnResumed(turn=3)
+    assert decode_event('{"type":"TurnResumed","turn":3,"machine":"b"}') == TurnResumed(turn=3)
 
 
 def test_f54_a_shape_of_an_older_release_is_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,17 +163,20 @@ def test_f54_a_shape_of_an_older_release_is_brought_up_to_date(monkeypatch: pyte
 
     monkeypatch.setitem(journal.UPCASTS, "StepFailed", upcast)
     old = '{"type":"StepFailed","why":"cut","turn":4}'
-    assert decode(old) == StepRestarted("cut", turn=4)
-    assert list(decode_all([old, encode(TurnResumed()).decode()])) == [StepRestarted("cut", turn=4), TurnResumed()]
+    assert decode_event(old) == StepRestarted("cut", turn=4)
+    assert list(decode_events([old, encode_event(TurnResumed()).decode()])) == [
+        StepRestarted("cut", turn=4),
+        TurnResumed(),
+    ]
 
 
 def test_half_characters_are_mended_wherever_they_stand() -> None:
     odd = Received((Text("a\ud800"), Binary("x/y", b"\xff", "p\udfff")), sender="\udc00", id="m")
     with pytest.raises(UnicodeEncodeError):
-        encode(odd)
-    assert mended(odd) == Received((Text("a?"), Binary("x/y", b"\xff", "p?")), sender="?", id="m")
+        encode_event(odd)
+    assert replace_surrogates(odd) == Received((Text("a?"), Binary("x/y", b"\xff", "p?")), sender="?", id="m")
     deep = SessionChanged(metadata={"k\ud800": "v\ud800"})
-    assert mended(deep) == SessionChanged(metadata={"k?": "v?"})
+    assert replace_surrogates(deep) == SessionChanged(metadata={"k?": "v?"})
 
 
 def test_events_are_values_that_cannot_be_changed() -> None:

@@ -24,7 +24,7 @@ from mainstay.core.events import (
 from mainstay.core.journal import Record
 from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage, join_inputs
 from mainstay.core.outcome import Aborted, Answered
-from mainstay.core.ports import UNWEIGHED, Tail
+from mainstay.core.ports import NO_TOKEN_COUNT, SessionTail
 from mainstay.core.session import Session
 
 
@@ -57,7 +57,7 @@ def conversation(turns: int) -> list[Event]:
 
 def test_a_session_counts_its_turns_messages_tokens_and_cost() -> None:
     session = told(*conversation(3))
-    standing = session.standing()
+    standing = session.to_info()
     assert (standing.turns, standing.messages, standing.head) == (3, 6, 12)
     assert (standing.prompt_tokens, standing.completion_tokens, standing.cost) == (30, 15, 1.5)
     assert (standing.created, standing.updated) == (1000, 12_000)
@@ -76,8 +76,8 @@ def test_results_that_come_in_any_order_stand_in_the_order_of_the_calls() -> Non
         random.Random(seed).shuffle(order)
         session = told(*start, *(ToolFinished(ToolResult(call.id, "t", call.id), turn=1, step=1) for call in order))
         assert [part.call_id for part in session.messages[-1].parts] == ["c0", "c1", "c2", "c3"]  # type: ignore[union-attr]
-        assert session.open is not None
-        assert session.open.open_calls == ()
+        assert session.open_turn is not None
+        assert session.open_turn.open_calls == ()
 
 
 def test_a_call_has_one_result_whatever_is_said_later() -> None:
@@ -89,21 +89,21 @@ def test_a_call_has_one_result_whatever_is_said_later() -> None:
         ToolFinished(ToolResult("c", "t", "first"), turn=1, step=1),
         ToolFinished(ToolResult("c", "t", "second"), turn=1, step=1),
     )
-    assert session.open is not None
-    assert session.open.calls == 1
+    assert session.open_turn is not None
+    assert session.open_turn.calls == 1
     assert [part.content for part in session.messages[-1].parts] == ["first"]  # type: ignore[union-attr]
     assert len(session.messages) == 3
 
 
 def test_what_waits_and_what_is_open_makes_a_session_unfinished() -> None:
     waiting = told(Received((Text("x"),)))
-    assert waiting.unfinished
-    assert waiting.standing().floor <= 1
+    assert waiting.is_unfinished
+    assert waiting.to_info().floor <= 1
     running = told(Received((Text("x"),)), TurnStarted((1,), turn=1))
-    assert running.unfinished
-    assert not told(*turn(1, 1, "x")).unfinished
+    assert running.is_unfinished
+    assert not told(*turn(1, 1, "x")).is_unfinished
     both = told(Received((Text("x"),)), TurnStarted((1,), turn=1), Received((Text("y"),)))
-    assert both.standing().floor == 1, "loading must bring the whole open turn and whatever waits"
+    assert both.to_info().floor == 1, "loading must bring the whole open turn and whatever waits"
 
 
 def test_messages_are_only_ever_added() -> None:
@@ -122,7 +122,7 @@ def test_a_window_cut_anywhere_begins_with_something_whole(start: int) -> None:
     events = conversation(10)
     whole = told(*events)
     kept = [record for record in records(*events) if record.seq >= start]
-    view = Session.of(Tail(whole.standing(), kept, complete=False))
+    view = Session.from_tail(SessionTail(whole.to_info(), kept, complete=False))
     if any(isinstance(record.event, TurnStarted) and record.event.inputs[0] >= start for record in kept):
         assert view.messages[0].role == "user"
         texts = [message.text for message in view.messages]
@@ -160,7 +160,7 @@ def test_attempts_that_did_not_stand_leave_with_the_turn_from_wherever_the_journ
     assert whole.message_count == 12
     for start in range(17):
         kept = [record for record in records(*events) if record.seq > start]
-        view = Session.of(Tail(whole.standing(), kept, complete=False))
+        view = Session.from_tail(SessionTail(whole.to_info(), kept, complete=False))
         assert [one.text for one in view.messages] == texts[-len(view.messages) :]
         assert len(view.messages) >= 2
 
@@ -168,9 +168,9 @@ def test_attempts_that_did_not_stand_leave_with_the_turn_from_wherever_the_journ
 def test_what_was_counted_of_a_window_is_counted_again_when_something_left_it() -> None:
     events = judged_turn(1, 1, "held")
     session = told(*events[:-1])
-    session.weighed = (4, 100, "by words")
+    session.window_tokens = (4, 100, "by words")
     session.apply(8, 8000, events[-1])
-    assert session.weighed == UNWEIGHED
+    assert session.window_tokens == NO_TOKEN_COUNT
 
 
 @pytest.mark.parametrize(
@@ -205,9 +205,9 @@ def test_a_window_keeps_an_input_that_waited_before_the_cut() -> None:
         TurnStarted((5,), turn=3),
     ]
     whole = told(*events)
-    view = Session.of(Tail(whole.standing(), records(*events)[3:], complete=False))
+    view = Session.from_tail(SessionTail(whole.to_info(), records(*events)[3:], complete=False))
     assert [message.text for message in view.messages] == ["two", "re: two", "waits long"]
-    assert view.waiting == {}
+    assert view.queued_inputs == {}
 
 
 def test_a_fold_replaces_what_it_covers_in_the_view() -> None:
@@ -217,13 +217,13 @@ def test_a_fold_replaces_what_it_covers_in_the_view() -> None:
     assert summary.startswith("[This summary stands for the earlier part of this conversation.")
     assert summary.endswith("two turns about nothing")
     assert rest == ["message 3", "re: message 3"]
-    assert (session.message_count, session.standing().fold) == (6, 13)
+    assert (session.message_count, session.to_info().fold) == (6, 13)
 
 
 def test_a_fork_leaves_the_open_turn_and_what_waits_behind() -> None:
     session = told(*turn(1, 1, "one"), Received((Text("two"),)), TurnStarted((5,), turn=2), Forked("parent", 6))
     assert session.parent == "parent"
-    assert not session.unfinished
+    assert not session.is_unfinished
     assert session.turns == 2
 
 
@@ -232,7 +232,7 @@ def test_a_steer_is_a_message_of_the_user_within_the_turn() -> None:
         Received((Text("go"),)), TurnStarted((1,), turn=1), Received((Text("left"),), "steer"), Steered((3,), turn=1)
     )
     assert [(message.role, message.text) for message in session.messages] == [("user", "go"), ("user", "left")]
-    assert session.waiting == {}
+    assert session.queued_inputs == {}
 
 
 def test_quick_messages_are_joined_by_a_line_break_and_pictures_stay_between() -> None:
@@ -246,6 +246,6 @@ def test_settings_survive_and_what_is_none_stays() -> None:
     session = told(
         SessionChanged(title="A", metadata={"a": "1"}), SessionChanged(status="paused"), SessionChanged(model="x/y")
     )
-    standing = session.standing()
+    standing = session.to_info()
     assert (standing.title, standing.status, standing.model, standing.metadata) == ("A", "paused", "x/y", {"a": "1"})
-    assert Session.of(Tail(standing, [], complete=True)).standing() == standing
+    assert Session.from_tail(SessionTail(standing, [], complete=True)).to_info() == standing

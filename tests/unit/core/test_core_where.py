@@ -4,46 +4,46 @@ from __future__ import annotations
 
 import asyncio
 
-from mainstay.core.where import Spot, Where, here
-from mainstay.core.workers import in_thread
+from mainstay.core.turn_location import LocationScope, TurnLocation, current_location
+from mainstay.core.worker_threads import run_in_thread
 
 
 async def test_it_is_known_within_the_block_and_in_what_is_begun_there() -> None:
     steps = iter(range(1, 10))
-    with Spot(lambda: Where("s", 1, next(steps))):
-        assert here() == Where("s", 1, 1)
-        assert await asyncio.create_task(_asked()) == Where("s", 1, 2), "as it is when somebody asks"
-        assert await in_thread(here) == Where("s", 1, 3)
-    assert here() is None
+    with LocationScope(lambda: TurnLocation("s", 1, next(steps))):
+        assert current_location() == TurnLocation("s", 1, 1)
+        assert await asyncio.create_task(_asked()) == TurnLocation("s", 1, 2), "as it is when somebody asks"
+        assert await run_in_thread(current_location) == TurnLocation("s", 1, 3)
+    assert current_location() is None
 
 
 async def test_what_outlives_the_block_is_nowhere_afterwards() -> None:
     over = asyncio.Event()
 
-    async def connection() -> Where | None:
+    async def connection() -> TurnLocation | None:
         await over.wait()
-        return here()
+        return current_location()
 
-    with Spot(lambda: Where("s", 1)):
+    with LocationScope(lambda: TurnLocation("s", 1)):
         task = asyncio.create_task(connection())
     over.set()
     assert await task is None
 
 
 async def test_a_block_within_another_counts_until_it_ends() -> None:
-    with Spot(lambda: Where("parent")):
-        with Spot(lambda: Where("child")):
-            assert here() == Where("child")
-        assert here() == Where("parent")
+    with LocationScope(lambda: TurnLocation("parent")):
+        with LocationScope(lambda: TurnLocation("child")):
+            assert current_location() == TurnLocation("child")
+        assert current_location() == TurnLocation("parent")
 
 
 def test_nothing_is_worked_out_until_somebody_asks() -> None:
-    def look() -> Where:
+    def look() -> TurnLocation:
         raise AssertionError("nobody asked")
 
-    with Spot(look):
+    with LocationScope(look):
         pass
 
 
-async def _asked() -> Where | None:
-    return here()
+async def _asked() -> TurnLocation | None:
+    return current_location()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.core import remove
-from mainstay.core.remove import remove_tree
+from mainstay.core import tree_removal
+from mainstay.core.tree_removal import remove_tree
 
 DEEP = (
     "import os, sys\nos.chdir(sys.argv[1])\nfor _ in range(5000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w')"
@@ -24,14 +24,14 @@ def test_a_tree_of_any_depth_is_gone_and_no_more_than_a_few_folders_are_open_for
     request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(folder)], check=True))
     folder.mkdir()
     subprocess.run([sys.executable, "-c", DEEP, str(folder)], check=True)
-    taken = "import resource, sys\nfrom mainstay.core.remove import remove_tree\n" + (
+    taken = "import resource, sys\nfrom mainstay.core.tree_removal import remove_tree\n" + (
         "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\nsys.setrecursionlimit(200)\n"
         "sys.exit(0 if remove_tree(sys.argv[1]) else 'it is left')"
     )
     subprocess.run(
         [sys.executable, "-c", taken, str(folder)],
         check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(remove.__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(tree_removal.__file__).parents[2])},
     )
     assert not folder.exists()
 

@@ -108,7 +108,7 @@ def test_the_reference_pages_and_drawings_are_what_the_code_says() -> None:
 def test_every_page_of_the_reference_is_made_from_the_code_or_compared_with_it_elsewhere() -> None:
     import reference
 
-    by_hand = {"index.md", "http.md"}  # the first lists the others; the tables of the second: test_docs_gateway.py
+    by_hand = {"index.md", "promises.md"}  # a list of pages; names of tests
     there = {page.name for page in (DOCS / "reference").glob("*.md")}
     assert there - by_hand == {Path(path).name for path in reference.PAGES if path.endswith(".md")}
 
@@ -124,21 +124,21 @@ def test_every_public_name_stands_on_the_page_of_the_library() -> None:
     assert missing == []
 
 
-def test_the_drawing_of_the_rooms_has_each_above_what_it_may_import() -> None:
+def test_the_diagram_of_the_packages_has_each_above_the_packages_it_imports() -> None:
     import diagrams
 
-    tree = ast.parse((ROOT / "tests" / "test_house.py").read_text(encoding="utf-8"))
-    (table,) = (
-        ast.literal_eval(ast.unparse(node.value).replace("set()", "{''}"))
-        for node in tree.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "MAY_IMPORT"
-    )
-    level = {name: number for number, (names, _) in enumerate(diagrams.LEVELS) for name in names}
-    inside = {"context": 0, "guards": 2, "edges": 1, "policy": 1}  # a level that has levels of its own
-    for room in level:
-        for below in (table[room] - {"*", ""}) & set(level):
-            higher, lower = (level[room], inside.get(room, 0)), (level[below], inside.get(below, 0))
-            assert higher < lower, f"{room} may import {below}, which is not below it"
+    imports = diagrams.package_imports()
+    levels = {name: level for level, names in diagrams.package_levels().items() for name in names}
+    assert set(levels) == set(imports) - set(diagrams.FOR_AUTHORS)
+    for package in levels:
+        assert [below for below in imports[package] if levels[below] >= levels[package]] == []
+
+
+def test_the_protobuf_file_of_the_operations_is_generated_from_the_table() -> None:
+    import reference
+
+    path = "proto/mainstay/v1/operations.proto"
+    assert (ROOT / path).read_text(encoding="utf-8") == reference.FILES[path](), "run: python scripts/reference.py"
 
 
 # --- the site itself -----------------------------------------------------------------------------

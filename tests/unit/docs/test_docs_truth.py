@@ -16,13 +16,13 @@ import yaml
 from support.docs_pages import DOCS, READ, ROOT, Block, blocks, name_of, prose, quoted, text_of
 
 from mainstay import ToolContext, kit
-from mainstay.cli.commands.tree import LATER, UsageError, build, parse
-from mainstay.config.loading import UNAVAILABLE, load_config
+from mainstay.cli.parser.root import PLANNED_COMMANDS, UsageError, build_parser, parse_arguments
+from mainstay.config.loader import FUTURE_SECTIONS, load_config
 from mainstay.config.schema import Config
-from mainstay.config.validation import shape_of
+from mainstay.config.validation import analyse_type
 
 SOURCE = ROOT / "src" / "mainstay"
-PARSER = build()
+PARSER = build_parser()
 EACH = pytest.mark.parametrize("page", READ, ids=name_of)
 
 
@@ -64,7 +64,7 @@ def parsed(words: list[str]) -> str:
         try:
             PARSER.parse_args(words)
         except UsageError:
-            parse(words)  # the whole way, which makes its own parser each time and takes some more
+            parse_arguments(words)  # the whole way, which makes its own parser each time and takes some more
     except UsageError as error:
         return f"mainstay {shlex.join(words)}: {error}"
     except SystemExit as end:  # --help and --version
@@ -110,7 +110,7 @@ def test_every_command_that_a_page_names_in_passing_exists(page: Path) -> None:
         match said.split():
             case ["mainstay", str(noun), *rest] if re.fullmatch(r"[a-z]+", noun):
                 singular = noun if noun in known else re.sub("ie$", "y", noun.removesuffix("s"))
-                assert singular in known or noun in LATER, f"`{said}`"
+                assert singular in known or noun in PLANNED_COMMANDS, f"`{said}`"
                 if rest and known.get(singular) and re.fullmatch(r"[a-z]+", rest[0]):
                     assert rest[0] in known[singular], f"`{said}`"
 
@@ -119,7 +119,10 @@ def test_every_command_that_a_page_names_in_passing_exists(page: Path) -> None:
 
 
 def is_configuration(block: Block) -> bool:
-    """Unless its first line names another file, or it is one of the few others by its keys."""
+    """Unless its first line names another file, or it is one of the few others by its keys, or names components of the
+    examples, with which it is loaded in `tests/acceptance/test_component_*.py`."""
+    if block.where.startswith("docs/how-to/components.md"):
+        return False
     if block.kind != "yaml" or re.match(r"# (?!mainstay\.yaml)\S*\.ya?ml\b", block.text):
         return False
     keys = set(yaml.safe_load(block.text) or ())
@@ -143,9 +146,9 @@ def test_every_key_that_a_page_names_by_its_path_exists(page: Path) -> None:
         first, *rest = said.split(".")
         if not rest or first not in Config.__struct_fields__ or not all(re.fullmatch(r"[a-z_]+", one) for one in rest):
             continue
-        if rest[-1] == "py" or (first in IN_CODE and hasattr(IN_CODE[first], rest[0])):
+        if rest[-1] in ("py", "jsonl") or (first in IN_CODE and hasattr(IN_CODE[first], rest[0])):
             continue
-        assert first in UNAVAILABLE or _leads(Config, said.split(".")), f"`{said}` is no key"
+        assert first in FUTURE_SECTIONS or _leads(Config, said.split(".")), f"`{said}` is no key"
 
 
 IN_CODE = {"state": kit.state, "context": ToolContext}  # what parameters and names in examples are called, too
@@ -158,10 +161,10 @@ def _leads(struct: type[msgspec.Struct], path: list[str]) -> bool:
         return False
     if len(path) == 1:
         return True
-    shape = shape_of(kinds[path[0]])
-    if shape.struct is not None:
-        return _leads(shape.struct, path[1:])
-    below = shape_of(shape.values).struct if shape.values is not None else None
+    shape = analyse_type(kinds[path[0]])
+    if shape.struct_type is not None:
+        return _leads(shape.struct_type, path[1:])
+    below = analyse_type(shape.value_type).struct_type if shape.value_type is not None else None
     return below is None or len(path) == 2 or _leads(below, path[1:]) or _leads(below, path[2:])
 
 

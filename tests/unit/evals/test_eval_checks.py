@@ -9,18 +9,18 @@ import pytest
 
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Answered, Exhausted, Failed
-from mainstay.evals import checking
-from mainstay.evals.checking import look
-from mainstay.evals.schema import CallEntry, Checks
-from mainstay.evals.seen import Call, Seen, together
+from mainstay.evals import checks
+from mainstay.evals.checks import run_checks
+from mainstay.evals.suite_schema import CaseChecks, ExpectedCall
+from mainstay.evals.transcript import Transcript, TranscriptCall, merge_transcripts
 
-LOOK = Call("look", {"place": "sea", "deep": True})
-SAY = Call("say", {"text": "hm"})
-SEEN = Seen(
+LOOK = TranscriptCall("look", {"place": "sea", "deep": True})
+SAY = TranscriptCall("say", {"text": "hm"})
+SEEN = Transcript(
     prompt="What is it?",
     answer="It is a lighthouse.",
     outcome=Answered(),
-    calls=(LOOK, SAY, Call("broken", None)),
+    calls=(LOOK, SAY, TranscriptCall("broken", None)),
     steps=3,
     usage=Usage(100, 20),
     cost=0.02,
@@ -28,8 +28,8 @@ SEEN = Seen(
 )
 
 
-async def wrong(seen: Seen = SEEN, **checks: Any) -> list[str]:
-    return [f"{one.check}: {one.wrong}" for one in await look(Checks(**checks), seen) if one.wrong]
+async def wrong(seen: Transcript = SEEN, **checks: Any) -> list[str]:
+    return [f"{one.check}: {one.failure}" for one in await run_checks(CaseChecks(**checks), seen) if one.failure]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ async def wrong(seen: Seen = SEEN, **checks: Any) -> list[str]:
         {"equals": " It is a lighthouse.\n"},
         {"matches": (r"^It is", r"(?i)LIGHT\w+\.$")},
         {"called": ("say", "look")},
-        {"called": (CallEntry(tool="look", arguments={"deep": True}),)},
+        {"called": (ExpectedCall(tool="look", arguments={"deep": True}),)},
         {"called": "l*k"},
         {"called_in_order": ("look", "broken")},
         {"not_called": ("bash", "write*")},
@@ -68,11 +68,11 @@ async def test_a_check_that_holds_says_nothing(checks: dict[str, Any]) -> None:
             'called bash: it called look(place="sea", deep=true), say(text="hm"), broken(…)',
         ),
         (
-            {"called": (CallEntry(tool="say", arguments={"text": "other"}),)},
+            {"called": (ExpectedCall(tool="say", arguments={"text": "other"}),)},
             'called say(text="other"): it called look(place="sea", deep=true), say(text="hm"), broken(…)',
         ),
         (
-            {"called": (CallEntry(tool="broken", arguments={"text": None}),)},
+            {"called": (ExpectedCall(tool="broken", arguments={"text": None}),)},
             'called broken(text=null): it called look(place="sea", deep=true), say(text="hm"), broken(…)',
         ),
         (
@@ -95,7 +95,7 @@ async def test_a_check_that_does_not_hold_says_what_it_found(checks: dict[str, A
 
 
 async def test_an_outcome_is_told_with_its_reason() -> None:
-    failed = Seen(prompt="x", answer="", outcome=Failed("The model could not answer: no key"))
+    failed = Transcript(prompt="x", answer="", outcome=Failed("The model could not answer: no key"))
     assert await wrong(failed, outcome="answered", contains="x") == [
         "outcome answered: it ended as failed: The model could not answer: no key",
         "contains 'x': there is no answer",
@@ -117,12 +117,12 @@ async def test_an_outcome_is_told_with_its_reason() -> None:
 )
 async def test_an_answer_is_checked_against_a_json_schema(answer: str, schema: Any, said: list[str]) -> None:
     pytest.importorskip("jsonschema_rs")
-    assert await wrong(Seen(prompt="", answer=answer, outcome=Answered()), json=schema) == said
+    assert await wrong(Transcript(prompt="", answer=answer, outcome=Answered()), json=schema) == said
 
 
 async def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "PATTERN_S", 0.5)
-    hard = Seen(prompt="", answer="a" * 60 + "!", outcome=Answered())
+    monkeypatch.setattr(checks, "PATTERN_TIMEOUT_S", 0.5)
+    hard = Transcript(prompt="", answer="a" * 60 + "!", outcome=Answered())
     began = time.monotonic()
     (said,) = await wrong(hard, matches=r"^(a+)+$")
     assert "took longer than" in said
@@ -130,10 +130,12 @@ async def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.Mon
 
 
 def test_several_turns_are_one_with_the_last_answer_and_the_first_trouble() -> None:
-    spent = Seen(prompt="a", answer="b", outcome=Exhausted("steps"), steps=2, usage=Usage(1, 2), cost=0.5, calls=(SAY,))
-    whole = together([spent, SEEN])
+    spent = Transcript(
+        prompt="a", answer="b", outcome=Exhausted("steps"), steps=2, usage=Usage(1, 2), cost=0.5, calls=(SAY,)
+    )
+    whole = merge_transcripts([spent, SEEN])
     assert (whole.answer, whole.outcome) == (SEEN.answer, Exhausted("steps"))
     assert whole.prompt == "Earlier in this conversation:\n\nperson: a\n\nassistant: b\n\nNow:\n\nWhat is it?"
     assert (whole.steps, whole.tokens, whole.cost) == (5, 123, 0.52)
     assert [one.tool for one in whole.calls] == ["say", "look", "say", "broken"]
-    assert together([spent, SEEN], expected={0}).outcome == Answered()
+    assert merge_transcripts([spent, SEEN], expected_turns={0}).outcome == Answered()

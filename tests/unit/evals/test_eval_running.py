@@ -14,64 +14,71 @@ import msgspec
 import pytest
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.sessions import read_all
-from mainstay.agent.world import SystemClock, SystemIds
+from mainstay.agent.system_clock import RandomIdGenerator, SystemClock
+from mainstay.config.loader import load_config
 from mainstay.config.schema import Config, LaneSettings, PolicySettings, ToolSettings
 from mainstay.config.schema_observability import JudgeEntry, JudgeSettings, TelemetrySettings
 from mainstay.core.errors import Overloaded, Unauthorised
 from mainstay.core.events import Judged, Score, TurnEnded
 from mainstay.core.journal import Record
-from mainstay.core.judging import Exhibit, Spending
+from mainstay.core.judges import JudgeBudget, JudgeInput
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Exhausted
-from mainstay.core.outside import FileLabel
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Provider
-from mainstay.evals.results import Result, Run
-from mainstay.evals.running import Bench, Task, run_tasks
-from mainstay.evals.schema import Case, Checks, StepEntry
-from mainstay.evals.throwaway import Original, settled, throwaway
-from mainstay.metering.resilient import Resilient
+from mainstay.core.tool_ports import FileOriginLabel
+from mainstay.evals.results import CaseResult, EvalRun
+from mainstay.evals.runner import EvalEnvironment, EvalTask, run_tasks
+from mainstay.evals.suite_schema import CaseChecks, EvalCase, ScriptStep
+from mainstay.evals.temporary_home import HomeTemplate, create_temporary_home, isolate_config
+from mainstay.metering.resilient_provider import ResilientProvider
+from mainstay.operations.sessions import read_journal
 from mainstay.testing import Call, Raise, Say, ScriptedProvider, Stall
 
 
 class Silent:
-    def began(self, name: str) -> None: ...
+    def on_case_started(self, name: str) -> None: ...
 
-    def ended(self, result: Result) -> None: ...
+    def on_case_finished(self, result: CaseResult) -> None: ...
 
 
 class Opinion:
     """A panel of one function: the score, or an exception."""
 
-    corrections = 0
+    corrections_max = 0
     streaming = "hold"
 
     def __init__(self, score: Any) -> None:
         self._score = score
-        self.exhibits: list[Exhibit] = []
+        self.exhibits: list[JudgeInput] = []
 
-    async def judge(self, exhibit: Exhibit, attempt: int, spending: Spending) -> Judged:
-        self.exhibits.append(exhibit)
-        found = self._score(exhibit)
+    async def judge(self, judge_input: JudgeInput, attempt: int, budget: JudgeBudget) -> Judged:
+        self.exhibits.append(judge_input)
+        found = self._score(judge_input)
         scores = (Score("opinion", found, "so it seems", "" if found is not None else "no idea", cost=0.01),)
         return Judged(scores, found or 0.0, (found or 0.0) >= 0.7)
 
-    def correction(self, judged: Judged) -> str:
+    def correction_message(self, judged: Judged) -> str:
         return ""
 
 
-async def bench(tmp_path: Path, config: Config | None = None, provider: Provider | None = None, **more: Any) -> Bench:
+async def bench(
+    tmp_path: Path, config: Config | None = None, provider: Provider | None = None, **more: Any
+) -> EvalEnvironment:
     home = tmp_path / "home"
-    return Bench(original=await Original.of(home, config or Config()), provider=provider, **more)
+    return EvalEnvironment(
+        home_template=await HomeTemplate.from_home(home, config or Config()), provider=provider, **more
+    )
 
 
-def task(name: str = "case", *script: Any, prompts: Sequence[str] = ("Hello",), **more: Any) -> Task:
-    case = Case(name=name, prompt="x", **{key: more.pop(key) for key in ("checks", "repeat", "passes") if key in more})
-    return Task(case=case, prompts=tuple(prompts), script=tuple(script) or None, **more)
+def task(name: str = "case", *script: Any, prompts: Sequence[str] = ("Hello",), **more: Any) -> EvalTask:
+    case = EvalCase(
+        name=name, prompt="x", **{key: more.pop(key) for key in ("checks", "repeat", "passes") if key in more}
+    )
+    return EvalTask(case=case, prompts=tuple(prompts), script=tuple(script) or None, **more)
 
 
-async def run(bench: Bench, *tasks: Task) -> Run:
+async def run(bench: EvalEnvironment, *tasks: EvalTask) -> EvalRun:
     return await run_tasks(bench, "test", tasks, Silent())
 
 
@@ -110,7 +117,7 @@ async def test_a_home_that_is_called_off_while_it_is_copied_is_gone_all_the_same
     secrets.mkdir(parents=True)
     (secrets / "key").write_text("swordfish")
     copying, go = threading.Event(), threading.Event()
-    original = await Original.of(tmp_path / "home", Config())
+    original = await HomeTemplate.from_home(tmp_path / "home", Config())
 
     def slow(source: str, target: str, **more: Any) -> Any:
         copying.set()
@@ -118,7 +125,7 @@ async def test_a_home_that_is_called_off_while_it_is_copied_is_gone_all_the_same
         return copy(source, target, **more)
 
     async def furnish() -> None:
-        async with throwaway(original):
+        async with create_temporary_home(original):
             raise AssertionError("it was called off before")
 
     copy = shutil.copy2
@@ -157,11 +164,13 @@ async def test_a_case_works_on_a_copy_of_a_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "notes.txt").write_text("old")
     script = (
-        StepEntry(call="write", input={"path": "notes.txt", "content": "new"}),
-        StepEntry(call="read", input={"path": "notes.txt"}),
+        ScriptStep(call="write", input={"path": "notes.txt", "content": "new"}),
+        ScriptStep(call="read", input={"path": "notes.txt"}),
         "Done.",
     )
-    done = await run(await bench(tmp_path), task("writes", *script, folder=folder, checks=Checks(called=("write",))))
+    done = await run(
+        await bench(tmp_path), task("writes", *script, folder=folder, checks=CaseChecks(called=("write",)))
+    )
     assert done.results[0].result == "passed", done.results[0].reasons
     assert (folder / "notes.txt").read_text() == "old"
 
@@ -170,7 +179,7 @@ async def test_a_folder_that_homes_are_made_in_is_copied_without_them(tmp_path: 
     (tmp_path / "kept.txt").write_text("here")
     other = temporary / "mainstay-eval-another"
     other.mkdir()
-    async with throwaway(await Original.of(tmp_path / "home", Config()), tmp_path) as (_, work):
+    async with create_temporary_home(await HomeTemplate.from_home(tmp_path / "home", Config()), tmp_path) as (_, work):
         found = sorted(one.name for one in work.rglob("*"))
     assert found == ["kept.txt", "tmp"]
 
@@ -201,33 +210,35 @@ async def test_roots_of_the_configuration_are_only_read_and_what_is_hidden_in_th
 
 async def test_whoever_asks_for_approval_is_told_no(tmp_path: Path) -> None:
     config = Config(policy=PolicySettings(ask=("bash",)))
-    script = (StepEntry(call="bash", input={"command": "echo hi"}), "I was not allowed to.")
+    script = (ScriptStep(call="bash", input={"command": "echo hi"}), "I was not allowed to.")
     done = await run(await bench(tmp_path, config), task("asks", *script))
     assert done.results[0].result == "passed"
-    assert done.results[0].tries[0].answer == "I was not allowed to."
+    assert done.results[0].attempts[0].answer == "I was not allowed to."
 
 
 async def test_several_prompts_are_one_conversation_and_each_may_have_checks(tmp_path: Path) -> None:
-    each = (None, Checks(contains="never"))
+    turn_checks = (None, CaseChecks(contains="never"))
     script = ("Ahoy.", "Second.", "Third.")
     done = await run(
         await bench(tmp_path),
-        task("talks", *script, prompts=("a", "b", "c"), each=each, checks=Checks(contains="Third")),
+        task("talks", *script, prompts=("a", "b", "c"), turn_checks=turn_checks, checks=CaseChecks(contains="Third")),
     )
     assert done.results[0].reasons == ("turn 2 contains 'never': the answer is 'Second.'",)
     assert done.results[0].tokens == 45
 
 
 async def test_a_turn_that_fails_ends_the_case_and_says_what_was_not_done(tmp_path: Path) -> None:
-    done = await run(await bench(tmp_path), task("fails", StepEntry(error="the sea is rough"), prompts=("a", "b")))
+    done = await run(await bench(tmp_path), task("fails", ScriptStep(error="the sea is rough"), prompts=("a", "b")))
     (one,) = done.results
     assert one.result == "failed"
     assert one.reasons == (
-        "all turns: 1 of 2 were not done",
+        "all turns: 1 of 2 were not run",
         "outcome answered: it ended as failed: The model could not answer: the sea is rough",
     )
-    each = (Checks(outcome="failed"), None)
-    expected = task("is to fail", StepEntry(error="the sea is rough"), "Again.", prompts=("a", "b"), each=each)
+    turn_checks = (CaseChecks(outcome="failed"), None)
+    expected = task(
+        "is to fail", ScriptStep(error="the sea is rough"), "Again.", prompts=("a", "b"), turn_checks=turn_checks
+    )
     assert (await run(await bench(tmp_path), expected)).results[0].result == "passed"
 
 
@@ -236,7 +247,7 @@ async def test_a_model_that_cannot_be_had_is_an_error_and_no_failure_of_the_case
         return Raise(Unauthorised("the key is not valid"))
 
     provider = ScriptedProvider(away)
-    expected = task("is to fail", checks=Checks(outcome="failed"))
+    expected = task("is to fail", checks=CaseChecks(outcome="failed"))
     done = await run(await bench(tmp_path, provider=provider), task("asks"), expected)
     assert [one.result for one in done.results] == ["error", "passed"]
     assert done.results[0].reasons == ("The model could not answer: the key is not valid",)
@@ -244,7 +255,7 @@ async def test_a_model_that_cannot_be_had_is_an_error_and_no_failure_of_the_case
 
 async def test_one_case_that_breaks_or_hangs_leaves_the_others_alone(tmp_path: Path) -> None:
     class Broken(Opinion):
-        async def judge(self, exhibit: Exhibit, attempt: int, spending: Spending) -> Judged:
+        async def judge(self, judge_input: JudgeInput, attempt: int, budget: JudgeBudget) -> Judged:
             raise KeyError("a bug")
 
     hanging = ScriptedProvider(lambda context, options: Stall())
@@ -255,39 +266,39 @@ async def test_one_case_that_breaks_or_hangs_leaves_the_others_alone(tmp_path: P
     ]
     done = await run(await bench(tmp_path, provider=hanging), *cases)
     assert [(one.result, one.reasons) for one in done.results] == [
-        ("error", ("something went wrong inside: KeyError: 'a bug'",)),
-        ("error", ("it took longer than 0.3 s",)),
+        ("error", ("internal error: KeyError: 'a bug'",)),
+        ("error", ("timed out after 0.3 s",)),
         ("passed", ()),
     ]
 
 
 async def test_a_case_that_waited_too_long_says_for_what(tmp_path: Path) -> None:
-    refused = Resilient(
+    refused = ResilientProvider(
         [ScriptedProvider(lambda context, options: Raise(Overloaded("the provider is overloaded")))],
         clock=SystemClock(),
-        ids=SystemIds(),
+        ids=RandomIdGenerator(),
         limits=Limits(),
     )
     done = await run(await bench(tmp_path, provider=refused), task("waits", timeout_s=0.5))
-    assert done.results[0].reasons[0].startswith("it took longer than 0.5 s; it waited: ")
+    assert done.results[0].reasons[0].startswith("timed out after 0.5 s; it was waiting: ")
     assert "overloaded" in done.results[0].reasons[0]
 
 
 @pytest.mark.parametrize("key", ["thread", "user", "single"])
 async def test_it_does_not_matter_how_conversations_are_kept_apart(tmp_path: Path, key: Any) -> None:
     config = Config(lanes=LaneSettings(key=key))
-    done = await run(await bench(tmp_path, config), task("case", "Hi.", checks=Checks(contains="Hi")))
+    done = await run(await bench(tmp_path, config), task("case", "Hi.", checks=CaseChecks(contains="Hi")))
     assert done.results[0].result == "passed", done.results[0].reasons
 
 
 async def test_judges_decide_beside_the_checks_and_see_what_was_expected(tmp_path: Path) -> None:
     panel = Opinion(lambda exhibit: 0.4 if "Hm" in exhibit.answer else 0.9)
-    good = Task(
-        case=Case(name="good", prompt="x", expected="an answer"), prompts=("Why?",), script=("So.",), panel=panel
+    good = EvalTask(
+        case=EvalCase(name="good", prompt="x", expected="an answer"), prompts=("Why?",), script=("So.",), panel=panel
     )
-    cases = [good, task("bad", "Hm.", panel=panel), task("wrong", "So.", panel=panel, checks=Checks(contains="x"))]
+    cases = [good, task("bad", "Hm.", panel=panel), task("wrong", "So.", panel=panel, checks=CaseChecks(contains="x"))]
     done = await run(await bench(tmp_path, jobs=1), *cases)
-    assert [(one.result, one.score, one.judging) for one in done.results] == [
+    assert [(one.result, one.score, one.judge_cost) for one in done.results] == [
         ("passed", 0.9, 0.01),
         ("failed", 0.4, 0.01),
         ("failed", 0.9, 0.01),
@@ -307,8 +318,8 @@ async def test_a_case_is_repeated_and_enough_passes_are_enough(tmp_path: Path) -
     answers = ["yes", "no", "yes"] * 2
     provider = ScriptedProvider(answers)
     cases = [
-        task("two of three", repeat=3, passes=2, checks=Checks(equals="yes")),
-        task("all", repeat=3, checks=Checks(equals="yes")),
+        task("two of three", repeat=3, passes=2, checks=CaseChecks(equals="yes")),
+        task("all", repeat=3, checks=CaseChecks(equals="yes")),
     ]
     done = await run(await bench(tmp_path, provider=provider, jobs=1), *cases)
     assert [one.result for one in done.results] == ["passed", "failed"]
@@ -320,29 +331,29 @@ async def test_nothing_more_is_asked_once_the_money_is_spent(tmp_path: Path) -> 
     info = ModelInfo(name="dear", price_prompt=1_000_000, price_completion=0)  # a dollar a token
     provider = ScriptedProvider(lambda context, options: Say("Hi.", usage=Usage(prompt=1)), info=info)
     cases = [task(f"case {n}") for n in range(5)]
-    done = await run(await bench(tmp_path, provider=provider, jobs=1, money=2.0), *cases)
+    done = await run(await bench(tmp_path, provider=provider, jobs=1, cost_max=2.0), *cases)
     assert [one.result for one in done.results] == ["passed", "passed", "skipped", "skipped", "skipped"]
-    assert (done.cut, done.cost, len(provider.asked)) == ("money", 2.0, 2)
-    assert done.results[2].reasons == ("not done: the money was spent",)
-    done = await run(await bench(tmp_path, provider=provider, jobs=1, money=2.0), *cases[:2])
-    assert (done.cut, done.count("passed")) == ("", 2), "what was enough for all of them was enough"
+    assert (done.stop_reason, done.cost, len(provider.asked)) == ("money", 2.0, 2)
+    assert done.results[2].reasons == ("not run: the budget (--money) is spent",)
+    done = await run(await bench(tmp_path, provider=provider, jobs=1, cost_max=2.0), *cases[:2])
+    assert (done.stop_reason, done.count("passed")) == ("", 2), "what was enough for all of them was enough"
     talk = task("talk", prompts=("a", "b", "c"))
-    done = await run(await bench(tmp_path, provider=provider, money=2.0), talk)
-    assert (done.results[0].result, done.cost, done.cut) == ("skipped", 2.0, "money")
+    done = await run(await bench(tmp_path, provider=provider, cost_max=2.0), talk)
+    assert (done.results[0].result, done.cost, done.stop_reason) == ("skipped", 2.0, "money")
 
 
 async def test_an_answer_for_whose_judges_there_is_no_money_has_not_passed(tmp_path: Path) -> None:
     info = ModelInfo(name="dear", price_prompt=1_000_000, price_completion=0)
     provider = ScriptedProvider(lambda context, options: Say("Hi.", usage=Usage(prompt=1)), info=info)
     panel = Opinion(lambda exhibit: 1.0)
-    done = await run(await bench(tmp_path, provider=provider, money=1.0), task("unjudged", panel=panel))
+    done = await run(await bench(tmp_path, provider=provider, cost_max=1.0), task("unjudged", panel=panel))
     (one,) = done.results
-    assert (one.result, one.reasons, one.cost) == ("skipped", ("not judged: the money was spent",), 1.0)
+    assert (one.result, one.reasons, one.cost) == ("skipped", ("not judged: the budget (--money) is spent",), 1.0)
     assert panel.exhibits == []
 
 
 async def test_an_empty_answer_is_judged_too(tmp_path: Path) -> None:
-    done = await run(await bench(tmp_path), task("silent", StepEntry(say=""), panel=Opinion(lambda exhibit: 0.0)))
+    done = await run(await bench(tmp_path), task("silent", ScriptStep(say=""), panel=Opinion(lambda exhibit: 0.0)))
     assert (done.results[0].result, done.results[0].reasons) == ("failed", ("opinion gave 0.00: so it seems",))
 
 
@@ -379,7 +390,7 @@ async def test_who_interrupts_gets_what_was_done_so_far(tmp_path: Path, temporar
     running.cancel()
     done = await running
     assert [one.result for one in done.results] == ["passed", "skipped", "skipped"]
-    assert done.cut == "interrupted"
+    assert done.stop_reason == "interrupted"
     assert list(temporary.iterdir()) == []
 
 
@@ -389,19 +400,19 @@ async def test_a_recorded_session_is_judged_as_it_stands_and_replayed_as_it_is_t
     async with Agent(provider, home=tmp_path / "home", config=config) as agent:
         await agent.run("s", "Hello")
         await agent.run("s", "Bye")
-        records = tuple(await read_all((await agent.opened()).services.store, "s"))
+        records = tuple(await read_journal((await agent.runtime()).services.store, "s"))
     panel = Opinion(lambda exhibit: 1.0)
-    case = Case(name="s#1", session="s", checks=Checks(called=("remember",), contains="Ahoy"))
-    first = Task(case=case, records=records, turn=1, how="recorded", panel=panel)
-    other = msgspec.structs.replace(first, turn=2, case=Case(name="s#2", session="s"))
-    again = Task(case=Case(name="s", session="s"), records=records, how="replay")
+    case = EvalCase(name="s#1", session="s", checks=CaseChecks(called=("remember",), contains="Ahoy"))
+    first = EvalTask(case=case, records=records, turn=1, mode="recorded", panel=panel)
+    other = msgspec.structs.replace(first, turn=2, case=EvalCase(name="s#2", session="s"))
+    again = EvalTask(case=EvalCase(name="s", session="s"), records=records, mode="replay")
     forged = msgspec.structs.replace(again, records=(*records[:-1], without(records[-1])))
     done = await run(await bench(tmp_path, jobs=1), first, other, again, forged)
     assert [one.result for one in done.results[:3]] == ["passed", "passed", "passed"], done.results
     assert [(one.prompt, one.answer) for one in panel.exhibits] == [("Hello", "Ahoy."), ("Bye", "Farewell.")]
     assert len(provider.asked) == 3, "nobody was asked anything"
     assert done.results[3].result == "failed"
-    assert done.results[3].reasons[0].startswith("comes out the same when replayed: record ")
+    assert done.results[3].reasons[0].startswith("replays identically: record ")
 
 
 def without(record: Record) -> Record:
@@ -418,13 +429,14 @@ def test_what_is_named_from_the_home_is_named_in_full(tmp_path: Path) -> None:
         "mcpServers": {"m": {"command": "x", "cwd": "here", "read": ["r"]}},
         "state": {"data_dir": "elsewhere"},
     }
-    config = msgspec.convert(given, Config)
+    (tmp_path / "mainstay.yaml").write_bytes(msgspec.json.encode(given))
+    config = load_config(tmp_path, env={}).config
     config = msgspec.structs.replace(
         config,
         telemetry=TelemetrySettings(endpoint="http://127.0.0.1:4318"),
         judges=JudgeSettings(panel={"j": JudgeEntry(criteria="x")}),
     )
-    made = settled(config, tmp_path)
+    made = isolate_config(config, tmp_path)
     assert made.skills.folders == (str(tmp_path / "more"), "/abs")
     assert made.plugins["p"].path == str(tmp_path / "plugs/p")
     assert made.backends["b"].url == f"sqlite:///{tmp_path}/b.db"
@@ -444,8 +456,8 @@ async def test_skills_come_along_but_for_those_that_came_from_outside(tmp_path: 
     foreign = skill("raid")
     config = Config(tools=ToolSettings(builtin=("all",)))
     async with Agent(ScriptedProvider([]), home=tmp_path / "home", config=config) as agent:
-        labels = await (await agent.opened()).services.store.labels()  # type: ignore[attr-defined]
-        await labels.put([FileLabel(os.path.realpath(foreign / "SKILL.md"), "untrusted:web")])
+        labels = await (await agent.runtime()).services.store.load_file_labels()  # type: ignore[attr-defined]
+        await labels.save([FileOriginLabel(os.path.realpath(foreign / "SKILL.md"), "untrusted:web")])
     provider = ScriptedProvider(["Hi."])
     await run(await bench(tmp_path, config, provider), task())
     assert "How to sail things." in provider.asked[0].system

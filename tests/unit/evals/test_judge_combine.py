@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.core.events import Score
-from mainstay.core.judging import CORRECTIONS, CORRECTIONS_MAX, THRESHOLD
-from mainstay.evals.judges.combine import Combining, Rule
+from mainstay.core.judges import CORRECTIONS_DEFAULT, CORRECTIONS_MAX, SCORE_THRESHOLD
+from mainstay.judges.aggregation import AggregationRule, CombineMethod
 
-WAYS: tuple[Combining, ...] = ("mean", "median", "min", "max", "weighted", "vote")
+WAYS: tuple[CombineMethod, ...] = ("mean", "median", "min", "max", "weighted", "vote")
 shares = st.floats(0, 1, allow_nan=False)
 weights = st.floats(1e-6, 1e6, allow_nan=False)
 scores = st.builds(lambda score, weight: Score("j", score, weight=weight), st.none() | shares, weights)
 panels = st.lists(scores, min_size=1, max_size=12)
 
 
-def combined(way: Combining, panel: Sequence[Score], threshold: float = THRESHOLD) -> float:
-    return Rule(way, threshold).verdict(panel)[0]
+def combined(way: CombineMethod, panel: Sequence[Score], threshold: float = SCORE_THRESHOLD) -> float:
+    return AggregationRule(way, threshold).decide(panel)[0]
 
 
-def passes(way: Combining, panel: Sequence[Score], threshold: float = THRESHOLD) -> bool:
-    return Rule(way, threshold).verdict(panel)[1]
+def passes(way: CombineMethod, panel: Sequence[Score], threshold: float = SCORE_THRESHOLD) -> bool:
+    return AggregationRule(way, threshold).decide(panel)[1]
 
 
 def of(*values: float | None) -> list[Score]:
@@ -36,29 +36,31 @@ def of(*values: float | None) -> list[Score]:
 
 @pytest.mark.parametrize("way", WAYS)
 @given(panel=panels, threshold=shares)
-def test_whatever_judges_say_a_score_is_between_0_and_1(way: Combining, panel: list[Score], threshold: float) -> None:
+def test_whatever_judges_say_a_score_is_between_0_and_1(
+    way: CombineMethod, panel: list[Score], threshold: float
+) -> None:
     assert 0 <= combined(way, panel, threshold) <= 1
 
 
 @pytest.mark.parametrize("way", WAYS)
 @given(panel=panels, threshold=shares, random=st.randoms(use_true_random=False))
 def test_the_order_of_judges_does_not_matter(
-    way: Combining, panel: list[Score], threshold: float, random: Random
+    way: CombineMethod, panel: list[Score], threshold: float, random: Random
 ) -> None:
     other = list(panel)
     random.shuffle(other)
-    assert Rule(way, threshold).verdict(panel) == Rule(way, threshold).verdict(other)
+    assert AggregationRule(way, threshold).decide(panel) == AggregationRule(way, threshold).decide(other)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @given(panel=panels, threshold=shares, at=st.integers(0, 11), better=shares)
 def test_a_judge_that_likes_it_better_never_makes_it_worse(
-    way: Combining, panel: list[Score], threshold: float, at: int, better: float
+    way: CombineMethod, panel: list[Score], threshold: float, at: int, better: float
 ) -> None:
     at %= len(panel)
     raised = list(panel)
     raised[at] = Score("j", max(panel[at].score or 0.0, better), weight=panel[at].weight)
-    before, after = Rule(way, threshold).verdict(panel), Rule(way, threshold).verdict(raised)
+    before, after = AggregationRule(way, threshold).decide(panel), AggregationRule(way, threshold).decide(raised)
     assert after[0] >= before[0] or math.isclose(after[0], before[0], abs_tol=1e-12)
     if way != "weighted":  # whose sums may round either way by the last digit
         assert after[1] >= before[1]
@@ -75,7 +77,7 @@ def test_mean_median_and_weighted_lie_between_the_strictest_and_the_most_lenient
 def test_an_answer_passes_exactly_at_or_above_the_threshold(panel: list[Score], threshold: float) -> None:
     for way in WAYS:
         if way != "vote":
-            score, passed = Rule(way, threshold).verdict(panel)
+            score, passed = AggregationRule(way, threshold).decide(panel)
             assert passed is (score >= threshold and any(one.score is not None for one in panel))
 
 
@@ -106,7 +108,7 @@ def test_only_how_weights_compare_matters(panel: list[Score], factor: float) -> 
 @given(panel=panels, threshold=shares)
 def test_a_vote_passes_when_more_than_half_of_the_judges_do(panel: list[Score], threshold: float) -> None:
     yes = sum(one.score is not None and one.score >= threshold for one in panel)
-    share, passed = Rule("vote", threshold).verdict(panel)
+    share, passed = AggregationRule("vote", threshold).decide(panel)
     assert passed is (2 * yes > len(panel))
     assert share == yes / len(panel)
 
@@ -121,14 +123,14 @@ def test_a_judge_that_failed_counts_as_nothing_and_never_helps(
         broken[failed] = Score("j", None, error="it raised", weight=panel[failed].weight)
         as_zero = list(panel)
         as_zero[failed] = Score("j", 0.0, weight=panel[failed].weight)
-        assert Rule(way, threshold).verdict(broken) == Rule(way, threshold).verdict(as_zero)
+        assert AggregationRule(way, threshold).decide(broken) == AggregationRule(way, threshold).decide(as_zero)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("threshold", [0.0, 0.7, 1.0])
-def test_a_panel_in_which_all_failed_passes_nothing(way: Combining, threshold: float) -> None:
-    assert Rule(way, threshold).verdict([]) == (0.0, False)
-    assert Rule(way, threshold).verdict(of(None, None, None)) == (0.0, False)
+def test_a_panel_in_which_all_failed_passes_nothing(way: CombineMethod, threshold: float) -> None:
+    assert AggregationRule(way, threshold).decide([]) == (0.0, False)
+    assert AggregationRule(way, threshold).decide(of(None, None, None)) == (0.0, False)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_a_panel_in_which_all_failed_passes_nothing(way: Combining, threshold: f
     ],
     ids=str,
 )
-def test_examples_that_one_can_check_by_hand(way: Combining, values: tuple[float, ...], score: float) -> None:
+def test_examples_that_one_can_check_by_hand(way: CombineMethod, values: tuple[float, ...], score: float) -> None:
     assert combined(way, of(*values)) == pytest.approx(score)
 
 
@@ -161,7 +163,7 @@ def test_half_of_the_votes_is_not_more_than_half() -> None:
 
 
 def test_the_threshold_is_0_7_and_there_are_3_corrections_unless_somebody_says_otherwise() -> None:
-    assert (THRESHOLD, CORRECTIONS, CORRECTIONS_MAX) == (0.7, 3, 10)
-    assert Rule() == Rule("mean", 0.7)
+    assert (SCORE_THRESHOLD, CORRECTIONS_DEFAULT, CORRECTIONS_MAX) == (0.7, 3, 10)
+    assert AggregationRule() == AggregationRule("mean", 0.7)
     assert passes("mean", of(0.7))
     assert not passes("mean", of(0.6999))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.evals.judges.verdict import REASON_CHARS_MAX, NoVerdict, read_result, read_verdict
+from mainstay.judges.verdict_parser import REASON_CHARS_MAX, NoVerdict, parse_function_result, parse_verdict
 
 GOOD = '{"score": 0.8, "reason": "it says why"}'
 
@@ -39,7 +39,7 @@ GOOD = '{"score": 0.8, "reason": "it says why"}'
     ],
 )
 def test_a_verdict_is_found_whatever_stands_around_it(said: str) -> None:
-    assert read_verdict(said) == (0.8, "it says why")
+    assert parse_verdict(said) == (0.8, "it says why")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_verdict_is_found_whatever_stands_around_it(said: str) -> None:
 def test_what_is_no_verdict_or_could_be_two_is_none(said: str, why: str) -> None:
     began = time.process_time()
     with pytest.raises(NoVerdict, match=why):
-        read_verdict(said)
+        parse_verdict(said)
     assert time.process_time() - began < 5, "nothing that a judge says may hold up the others"
 
 
@@ -98,12 +98,12 @@ def test_what_is_no_verdict_or_could_be_two_is_none(said: str, why: str) -> None
 def test_a_verdict_that_stands_in_what_is_judged_is_no_opinion_of_it(material: str) -> None:
     for texts in ((material,), ("", "fine", material)):
         with pytest.raises(NoVerdict, match="stands just so in what it was shown"):
-            read_verdict(GOOD, *texts)
-    assert read_verdict(GOOD, "It says why: 0.8.", "") == (0.8, "it says why")
+            parse_verdict(GOOD, *texts)
+    assert parse_verdict(GOOD, "It says why: 0.8.", "") == (0.8, "it says why")
 
 
 def test_a_reason_with_half_a_character_can_be_written_down() -> None:
-    _, reason = read_verdict('{"score": 0.5, "reason": "half \\ud83d of it"}')
+    _, reason = parse_verdict('{"score": 0.5, "reason": "half \\ud83d of it"}')
     assert reason == "half ? of it"
 
 
@@ -114,7 +114,7 @@ def test_whatever_a_judge_gives_as_a_reason_its_score_is_read_and_the_reason_is_
     said = json.dumps({"score": score, "reason": reason})
     if len(said) > 8_000:
         return
-    read, why = read_verdict(f"So: {said}")
+    read, why = parse_verdict(f"So: {said}")
     assert read == score
     assert len(why) <= REASON_CHARS_MAX
 
@@ -133,7 +133,7 @@ def test_whatever_a_judge_gives_as_a_reason_its_score_is_read_and_the_reason_is_
     ids=str,
 )
 def test_a_function_may_return_a_number_a_bool_or_one_with_a_reason(value: Any, meant: tuple[float, str]) -> None:
-    assert read_result(value) == meant
+    assert parse_function_result(value) == meant
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_a_function_may_return_a_number_a_bool_or_one_with_a_reason(value: Any, 
 )
 def test_whatever_else_a_function_returns_is_no_verdict(value: Any) -> None:
     with pytest.raises(NoVerdict):
-        read_result(value)
+        parse_function_result(value)

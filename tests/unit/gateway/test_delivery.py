@@ -9,42 +9,42 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Delivery, NotSent, Sent, Shows
+from mainstay.core.channels import ChannelCapabilities, Delivery, DeliveryDeferred, SentMessage
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import StoreFull
-from mainstay.core.mail import MemoryMail
-from mainstay.gateway.delivery import Courier
-from mainstay.testing.loopback_channel import ALL, LoopbackRig
-from mainstay.testing.virtual import VirtualClock, virtual_run
+from mainstay.gateway.delivery import Deliverer
+from mainstay.store.memory.channel_queue import InMemoryChannelQueue
+from mainstay.testing.loopback_channel import ALL_CAPABILITIES, LoopbackRig
+from mainstay.testing.virtual_time import VirtualClock, virtual_run
 
-ROOM = Address("chat", "C1", "t")
-OTHER = Address("chat", "C2", "t")
+ROOM = ChatAddress("chat", "C1", "t")
+OTHER = ChatAddress("chat", "C2", "t")
 DAY_S = 24 * 3600
 
 
 class Office:
     """A courier and what it works with."""
 
-    def __init__(self, shows: Shows = ALL) -> None:
+    def __init__(self, shows: ChannelCapabilities = ALL_CAPABILITIES) -> None:
         self.rig = LoopbackRig(shows)
         self.platform = self.rig.platform
         self.clock = VirtualClock()
-        self.mail = MemoryMail()
-        self.courier = Courier(self.clock)
+        self.mail = InMemoryChannelQueue()
+        self.courier = Deliverer(self.clock)
         self.receipts: list[Delivery] = []
 
-    async def send(self, key: str, text: str, to: Address = ROOM, **more: Any) -> asyncio.Future[Delivery]:
+    async def send(self, key: str, text: str, to: ChatAddress = ROOM, **more: Any) -> asyncio.Future[Delivery]:
         made = Delivery(key=key, to=to, text=text, at=self.clock.now_ms(), session="s", **more)
-        return self.courier.deliver(await self.mail.put(made), self.rig.channel, self.mail, self._record)
+        return self.courier.deliver(await self.mail.add_delivery(made), self.rig.channel, self.mail, self._record)
 
     async def _record(self, delivery: Delivery) -> None:
         self.receipts.append(delivery)
 
     def texts(self, room: str = "C1") -> list[str]:
-        return [one.text for one in self.platform.ours(room)]
+        return [one.text for one in self.platform.bot_messages(room)]
 
 
-def run(work: Callable[[Office], Awaitable[None]], shows: Shows = ALL) -> None:
+def run(work: Callable[[Office], Awaitable[None]], shows: ChannelCapabilities = ALL_CAPABILITIES) -> None:
     async def main() -> None:
         office = Office(shows)
         await office.rig.channel.start(_deaf)
@@ -67,16 +67,16 @@ def test_a_long_answer_is_posted_in_pieces_in_order() -> None:
         assert len(done.ids) == len(office.texts()) > 3
         assert " ".join(" ".join(office.texts()).split()) == " ".join(text.split())
         assert office.receipts == [done]
-        kept = await office.mail.find("k")
+        kept = await office.mail.find_delivery("k")
         assert kept is not None
         assert (kept.state, kept.text) == ("sent", ""), "the words are the journal's to keep, and to forget"
 
-    run(work, replace(ALL, length=100))
+    run(work, replace(ALL_CAPABILITIES, length_max=100))
 
 
 def test_in_a_room_one_thing_comes_after_another_whatever_goes_wrong() -> None:
     async def work(office: Office) -> None:
-        office.platform.limited["C1"] = 30
+        office.platform.rate_limits_s["C1"] = 30
         sending = [await office.send(f"k{number}", f"number {number}") for number in range(5)]
         await asyncio.gather(*sending)
         assert office.texts() == [f"number {number}" for number in range(5)]
@@ -86,7 +86,7 @@ def test_in_a_room_one_thing_comes_after_another_whatever_goes_wrong() -> None:
 
 def test_a_room_that_is_limited_holds_up_no_other_and_is_not_asked_before_its_time() -> None:
     async def work(office: Office) -> None:
-        office.platform.limited["C1"] = 120
+        office.platform.rate_limits_s["C1"] = 120
         slow = await office.send("k1", "slow")
         begun = office.clock.monotonic()
         await (await office.send("k2", "quick", OTHER))
@@ -94,20 +94,20 @@ def test_a_room_that_is_limited_holds_up_no_other_and_is_not_asked_before_its_ti
         assert not slow.done()
         assert (await slow).state == "sent"
         assert 120 <= office.clock.monotonic() - begun < 130
-        assert office.platform.tried["C1"] == 2
+        assert office.platform.request_counts["C1"] == 2
 
     run(work)
 
 
 def test_what_cannot_be_sent_is_tried_again_with_growing_waits_for_a_day() -> None:
     async def work(office: Office) -> None:
-        office.platform.refusing["C1"] = 10**9
+        office.platform.refusals_left["C1"] = 10**9
         begun = office.clock.monotonic()
         done = await (await office.send("k", "hello?"))
         assert done.state == "failed"
         assert "cannot be reached" in done.note
         assert DAY_S <= office.clock.monotonic() - begun < DAY_S + 120
-        assert office.platform.tried["C1"] < 3000
+        assert office.platform.request_counts["C1"] < 3000
         assert [one.state for one in office.receipts] == ["failed"]
 
     run(work)
@@ -115,7 +115,7 @@ def test_what_cannot_be_sent_is_tried_again_with_growing_waits_for_a_day() -> No
 
 def test_what_is_sent_at_last_is_sent_once() -> None:
     async def work(office: Office) -> None:
-        office.platform.refusing["C1"] = 7
+        office.platform.refusals_left["C1"] = 7
         done = await (await office.send("k", "hello?"))
         assert (done.state, office.texts()) == ("sent", ["hello?"])
 
@@ -124,9 +124,9 @@ def test_what_is_sent_at_last_is_sent_once() -> None:
 
 def test_a_room_that_is_gone_is_a_failure_at_once() -> None:
     async def work(office: Office) -> None:
-        done = await (await office.send("k", "hello?", Address("chat", "nowhere")))
+        done = await (await office.send("k", "hello?", ChatAddress("chat", "nowhere")))
         assert done.state == "failed"
-        assert office.platform.tried["nowhere"] == 1
+        assert office.platform.request_counts["nowhere"] == 1
 
     run(work)
 
@@ -136,30 +136,30 @@ def test_accepted_and_dropped_it_is_shown_once_where_the_platform_can_tell(once:
     """F45"""
 
     async def work(office: Office) -> None:
-        office.platform.dropping = 3
+        office.platform.lost_responses_left = 3
         done = await (await office.send("k", "just once"))
         assert done.state == "sent"
         assert office.texts() == ["just once"]
-        assert done.ids == (office.platform.ours("C1")[0].id,)
+        assert done.ids == (office.platform.bot_messages("C1")[0].id,)
 
-    run(work, replace(ALL, once=once))
+    run(work, replace(ALL_CAPABILITIES, idempotency=once))
 
 
 def test_accepted_and_dropped_it_is_unknown_where_nobody_can_tell_and_never_sent_again() -> None:
     """F45"""
 
     async def work(office: Office) -> None:
-        office.platform.dropping = 1
+        office.platform.lost_responses_left = 1
         done = await (await office.send("k", "just once"))
         assert done.state == "unknown"
         assert office.texts() == ["just once"]
         assert [one.state for one in office.receipts] == ["unknown"]
         await office.clock.sleep(2 * DAY_S)
-        again = await office.mail.put(Delivery(key="k", to=ROOM, text="just once"))
+        again = await office.mail.add_delivery(Delivery(key="k", to=ROOM, text="just once"))
         assert again.state == "unknown"
         assert office.texts() == ["just once"]
 
-    run(work, replace(ALL, once="none"))
+    run(work, replace(ALL_CAPABILITIES, idempotency="none"))
 
 
 @pytest.mark.parametrize("once", ["key", "look", "none"])
@@ -169,37 +169,37 @@ def test_one_that_somebody_had_begun_to_send_is_finished_as_the_platform_allows(
     async def work(office: Office) -> None:
         text = "first part of it\n\nsecond part of it"
         begun = Delivery(key="k", to=ROOM, text=text, state="sending", part=1, ids=("m0",), at=office.clock.now_ms())
-        await office.mail.put(begun)
+        await office.mail.add_delivery(begun)
         done = await office.courier.deliver(begun, office.rig.channel, office.mail, office._record)
         if once == "none":
             assert (done.state, office.texts()) == ("unknown", [])
         else:
             assert (done.state, office.texts()) == ("sent", ["second part of it"])
 
-    run(work, replace(ALL, once=once, length=20))
+    run(work, replace(ALL_CAPABILITIES, idempotency=once, length_max=20))
 
 
 def test_a_platform_that_cannot_be_asked_is_asked_again_before_anything_is_posted_twice() -> None:
     async def work(office: Office) -> None:
-        office.platform.dropping = 1
-        plain, fails = office.rig.channel.find, [3]
+        office.platform.lost_responses_left = 1
+        plain, fails = office.rig.channel.find_posted, [3]
 
-        async def find(to: Address, key: str) -> Sent | None:
+        async def find(to: ChatAddress, key: str) -> SentMessage | None:
             if fails[0]:
                 fails[0] -= 1
-                raise NotSent("the platform cannot be reached")
+                raise DeliveryDeferred("the platform cannot be reached")
             return await plain(to, key)
 
-        office.rig.channel.find = find  # type: ignore[method-assign]
+        office.rig.channel.find_posted = find  # type: ignore[method-assign]
         done = await (await office.send("k", "just once"))
         assert (done.state, office.texts(), fails) == ("sent", ["just once"], [0])
 
-    run(work, replace(ALL, once="look"))
+    run(work, replace(ALL_CAPABILITIES, idempotency="look"))
 
 
 def test_a_full_disk_neither_loses_nor_repeats_anything() -> None:
     async def work(office: Office) -> None:
-        plain, fails = office.mail.update, [0]
+        plain, fails = office.mail.update_delivery, [0]
 
         async def update(delivery: Delivery) -> None:
             fails[0] += 1
@@ -207,12 +207,12 @@ def test_a_full_disk_neither_loses_nor_repeats_anything() -> None:
                 raise StoreFull("no space left")
             await plain(delivery)
 
-        office.mail.update = update  # type: ignore[method-assign]
+        office.mail.update_delivery = update  # type: ignore[method-assign]
         done = await (await office.send("k", "first part of it\n\nsecond part of it"))
         assert done.state == "sent"
         assert office.texts() == ["first part of it", "second part of it"]
 
-    run(work, replace(ALL, once="none", length=20))
+    run(work, replace(ALL_CAPABILITIES, idempotency="none", length_max=20))
 
 
 def test_files_follow_the_text(tmp_path: Any) -> None:
@@ -221,7 +221,7 @@ def test_files_follow_the_text(tmp_path: Any) -> None:
     async def work(office: Office) -> None:
         done = await (await office.send("k", "see here", files=((str(tmp_path / "a.txt"), "a.txt"),)))
         assert done.state == "sent"
-        assert [(one.text, one.files) for one in office.platform.ours("C1")] == [
+        assert [(one.text, one.files) for one in office.platform.bot_messages("C1")] == [
             ("see here", ()),
             ("", (("a.txt", b"content"),)),
         ]
@@ -241,14 +241,14 @@ def test_the_same_key_is_under_way_once() -> None:
 
 def test_what_hangs_is_given_up_and_its_fate_is_unknown() -> None:
     async def work(office: Office) -> None:
-        async def post(to: Address, text: str, *, key: str) -> Sent:
+        async def post(to: ChatAddress, text: str, *, key: str) -> SentMessage:
             await asyncio.Event().wait()
             raise AssertionError
 
         office.rig.channel.post = post  # type: ignore[method-assign]
         assert (await (await office.send("k", "one"))).state == "unknown"
 
-    run(work, replace(ALL, once="none"))
+    run(work, replace(ALL_CAPABILITIES, idempotency="none"))
 
 
 def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
@@ -256,9 +256,9 @@ def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
         for number in range(50):
             room = f"R{number}"
             office.platform.rooms.add(room)
-            await (await office.send(room, "hi", Address("chat", room)))
+            await (await office.send(room, "hi", ChatAddress("chat", room)))
         await asyncio.sleep(1)
-        assert len(office.courier._rooms) < 5
+        assert len(office.courier._room_queues) < 5
 
     run(work)
 
@@ -267,26 +267,28 @@ def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
 def test_f45_a_key_that_the_platform_may_have_forgotten_is_not_trusted(age_s: float, state: str, shown: int) -> None:
     async def work(office: Office) -> None:
         at = office.clock.now_ms()
-        kept = await office.mail.put(Delivery(key="k", to=ROOM, text="hello", state="sending", session="s", at=at))
+        kept = await office.mail.add_delivery(
+            Delivery(key="k", to=ROOM, text="hello", state="sending", session="s", at=at)
+        )
         await office.clock.sleep(age_s)
         done = await office.courier.deliver(kept, office.rig.channel, office.mail, office._record)
         assert done.state == state
         assert len(office.texts()) == shown
 
-    run(work, replace(ALL, once="key", once_s=300.0))
+    run(work, replace(ALL_CAPABILITIES, idempotency="key", idempotency_window_s=300.0))
 
 
 def test_a_room_that_rests_is_tried_soon_after_somebody_is_heard_there() -> None:
     async def work(office: Office) -> None:
-        office.platform.refusing["C1"] = 8
+        office.platform.refusals_left["C1"] = 8
         waiting = await office.send("k", "hello?")
-        while office.platform.refusing["C1"]:
+        while office.platform.refusals_left["C1"]:
             await office.clock.sleep(1)
         begun = office.clock.monotonic()
-        office.courier.rouse("elsewhere")
+        office.courier.retry_soon("elsewhere")
         await office.clock.sleep(5)
         assert not waiting.done()
-        office.courier.rouse("chat")
+        office.courier.retry_soon("chat")
         assert (await waiting).state == "sent"
         assert office.clock.monotonic() - begun < 7
 
@@ -295,14 +297,14 @@ def test_a_room_that_rests_is_tried_soon_after_somebody_is_heard_there() -> None
 
 def test_what_the_platform_asked_for_stands_whoever_is_heard() -> None:
     async def work(office: Office) -> None:
-        office.platform.limited["C1"] = 120
+        office.platform.rate_limits_s["C1"] = 120
         begun = office.clock.monotonic()
         waiting = await office.send("k", "slow")
         await office.clock.sleep(1)
-        office.courier.rouse("chat")
+        office.courier.retry_soon("chat")
         await waiting
         assert office.clock.monotonic() - begun >= 120
-        assert office.platform.tried["C1"] == 2
+        assert office.platform.request_counts["C1"] == 2
 
     run(work)
 
@@ -310,19 +312,21 @@ def test_what_the_platform_asked_for_stands_whoever_is_heard() -> None:
 @pytest.mark.parametrize(("dropping", "state"), [(0, "sent"), (1, "unknown")])
 def test_what_nobody_needs_any_more_is_not_posted(dropping: int, state: str) -> None:
     async def work(office: Office) -> None:
-        office.platform.dropping = dropping
-        office.platform.refusing["C1"] = 1 - dropping
+        office.platform.lost_responses_left = dropping
+        office.platform.refusals_left["C1"] = 1 - dropping
         needed = ["", "it was answered"]
 
         async def outdated(delivery: Delivery) -> str:
             return needed.pop(0)
 
-        made = await office.mail.put(Delivery(key="k", to=ROOM, text="May I?", at=office.clock.now_ms(), session="s"))
+        made = await office.mail.add_delivery(
+            Delivery(key="k", to=ROOM, text="May I?", at=office.clock.now_ms(), session="s")
+        )
         done = await office.courier.deliver(made, office.rig.channel, office.mail, office._record, outdated)
         assert (done.state, done.note, done.ids) == (state, "it was answered", ())
-        assert office.platform.tried["C1"] == 1
+        assert office.platform.request_counts["C1"] == 1
         assert office.receipts == [done]
-        kept = await office.mail.find("k")
+        kept = await office.mail.find_delivery("k")
         assert kept is not None
         assert (kept.state, kept.note) == (state, "it was answered")
 

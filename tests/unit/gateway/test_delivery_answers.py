@@ -10,19 +10,19 @@ from msgspec.structs import replace
 from support.chat_world import World, running
 
 from mainstay import tool
-from mainstay.core.channels import Shows
+from mainstay.core.channels import ChannelCapabilities
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
 from mainstay.core.messages import FinishReason
-from mainstay.core.outside import Outgoing
-from mainstay.core.ports import Context, Finished, Options, TextPiece
+from mainstay.core.ports import Context, Options, StreamFinished, TextPiece
+from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway import delivery
-from mainstay.gateway.rooms import ChannelRules
+from mainstay.gateway.room_routing import ChannelRoutingSettings
 from mainstay.providers.scripted import Call, Pieces, Raise, Stall, Step
-from mainstay.testing.channel_rig import eventually, turns_true
-from mainstay.testing.loopback_channel import ALL, LoopbackRig
-from mainstay.testing.writing import expect
+from mainstay.testing.channel_rig import eventually, wait_until
+from mainstay.testing.loopback_channel import ALL_CAPABILITIES, LoopbackRig
+from mainstay.testing.store_writer import expect_error
 
-END = Finished(FinishReason.END)
+END = StreamFinished(FinishReason.END)
 
 
 def written(*pieces: str | Stall) -> Pieces:
@@ -34,7 +34,7 @@ async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path:
     rig = LoopbackRig()
     script = [written("The beginning of an answer", first, ", its middle", second, " and its end.")]
     async with running(World(tmp_path, rig, script=script)) as world:
-        thread = await rig.say("C1", "tell me", mention=True)
+        thread = await rig.send_message("C1", "tell me", mention=True)
         begun = await world.shown(rig, "C1", "The beginning")
         assert begun.thread == thread
         first.release()
@@ -42,7 +42,7 @@ async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path:
         assert grown.id == begun.id
         second.release()
         (receipt,) = await world.told(world.session(rig, "C1", thread))
-        shown = await rig.shown("C1")
+        shown = await rig.posted_messages("C1")
         assert [one.text for one in shown] == ["The beginning of an answer, its middle and its end."]
         assert receipt.ids == (begun.id,)
         assert shown[0].edited
@@ -50,27 +50,27 @@ async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path:
 
 async def test_where_nothing_can_be_edited_being_busy_is_shown_and_then_the_answer(tmp_path: Path) -> None:
     stall = Stall()
-    rig = LoopbackRig(Shows(typing=True, threads=True))
+    rig = LoopbackRig(ChannelCapabilities(typing=True, threads=True))
     async with running(World(tmp_path, rig, script=[written("Half of it", stall, " and all of it.")])) as world:
-        await rig.say("C1", "tell me", mention=True)
-        await turns_true(lambda: rig.platform.typed, "it shows that it is busy")
+        await rig.send_message("C1", "tell me", mention=True)
+        await wait_until(lambda: rig.platform.typing_notifications, "it shows that it is busy")
         await stall.reached.wait()
-        assert not await rig.shown("C1")
+        assert not await rig.posted_messages("C1")
         stall.release()
         await world.shown(rig, "C1", "Half of it and all of it.")
-        assert len(await rig.shown("C1")) == 1
+        assert len(await rig.posted_messages("C1")) == 1
 
 
 async def test_streaming_can_be_switched_off(tmp_path: Path) -> None:
     stall = Stall()
     rig = LoopbackRig()
     world = World(tmp_path, rig, script=[written("A long enough beginning of it", stall, ".")])
-    world.rules = {"chat": ChannelRules(workspace="main", stream=False)}
+    world.rules = {"chat": ChannelRoutingSettings(workspace="main", stream=False)}
     async with running(world):
-        await rig.say("C1", "tell me", mention=True)
+        await rig.send_message("C1", "tell me", mention=True)
         await stall.reached.wait()
-        await turns_true(lambda: rig.platform.typed, "it shows that it is busy")
-        assert not await rig.shown("C1")
+        await wait_until(lambda: rig.platform.typing_notifications, "it shows that it is busy")
+        assert not await rig.posted_messages("C1")
         stall.release()
         await world.shown(rig, "C1", "beginning of it.")
         assert not rig.platform.edits
@@ -89,9 +89,11 @@ async def test_a_tool_that_runs_is_named_while_it_does(tmp_path: Path) -> None:
     world = World(tmp_path, rig, script=[[Call("look_around")], "I see nothing."])
     world.tools = [look_around]
     async with running(world):
-        await rig.say("C1", "look", mention=True)
+        await rig.send_message("C1", "look", mention=True)
         await stall.reached.wait()
-        await turns_true(lambda: ("look_around") in [note for _, note in rig.platform.typed], "the tool is named")
+        await wait_until(
+            lambda: ("look_around") in [note for _, note in rig.platform.typing_notifications], "the tool is named"
+        )
         stall.release()
         await world.shown(rig, "C1", "I see nothing.")
 
@@ -100,11 +102,11 @@ async def test_a_tool_that_runs_is_named_while_it_does(tmp_path: Path) -> None:
 async def test_silent_posts_nothing_and_there_is_a_receipt(tmp_path: Path, answer: str) -> None:
     rig = LoopbackRig()
     async with running(World(tmp_path, rig, script=[answer, "aloud"])) as world:
-        thread = await rig.say("C1", "anything?", mention=True)
+        thread = await rig.send_message("C1", "anything?", mention=True)
         session = world.session(rig, "C1", thread)
         assert [one.state for one in await world.told(session)] == ["silent"]
-        assert not await rig.shown("C1")
-        await rig.say("C1", "and now?", thread=thread)
+        assert not await rig.posted_messages("C1")
+        await rig.send_message("C1", "and now?", thread=thread)
         await world.shown(rig, "C1", "aloud")
 
 
@@ -117,31 +119,36 @@ async def test_words_before_a_silent_end_are_taken_back(tmp_path: Path) -> None:
     stall = Stall()
     rig = LoopbackRig()
     calls = Pieces(
-        [TextPiece("Let me look at that for a moment."), stall, *_call("check"), Finished(FinishReason.TOOL_CALLS)]
+        [
+            TextPiece("Let me look at that for a moment."),
+            stall,
+            *_call("check"),
+            StreamFinished(FinishReason.TOOL_CALLS),
+        ]
     )
     world = World(tmp_path, rig, script=[calls, "[SILENT]"])
     world.tools = [check]
     async with running(world):
-        thread = await rig.say("C1", "check", mention=True)
+        thread = await rig.send_message("C1", "check", mention=True)
         await world.shown(rig, "C1", "Let me look")
         stall.release()
         await world.told(world.session(rig, "C1", thread))
-        assert not await rig.shown("C1")
+        assert not await rig.posted_messages("C1")
 
 
 def _call(name: str) -> list[Any]:
-    from mainstay.core.ports import CallPiece
+    from mainstay.core.ports import ToolCallPiece
 
-    return [CallPiece(0, name, "{}")]
+    return [ToolCallPiece(0, name, "{}")]
 
 
 async def test_a_turn_that_fails_says_why_in_a_sentence(tmp_path: Path) -> None:
     rig = LoopbackRig()
     script = [Raise(RequestRefused("the model refuses this request"))]
     async with running(World(tmp_path, rig, script=script)) as world:
-        thread = await rig.say("C1", "try", mention=True)
+        thread = await rig.send_message("C1", "try", mention=True)
         (receipt,) = await world.told(world.session(rig, "C1", thread))
-        (shown,) = await rig.shown("C1")
+        (shown,) = await rig.posted_messages("C1")
         assert "refuses" in shown.text
         assert receipt.state == "sent"
 
@@ -150,13 +157,13 @@ async def test_a_stopped_turn_ends_its_message_and_says_so(tmp_path: Path) -> No
     stall = Stall()
     rig = LoopbackRig()
     async with running(World(tmp_path, rig, script=[written("A long story begins here", stall)])) as world:
-        thread = await rig.say("C1", "tell me", mention=True)
+        thread = await rig.send_message("C1", "tell me", mention=True)
         await world.shown(rig, "C1", "A long story")
-        await rig.say("C1", "/stop", thread=thread)
+        await rig.send_message("C1", "/stop", thread=thread)
         await world.shown(rig, "C1", "Stopped.")
         await world.shown(rig, "C1", "(stopped)")
         await world.told(world.session(rig, "C1", thread))
-        assert sorted(one.text for one in await rig.shown("C1")) == [
+        assert sorted(one.text for one in await rig.posted_messages("C1")) == [
             "A long story begins here\n\n_(stopped)_",
             "Stopped.",
         ]
@@ -167,12 +174,12 @@ async def test_an_answer_that_broke_off_is_begun_again_in_the_same_message(tmp_p
     broken = Pieces([TextPiece("Nonsense that breaks off, and"), stall, Raise(Overloaded("overloaded"))])
     rig = LoopbackRig()
     async with running(World(tmp_path, rig, script=[broken, "All is well."])) as world:
-        await rig.say("C1", "go", mention=True)
+        await rig.send_message("C1", "go", mention=True)
         begun = await world.shown(rig, "C1", "Nonsense")
         stall.release()
         ended = await world.shown(rig, "C1", "All is well.")
         assert ended.id == begun.id
-        assert [one.text for one in await rig.shown("C1")] == ["All is well."]
+        assert [one.text for one in await rig.posted_messages("C1")] == ["All is well."]
 
 
 async def test_a_message_that_somebody_deleted_while_it_grew_is_posted_anew(tmp_path: Path) -> None:
@@ -181,23 +188,21 @@ async def test_a_message_that_somebody_deleted_while_it_grew_is_posted_anew(tmp_
     async with running(
         World(tmp_path, rig, script=[written("The beginning of an answer", stall, " and its end.")])
     ) as world:
-        await rig.say("C1", "tell me", mention=True)
+        await rig.send_message("C1", "tell me", mention=True)
         begun = await world.shown(rig, "C1", "The beginning")
-        rig.platform.spoken.remove(rig.platform.find(begun.id))
+        rig.platform.messages.remove(rig.platform.find_message(begun.id))
         stall.release()
         await world.shown(rig, "C1", "and its end.")
-        assert len(await rig.shown("C1")) == 1
+        assert len(await rig.posted_messages("C1")) == 1
 
 
 async def test_whoever_prompts_a_thread_the_answer_is_told_there(tmp_path: Path) -> None:
     rig = LoopbackRig()
     async with running(World(tmp_path, rig)) as world:
-        thread = await rig.say("C1", "hello", mention=True)
+        thread = await rig.send_message("C1", "hello", mention=True)
         session = world.session(rig, "C1", thread)
         await world.told(session)
-        from mainstay.core.messages import Text
-
-        await (await world.office("main")).accept(session, (Text("a trigger fires"),), sender="trigger:daily")
+        await world.accept(session, "a trigger fires", sender="trigger:daily")
         answer = await world.shown(rig, "C1", "a trigger fires")
         assert answer.thread == thread
 
@@ -222,53 +227,53 @@ async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_pa
 
     world.config = {"policy": PolicySettings(ask=("launch",))}
     async with running(world):
-        thread = await rig.say("C1", "launch it", mention=True)
+        thread = await rig.send_message("C1", "launch it", mention=True)
         asked = await world.shown(rig, "C1", "/approve")
         assert '"where":"```moon```"' in asked.text.replace(" ", "")
-        await rig.say("C1", "/approve", user="eve", thread=thread)
-        await rig.say("C1", "/status", thread=thread)
+        await rig.send_message("C1", "/approve", user="eve", thread=thread)
+        await rig.send_message("C1", "/status", thread=thread)
         await world.shown(rig, "C1", "Waiting for an approval")
         assert not ran
         await world.restart()
-        await rig.say("C1", "/approve", user="bob", thread=thread)
+        await rig.send_message("C1", "/approve", user="bob", thread=thread)
         await world.shown(rig, "C1", "Approved.")
         await world.shown(rig, "C1", "It flies.")
         assert ran == ["```moon```"]
-        assert sum("May this be done?" in one.text for one in await rig.shown("C1")) == 1
+        assert sum("May this be done?" in one.text for one in await rig.posted_messages("C1")) == 1
 
 
 async def test_a_question_that_was_answered_while_nobody_could_post_it_is_not_posted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "WAIT_MAX_S", 0.05)
+    monkeypatch.setattr(delivery, "BACKOFF_MAX_S", 0.05)
 
     @tool(effect="unsafe", sink=True)
     def launch() -> str:
         """Launch."""
         return "launched"
 
-    rig = LoopbackRig(Shows(threads=True))
+    rig = LoopbackRig(ChannelCapabilities(threads=True))
     world = World(tmp_path, rig, script=[[Call("launch")], "It flies."])
     world.tools = [launch]
     from mainstay.config.schema import PolicySettings
 
     world.config = {"policy": PolicySettings(ask=("launch",))}
     async with running(world):
-        rig.platform.refusing["C1"] = 10**9
-        thread = await rig.say("C1", "launch it", mention=True)
-        await turns_true(lambda: rig.platform.tried["C1"], "it tries to ask")
-        office = await world.office("main")
-        (pending,) = await office.approvals.list()
-        await office.approvals.approve(pending.asked.id, by="ann", wait=False)
+        rig.platform.refusals_left["C1"] = 10**9
+        thread = await rig.send_message("C1", "launch it", mention=True)
+        await wait_until(lambda: rig.platform.request_counts["C1"], "it tries to ask")
+        agent = await world.agent()
+        (pending,) = await agent.approvals.list()
+        await agent.approvals.approve(pending.asked.id, by="ann", wait=False)
         session = world.session(rig, "C1", thread)
 
         async def answered() -> bool | None:
-            return (await office.sessions.get(session)).approval is None or None
+            return (await agent.sessions.get(session)).approval is None or None
 
         await eventually(answered, "it is answered")
-        rig.platform.refusing["C1"] = 0
+        rig.platform.refusals_left["C1"] = 0
         await world.shown(rig, "C1", "It flies.")
-        assert [one.text for one in await rig.shown("C1")] == ["It flies."]
+        assert [one.text for one in await rig.posted_messages("C1")] == ["It flies."]
         await world.told(session)
         question = next(one for one in await world.receipts(session) if not one.turn)
         assert (question.state, question.ids, "answered" in question.note) == ("silent", (), True)
@@ -277,14 +282,14 @@ async def test_a_question_that_was_answered_while_nobody_could_post_it_is_not_po
 async def test_a_channel_that_is_heard_again_is_answered_without_waiting_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "_growing", lambda tries: 3600.0)
-    monkeypatch.setattr(delivery, "FIRST_WAIT_S", 0.01)
-    rig = LoopbackRig(Shows(threads=True))
-    rig.platform.refusing["C1"] = 1
+    monkeypatch.setattr(delivery, "_compute_backoff_s", lambda tries: 3600.0)
+    monkeypatch.setattr(delivery, "BACKOFF_FIRST_S", 0.01)
+    rig = LoopbackRig(ChannelCapabilities(threads=True))
+    rig.platform.refusals_left["C1"] = 1
     async with running(World(tmp_path, rig)) as world:
-        await rig.say("C1", "hello", mention=True)
-        await turns_true(lambda: not rig.platform.refusing["C1"], "it could not be posted")
-        await rig.say("C2", "anybody?")
+        await rig.send_message("C1", "hello", mention=True)
+        await wait_until(lambda: not rig.platform.refusals_left["C1"], "it could not be posted")
+        await rig.send_message("C2", "anybody?")
         await world.shown(rig, "C1", "re: ")
 
 
@@ -292,26 +297,26 @@ async def test_what_a_tool_sends_is_posted_once_under_its_key(tmp_path: Path) ->
     rig = LoopbackRig()
     (tmp_path / "report.txt").write_text("42")
     async with running(World(tmp_path, rig)) as world:
-        thread = await rig.say("C1", "hello", mention=True)
+        thread = await rig.send_message("C1", "hello", mention=True)
         session = world.session(rig, "C1", thread)
         await world.told(session)
         files = (str(tmp_path / "report.txt"),)
-        here = Outgoing(to="", text="as you asked", files=files, session=session, key="call-1")
-        there = Outgoing(to="chat:C2", text="news", session=session, key="call-2")
+        here = OutgoingMessage(to="", text="as you asked", files=files, session=session, key="call-1")
+        there = OutgoingMessage(to="chat:C2", text="news", session=session, key="call-2")
         keys = [await world.board.send("main", one) for one in (here, there, here, there)]
         assert len(set(keys)) == 2
         await world.shown(rig, "C2", "news")
         with_file = await eventually(_with_file(rig), "the file is posted")
         assert (with_file.thread, with_file.files) == (thread, (("report.txt", b"42"),))
-        await turns_true(lambda: not world.board._courier.busy, "all is posted")
-        assert len(await rig.shown("C2")) == 1
-        assert len(await rig.shown("C1")) == 3
+        await wait_until(lambda: not world.board._deliverer.is_busy, "all is posted")
+        assert len(await rig.posted_messages("C2")) == 1
+        assert len(await rig.posted_messages("C1")) == 3
         assert {one.key for one in await world.receipts(session) if not one.turn} == set(keys)
 
 
 def _with_file(rig: LoopbackRig) -> Any:
     async def look() -> Any:
-        return next((one for one in await rig.shown("C1") if one.files), None)
+        return next((one for one in await rig.posted_messages("C1") if one.files), None)
 
     return look
 
@@ -320,63 +325,63 @@ def _with_file(rig: LoopbackRig) -> Any:
 async def test_what_is_not_of_the_workspace_cannot_be_reached_from_it(tmp_path: Path, to: str) -> None:
     rig = LoopbackRig()
     world = World(tmp_path, rig)
-    world.rules = {"chat": ChannelRules(workspace="side", rooms={"C1": "main"})}
+    world.rules = {"chat": ChannelRoutingSettings(workspace="side", rooms={"C1": "main"})}
     async with running(world):
-        await world.office("main")
-        error = await expect(InputRefused, world.board.send("main", Outgoing(to=to, text="hi", session="s", key="k")))
+        await world.workspace("main")
+        error = await expect_error(
+            InputRefused, world.board.send("main", OutgoingMessage(to=to, text="hi", session="s", key="k"))
+        )
         assert len(str(error)) > 10
-        assert not rig.platform.spoken
+        assert not rig.platform.messages
 
 
 async def test_a_new_thread_is_opened_once_under_its_key_and_followed(tmp_path: Path) -> None:
-    from mainstay.core.addresses import Address
-    from mainstay.core.messages import Text
+    from mainstay.core.chat_addresses import ChatAddress
 
     rig = LoopbackRig()
     world = World(tmp_path, rig)
     async with running(world):
-        at = await world.board.open_thread("main", Address("chat", "C1"), "The daily report", "trigger-1")
+        at = await world.board.open_thread("main", ChatAddress("chat", "C1"), "The daily report", "trigger-1")
         assert at.thread
         await world.restart()
-        assert await world.board.open_thread("main", Address("chat", "C1"), "The daily report", "trigger-1") == at
-        office = await world.office("main")
-        await office.accept(str(at), (Text("The daily report"),), id="trigger-1")
+        assert await world.board.open_thread("main", ChatAddress("chat", "C1"), "The daily report", "trigger-1") == at
+        await world.accept(str(at), "The daily report", id="trigger-1")
         answer = await world.shown(rig, "C1", "re: The daily report")
         assert answer.thread == at.thread
-        assert len(await rig.shown("C1")) == 2
-        await rig.say("C1", "thanks", thread=at.thread)
+        assert len(await rig.posted_messages("C1")) == 2
+        await rig.send_message("C1", "thanks", thread=at.thread)
         await world.shown(rig, "C1", "thanks")
 
 
 async def test_the_model_is_told_what_the_channel_can_show(tmp_path: Path) -> None:
-    from mainstay.gateway.showing import hints
+    from mainstay.gateway.channel_hints import build_hints
 
-    rig = LoopbackRig(replace(ALL, markup="plain", length=333))
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, markup="plain", length_max=333))
     async with running(World(tmp_path, rig)) as world:
-        thread = await rig.say("C1", "hello", mention=True)
+        thread = await rig.send_message("C1", "hello", mention=True)
         session = world.session(rig, "C1", thread)
-        (note,) = world.board.hints("main").turn(session, "hello")
-        assert note.text == hints(rig.channel.shows)
+        (note,) = world.board.channel_hints("main").turn_notes(session, "hello")
+        assert note.text == build_hints(rig.channel.capabilities)
         assert "333" in note.text
         assert "plain text" in note.text
-        assert not world.board.hints("main").turn("web:ann:x", "hello")
-        assert not world.board.hints("side").turn(session, "hello")
+        assert not world.board.channel_hints("main").turn_notes("web:ann:x", "hello")
+        assert not world.board.channel_hints("side").turn_notes(session, "hello")
 
 
 @pytest.mark.parametrize(
     "shows",
-    [ALL, replace(ALL, search=False), replace(ALL, search=False, history=False)],
+    [ALL_CAPABILITIES, replace(ALL_CAPABILITIES, search=False), replace(ALL_CAPABILITIES, search=False, history=False)],
     ids=["search", "history", "own log"],
 )
-async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows: Shows) -> None:
+async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows: ChannelCapabilities) -> None:
     rig = LoopbackRig(shows)
     async with running(World(tmp_path, rig, script=lambda context, options: "noted")) as world:
-        thread = await rig.say("C1", "the giraffe is tall", mention=True)
+        thread = await rig.send_message("C1", "the giraffe is tall", mention=True)
         session = world.session(rig, "C1", thread)
         await world.told(session)
-        await rig.say("C2", "another giraffe", user="bob", mention=True)
+        await rig.send_message("C2", "another giraffe", user="bob", mention=True)
         await world.shown(rig, "C2", "noted")
-        search = world.board.searching("main")(session)
+        search = world.board.room_search_factory("main")(session)
         assert search is not None
 
         async def look() -> Any:
@@ -384,7 +389,7 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
 
         found = await eventually(look, "it is found")
         assert [("giraffe is tall" in one.text) for one in found] == [True]
-        assert world.board.searching("main")("web:ann:x") is None
+        assert world.board.room_search_factory("main")("web:ann:x") is None
 
 
 @pytest.mark.parametrize("policy", ["thread", "user", "single"])
@@ -397,41 +402,40 @@ async def test_an_answer_that_was_ready_while_nobody_could_post_it_is_posted_lat
     world = World(tmp_path, rig, script=[stall])
     world.config = {"lanes": LaneSettings(key=policy)}
     async with running(world):
-        thread = await rig.say("C1", "take your time", mention=True)
+        thread = await rig.send_message("C1", "take your time", mention=True)
         await stall.reached.wait()
         await world.board.close()
         stall.release()
-        office = await world.office("main")
-        (session,) = [one.key for one in await office.sessions.list()]
+        agent = await world.agent()
+        (session,) = [one.key for one in await agent.sessions.list()]
 
         async def ended() -> bool:
-            return not (await office.sessions.get(session)).unfinished
+            return not (await agent.sessions.get(session)).unfinished
 
         await eventually(ended, "the turn ends")
-        assert not await rig.shown("C1")
+        assert not await rig.posted_messages("C1")
         world.board = world.make_board()
-        await world.board.start([rig.renew()])
+        await world.board.start([rig.recreate_channel()])
         answer = await world.shown(rig, "C1", "It took long.")
         assert answer.thread == thread
         await world.told(session)
         await world.restart()
-        assert len(await rig.shown("C1")) == 1
+        assert len(await rig.posted_messages("C1")) == 1
 
 
 async def test_many_turns_at_once_are_all_told(tmp_path: Path) -> None:
     """Those whose watcher was too slow for them, too."""
-    rig = LoopbackRig(replace(ALL, history=False))
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
     async with running(World(tmp_path, rig)) as world:
-        threads = [await rig.say("C1", f"number {n}.", mention=True) for n in range(40)]
+        threads = [await rig.send_message("C1", f"number {n}.", mention=True) for n in range(40)]
         for thread in threads:
             await world.told(world.session(rig, "C1", thread))
-        shown = await rig.shown("C1")
+        shown = await rig.posted_messages("C1")
         assert sorted(one.thread for one in shown) == sorted(threads)
 
 
 async def test_rooms_of_people_of_another_workspace_are_known_after_a_restart(tmp_path: Path) -> None:
     """F41: and a name of a session is no claim to a room."""
-    from mainstay.core.messages import Text
     from mainstay.core.people import Person
 
     stall = Stall("For Bob alone.")
@@ -439,32 +443,31 @@ async def test_rooms_of_people_of_another_workspace_are_known_after_a_restart(tm
     people = (Person(name="ann", roles={"main": "admin"}), Person(name="bob", roles={"side": "admin"}))
     world = World(tmp_path, rig, people=people, script=lambda context, options: stall)
     async with running(world):
-        await rig.say("D1", "hello", user="bob")
+        await rig.send_message("D1", "hello", user="bob")
         await stall.reached.wait()
         await world.board.close()
-        side = await world.office("side")
-        claimed = await side.accept("chat:C1:x", (Text("mine now"),), sender="bob")
+        claimed = await world.accept("chat:C1:x", "mine now", "side", sender="bob")
         stall.release()
         await claimed.reply
         world.board = world.make_board()
-        await world.board.start([rig.renew()])
+        await world.board.start([rig.recreate_channel()])
         await world.shown(rig, "D1", "For Bob alone.")
-        refused = Outgoing(to="chat:D1", text="psst", session="s", key="k")
-        await expect(InputRefused, world.board.send("main", refused))
-        await expect(InputRefused, world.board.send("side", replace(refused, to="chat:C1")))
-        assert not await rig.shown("C1")
+        refused = OutgoingMessage(to="chat:D1", text="psst", session="s", key="k")
+        await expect_error(InputRefused, world.board.send("main", refused))
+        await expect_error(InputRefused, world.board.send("side", replace(refused, to="chat:C1")))
+        assert not await rig.posted_messages("C1")
 
 
 async def test_what_a_tool_sent_and_could_not_be_posted_is_posted_after_a_restart(tmp_path: Path) -> None:
     rig = LoopbackRig()
     world = World(tmp_path, rig)
     async with running(world):
-        thread = await rig.say("C1", "hello", mention=True)
+        thread = await rig.send_message("C1", "hello", mention=True)
         session = world.session(rig, "C1", thread)
         await world.told(session)
-        rig.platform.refusing["C2"] = 1
-        key = await world.board.send("main", Outgoing(to="chat:C2", text="news", session=session, key="call-1"))
-        await turns_true(lambda: rig.platform.tried["C2"], "it was tried")
+        rig.platform.refusals_left["C2"] = 1
+        key = await world.board.send("main", OutgoingMessage(to="chat:C2", text="news", session=session, key="call-1"))
+        await wait_until(lambda: rig.platform.request_counts["C2"], "it was tried")
         await world.restart()
         await world.shown(rig, "C2", "news")
 
@@ -472,27 +475,25 @@ async def test_what_a_tool_sent_and_could_not_be_posted_is_posted_after_a_restar
             return [one.state for one in await world.receipts(session) if one.key == key] == ["sent"]
 
         await eventually(receipt, "there is a receipt")
-        assert len(await rig.shown("C2")) == 1
+        assert len(await rig.posted_messages("C2")) == 1
 
 
 async def test_a_channel_that_is_connected_later_gets_what_waited_for_it(tmp_path: Path) -> None:
-    rig = LoopbackRig(replace(ALL, history=False))
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
     world = World(tmp_path, rig)
     async with running(world):
-        thread = await rig.say("C1", "hello", mention=True)
+        thread = await rig.send_message("C1", "hello", mention=True)
         session = world.session(rig, "C1", thread)
         await world.told(session)
-        await world.board.disconnect("chat")
-        assert world.board.states() == {}
-        from mainstay.core.messages import Text
-
-        ticket = await (await world.office("main")).accept(session, (Text("meanwhile"),))
+        await world.board.disconnect_channel("chat")
+        assert world.board.channel_states() == {}
+        ticket = await world.accept(session, "meanwhile")
         await ticket.reply
-        await world.board.connect(rig.renew(), ChannelRules(workspace="main"))
-        assert world.board.states() == {"chat": "connected"}
+        await world.board.connect_channel(rig.recreate_channel(), ChannelRoutingSettings(workspace="main"))
+        assert world.board.channel_states() == {"chat": "connected"}
         await world.shown(rig, "C1", "meanwhile")
         await world.told(session, 2)
-        assert len(await rig.shown("C1")) == 2
+        assert len(await rig.posted_messages("C1")) == 2
 
 
 async def test_a_channel_that_cannot_be_connected_says_why_and_holds_up_no_other(tmp_path: Path) -> None:
@@ -504,6 +505,6 @@ async def test_a_channel_that_cannot_be_connected_says_why_and_holds_up_no_other
     good, broken = LoopbackRig(), LoopbackRig(name="broken")
     broken.channel.start = start  # type: ignore[method-assign,assignment]
     async with running(World(tmp_path, good, broken)) as world:
-        assert world.board.states() == {"chat": "connected", "broken": "the token is refused"}
-        await good.say("C1", "hello", mention=True)
+        assert world.board.channel_states() == {"chat": "connected", "broken": "the token is refused"}
+        await good.send_message("C1", "hello", mention=True)
         await world.shown(good, "C1", "hello")

@@ -13,12 +13,25 @@ from msgspec.structs import replace
 from support.chat_world import World
 
 from mainstay.core.messages import FinishReason
-from mainstay.core.ports import Context, Finished, Options, TextPiece
+from mainstay.core.ports import Context, Options, StreamFinished, TextPiece
 from mainstay.providers.scripted import Pieces, Stall, Step
-from mainstay.testing.channel_rig import Shown, eventually, turns_true
-from mainstay.testing.loopback_channel import ALL, LoopbackRig
+from mainstay.testing.channel_rig import PostedMessage, eventually, wait_until
+from mainstay.testing.loopback_channel import ALL_CAPABILITIES, LoopbackRig
 
-STEPS = {"accept", "overhear", "record", "arrive", "arrived", "put", "update", "post", "edit", "find", "download"}
+STEPS = {
+    "accept",
+    "overhear",
+    "record_changes",
+    "add_pending",
+    "remove_pending",
+    "add_delivery",
+    "update_delivery",
+    "find_delivery",
+    "post",
+    "edit",
+    "find_posted",
+    "download",
+}
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 BEGINNING = "The beginning of an answer which is long, "
 ENDING = "and which goes on for more than one message.\n\nIt has a second part.\n\nAnd a third one, too."
@@ -63,28 +76,61 @@ class Fused:
         return call
 
 
+class FusedLanes:
+    """The lanes of a workspace, each fused: what the gateway writes into a journal goes through them."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner = inner
+        self._fuse = fuse
+
+    def get(self, key: str) -> Any:
+        return Fused(self._inner.get(key), self._fuse)
+
+
+class FusedRuntime:
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner = inner
+        self.lanes = FusedLanes(inner.lanes, fuse)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class FusedWorkspace:
+    """A workspace of which nothing is replaced, with fused lanes."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner = inner
+        self.current = FusedRuntime(inner.current, fuse)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def runtime(self) -> Any:
+        return self.current
+
+
 class Life:
     """One world, in which boards come and go."""
 
     def __init__(self, where: Path, once: Any) -> None:
-        self.rig = LoopbackRig(replace(ALL, once=once, length=100))
+        self.rig = LoopbackRig(replace(ALL_CAPABILITIES, idempotency=once, length_max=100))
         self.stall = Stall()
         self.world = World(where, self.rig, script=self._write)
         self.fuse = Fuse(10**9)
 
     def _write(self, context: Context, options: Options) -> Step:
-        return Pieces([TextPiece(BEGINNING), self.stall, TextPiece(ENDING), Finished(FinishReason.END)])
+        return Pieces([TextPiece(BEGINNING), self.stall, TextPiece(ENDING), StreamFinished(FinishReason.END)])
 
     async def board(self, steps: int) -> None:
         """As another process would make it."""
         self.fuse = fuse = Fuse(steps)
         world = self.world
-        office, mail = await world.office("main"), world.mails["main"]
-        inner_office = getattr(office, "_inner", office)
-        world.offices["main"] = Fused(inner_office, fuse)
+        workspace, mail = await world.workspace("main"), world.mails["main"]
+        world.workspaces["main"] = FusedWorkspace(getattr(workspace, "_inner", workspace), fuse)  # type: ignore[assignment]
         world.mails["main"] = Fused(getattr(mail, "_inner", mail), fuse)
         world.board = world.make_board()
-        await world.board.start([Fused(self.rig.renew(), fuse)])
+        await world.board.start([Fused(self.rig.recreate_channel(), fuse)])
 
     async def until(self, look: Callable[[], Awaitable[object]]) -> bool:
         """False: it was killed before."""
@@ -99,26 +145,26 @@ class Life:
         await eventually(look, f"it goes on after being killed {self.fuse.at}")
         return False
 
-    async def answer(self, steps: int) -> tuple[str, list[Shown], bool]:
+    async def answer(self, steps: int) -> tuple[str, list[PostedMessage], bool]:
         """Of a message that is said now, what became of it, and whether somebody was killed meanwhile."""
         self.stall = Stall()
         await self.board(steps)
         first = self.fuse
-        thread = await self.rig.say("C1", "tell me", mention=True, files=[("a.txt", b"x")])
+        thread = await self.rig.send_message("C1", "tell me", mention=True, files=[("a.txt", b"x")])
         session = self.world.session(self.rig, "C1", thread)
 
-        def shown() -> list[Shown]:
-            return [one for one in self.rig.platform.ours("C1") if one.thread == thread]
+        def shown() -> list[PostedMessage]:
+            return [one for one in self.rig.platform.bot_messages("C1") if one.thread == thread]
 
         async def begun() -> bool:
             return self.stall.reached.is_set()
 
         async def told() -> bool:
             done = any(one.turn for one in await self.world.receipts(session))
-            return done and not self.world.board._courier.busy
+            return done and not self.world.board._deliverer.is_busy
 
         if await self.until(begun):  # else whoever came later has not heard what was written before
-            await turns_true(lambda: shown() or self.fuse.blown.is_set(), "a draft is shown, or the end")
+            await wait_until(lambda: shown() or self.fuse.blown.is_set(), "a draft is shown, or the end")
         self.stall.release()
         await self.until(told)
         await self.world.board.close()

@@ -16,9 +16,9 @@ async def test_a_room_reads_only_the_answer_that_has_passed(tmp_path: Path) -> N
     world = World(tmp_path, rig, script=[spoken("a secret that is long enough to be shown"), spoken("the answer")])
     world.config = {"judges": judges()}
     async with running(world):
-        thread = await rig.say("C1", "tell me", mention=True)
+        thread = await rig.send_message("C1", "tell me", mention=True)
         await world.told(world.session(rig, "C1", thread))
-        assert [one.text for one in await rig.shown("C1")] == ["the answer"]
+        assert [one.text for one in await rig.posted_messages("C1")] == ["the answer"]
         assert not any("secret" in str(edit) for edit in rig.platform.edits)
 
 
@@ -28,11 +28,11 @@ async def test_a_draft_that_did_not_pass_becomes_the_answer_that_did(tmp_path: P
     world = World(tmp_path, rig, script=[first, spoken("the answer")])
     world.config = {"judges": judges("draft")}
     async with running(world):
-        thread = await rig.say("C1", "tell me", mention=True)
+        thread = await rig.send_message("C1", "tell me", mention=True)
         begun = await world.shown(rig, "C1", "a secret")
         stall.release()
         (receipt,) = await world.told(world.session(rig, "C1", thread))
-        shown = await rig.shown("C1")
+        shown = await rig.posted_messages("C1")
         assert [(one.id, one.text) for one in shown] == [(begun.id, "the answer")]
         assert receipt.ids == (begun.id,)
 
@@ -42,6 +42,6 @@ async def test_an_answer_that_never_passed_is_read_all_the_same_once(tmp_path: P
     world = World(tmp_path, rig, script=[spoken("secret one, which nobody reads"), spoken("secret two")])
     world.config = {"judges": judges(corrections=1)}
     async with running(world):
-        thread = await rig.say("C1", "tell me", mention=True)
+        thread = await rig.send_message("C1", "tell me", mention=True)
         await world.told(world.session(rig, "C1", thread))
-        assert [one.text for one in await rig.shown("C1")] == ["secret two"]
+        assert [one.text for one in await rig.posted_messages("C1")] == ["secret two"]

@@ -14,13 +14,13 @@ from support.people_lab import HandClock, opened
 
 from mainstay.core.errors import InputRefused
 from mainstay.core.people import Person
-from mainstay.gateway import pairing
-from mainstay.gateway.people import NO_CODE, People
-from mainstay.store.sqlite.gateway import SqliteGateway
+from mainstay.gateway import pairing_codes
+from mainstay.gateway.people import CODE_UNKNOWN, People
+from mainstay.store.sqlite.people_store import SqlitePeopleStore
 
 
 async def told(people: People, user: str = "U1", called: str = "Ann") -> str:
-    code = await people.ask("slack", user, called)
+    code = await people.issue_pairing_code("slack", user, called)
     assert code is not None
     return code
 
@@ -29,33 +29,33 @@ async def test_a_stranger_is_told_a_code_and_with_it_let_in_once() -> None:
     async with opened() as people:
         code = await told(people)
         assert re.fullmatch(r"[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}", code)
-        assert people.who("slack", "U1") is None, "told is not let in"
-        made = await people.pair(code, name="ann", workspace="team", role="member")
-        assert people.who("slack", "U1") == made
+        assert people.find_by_account("slack", "U1") is None, "told is not let in"
+        made = await people.pair_account(code, name="ann", workspace="team", role="member")
+        assert people.find_by_account("slack", "U1") == made
         assert made.roles == {"team": "member"}
-        assert people.pairings() == []
-        with pytest.raises(InputRefused, match=re.escape(NO_CODE)):
-            await people.pair(code, name="eve", workspace="team", role="admin")
-        assert people.person("eve") is None
+        assert people.list_pairings() == []
+        with pytest.raises(InputRefused, match=re.escape(CODE_UNKNOWN)):
+            await people.pair_account(code, name="eve", workspace="team", role="admin")
+        assert people.get_person("eve") is None
 
 
 async def test_who_waits_is_shown_with_their_own_word_for_themselves_made_harmless() -> None:
     async with opened() as people:
         code = await told(people, called="  Ann\x1b[31m\n\u202eLee \ud800 " + "x" * 500)
-        (one,) = people.pairings()
-        assert one.called.startswith("Ann [31m Lee x")
-        assert len(one.called) == 80
+        (one,) = people.list_pairings()
+        assert one.display_name.startswith("Ann [31m Lee x")
+        assert len(one.display_name) == 80
         assert code not in repr(one)
         assert code.replace("-", "") not in repr(one)
 
 
 @pytest.mark.parametrize("typed", ["k7qm4xpa", " K7QM 4XPA ", "k7qm-4xpa\n", "K7-QM-4X-PA"])
 def test_a_code_is_read_however_it_is_typed(typed: str) -> None:
-    assert pairing.read_code(typed) == "K7QM-4XPA"
+    assert pairing_codes.parse_code(typed) == "K7QM-4XPA"
 
 
 def test_letters_that_look_like_digits_are_read_as_those() -> None:
-    assert pairing.read_code("oOiI-lL23") == "0011-1123"
+    assert pairing_codes.parse_code("oOiI-lL23") == "0011-1123"
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_letters_that_look_like_digits_are_read_as_those() -> None:
 )
 def test_what_is_no_code_is_refused_in_a_sentence(typed: Any) -> None:
     with pytest.raises(InputRefused, match="like K7QM-4XPA"):
-        pairing.read_code(typed)
+        pairing_codes.parse_code(typed)
 
 
 @given(st.text(max_size=60))
 def test_whatever_is_typed_is_a_code_or_is_refused(typed: str) -> None:
     try:
-        code = pairing.read_code(typed)
+        code = pairing_codes.parse_code(typed)
     except InputRefused:
         return
-    assert pairing.read_code(code) == code
-    assert set(code) <= {*pairing.LETTERS, "-"}
+    assert pairing_codes.parse_code(code) == code
+    assert set(code) <= {*pairing_codes.CODE_ALPHABET, "-"}
 
 
 async def test_nobody_is_told_twice_within_ten_minutes_and_the_newer_code_is_the_good_one() -> None:
@@ -81,13 +81,13 @@ async def test_nobody_is_told_twice_within_ten_minutes_and_the_newer_code_is_the
     async with opened(clock=clock) as people:
         first = await told(people)
         clock.pass_minutes(9.99)
-        assert await people.ask("slack", "U1", "Ann") is None
-        assert await people.ask("matrix", "U1", "Ann") is not None, "that is another account"
+        assert await people.issue_pairing_code("slack", "U1", "Ann") is None
+        assert await people.issue_pairing_code("matrix", "U1", "Ann") is not None, "that is another account"
         clock.pass_minutes(0.01)
         second = await told(people)
-        with pytest.raises(InputRefused, match="mistyped, used or replaced"):
-            await people.pair(first, name="ann", workspace="team", role="member")
-        await people.pair(second, name="ann", workspace="team", role="member")
+        with pytest.raises(InputRefused, match="mistyped, used, replaced"):
+            await people.pair_account(first, name="ann", workspace="team", role="member")
+        await people.pair_account(second, name="ann", workspace="team", role="member")
 
 
 async def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
@@ -95,7 +95,7 @@ async def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
     async with opened(clock=clock) as people:
         await told(people)
         clock.ms -= 365 * 86_400_000
-        assert await people.ask("slack", "U1", "Ann") is not None
+        assert await people.issue_pairing_code("slack", "U1", "Ann") is not None
 
 
 async def test_a_code_is_good_for_an_hour() -> None:
@@ -103,12 +103,12 @@ async def test_a_code_is_good_for_an_hour() -> None:
     async with opened(clock=clock) as people:
         code = await told(people)
         clock.pass_minutes(60)
-        assert people.pairings() == []
-        with pytest.raises(InputRefused, match="its hour is over"):
-            await people.pair(code, name="ann", workspace="team", role="member")
+        assert people.list_pairings() == []
+        with pytest.raises(InputRefused, match="older than an hour"):
+            await people.pair_account(code, name="ann", workspace="team", role="member")
         late = await told(people, "U2")
         clock.pass_minutes(59.99)
-        await people.pair(late, name="ann", workspace="team", role="member")
+        await people.pair_account(late, name="ann", workspace="team", role="member")
 
 
 async def test_a_flood_of_strangers_cannot_grow_it() -> None:
@@ -116,82 +116,82 @@ async def test_a_flood_of_strangers_cannot_grow_it() -> None:
     async with opened(clock=clock) as people:
         codes: list[str] = []
         for minute in range(12):
-            asked = [await people.ask("slack", f"U{minute}-{n}", "Eve") for n in range(25)]
+            asked = [await people.issue_pairing_code("slack", f"U{minute}-{n}", "Eve") for n in range(25)]
             codes += [code for code in asked if code is not None]
             assert len(codes) == 20 * (minute + 1)
             clock.pass_minutes(1)
-        assert len(people.pairings()) == pairing.WAITING_MAX
-        with pytest.raises(InputRefused, match="nobody waits"):
-            await people.pair(codes[0], name="eve", workspace="team", role="guest")
-        await people.pair(codes[-1], name="ann", workspace="team", role="guest")
+        assert len(people.list_pairings()) == pairing_codes.PAIRINGS_PER_CHANNEL_MAX
+        with pytest.raises(InputRefused, match="pairing code is unknown"):
+            await people.pair_account(codes[0], name="eve", workspace="team", role="guest")
+        await people.pair_account(codes[-1], name="ann", workspace="team", role="guest")
 
 
 async def test_what_expired_does_not_stay_in_the_store(tmp_path: Path) -> None:
-    clock, store = HandClock(), SqliteGateway(str(tmp_path / "gateway.db"))
+    clock, store = HandClock(), SqlitePeopleStore(str(tmp_path / "gateway.db"))
     async with opened(store, clock) as people:
         for number in range(5):
             await told(people, f"U{number}")
         clock.pass_minutes(61)
         await told(people, "U9")
-        assert [one.user for one in await store.pairings()] == ["U9"]
+        assert [one.user for one in await store.list_pairings()] == ["U9"]
 
 
 async def test_after_ten_wrong_codes_even_the_right_one_waits_a_minute() -> None:
     clock = HandClock()
     async with opened(clock=clock) as people:
         code = await told(people)
-        wrong = [f"ZZZZ-ZZZ{n}" for n in range(pairing.WRONG_PER_MIN)]
+        wrong = [f"ZZZZ-ZZZ{n}" for n in range(pairing_codes.WRONG_CODES_PER_MIN)]
         assert code not in wrong
         for one in wrong:
-            with pytest.raises(InputRefused, match="nobody waits"):
-                await people.pair(one, name="ann", workspace="team", role="member")
+            with pytest.raises(InputRefused, match="pairing code is unknown"):
+                await people.pair_account(one, name="ann", workspace="team", role="member")
             clock.pass_minutes(0.01)
         for one in (wrong[0], code):
             with pytest.raises(InputRefused, match="too many wrong codes"):
-                await people.pair(one, name="ann", workspace="team", role="member")
+                await people.pair_account(one, name="ann", workspace="team", role="member")
         clock.pass_minutes(0.9)
-        await people.pair(code, name="ann", workspace="team", role="member")
+        await people.pair_account(code, name="ann", workspace="team", role="member")
 
 
 async def test_somebody_who_is_known_gets_one_more_account_and_keeps_their_role() -> None:
     async with opened() as people:
-        await people.add(Person(name="ann", roles={"team": "member"}))
-        await people.pair(await told(people, "U1"), name="ann", workspace="team", role="admin")
-        found = await people.pair(await told(people, "U2"), name="ann", workspace="lab", role="guest")
+        await people.add_person(Person(name="ann", roles={"team": "member"}))
+        await people.pair_account(await told(people, "U1"), name="ann", workspace="team", role="admin")
+        found = await people.pair_account(await told(people, "U2"), name="ann", workspace="lab", role="guest")
         assert list(found.roles.items()) == [("team", "member"), ("lab", "guest")]
-        assert [one.user for one in people.accounts_of("ann")] == ["U1", "U2"]
+        assert [one.user for one in people.list_accounts("ann")] == ["U1", "U2"]
 
 
 async def test_of_two_who_use_a_code_at_once_one_wins(tmp_path: Path) -> None:
-    async with opened(SqliteGateway(str(tmp_path / "gateway.db"))) as people:
+    async with opened(SqlitePeopleStore(str(tmp_path / "gateway.db"))) as people:
         code = await told(people)
-        tries = (people.pair(code, name=f"p{n}", workspace="team", role="member") for n in range(8))
+        tries = (people.pair_account(code, name=f"p{n}", workspace="team", role="member") for n in range(8))
         done = await asyncio.gather(*tries, return_exceptions=True)
         won = [one for one in done if isinstance(one, Person)]
         assert len(won) == 1
-        assert people.everybody() == won
-        assert people.who("slack", "U1") == won[0]
+        assert people.list_people() == won
+        assert people.find_by_account("slack", "U1") == won[0]
 
 
 @pytest.mark.parametrize("number", range(5))
 async def test_an_account_that_cannot_be_kept_is_told_nothing(number: int) -> None:
     bad = ("", "x" * 257, "two\nlines", "half \ud800", "\x00")[number]
     async with opened() as people:
-        assert await people.ask("slack", bad, "") is None
-        assert await people.ask(bad, "U1", "") is None
-        assert people.pairings() == []
+        assert await people.issue_pairing_code("slack", bad, "") is None
+        assert await people.issue_pairing_code(bad, "U1", "") is None
+        assert people.list_pairings() == []
 
 
 async def test_every_code_that_waits_is_compared_whole_and_none_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     compared: list[str] = []
-    real = pairing.hmac.compare_digest
-    monkeypatch.setattr(pairing.hmac, "compare_digest", lambda a, b: compared.append(a) or real(a, b))
+    real = pairing_codes.hmac.compare_digest
+    monkeypatch.setattr(pairing_codes.hmac, "compare_digest", lambda a, b: compared.append(a) or real(a, b))
     caplog.set_level("DEBUG")
-    async with opened(SqliteGateway(str(tmp_path / "gateway.db"))) as people:
+    async with opened(SqlitePeopleStore(str(tmp_path / "gateway.db"))) as people:
         codes = [await told(people, f"U{n}") for n in range(5)]
-        await people.pair(codes[0], name="ann", workspace="team", role="member")
+        await people.pair_account(codes[0], name="ann", workspace="team", role="member")
         assert len(compared) == 5, "finding the first takes as long as finding the last"
         files = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     for code in codes:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.gateway.rates import STREAM_WAIT_S, WINDOW_S, Rates, TooMany
+from mainstay.gateway.api_rate_limiter import STREAM_RETRY_AFTER_S, WINDOW_S, ApiRateLimiter, TooManyStreams
 
 
 class Monotonic:
@@ -26,18 +26,18 @@ class Monotonic:
 @pytest.mark.parametrize("per_min", [1, 2, 7, 60, 600, 12_345])
 def test_so_many_at_once_and_the_next_when_it_says(per_min: int) -> None:
     clock = Monotonic()
-    rates = Rates(clock)
-    assert [rates.check("k", per_min) for _ in range(per_min)] == [None] * per_min
-    wait = rates.check("k", per_min)
+    rates = ApiRateLimiter(clock)
+    assert [rates.count_request("k", per_min) for _ in range(per_min)] == [None] * per_min
+    wait = rates.count_request("k", per_min)
     assert wait is not None
     assert wait == pytest.approx(WINDOW_S / per_min, abs=1e-4)
     clock.now += wait * 0.9
-    assert rates.check("k", per_min) is not None, "not before"
+    assert rates.count_request("k", per_min) is not None, "not before"
     clock.now += wait * 0.1
-    assert rates.check("k", per_min) is None
-    assert rates.check("other", per_min) is None, "one's bucket is one's own"
+    assert rates.count_request("k", per_min) is None
+    assert rates.count_request("other", per_min) is None, "one's bucket is one's own"
     clock.now += WINDOW_S
-    assert [rates.check("k", per_min) for _ in range(per_min)] == [None] * per_min
+    assert [rates.count_request("k", per_min) for _ in range(per_min)] == [None] * per_min
 
 
 steps = st.lists(st.floats(0, 30, allow_nan=False), min_size=1, max_size=120)
@@ -48,11 +48,11 @@ def test_in_no_stretch_of_time_is_more_let_through_than_was_full_and_flowed_in(
     per_min: int, pauses: list[float], start: float
 ) -> None:
     clock = Monotonic(start)
-    rates = Rates(clock)
+    rates = ApiRateLimiter(clock)
     passed: list[float] = []
     for pause in pauses:
         clock.now += pause
-        if rates.check("k", per_min) is None:
+        if rates.count_request("k", per_min) is None:
             passed.append(clock.now)
     for first in range(len(passed)):
         for last in range(first, len(passed)):
@@ -65,90 +65,94 @@ def test_whoever_waits_as_long_as_they_are_told_is_let_through_and_trying_meanwh
     per_min: int, pauses: list[float]
 ) -> None:
     clock = Monotonic()
-    rates, patient = Rates(clock), Rates(clock)
+    rates, patient = ApiRateLimiter(clock), ApiRateLimiter(clock)
     for pause in pauses:
         clock.now += pause / 10
-        wait = rates.check("k", per_min)
+        wait = rates.count_request("k", per_min)
         for _ in range(3):  # in vain
             if wait is not None:
-                assert rates.check("k", per_min) is not None
+                assert rates.count_request("k", per_min) is not None
         if wait is not None:
-            assert patient.check("k", per_min) == pytest.approx(wait)
+            assert patient.count_request("k", per_min) == pytest.approx(wait)
             assert 0 < wait <= WINDOW_S / per_min + 1e-6
             clock.now += wait
-            assert rates.check("k", per_min) is None
-        patient.check("k", per_min)
+            assert rates.count_request("k", per_min) is None
+        patient.count_request("k", per_min)
 
 
 @given(st.integers(1, 600), st.integers(1, 600))
 def test_another_rate_holds_from_the_next_request_on(before: int, after: int) -> None:
     clock = Monotonic()
-    rates = Rates(clock)
+    rates = ApiRateLimiter(clock)
     for _ in range(before):
-        assert rates.check("k", before) is None
-    wait = rates.check("k", after)
+        assert rates.count_request("k", before) is None
+    wait = rates.count_request("k", after)
     assert wait is not None
     clock.now += wait
-    assert rates.check("k", after) is None
+    assert rates.count_request("k", after) is None
 
 
 def test_a_bucket_that_is_full_again_is_forgotten() -> None:
     clock = Monotonic()
-    rates = Rates(clock)
+    rates = ApiRateLimiter(clock)
     for number in range(1000):
-        rates.check(f"k{number}", 60)
+        rates.count_request(f"k{number}", 60)
     assert len(rates._full_at) == 1000
     clock.now += 1.0
-    rates.check("k", 60)
+    rates.count_request("k", 60)
     assert len(rates._full_at) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 2)), max_size=200))
 def test_it_never_holds_more_keys_than_it_may(asked: list[tuple[int, float]]) -> None:
     clock = Monotonic()
-    rates = Rates(clock, keys_max=10)
+    rates = ApiRateLimiter(clock, keys_max=10)
     for key, pause in asked:
         clock.now += pause
-        rates.check(str(key), 3)
+        rates.count_request(str(key), 3)
         assert len(rates._full_at) <= 10
 
 
 def test_streams_are_counted_while_they_are_open_however_they_end() -> None:
-    rates = Rates()
-    with rates.stream("k", 2):
-        with rates.stream("k", 2), pytest.raises(TooMany, match="2 streams are open") as raised, rates.stream("k", 2):
+    rates = ApiRateLimiter()
+    with rates.hold_stream("k", 2):
+        with (
+            rates.hold_stream("k", 2),
+            pytest.raises(TooManyStreams, match="2 streams are open") as raised,
+            rates.hold_stream("k", 2),
+        ):
             raise AssertionError("there was no room")
-        assert raised.value.retry_after_s == STREAM_WAIT_S
-        with rates.stream("other", 1):
+        assert raised.value.retry_after_s == STREAM_RETRY_AFTER_S
+        with rates.hold_stream("other", 1):
             pass
-        with pytest.raises(ZeroDivisionError), rates.stream("k", 2):
+        with pytest.raises(ZeroDivisionError), rates.hold_stream("k", 2):
             raise ZeroDivisionError
-        with rates.stream("k", 2):
+        with rates.hold_stream("k", 2):
             pass
-    assert rates._open == {}, "nothing is held of those that are closed"
+    assert rates._open_streams == {}, "nothing is held of those that are closed"
 
 
 @given(st.lists(st.booleans(), max_size=100), st.integers(0, 5))
 def test_never_more_streams_are_open_than_may_be(opening: list[bool], most: int) -> None:
-    rates = Rates()
+    rates = ApiRateLimiter()
     held: list[object] = []
     for one in opening:
         if one:
-            stream = rates.stream("k", most)
+            stream = rates.hold_stream("k", most)
             if len(held) < most:
                 stream.__enter__()
                 held.append(stream)
             else:
-                with pytest.raises(TooMany):
+                with pytest.raises(TooManyStreams):
                     stream.__enter__()
         elif held:
             held.pop(0).__exit__(None, None, None)  # type: ignore[attr-defined]
-        assert sum(rates._open.values()) == len(held)
+        assert sum(rates._open_streams.values()) == len(held)
 
 
 def test_without_a_clock_it_goes_by_the_machines_own() -> None:
-    rates = Rates()
-    assert rates.check("k", 1) is None
-    wait = rates.check("k", 1)
+    rates = ApiRateLimiter()
+    assert rates.count_request("k", 1) is None
+    wait = rates.count_request("k", 1)
     assert wait is not None
     assert 0 < wait <= WINDOW_S

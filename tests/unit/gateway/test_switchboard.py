@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.chat_world import World
 
-from mainstay.core.channels import Hear, NotSent
+from mainstay.core.channels import DeliveryDeferred, MessageHandler
 from mainstay.core.errors import ConfigError
-from mainstay.gateway import switchboard
+from mainstay.gateway import channel_router
 from mainstay.testing.channel_rig import eventually
 from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackRig
 
@@ -19,17 +19,17 @@ class Shy(LoopbackChannel):
 
     tries = 0
 
-    async def start(self, hear: Hear) -> None:
+    async def start(self, on_message: MessageHandler) -> None:
         self.tries += 1
         if self.tries < 3:
-            raise NotSent("nobody answers")
-        await super().start(hear)
+            raise DeliveryDeferred("nobody answers")
+        await super().start(on_message)
 
 
 async def test_a_channel_that_cannot_be_reached_is_tried_again_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switchboard, "RETRY_S", 0.01)
+    monkeypatch.setattr(channel_router, "RETRY_S", 0.01)
     rig = LoopbackRig()
     shy = Shy(rig.platform)
     world = World(tmp_path, rig)
@@ -37,7 +37,7 @@ async def test_a_channel_that_cannot_be_reached_is_tried_again_until_it_can(
     try:
 
         async def connected() -> bool | None:
-            return world.board.states() == {"chat": "connected"} or None
+            return world.board.channel_states() == {"chat": "connected"} or None
 
         await eventually(connected, "it is connected")
         assert shy.tries == 3
@@ -49,7 +49,7 @@ async def test_a_channel_that_is_refused_is_left_alone_and_says_why(tmp_path: Pa
     class Refused(LoopbackChannel):
         tries = 0
 
-        async def start(self, hear: Hear) -> None:
+        async def start(self, on_message: MessageHandler) -> None:
             self.tries += 1
             raise ConfigError("the token is wrong")
 
@@ -57,6 +57,6 @@ async def test_a_channel_that_is_refused_is_left_alone_and_says_why(tmp_path: Pa
     refused = Refused(rig.platform)
     world = World(tmp_path, rig)
     await world.begin(refused)
-    assert world.board.states() == {"chat": "the token is wrong"}
+    assert world.board.channel_states() == {"chat": "the token is wrong"}
     await world.end()
     assert refused.tries == 1

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from mainstay import Agent
-from mainstay.agent.opened import Beside
-from mainstay.config.loading import load_config
+from mainstay.agent.agent_options import GatewayServices
+from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
 from mainstay.core.errors import HomeTaken, WorkspaceUnknown
 from mainstay.core.messages import Text
-from mainstay.gateway.workspaces import Workspaces
+from mainstay.gateway.workspace_registry import WorkspaceRegistry
+from mainstay.lane.pending_replies import PendingReply
+from mainstay.operations.inputs import accept_prompt
 from mainstay.testing import ScriptedProvider, Stall
 
 YAML = """
@@ -33,7 +35,7 @@ class House:
         self.script: Any = ["hello"] * 50
         self.opened: list[str] = []
         (home / "mainstay.yaml").write_text(yaml)
-        self.workspaces = Workspaces(home, self.load(), self.make, lambda desk: self.opened.append(desk.workspace))
+        self.workspaces = WorkspaceRegistry(home, self.load(), self.make, lambda one: self.opened.append(one.name))
 
     def load(self) -> Any:
         return load_config(self.home, env={})
@@ -42,21 +44,25 @@ class House:
         provider = ScriptedProvider(self.script)
         self.models.setdefault(config.workspace, []).append(provider)
         agent = Agent(provider, home=self.home, config=config)
-        agent._beside = Beside()
+        agent.join_gateway(GatewayServices())
         return agent
 
     async def __aenter__(self) -> House:
-        self.workspaces.own()
-        await self.workspaces.open()
+        self.workspaces.acquire_home()
+        await self.workspaces.open_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.workspaces.close()
 
 
+async def say(house: House, workspace: str, text: str, session: str = "s", id: str = "") -> PendingReply:
+    opened = await house.workspaces.get_workspace(workspace)
+    return await accept_prompt(await opened.runtime(), session, [Text(text)], id=id)
+
+
 async def ask(house: House, workspace: str, text: str, session: str = "s") -> str:
-    desk = await house.workspaces.desk(workspace)
-    return (await (await desk.accept(session, [Text(text)])).reply).text
+    return (await (await say(house, workspace, text, session)).reply).text
 
 
 async def test_each_workspace_has_its_own_settings_and_its_own_file(tmp_path: Path) -> None:
@@ -66,24 +72,24 @@ async def test_each_workspace_has_its_own_settings_and_its_own_file(tmp_path: Pa
         assert house.models["default"][0].asked[0].system.startswith("You are terse.")
         assert house.models["team"][0].asked[0].system.startswith("You are kind.")
         assert "4711" not in str(house.models["team"][0].asked)
-        desk = await house.workspaces.desk("team")
-        assert not [hit for hit in await desk.memory.search("code 4711") if "4711" in hit.text]
+        team = await house.workspaces.get_agent("team")
+        assert not [hit for hit in await team.memory.search("code 4711") if "4711" in hit.text]
         assert sorted(path.parent.name for path in tmp_path.glob("workspaces/*/workspace.db")) == ["default", "team"]
 
 
 async def test_a_workspace_that_is_nowhere_is_unknown_and_is_not_made(tmp_path: Path) -> None:
     async with House(tmp_path) as house:
         with pytest.raises(WorkspaceUnknown, match="there is no workspace 'secret'"):
-            await house.workspaces.desk("secret")
+            await house.workspaces.get_workspace("secret")
         assert not (tmp_path / "workspaces" / "secret").exists()
-        await house.workspaces.agent("secret")  # the owner may make one by naming it
-        assert (await house.workspaces.desk("secret")).workspace == "secret"
+        await house.workspaces.get_agent("secret")  # the owner may make one by naming it
+        assert (await house.workspaces.get_workspace("secret")).name == "secret"
 
 
 async def test_one_process_owns_the_home_with_all_of_them(tmp_path: Path) -> None:
     async with House(tmp_path):
         with pytest.raises(HomeTaken):
-            Workspaces(tmp_path, load_config(tmp_path, env={}), lambda config: Agent()).own()
+            WorkspaceRegistry(tmp_path, load_config(tmp_path, env={}), lambda config: Agent()).acquire_home()
     async with Agent(ScriptedProvider(["hi"]), home=tmp_path) as agent:
         assert (await agent.run("s", "hello")).text == "hi"
 
@@ -94,15 +100,14 @@ async def test_a_workspace_that_cannot_be_opened_keeps_out_no_other(tmp_path: Pa
     (tmp_path / "workspaces" / "team" / "workspace.db").write_bytes(b"no database at all" * 100)
     async with House(tmp_path) as house:
         assert await ask(house, "default", "hi") == "hello"
-        assert "team" in house.workspaces.troubles
+        assert "team" in house.workspaces.problems
 
 
 async def test_f47_a_reload_changes_what_changed_and_lets_a_running_turn_end_first(tmp_path: Path) -> None:
     async with House(tmp_path) as house:
         stall = Stall(then="at last")
         house.models["team"][0]._script = [stall]
-        desk = await house.workspaces.desk("team")
-        ticket = await desk.accept("s", [Text("slowly")])
+        ticket = await say(house, "team", "slowly")
         await stall.reached.wait()
         (tmp_path / "mainstay.yaml").write_text(YAML.replace("kind", "merry"))
         reloading = asyncio.ensure_future(house.workspaces.reload(house.load(), 20))
@@ -123,13 +128,11 @@ async def test_f47_a_turn_that_outlasts_the_reload_is_taken_up_by_the_new_agent(
     async with House(tmp_path) as house:
         stall = Stall(then="never")
         house.models["team"][0]._script = [stall]
-        desk = await house.workspaces.desk("team")
-        await desk.accept("s", [Text("slowly")], id="m1")
+        await say(house, "team", "slowly", id="m1")
         await stall.reached.wait()
         (tmp_path / "mainstay.yaml").write_text(YAML.replace("kind", "merry"))
         await house.workspaces.reload(house.load(), 0.05)
-        again = await house.workspaces.desk("team")
-        ticket = await again.accept("s", [Text("slowly")], id="m1")
+        ticket = await say(house, "team", "slowly", id="m1")
         assert (await ticket.reply).text == "hello"
 
 

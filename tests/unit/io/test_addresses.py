@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.io.addresses import URL_CHARS_MAX, AddressRefused, follow, is_public, is_web_port, place_of
+from mainstay.io.urls import URL_CHARS_MAX, AddressRefused, is_public, is_web_port, parse_url, resolve_redirect
 
 PRIVATE = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.254
@@ -138,7 +138,7 @@ REFUSED = {
 @pytest.mark.parametrize("url", REFUSED.values(), ids=REFUSED.keys())
 def test_f39_an_odd_form_is_refused_with_one_sentence(url: str) -> None:
     with pytest.raises(AddressRefused) as refused:
-        place_of(url)
+        parse_url(url)
     assert str(refused.value).endswith(".")
     assert "\n" not in str(refused.value)
 
@@ -164,21 +164,21 @@ READ = [
 
 @pytest.mark.parametrize(("url", "read"), READ, ids=[str(index) for index in range(len(READ))])
 def test_an_address_is_read_in_one_form(url: str, read: str) -> None:
-    assert place_of(url).url == read
-    assert place_of(read).url == read
+    assert parse_url(url).url == read
+    assert parse_url(read).url == read
 
 
 @given(st.text(max_size=60), st.sampled_from(["http://", "https://", ""]))
 def test_whatever_is_read_is_a_plain_name_or_a_plain_address(text: str, scheme: str) -> None:
     """What a resolver would take for an address is one in our eyes too, and is checked as such."""
     try:
-        place = place_of(scheme + text)
+        place = parse_url(scheme + text)
     except AddressRefused:
         return
     assert place.url.isascii()
     assert not set(place.url) & set(" \t\r\n\\")
     assert "@" not in place.authority
-    if not place.literal:
+    if not place.is_ip_address:
         with pytest.raises(OSError):
             socket.inet_aton(place.host)
         with pytest.raises(ValueError):
@@ -190,10 +190,10 @@ def test_whatever_is_read_is_a_plain_name_or_a_plain_address(text: str, scheme: 
 )
 def test_numbers_in_any_mixture_are_refused_or_plain(pieces: list[str]) -> None:
     try:
-        place = place_of(f"http://{''.join(pieces)}/")
+        place = parse_url(f"http://{''.join(pieces)}/")
     except AddressRefused:
         return
-    if place.literal:
+    if place.is_ip_address:
         assert str(ipaddress.ip_address(place.host)) == place.host
     else:
         with pytest.raises(OSError):
@@ -212,7 +212,7 @@ REDIRECTS = {
 
 @pytest.mark.parametrize(("location", "leads"), REDIRECTS.items())
 def test_a_redirect_is_read_against_where_it_stands(location: str, leads: str) -> None:
-    assert follow(place_of("https://example.com/d/e"), location).url == leads
+    assert resolve_redirect(parse_url("https://example.com/d/e"), location).url == leads
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_redirect_is_read_against_where_it_stands(location: str, leads: str) -
 )
 def test_f39_a_redirect_leads_to_no_odd_place_and_never_out_of_encryption(location: str) -> None:
     with pytest.raises(AddressRefused):
-        follow(place_of("https://example.com/d/e"), location)
+        resolve_redirect(parse_url("https://example.com/d/e"), location)
 
 
 def test_web_servers_are_at_80_443_and_above_1023() -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainstay.io.archives import ArchiveRefused, Bounds, unpack
+from mainstay.io.archives import ArchiveLimits, ArchiveRefused, unpack
 
 EXAMPLES = 1500 if os.environ.get("MAINSTAY_TEST_ALL") else 150
 FILES = {"plugin.yaml": b"name: x\n", "lib/a.txt": b"\0\xff" * 5000, "lib/deep/er/b": b"", "Grüße/世界.md": b"hi"}
@@ -66,13 +66,13 @@ def one_zip(name: str = "x", mode: int = stat.S_IFREG | 0o644, data: bytes = b"x
     return made.getvalue()
 
 
-def unpacked(where: Path, data: bytes, bounds: Bounds | None = None) -> dict[str, bytes]:
+def unpacked(where: Path, data: bytes, bounds: ArchiveLimits | None = None) -> dict[str, bytes]:
     """What came out. Whether or not it is refused, nothing is beside the folder but the archive."""
     (where / "archive").write_bytes(data)
     into = where / "into"
     into.mkdir()
     try:
-        names = unpack(where / "archive", into, bounds or Bounds())
+        names = unpack(where / "archive", into, bounds or ArchiveLimits())
     finally:
         assert sorted(os.listdir(where)) == ["archive", "into"]
         assert not [path for path in into.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
@@ -99,7 +99,7 @@ def test_what_was_packed_comes_out(make: Callable[[dict[str, bytes]], bytes], tm
 
 def test_old_tar_files_come_out_too(tmp_path: Path) -> None:
     files = {"a/" * 60 + "b": b"x", "run.sh": b"#!/bin/sh\n"}
-    bounds = Bounds(depth_max=100)
+    bounds = ArchiveLimits(depth_max=100)
     assert unpacked(tmp_path, tar_of(files, format=tarfile.USTAR_FORMAT), bounds) == files
     assert os.access(tmp_path / "into" / "run.sh", os.X_OK)
 
@@ -111,7 +111,7 @@ def test_a_folder_is_copied_without_what_is_left_out(tmp_path: Path) -> None:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(FILES.get(name, b"no"))
     (source / ".git" / "link").symlink_to("/etc/passwd")
-    names = unpack(source, into, left_out=frozenset({".git", "__pycache__"}))
+    names = unpack(source, into, excluded_names=frozenset({".git", "__pycache__"}))
     assert names == sorted(FILES)
     assert {name: (into / name).read_bytes() for name in names} == FILES
 
@@ -121,8 +121,8 @@ def test_leading_dots_and_folders_of_an_archive_are_fine(tmp_path: Path) -> None
 
 
 HOSTILE = {
-    "a path from the root": (tar_of({"/etc/x": b"x"}), "begins at the root"),
-    "a path from the root, zipped": (one_zip("/etc/x"), "begins at the root"),
+    "a path from the root": (tar_of({"/etc/x": b"x"}), "is absolute"),
+    "a path from the root, zipped": (one_zip("/etc/x"), "is absolute"),
     "a path out": (tar_of({"a/../../x": b"x"}), "leads out"),
     "a path out, zipped": (one_zip("../x"), "leads out"),
     "a path out, in other letters": (one_zip("a\\..\\..\\x"), "backslash"),
@@ -131,18 +131,18 @@ HOSTILE = {
     "a link": (one_tar(type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is a link"),
     "a link, zipped": (one_zip(mode=stat.S_IFLNK | 0o777, data=b"/etc/passwd"), "is a link"),
     "a hard link": (one_tar(type=tarfile.LNKTYPE, linkname="/etc/passwd"), "is a link"),
-    "a device": (one_tar(type=tarfile.CHRTYPE, devmajor=1, devminor=3), "not a file"),
-    "a pipe": (one_tar(type=tarfile.FIFOTYPE), "not a file"),
-    "a pipe, zipped": (one_zip(mode=stat.S_IFIFO | 0o644), "not a file"),
-    "a sparse file": (one_tar(type=tarfile.GNUTYPE_SPARSE), "not a file"),
-    "somebody else's rights": (one_tar(mode=0o4755), "somebody else's rights"),
-    "a group's rights, zipped": (one_zip(mode=stat.S_IFREG | 0o2755), "somebody else's rights"),
-    "the same twice": (tar_of({"a": b"1", "./a": b"2"}), "is there twice"),
-    "names that differ in case": (tar_of({"a/Read.me": b"1", "a/read.ME": b"2"}), "may be taken for one"),
-    "folders that differ in case": (tar_of({"Lib/a": b"1", "lib/b": b"2"}), "may be taken for one"),
-    "names that differ in composition": (tar_of({"\u00e9": b"1", "e\u0301": b"2"}), "may be taken for one"),
-    "a file that is a folder": (tar_of({"a": b"1", "a/b": b"2"}), "is there twice"),
-    "a folder that is a file": (tar_of({"a/b": b"1", "a": b"2"}), "is there twice"),
+    "a device": (one_tar(type=tarfile.CHRTYPE, devmajor=1, devminor=3), "not a regular file"),
+    "a pipe": (one_tar(type=tarfile.FIFOTYPE), "not a regular file"),
+    "a pipe, zipped": (one_zip(mode=stat.S_IFIFO | 0o644), "not a regular file"),
+    "a sparse file": (one_tar(type=tarfile.GNUTYPE_SPARSE), "not a regular file"),
+    "somebody else's rights": (one_tar(mode=0o4755), "setuid or setgid"),
+    "a group's rights, zipped": (one_zip(mode=stat.S_IFREG | 0o2755), "setuid or setgid"),
+    "the same twice": (tar_of({"a": b"1", "./a": b"2"}), "occurs twice"),
+    "names that differ in case": (tar_of({"a/Read.me": b"1", "a/read.ME": b"2"}), "two names collide"),
+    "folders that differ in case": (tar_of({"Lib/a": b"1", "lib/b": b"2"}), "two names collide"),
+    "names that differ in composition": (tar_of({"\u00e9": b"1", "e\u0301": b"2"}), "two names collide"),
+    "a file that is a folder": (tar_of({"a": b"1", "a/b": b"2"}), "occurs twice"),
+    "a folder that is a file": (tar_of({"a/b": b"1", "a": b"2"}), "occurs twice"),
     "a name with an escape": (tar_of({"a\x1b[2Jb": b"1"}), "control or invisible"),
     "a name with a line break": (tar_of({"a\nb": b"1"}), "control or invisible"),
     "a hidden name": (tar_of({"a\u202eb": b"1"}), "control or invisible"),
@@ -150,16 +150,16 @@ HOSTILE = {
     "a name of 300 letters": (tar_of({"a" * 300: b"1"}), "too long"),
     "a path of 2000 letters": (tar_of({("a" * 100 + "/") * 20 + "b": b"1"}), "too long"),
     "thirty folders": (tar_of({"a/" * 30 + "b": b"1"}), "too long"),
-    "no text": (tar_of({"a": b"1"}).replace(b"a\0", b"\xff\0", 1), "no archive"),
-    "nothing": (b"", "no archive"),
-    "text": (b"hello" * 1000, "no archive"),
+    "no text": (tar_of({"a": b"1"}).replace(b"a\0", b"\xff\0", 1), "not a supported archive"),
+    "nothing": (b"", "not a supported archive"),
+    "text": (b"hello" * 1000, "not a supported archive"),
     "half of it": (tar_of(FILES)[:2000], "damaged"),
     "half of it, packed": (tar_of(FILES, mode="w:gz")[:-20], "damaged"),
     "half of it, zipped": (zip_of(FILES)[:-30], "damaged"),
     "a broken sum": (gzip.compress(tar_of(FILES))[:-6] + b"xxxxxx", "damaged"),
     "a missing sum": (gzip.compress(tar_of(FILES))[:-6], "damaged"),
     "gzip around nothing": (gzip.compress(b""), "damaged"),
-    "a note without an end": (one_tar(type=b"L", size=10_000_000), "says too much"),
+    "a note without an end": (one_tar(type=b"L", size=10_000_000), "extension header that is too large"),
 }  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def test_encrypted_and_strangely_packed_files_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ArchiveRefused, match="encrypted"):
         unpacked(tmp_path, bytes(plain))
     (tmp_path / "into").rmdir()
-    with pytest.raises(ArchiveRefused, match="not supported"):
+    with pytest.raises(ArchiveRefused, match="unsupported compression"):
         unpacked(tmp_path, zip_of({"a": b"x" * 1000}, how=zipfile.ZIP_LZMA))
 
 
@@ -192,7 +192,7 @@ def test_encrypted_and_strangely_packed_files_are_refused(tmp_path: Path) -> Non
 def test_a_bomb_is_stopped_when_too_much_has_come_out(make: Callable[..., bytes], tmp_path: Path) -> None:
     data = make({"bomb": b"\0" * 50_000_000})
     assert len(data) < 100_000
-    with pytest.raises(ArchiveRefused, match=r"too much comes out|too large"):
+    with pytest.raises(ArchiveRefused, match="too large"):
         unpacked(tmp_path, data)
     written = sum(path.stat().st_size for path in (tmp_path / "into").rglob("*"))
     assert written <= 200 * len(data) + 1024 * 1024
@@ -202,23 +202,23 @@ def test_what_is_passed_over_counts_too(tmp_path: Path) -> None:
     """A gigabyte that nobody would write still has to be unpacked to get behind it."""
     (tmp_path / "archive").write_bytes(tar_of({".git/bomb": b"\0" * 50_000_000, "a": b"x"}, mode="w:gz"))
     (tmp_path / "into").mkdir()
-    with pytest.raises(ArchiveRefused, match="too much comes out"):
-        unpack(tmp_path / "archive", tmp_path / "into", left_out=frozenset({".git"}))
+    with pytest.raises(ArchiveRefused, match="the unpacked archive is too large"):
+        unpack(tmp_path / "archive", tmp_path / "into", excluded_names=frozenset({".git"}))
 
 
 @pytest.mark.parametrize(
     ("bounds", "why"),
     [
-        (Bounds(files_max=3), "more than 3 files"),
-        (Bounds(bytes_max=5000), "too large"),
-        (Bounds(file_bytes_max=5000), "too large"),
-        (Bounds(archive_bytes_max=100), "more than 100 bytes"),
-        (Bounds(depth_max=2), "too long"),
+        (ArchiveLimits(files_max=3), "more than 3 files"),
+        (ArchiveLimits(unpacked_bytes_max=5000), "too large"),
+        (ArchiveLimits(file_bytes_max=5000), "too large"),
+        (ArchiveLimits(archive_bytes_max=100), "larger than 100 bytes"),
+        (ArchiveLimits(depth_max=2), "too long"),
     ],
     ids=["files", "bytes", "bytes of a file", "bytes of the archive", "depth"],
 )
 @pytest.mark.parametrize("make", [zip_of, tar_of], ids=["zip", "tar"])
-def test_bounds_hold(make: Callable[..., bytes], bounds: Bounds, why: str, tmp_path: Path) -> None:
+def test_bounds_hold(make: Callable[..., bytes], bounds: ArchiveLimits, why: str, tmp_path: Path) -> None:
     with pytest.raises(ArchiveRefused, match=why):
         unpacked(tmp_path, make(FILES), bounds)
 
@@ -245,7 +245,7 @@ def test_folders_with_links_or_pipes_are_refused(tmp_path: Path) -> None:
         (source / "a").mkdir(parents=True)
         into.mkdir()
         make(source / "a" / "b")
-        with pytest.raises(ArchiveRefused, match=r"a/b is (a link|something else), not a file"):
+        with pytest.raises(ArchiveRefused, match=r"a/b is (a link|a special file), not a regular file"):
             unpack(source, into)
 
 
@@ -266,7 +266,7 @@ def test_whatever_is_changed_in_an_archive_it_comes_out_inside_or_is_refused(dat
         packed[at : at + data.draw(st.integers(1, 4))] = data.draw(st.binary(max_size=4))
     with tempfile.TemporaryDirectory() as made:
         try:
-            unpacked(Path(made), bytes(packed), Bounds(bytes_max=1_000_000))
+            unpacked(Path(made), bytes(packed), ArchiveLimits(unpacked_bytes_max=1_000_000))
         except ArchiveRefused as error:
             said = str(error)
         else:

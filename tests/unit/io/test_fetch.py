@@ -14,15 +14,15 @@ import pytest
 from support.site_double import KEYS, Site, moved, ok
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.addresses import AddressRefused
-from mainstay.io.fetch import Fetched, FetchRules, fetch, private_places, resolve_name, text_of
-from mainstay.io.response import HEADERS_MAX, FetchFailed, TooLarge
+from mainstay.io.fetch import FetchResult, FetchRules, decode_body, fetch, parse_private_hosts, resolve_host
+from mainstay.io.http_response import HEADERS_MAX, FetchFailed, ResponseTooLarge
+from mainstay.io.urls import AddressRefused
 
 SMALL = 64 * 1024
 
 
 def rules(*places: str, time_s: float = 5.0, bytes_max: int = SMALL) -> FetchRules:
-    return FetchRules(private_ok=places, time_s=time_s, bytes_max=bytes_max)
+    return FetchRules(private_hosts=places, timeout_s=time_s, bytes_max=bytes_max)
 
 
 class Names:
@@ -60,14 +60,14 @@ class World:
 async def test_a_page_is_fetched_with_nothing_of_ours_but_a_name() -> None:
     async with Site(ok("hello", "text/plain; charset=UTF-8")) as site:
         found = await fetch(f"{site.url}a?b=c#d", rules=rules(site.place))
-    assert found == Fetched(url=f"{site.url}a?b=c", status=200, mime="text/plain", charset="utf-8", body=b"hello")
+    assert found == FetchResult(url=f"{site.url}a?b=c", status=200, mime="text/plain", charset="utf-8", body=b"hello")
     names = {line.partition(":")[0] for line in site.heads[0].splitlines()[1:] if line}
     assert site.heads[0].startswith("GET /a?b=c HTTP/1.1\r\n")
     assert names == {"Host", "User-Agent", "Accept", "Accept-Encoding", "Connection"}
 
 
 async def test_the_real_resolver_finds_this_machine_and_that_is_refused() -> None:
-    assert await resolve_name("localhost", 80)
+    assert await resolve_host("localhost", 80)
     async with Site() as site:
         with pytest.raises(AddressRefused, match="private"):
             await fetch(f"http://localhost:{site.port}/")
@@ -226,7 +226,7 @@ async def test_redirects_are_followed_to_the_end_and_counted() -> None:
 
 async def test_what_the_owner_allows_is_one_host_with_one_port() -> None:
     async with Site() as site, Site() as other:
-        allowed = rules(*private_places([f"127.0.0.1:{site.port}"]))
+        allowed = rules(*parse_private_hosts([f"127.0.0.1:{site.port}"]))
         assert (await fetch(site.url, rules=allowed)).status == 200
         for url in (other.url, f"http://localhost:{site.port}/"):
             with pytest.raises(AddressRefused):
@@ -237,11 +237,11 @@ async def test_what_the_owner_allows_is_one_host_with_one_port() -> None:
 @pytest.mark.parametrize("text", ["127.0.0.1", "host", "http://x:80", "a:b", "x:80/path", "", "u@h:80", "0x7f.1:80"])
 def test_an_owner_who_allows_something_unclear_is_told_so(text: str) -> None:
     with pytest.raises(ConfigError, match=r"tools\.fetch_private"):
-        private_places([text])
+        parse_private_hosts([text])
 
 
 def test_an_owner_may_write_a_host_as_they_like() -> None:
-    assert private_places(["Wiki.Internal:8080", "[::1]:80", "10.0.0.5:443"]) == (
+    assert parse_private_hosts(["Wiki.Internal:8080", "[::1]:80", "10.0.0.5:443"]) == (
         *("wiki.internal:8080", "::1:80", "10.0.0.5:443"),
     )
 
@@ -381,7 +381,7 @@ async def test_garbage_is_one_sentence(answer: bytes) -> None:
 
 async def test_a_body_that_says_it_is_too_large_is_not_even_begun() -> None:
     async with Site(f"HTTP/1.1 200 OK\r\nContent-Length: {SMALL + 1}\r\n\r\n".encode(), hang=True) as site:
-        with pytest.raises(TooLarge):
+        with pytest.raises(ResponseTooLarge):
             await fetch(site.url, rules=rules(site.place))
         await asyncio.wait_for(site.gone.wait(), 5)
 
@@ -400,7 +400,7 @@ async def test_a_body_without_end_is_read_to_the_bound_and_no_further(chunked: b
             await writer.drain()
 
     async with Site(flood) as site:
-        with pytest.raises(TooLarge):
+        with pytest.raises(ResponseTooLarge):
             await fetch(site.url, rules=rules(site.place))
         await asyncio.wait_for(site.gone.wait(), 5)
     assert sent < 64 * 1024 * 1024  # what the sockets' buffers hold on the way
@@ -422,7 +422,7 @@ async def test_a_bomb_is_not_unpacked(kind: str) -> None:
     answer = ok(bomb, "text/plain", f"Content-Encoding: {'deflate' if kind == 'deflate' else 'gzip'}")
     before = time.process_time()
     async with Site(answer) as site:
-        with pytest.raises(TooLarge):
+        with pytest.raises(ResponseTooLarge):
             await fetch(site.url, rules=rules(site.place))
     assert time.process_time() - before < 1
 
@@ -533,4 +533,4 @@ CHARSETS = [
 
 @pytest.mark.parametrize(("charset", "body", "holds"), [row[1:] for row in CHARSETS], ids=[row[0] for row in CHARSETS])
 def test_text_is_read_whatever_the_server_says_of_its_charset(charset: str, body: bytes, holds: str) -> None:
-    assert holds in text_of(Fetched(url="http://x/", status=200, charset=charset, body=body))
+    assert holds in decode_body(FetchResult(url="http://x/", status=200, charset=charset, body=body))

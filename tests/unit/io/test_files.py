@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mainstay.core.outside import Grounds
-from mainstay.io.beneath import Hook, PathMissing, PathRefused, folded
-from mainstay.io.files import Confined, mark_of
+from mainstay.core.tool_ports import SessionFolders
+from mainstay.io.confined_files import ConfinedFiles, compute_fingerprint
+from mainstay.io.path_resolver import PathHook, PathMissing, PathRefused, casefold_path
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 SECRET = b"the owner's"
@@ -58,12 +58,14 @@ def home(tmp_path: Path) -> Path:
     return base
 
 
-def confined(home: Path, *, openat2: bool = True, between: Hook | None = None, **more: tuple[str, ...]) -> Confined:
-    grounds = Grounds(cwd=str(home / "root"), writable=(str(home / "root"),), **more)
-    return Confined(grounds, openat2=openat2, between=between)
+def confined(
+    home: Path, *, openat2: bool = True, between: PathHook | None = None, **more: tuple[str, ...]
+) -> ConfinedFiles:
+    grounds = SessionFolders(cwd=str(home / "root"), writable=(str(home / "root"),), **more)
+    return ConfinedFiles(grounds, use_openat2=openat2, before_open=between)
 
 
-def read(files: Confined, path: str) -> bytes:
+def read(files: ConfinedFiles, path: str) -> bytes:
     return files.read_bytes(path, 1 << 20)[0]
 
 
@@ -196,7 +198,7 @@ def test_hard_paths_are_read_inside_or_refused_f31(home: Path, number: int, open
     """F31."""
     path = HARD[number]
     files = confined(home, openat2=openat2)
-    for act in (lambda: read(files, path), lambda: files.write(path, b"new").path.encode()):
+    for act in (lambda: read(files, path), lambda: files.write_file(path, b"new").path.encode()):
         said = _said(act)
         assert said != SECRET
     assert sorted(entry.name for entry in home.iterdir()) == ["outside", "root"]
@@ -228,7 +230,7 @@ def test_pipes_sockets_and_devices_are_refused_without_being_opened_f32(home: Pa
             os.chdir(here)
         files = confined(home, openat2=openat2)
         for name, said in {"fifo": "a pipe", "sock": "a socket"}.items():
-            for act in (lambda name=name: read(files, name), lambda name=name: files.write(name, b"x")):
+            for act in (lambda name=name: read(files, name), lambda name=name: files.write_file(name, b"x")):
                 with pytest.raises(PathRefused, match=said):
                     act()
         for name in ("to_null", "to_environ", "/proc/self/environ", "/dev/zero", "/proc/self/fd/0"):
@@ -237,7 +239,7 @@ def test_pipes_sockets_and_devices_are_refused_without_being_opened_f32(home: Pa
 
 
 def test_proc_is_refused_even_where_everything_may_be_read_f32(home: Path) -> None:
-    files = Confined(Grounds(cwd=str(home / "root"), writable=(str(home / "root"),), readable=("/",)))
+    files = ConfinedFiles(SessionFolders(cwd=str(home / "root"), writable=(str(home / "root"),), readable=("/",)))
     assert read(files, str(home / "outside" / "secret")) == SECRET
     (home / "root" / "status").symlink_to("/proc/self/status")
     for path in ("/proc/self/status", "/proc/self/environ", "status", "/dev/null", "/proc/self/root/etc/hostname"):
@@ -265,7 +267,10 @@ def test_a_link_swapped_in_between_looking_and_opening_leads_nowhere_f32(home: P
                     swapped.symlink_to(target)
 
             files = confined(home, openat2=openat2, between=swap)
-            for act in (lambda files, path: read(files, path), lambda files, path: files.write(path, b"f of b").path):
+            for act in (
+                lambda files, path: read(files, path),
+                lambda files, path: files.write_file(path, b"f of b").path,
+            ):
                 try:
                     assert act(files, path) in (b"f of b", str(home / "root" / "a" / "b" / "f"))
                 except PathRefused:
@@ -314,7 +319,7 @@ def test_a_swapper_that_never_rests_wins_nothing_f32(home: Path, act: str, opena
                 if act == "read":
                     assert read(files, path) == b"ours"
                 else:
-                    files.write(path, b"ours")
+                    files.write_file(path, b"ours")
                 won += 1
             except PathRefused:
                 refused += 1
@@ -335,7 +340,7 @@ def test_a_root_inside_another_that_becomes_a_link_is_no_way_out_f32(home: Path)
     (home / "root" / "lib" / "f").write_text("lib")
     assert read(files, "lib/f") == b"lib"
     with pytest.raises(PathRefused, match="only be read"):
-        files.write("lib/f", b"x")
+        files.write_file("lib/f", b"x")
     (home / "root" / "lib").rename(home / "root" / "lib.was")
     (home / "root" / "lib").symlink_to("../outside")
     with pytest.raises(PathRefused, match="outside"):
@@ -345,7 +350,7 @@ def test_a_root_inside_another_that_becomes_a_link_is_no_way_out_f32(home: Path)
 def test_hard_links_are_read_and_writing_one_leaves_its_other_name_alone_f32(home: Path) -> None:
     os.link(home / "outside" / "secret", home / "root" / "hard")
     files = confined(home)
-    files.write("hard", b"new")
+    files.write_file("hard", b"new")
     assert (home / "root" / "hard").read_bytes() == b"new"
     assert (home / "outside" / "secret").read_bytes() == SECRET
 
@@ -395,17 +400,17 @@ def test_a_protected_path_is_neither_read_nor_written_under_any_name_f53(
     files = confined(guarded, openat2=openat2, protected=(str(root / ".mainstay"), str(root / "policy.yaml")))
     path = OTHER_NAMES[number]
     for written in (path, f"{root}/{path}"):
-        for act in (read, lambda files, path: files.write(path, b"x")):
+        for act in (read, lambda files, path: files.write_file(path, b"x")):
             with pytest.raises(PathRefused):
                 act(files, written)
         if path not in ("link", "a/link"):  # the link itself is nobody's
             with pytest.raises(PathRefused):
-                files.remove(written)
+                files.remove_file(written)
         with pytest.raises(PathRefused):
-            files.rename("f", written)
+            files.move_file("f", written)
     with pytest.raises(PathRefused):
-        files.entries(".mainstay")
-    _, listed, _ = files.entries(".")
+        files.list_folder(".mainstay")
+    _, listed, _ = files.list_folder(".")
     assert not {"policy.yaml", ".mainstay"} & {one.name for one in listed}
     assert (root / "policy.yaml").read_bytes() == SECRET
     assert (root / ".mainstay" / "config.yaml").read_bytes() == SECRET
@@ -418,8 +423,8 @@ def test_a_protected_path_is_neither_read_nor_written_under_any_name_f53(
 @example("\u200b.Git")
 @example("ﬀ")
 def test_folding_a_name_twice_changes_nothing_more(name: str) -> None:
-    assert folded(folded(name)) == folded(name)
-    assert folded(name.upper()) == folded(name.upper().lower()) or not name.isascii()
+    assert casefold_path(casefold_path(name)) == casefold_path(name)
+    assert casefold_path(name.upper()) == casefold_path(name.upper().lower()) or not name.isascii()
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -428,18 +433,18 @@ def test_folding_a_name_twice_changes_nothing_more(name: str) -> None:
 def test_writing_keeps_the_mode_and_makes_folders_inside(home: Path) -> None:
     files = confined(home)
     (home / "root" / "f").chmod(0o750)
-    written = files.write("f", b"new")
+    written = files.write_file("f", b"new")
     assert stat.S_IMODE((home / "root" / "f").stat().st_mode) == 0o750
     assert not written.created
-    assert written.mark == mark_of((home / "root" / "f").stat())
-    made = files.write("new/er/est", b"x")
+    assert written.fingerprint == compute_fingerprint((home / "root" / "f").stat())
+    made = files.write_file("new/er/est", b"x")
     assert made.created
-    assert made.folders == (str(home / "root" / "new" / "er"), str(home / "root" / "new"))
+    assert made.created_folders == (str(home / "root" / "new" / "er"), str(home / "root" / "new"))
     assert stat.S_IMODE((home / "root" / "new" / "er").stat().st_mode) & 0o022 == 0
 
 
 def test_writing_through_a_link_replaces_what_it_leads_to(home: Path) -> None:
-    written = confined(home).write("in", b"through")
+    written = confined(home).write_file("in", b"through")
     assert written.path == str(home / "root" / "a" / "f")
     assert (home / "root" / "in").is_symlink()
     assert (home / "root" / "a" / "f").read_bytes() == b"through"
@@ -449,32 +454,32 @@ def test_a_name_that_would_be_taken_for_another_is_not_made(home: Path) -> None:
     files = confined(home)
     for name in ("a\\b", "x\n", "x.", "x ", "\uff0e\uff0e", "\u202ex", "new/ /y", "x\x1b[2J"):
         with pytest.raises(PathRefused, match="no name"):
-            files.write(name, b"x")
+            files.write_file(name, b"x")
     assert not (home / "root" / "new").exists()
 
 
 def test_whoever_expected_another_file_changes_nothing(home: Path) -> None:
     files = confined(home)
-    mark = files.read_bytes("f", 100)[1].mark
+    mark = files.read_bytes("f", 100)[1].fingerprint
     (home / "root" / "f").write_text("theirs")
-    with pytest.raises(PathRefused, match="somebody else"):
-        files.write("f", b"ours", expected=mark)
-    with pytest.raises(PathRefused, match="somebody else"):
-        files.remove("f", expected=mark)
-    with pytest.raises(PathRefused, match="somebody else"):
-        files.write("f", b"ours", expected="")
+    with pytest.raises(PathRefused, match="another process"):
+        files.write_file("f", b"ours", expected_fingerprint=mark)
+    with pytest.raises(PathRefused, match="another process"):
+        files.remove_file("f", expected_fingerprint=mark)
+    with pytest.raises(PathRefused, match="another process"):
+        files.write_file("f", b"ours", expected_fingerprint="")
     assert (home / "root" / "f").read_text() == "theirs"
     with pytest.raises(PathRefused, match="elsewhere"):
-        files.write("in", b"x", real=str(home / "root" / "in"))
+        files.write_file("in", b"x", expected_path=str(home / "root" / "in"))
 
 
 def test_a_cancelled_write_leaves_nothing_at_all(home: Path) -> None:
     files = confined(home)
     before = sorted(path for path, _, _ in os.walk(home / "root"))
     with pytest.raises(PathRefused, match="Cancelled"):
-        files.write("deep/er/f", b"x", cancelled=lambda: True)
+        files.write_file("deep/er/f", b"x", is_cancelled=lambda: True)
     with pytest.raises(PathRefused, match="Cancelled"):
-        files.write("f", b"x", cancelled=lambda: True)
+        files.write_file("f", b"x", is_cancelled=lambda: True)
     assert sorted(path for path, _, _ in os.walk(home / "root")) == before
     assert not [name for name in os.listdir(home / "root") if name.endswith(".mainstay")]
 
@@ -482,13 +487,13 @@ def test_a_cancelled_write_leaves_nothing_at_all(home: Path) -> None:
 def test_a_disk_that_takes_no_more_is_a_sentence_and_the_old_file_stays(home: Path) -> None:
     script = (
         "import resource, signal, sys\n"
-        "from mainstay.core.outside import Grounds\n"
-        "from mainstay.io.files import Confined\n"
-        "from mainstay.io.beneath import PathRefused\n"
+        "from mainstay.core.tool_ports import SessionFolders\n"
+        "from mainstay.io.confined_files import ConfinedFiles\n"
+        "from mainstay.io.path_resolver import PathRefused\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try:\n"
-        "    Confined(Grounds(cwd=sys.argv[1], writable=(sys.argv[1],))).write('f', b'x' * 100_000)\n"
+        "    ConfinedFiles(SessionFolders(cwd=sys.argv[1], writable=(sys.argv[1],))).write_file('f', b'x' * 100_000)\n"
         "except PathRefused as error:\n"
         "    print(error)\n"
     )
@@ -502,13 +507,13 @@ def test_a_disk_that_takes_no_more_is_a_sentence_and_the_old_file_stays(home: Pa
 
 WRITER = """
 import sys
-from mainstay.core.outside import Grounds
-from mainstay.io.files import Confined
-files = Confined(Grounds(cwd=sys.argv[1], writable=(sys.argv[1],)))
+from mainstay.core.tool_ports import SessionFolders
+from mainstay.io.confined_files import ConfinedFiles
+files = ConfinedFiles(SessionFolders(cwd=sys.argv[1], writable=(sys.argv[1],)))
 sizes = (3_000_000, 1_000)
 print("ready", flush=True)
 for number in range(1_000_000):
-    files.write("target", bytes([65 + number % 26]) * sizes[number % 2])
+    files.write_file("target", bytes([65 + number % 26]) * sizes[number % 2])
 """
 
 
@@ -539,16 +544,16 @@ def _spin(seconds: float) -> None:
 
 def test_removing_and_moving_stay_inside_and_take_only_files(home: Path) -> None:
     files = confined(home)
-    files.remove("out")  # the link, not what it leads to
+    files.remove_file("out")  # the link, not what it leads to
     assert (home / "outside" / "secret").read_bytes() == SECRET
     with pytest.raises(PathRefused, match="folder"):
-        files.remove("a")
+        files.remove_file("a")
     with pytest.raises(PathRefused, match="already"):
-        files.rename("f", "a/f")
+        files.move_file("f", "a/f")
     for target in ("../outside/f", "abs_out/f", "out_folder/f"):
         with pytest.raises(PathRefused, match="outside"):
-            files.rename("f", target)
-    assert files.rename("f", "new/g") == (str(home / "root" / "f"), str(home / "root" / "new" / "g"))
+            files.move_file("f", target)
+    assert files.move_file("f", "new/g") == (str(home / "root" / "f"), str(home / "root" / "new" / "g"))
     assert (home / "root" / "new" / "g").read_text() == "f of root"
 
 
@@ -560,7 +565,7 @@ def test_what_is_missing_is_named_with_what_is_near(home: Path) -> None:
     for wanted in ("settings.toml", "Setting.toml"):
         with pytest.raises(PathMissing, match=r"Near it: Settings\.toml") as missing:
             read(confined(home), wanted)
-        assert missing.value.near == (str(home / "root" / "Settings.toml"),)
+        assert missing.value.similar_paths == (str(home / "root" / "Settings.toml"),)
 
 
 def test_a_file_over_the_bound_is_refused_with_its_size(home: Path) -> None:
@@ -588,10 +593,10 @@ def test_nothing_stays_open_after_a_thousand_refusals(home: Path) -> None:
         lambda: read(files, "loop"),
         lambda: read(files, "out_folder/secret"),
         lambda: read(files, "a/f/x/y"),
-        lambda: files.write("a", b"x"),
-        lambda: files.write("a/f/x", b"x"),
-        lambda: files.rename("f", "g"),
-        lambda: files.entries("a/f"),
+        lambda: files.write_file("a", b"x"),
+        lambda: files.write_file("a/f/x", b"x"),
+        lambda: files.move_file("f", "g"),
+        lambda: files.list_folder("a/f"),
     ]
     before = _open_files()
     for number in range(1_000):
@@ -610,17 +615,17 @@ def test_f53_a_note_may_be_written_by_its_own_path_and_nothing_beside_it(tmp_pat
     work.mkdir()
     (home / "secret.db").write_text("no")
     note = home / "MEMORY.md"
-    grounds = Grounds(cwd=str(work), writable=(str(work),), protected=(str(home),), notes=(str(note),))
-    files = Confined(grounds)
-    assert files.write(str(note), b"remember").created
+    grounds = SessionFolders(cwd=str(work), writable=(str(work),), protected=(str(home),), obeyed_paths=(str(note),))
+    files = ConfinedFiles(grounds)
+    assert files.write_file(str(note), b"remember").created
     assert files.read_bytes(str(note), 100)[0] == b"remember"
     for other in ("secret.db", ".", "MEMORY.md/../secret.db", "new.txt", "memory.md", "MEMORY.md.bak"):
         with pytest.raises(PathRefused):
-            files.write(str(home / other), b"x")
+            files.write_file(str(home / other), b"x")
         with pytest.raises(PathRefused):
             files.read_bytes(str(home / other), 100)
     with pytest.raises(PathRefused):
-        files.entries(str(home))
+        files.list_folder(str(home))
     note.unlink()
     os.link(home / "secret.db", note)
     with pytest.raises(PathRefused):
@@ -637,10 +642,10 @@ def test_f53_a_folder_of_ours_inside_of_what_is_protected_is_ours_and_only_it(tm
     scratch = home / "workspaces" / "default" / "s" / "scratch"
     scratch.mkdir(parents=True)
     (home / "mainstay.yaml").write_text("model: x")
-    grounds = Grounds(cwd=str(tmp_path), writable=(str(tmp_path), str(scratch)), protected=(str(home),))
-    files = Confined(grounds)
-    assert files.write(str(scratch / "out.txt"), b"x").created
-    assert files.write("ours.txt", b"x").created
+    grounds = SessionFolders(cwd=str(tmp_path), writable=(str(tmp_path), str(scratch)), protected=(str(home),))
+    files = ConfinedFiles(grounds)
+    assert files.write_file(str(scratch / "out.txt"), b"x").created
+    assert files.write_file("ours.txt", b"x").created
     for other in (".mainstay/mainstay.yaml", ".MAINSTAY/mainstay.yaml", ".mainstay/new", ".mainstay/workspaces/x"):
         with pytest.raises(PathRefused):
-            files.write(other, b"x")
+            files.write_file(other, b"x")

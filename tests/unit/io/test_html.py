@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.io.html import readable
+from mainstay.io.html import convert_html
 
 BASE = "https://example.org/d/page"
 
@@ -44,7 +44,7 @@ SHOWN = {
 
 @pytest.mark.parametrize(("source", "text"), SHOWN.values(), ids=SHOWN.keys())
 def test_what_a_person_would_see(source: str, text: str) -> None:
-    assert readable(source, BASE).text == text
+    assert convert_html(source, BASE).text == text
 
 
 HIDDEN = {
@@ -81,7 +81,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("source", HIDDEN.values(), ids=HIDDEN.keys())
 def test_what_a_person_would_not_see(source: str) -> None:
-    found = readable(f"<p>before</p>{source}<p>after</p>", BASE)
+    found = convert_html(f"<p>before</p>{source}<p>after</p>", BASE)
     assert "NO" not in found.text
     assert "before" in found.text
     assert ("after" in found.text) == ("nobody closed" not in _name(source))
@@ -92,12 +92,12 @@ def _name(source: str) -> str:
 
 
 def test_a_tag_that_closes_something_else_does_not_show_what_is_hidden() -> None:
-    assert readable("<div hidden><b>NO</i></p>NO</div>yes").text == "yes"
-    assert readable("<p hidden>NO<p>yes").text == "yes"
+    assert convert_html("<div hidden><b>NO</i></p>NO</div>yes").text == "yes"
+    assert convert_html("<p hidden>NO<p>yes").text == "yes"
 
 
 def test_the_title_is_one_line_and_the_first_one() -> None:
-    page = readable("<title> A &amp;\n B </title><svg><title>C</title></svg><p>x")
+    page = convert_html("<title> A &amp;\n B </title><svg><title>C</title></svg><p>x")
     assert (page.title, page.text) == ("A & B", "x")
 
 
@@ -149,7 +149,7 @@ def test_a_page_made_to_be_slow_takes_no_longer_for_each_character(piece: str) -
     def seconds(size: int) -> float:
         source = piece * (size // len(piece))
         before = time.process_time()
-        readable(source, BASE)
+        convert_html(source, BASE)
         return time.process_time() - before
 
     assert seconds(400_000) < 2.5  # a way that goes over it again and again takes minutes
@@ -163,10 +163,10 @@ SCRAPS = [
 
 @given(st.lists(st.sampled_from(SCRAPS), max_size=40))
 def test_no_page_is_too_odd_to_be_read(pieces: list[str]) -> None:
-    page = readable("".join(pieces), BASE)
+    page = convert_html("".join(pieces), BASE)
     assert "\x00" not in page.text
     assert "<script" not in page.text
 
 
 def test_a_page_is_read_up_to_its_bound() -> None:
-    assert len(readable("x" * 1000, BASE, chars_max=100).text) == 100
+    assert len(convert_html("x" * 1000, BASE, chars_max=100).text) == 100

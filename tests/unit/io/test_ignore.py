@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.core.outside import Grounds
-from mainstay.io.files import Confined
-from mainstay.io.globs import BadPattern, glob, segment
-from mainstay.io.ignore import Ignored
-from mainstay.io.walk import Walk
+from mainstay.core.tool_ports import SessionFolders
+from mainstay.io.confined_files import ConfinedFiles
+from mainstay.io.file_walk import FileWalk
+from mainstay.io.gitignore import IgnoreRules
+from mainstay.io.globs import GlobRefused, compile_component, compile_path_glob
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 PIECES = [
@@ -71,25 +71,26 @@ def test_rules_cover_what_git_says_they_do(tmp_path: Path) -> None:
         (tmp_path / ".gitignore").write_text(text)
         asked = ["git", "-C", str(tmp_path), "check-ignore", "-z", "--stdin", "--no-index"]
         said = subprocess.run(asked, input="\0".join(paths) + "\0", capture_output=True, text=True, timeout=20).stdout
-        ignored = Ignored().within(0, text)
+        ignored = IgnoreRules().with_rules(0, text)
         ours = {path for path in paths if _covers(ignored, path, tmp_path)}
         assert ours == set(said.split("\0")) - {""}, f"of {rules}"
 
 
-def _covers(ignored: Ignored, path: str, root: Path) -> bool:
+def _covers(ignored: IgnoreRules, path: str, root: Path) -> bool:
     """It, or a folder that it lies in."""
     steps = path.split("/")
     return any(
-        ignored.covers(steps[:at], folder=at < len(steps) or (root / path).is_dir()) for at in range(1, len(steps) + 1)
+        ignored.is_ignored(steps[:at], is_folder=at < len(steps) or (root / path).is_dir())
+        for at in range(1, len(steps) + 1)
     )
 
 
-def _tree(root: Path, *paths: str) -> Confined:
+def _tree(root: Path, *paths: str) -> ConfinedFiles:
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text("x")
     real = os.path.realpath(root)
-    return Confined(Grounds(cwd=real, writable=(real,), protected=(f"{real}/kept",)))
+    return ConfinedFiles(SessionFolders(cwd=real, writable=(real,), protected=(f"{real}/kept",)))
 
 
 def test_a_walk_leaves_out_what_is_ignored_above_below_and_in_the_repository(tmp_path: Path) -> None:
@@ -112,20 +113,20 @@ def test_a_walk_leaves_out_what_is_ignored_above_below_and_in_the_repository(tmp
     (tmp_path / "sub" / ".gitignore").write_text("!keep.log\n*.tmp\n")
     (tmp_path / ".git" / "info" / "exclude").write_text("own.txt\n")
     (tmp_path / "link").symlink_to("sub")
-    found = {seen.below for seen in Walk(files, ".")}
+    found = {seen.relative_path for seen in FileWalk(files, ".")}
     assert found == {".gitignore", "a.py", "sub/.gitignore", "sub/b.py", "sub/keep.log"}
-    assert {seen.below for seen in Walk(files, "sub")} == {".gitignore", "b.py", "keep.log"}
-    assert {seen.path for seen in Walk(files, "sub/deep")} == set()
+    assert {seen.relative_path for seen in FileWalk(files, "sub")} == {".gitignore", "b.py", "keep.log"}
+    assert {seen.path for seen in FileWalk(files, "sub/deep")} == set()
 
 
 def test_a_walk_that_is_stopped_says_so(tmp_path: Path) -> None:
     files = _tree(tmp_path, *(f"{n}.txt" for n in range(20)))
     seen: list[str] = []
-    walk = Walk(files, ".", stop=lambda: len(seen) >= 5)
+    walk = FileWalk(files, ".", should_stop=lambda: len(seen) >= 5)
     for one in walk:
         seen.append(one.name)
     assert len(seen) == 5
-    assert walk.cut == "it was stopped"
+    assert walk.cut_reason == "it was stopped"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_a_walk_that_is_stopped_says_so(tmp_path: Path) -> None:
     ids=range(11),
 )
 def test_a_pattern_fits_what_it_should(pattern: str, fits: list[str], not_so: list[str]) -> None:
-    matches = glob(pattern)
+    matches = compile_path_glob(pattern)
     assert [path for path in fits if not matches(path)] == []
     assert [path for path in not_so if matches(path)] == []
 
@@ -154,14 +155,14 @@ def test_a_pattern_fits_what_it_should(pattern: str, fits: list[str], not_so: li
 @settings(max_examples=2_000 if WHOLE else 300, deadline=None)
 @given(st.text("ab*?.", max_size=8), st.text("ab.", max_size=8))
 def test_a_name_fits_as_the_standard_library_has_it(pattern: str, name: str) -> None:
-    assert segment(pattern)(name) == fnmatch.fnmatchcase(name, pattern)
+    assert compile_component(pattern)(name) == fnmatch.fnmatchcase(name, pattern)
 
 
 def test_no_pattern_takes_long_and_too_many_choices_are_refused() -> None:
     began = time.process_time()
-    assert not segment("*a" * 60 + "b")("a" * 255)
-    assert not glob("**/a/" * 30 + "b")("a/" * 200 + "c")
+    assert not compile_component("*a" * 60 + "b")("a" * 255)
+    assert not compile_path_glob("**/a/" * 30 + "b")("a/" * 200 + "c")
     assert time.process_time() - began < 1.0
     for pattern in ("{a,b}" * 10, "x" * 2_000):
-        with pytest.raises(BadPattern):
-            glob(pattern)
+        with pytest.raises(GlobRefused):
+            compile_path_glob(pattern)

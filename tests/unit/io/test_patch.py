@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainstay.io.patch import FilePatch, PatchRefused, parse, reverse
-from mainstay.io.patching import patched
+from mainstay.io.patch_applier import apply_patch_to_text
+from mainstay.io.patch_parser import FilePatch, PatchRefused, parse_patch, reverse_patch
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 some = settings(max_examples=3_000 if WHOLE else 300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -21,7 +21,7 @@ def wrapped(*lines: str) -> str:
 
 
 def one(text: str) -> FilePatch:
-    [patch] = parse(text)
+    [patch] = parse_patch(text)
     return patch
 
 
@@ -34,16 +34,16 @@ def test_an_envelope_names_files_to_add_change_move_and_delete() -> None:
         *("*** Update File: a.py", "*** Move to: b.py", "@@ def b():", "-    return 1", "+    return 2"),
         *("*** Delete File: old.txt",),
     )
-    add, update, delete = parse(text)
+    add, update, delete = parse_patch(text)
     assert (add.kind, add.path, add.content) == ("add", "new.txt", "one\n\ntwo\n")
-    assert (update.path, update.to) == ("a.py", "b.py")
-    assert patched(TEXT, update) == "def a():\n    return 1\n\n\ndef b():\n    return 2\n"
+    assert (update.path, update.new_path) == ("a.py", "b.py")
+    assert apply_patch_to_text(TEXT, update) == "def a():\n    return 1\n\n\ndef b():\n    return 2\n"
     assert (delete.kind, delete.path) == ("delete", "old.txt")
 
 
 def test_several_places_of_a_file_are_changed_in_order() -> None:
     update = one(wrapped("*** Update File: f", "@@", " a", "-b", "+B", "@@", "-d", "+D", " e"))
-    assert patched("a\nb\nc\nd\ne\n", update) == "a\nB\nc\nD\ne\n"
+    assert apply_patch_to_text("a\nb\nc\nd\ne\n", update) == "a\nB\nc\nD\ne\n"
 
 
 def test_a_unified_diff_of_git_is_understood() -> None:
@@ -54,59 +54,59 @@ def test_a_unified_diff_of_git_is_understood() -> None:
         "+echo\n\\ No newline at end of file\ndiff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
         "diff --git a/z b/z\ndeleted file mode 100644\n--- a/z\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
     )
-    changed, added, moved, removed = parse(text)
-    assert patched("a\nb\nc\n", changed) == "a\nB\nc\n"
-    assert (added.path, added.content, added.executable) == ("run.sh", "echo", True)
-    assert (moved.path, moved.to, moved.hunks) == ("x", "y", ())
+    changed, added, moved, removed = parse_patch(text)
+    assert apply_patch_to_text("a\nb\nc\n", changed) == "a\nB\nc\n"
+    assert (added.path, added.content, added.is_executable) == ("run.sh", "echo", True)
+    assert (moved.path, moved.new_path, moved.hunks) == ("x", "y", ())
     assert (removed.kind, removed.path) == ("delete", "z")
 
 
 def test_a_removed_line_that_looks_like_a_header_is_a_line() -> None:
     text = "--- a/q.sql\n+++ b/q.sql\n@@ -1,3 +1,2 @@\n a\n--- a comment\n c\n"
-    assert patched("a\n-- a comment\nc\n", one(text)) == "a\nc\n"
+    assert apply_patch_to_text("a\n-- a comment\nc\n", one(text)) == "a\nc\n"
 
 
 def test_a_diff_with_wrong_counts_and_line_numbers_still_finds_its_place() -> None:
     text = "--- f\n+++ f\n@@ -90,7 +90,1 @@\n b\n-c\n+C\n"
-    assert patched("a\nb\nc\n", one(text)) == "a\nb\nC\n"
+    assert apply_patch_to_text("a\nb\nc\n", one(text)) == "a\nb\nC\n"
 
 
 def test_the_line_number_decides_between_places_that_fit() -> None:
     text = "x\n" * 3 + "a\nb\n" + "x\n" * 5 + "a\nb\n"
     update = one("--- f\n+++ f\n@@ -11,2 +11,2 @@\n a\n-b\n+B\n")
-    assert patched(text, update) == "x\n" * 3 + "a\nb\n" + "x\n" * 5 + "a\nB\n"
+    assert apply_patch_to_text(text, update) == "x\n" * 3 + "a\nb\n" + "x\n" * 5 + "a\nB\n"
 
 
 def test_a_place_that_is_not_clear_is_refused_with_the_lines_it_fits() -> None:
     update = one(wrapped("*** Update File: f.py", "@@", "-    return 1", "+    return 2"))
     with pytest.raises(PatchRefused, match=r"f\.py, change 1 fits at lines 2, 6"):
-        patched(TEXT, update)
+        apply_patch_to_text(TEXT, update)
 
 
 def test_white_space_is_forgiven_only_where_one_place_fits_and_the_file_keeps_its_own() -> None:
     update = one(wrapped("*** Update File: f", "@@", " def  b():", "-return 1", "+    return 2"))
-    assert patched("def b():\n\treturn 1\n", update) == "def b():\n    return 2\n"
-    assert patched("def  b():  \n    return 1\n", update) == "def  b():  \n    return 2\n"
+    assert apply_patch_to_text("def b():\n\treturn 1\n", update) == "def b():\n    return 2\n"
+    assert apply_patch_to_text("def  b():  \n    return 1\n", update) == "def  b():  \n    return 2\n"
     with pytest.raises(PatchRefused, match="but for white space at lines 1, 3"):
-        patched("def b():\n  return 1\ndef b():\n return 1\n", update)
+        apply_patch_to_text("def b():\n  return 1\ndef b():\n return 1\n", update)
 
 
 def test_line_ends_and_the_lack_of_a_last_one_are_kept() -> None:
     update = one(wrapped("*** Update File: f", "@@", " a", "-b", "+B"))
-    assert patched("a\r\nb\r\n", update) == "a\r\nB\r\n"
-    assert patched("a\nb", update) == "a\nB"
+    assert apply_patch_to_text("a\r\nb\r\n", update) == "a\r\nB\r\n"
+    assert apply_patch_to_text("a\nb", update) == "a\nB"
     taken = one("--- f\n+++ f\n@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n")
-    assert patched("a\nb\n", taken) == "a\nb"
-    assert patched("a\nb", reverse(taken)) == "a\nb\n"
+    assert apply_patch_to_text("a\nb\n", taken) == "a\nb"
+    assert apply_patch_to_text("a\nb", reverse_patch(taken)) == "a\nb\n"
 
 
 def test_end_of_file_and_insertions_go_where_they_say() -> None:
     at_end = one(wrapped("*** Update File: f", "@@", " a", "+b", "*** End of File"))
-    assert patched("a\na\n", at_end) == "a\na\nb\n"
+    assert apply_patch_to_text("a\na\n", at_end) == "a\na\nb\n"
     behind = one(wrapped("*** Update File: f", "@@ a", "+b"))
-    assert patched("a\nc\n", behind) == "a\nb\nc\n"
-    assert patched("a\nc\n", one("--- f\n+++ f\n@@ -1,0 +2 @@\n+b\n")) == "a\nb\nc\n"
-    assert patched("", one(wrapped("*** Update File: f", "@@", "+b"))) == "b\n"
+    assert apply_patch_to_text("a\nc\n", behind) == "a\nb\nc\n"
+    assert apply_patch_to_text("a\nc\n", one("--- f\n+++ f\n@@ -1,0 +2 @@\n+b\n")) == "a\nb\nc\n"
+    assert apply_patch_to_text("", one(wrapped("*** Update File: f", "@@", "+b"))) == "b\n"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_end_of_file_and_insertions_go_where_they_say() -> None:
 )
 def test_what_is_no_patch_is_refused_in_a_sentence(text: str, said: str) -> None:
     with pytest.raises(PatchRefused, match=said) as refused:
-        parse(text)
+        parse_patch(text)
     assert len(str(refused.value)) < 400
 
 
@@ -178,8 +178,8 @@ _PIECES = [
 )
 def test_any_text_is_a_patch_or_refused_and_so_is_carrying_it_out(pieces: list[str], text: str) -> None:
     try:
-        for patch in parse("\n".join(pieces)):
-            patched(text, patch)
+        for patch in parse_patch("\n".join(pieces)):
+            apply_patch_to_text(text, patch)
     except PatchRefused as refused:
         sentence = str(refused)
         assert sentence
@@ -195,12 +195,12 @@ def test_a_diff_makes_the_new_text_of_the_old_and_reversed_the_old_of_the_new(
         return
     diff = _diff(before, after, around)
     patch = one(diff)
-    assert patched(before, patch) == after
+    assert apply_patch_to_text(before, patch) == after
     back = one(_diff(after, before, around))
-    assert patched(after, back) == before
+    assert apply_patch_to_text(after, back) == before
     if around == 3:  # with all of its surroundings a reversed patch needs no line numbers of its own
         try:
-            assert patched(after, reverse(patch)) == before
+            assert apply_patch_to_text(after, reverse_patch(patch)) == before
         except PatchRefused as refused:
             assert "fits" in str(refused) or "not in the file" in str(refused)  # noqa: PT017
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainstay.io.paths import NAME_BYTES_MAX, folder_name, read_inside
+from mainstay.io.paths import FOLDER_NAME_BYTES_MAX, encode_folder_name, read_confined
 
 names = st.one_of(
     st.text(max_size=40),
@@ -37,17 +37,17 @@ def seen_by_a_careless_disk(name: str) -> str:
 @example("skills", "=73kills")
 @example("A", "a==1")
 def test_two_texts_never_share_a_folder(one: str, other: str) -> None:
-    same = seen_by_a_careless_disk(folder_name(one)) == seen_by_a_careless_disk(folder_name(other))
+    same = seen_by_a_careless_disk(encode_folder_name(one)) == seen_by_a_careless_disk(encode_folder_name(other))
     assert same == (one == other)
 
 
 @given(names)
 def test_a_folder_name_is_always_safe(text: str) -> None:
-    name = folder_name(text)
+    name = encode_folder_name(text)
     assert name
     assert name[0] != "."
     assert not set(name) & set('/\\\0\n:*?"<>| ')
-    assert len(name.encode()) <= NAME_BYTES_MAX
+    assert len(name.encode()) <= FOLDER_NAME_BYTES_MAX
     assert name.lower() not in ("memory.md", "agents.md", "skills", "patterns", "knowledge", "attachments", "scratch")
     assert not name.lower().startswith("workspace.db")
     assert not any(unicodedata.category(char).startswith("C") for char in name)
@@ -67,14 +67,14 @@ def test_a_folder_name_is_always_safe(text: str) -> None:
     ],
 )
 def test_a_folder_name_stays_readable(text: str, name: str) -> None:
-    assert folder_name(text) == name
+    assert encode_folder_name(text) == name
 
 
 def test_what_lies_inside_is_read_up_to_the_bound_and_its_size_is_told(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.md").write_bytes(b"0123456789")
-    assert read_inside(str(tmp_path), str(tmp_path / "deep" / "a.md"), 4) == (b"0123", 10)
-    assert read_inside(str(tmp_path), str(tmp_path / "deep" / "a.md"), 100) == (b"0123456789", 10)
+    assert read_confined(str(tmp_path), str(tmp_path / "deep" / "a.md"), 4) == (b"0123", 10)
+    assert read_confined(str(tmp_path), str(tmp_path / "deep" / "a.md"), 100) == (b"0123456789", 10)
 
 
 def test_a_link_that_stays_inside_is_followed_and_one_that_leaves_is_not(tmp_path: Path) -> None:
@@ -87,19 +87,19 @@ def test_a_link_that_stays_inside_is_followed_and_one_that_leaves_is_not(tmp_pat
     (root / "outer.md").symlink_to(outside / "secret.md")
     (root / "folder").symlink_to(outside, target_is_directory=True)
     (root / "loop.md").symlink_to("loop.md")
-    assert read_inside(str(root), str(root / "inner.md"), 100)[0] == b"mine"
+    assert read_confined(str(root), str(root / "inner.md"), 100)[0] == b"mine"
     for path in (root / "outer.md", root / "folder" / "secret.md", root / ".." / outside.name / "secret.md", root):
         with pytest.raises(PermissionError):
-            read_inside(str(root), str(path), 100)
+            read_confined(str(root), str(path), 100)
     with pytest.raises(OSError):
-        read_inside(str(root), str(root / "loop.md"), 100)
+        read_confined(str(root), str(root / "loop.md"), 100)
 
 
 def test_a_root_that_is_itself_reached_by_a_link_is_fine(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.md").write_text("here")
     (tmp_path / "link").symlink_to("real", target_is_directory=True)
-    assert read_inside(str(tmp_path / "link"), str(tmp_path / "link" / "a.md"), 100)[0] == b"here"
+    assert read_confined(str(tmp_path / "link"), str(tmp_path / "link" / "a.md"), 100)[0] == b"here"
 
 
 def test_what_is_no_file_is_refused_and_holds_nobody_up(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_what_is_no_file_is_refused_and_holds_nobody_up(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder", "missing"):
         with pytest.raises(OSError):
-            read_inside(str(tmp_path), str(tmp_path / name), 100)
+            read_confined(str(tmp_path), str(tmp_path / name), 100)
 
 
 def test_reading_leaves_no_handle_open(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ def test_reading_leaves_no_handle_open(tmp_path: Path) -> None:
     probe = os.open(tmp_path, os.O_RDONLY)
     os.close(probe)
     for _ in range(20):
-        read_inside(str(tmp_path), str(tmp_path / "a" / "b" / "c.md"), 10)
+        read_confined(str(tmp_path), str(tmp_path / "a" / "b" / "c.md"), 10)
         for bad in ("pipe", "a/b/none.md", "a/none/c.md"):
             with pytest.raises(OSError):
-                read_inside(str(tmp_path), str(tmp_path / bad), 10)
+                read_confined(str(tmp_path), str(tmp_path / bad), 10)
     again = os.open(tmp_path, os.O_RDONLY)
     os.close(again)
     assert again == probe

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.io.watch import Watch
+from mainstay.io.file_watcher import FileWatcher
 
 SOON_S = 20.0  # for what must happen, on a loaded machine
 
@@ -41,11 +41,11 @@ def told() -> Told:
 
 
 @pytest.fixture
-def watch(told: Told) -> Iterator[Callable[..., Watch]]:
-    begun: list[Watch] = []
+def watch(told: Told) -> Iterator[Callable[..., FileWatcher]]:
+    begun: list[FileWatcher] = []
 
-    def begin(*folders: Path, poll_s: float = 2.0) -> Watch:
-        watch = Watch([str(folder) for folder in folders], told, poll_s=poll_s)
+    def begin(*folders: Path, poll_s: float = 2.0) -> FileWatcher:
+        watch = FileWatcher([str(folder) for folder in folders], told, poll_s=poll_s)
         begun.append(watch)
         watch.start()
         assert told.more_than(0), "it tells once that it has begun"
@@ -71,7 +71,7 @@ CHANGES = {
 @pytest.mark.parametrize("poll_s", [2.0, 60.0], ids=["also by looking", "by notice alone"])
 @pytest.mark.parametrize("change", CHANGES, ids=[name.replace(" ", "-") for name in CHANGES])
 def test_what_changes_below_a_folder_is_told(
-    change: str, poll_s: float, tmp_path: Path, told: Told, watch: Callable[..., Watch]
+    change: str, poll_s: float, tmp_path: Path, told: Told, watch: Callable[..., FileWatcher]
 ) -> None:
     folder = tmp_path / "folder"
     (folder / "below").mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_what_changes_below_a_folder_is_told(
 
 
 def test_a_folder_that_comes_later_is_watched_from_then_on(
-    tmp_path: Path, told: Told, watch: Callable[..., Watch]
+    tmp_path: Path, told: Told, watch: Callable[..., FileWatcher]
 ) -> None:
     later = tmp_path / "not" / "yet"
     watch(tmp_path / "never", later, poll_s=0.05)
@@ -98,7 +98,7 @@ def test_a_folder_that_comes_later_is_watched_from_then_on(
 
 
 def test_a_folder_that_is_replaced_by_another_is_followed(
-    tmp_path: Path, told: Told, watch: Callable[..., Watch]
+    tmp_path: Path, told: Told, watch: Callable[..., FileWatcher]
 ) -> None:
     folder, other = tmp_path / "folder", tmp_path / "other"
     folder.mkdir()
@@ -114,7 +114,7 @@ def test_a_folder_that_is_replaced_by_another_is_followed(
 
 
 def test_a_link_to_a_file_tells_when_what_it_leads_to_changes(
-    tmp_path: Path, told: Told, watch: Callable[..., Watch]
+    tmp_path: Path, told: Told, watch: Callable[..., FileWatcher]
 ) -> None:
     folder, target = tmp_path / "folder", tmp_path / "target.yaml"
     folder.mkdir()
@@ -133,7 +133,7 @@ def test_a_callback_that_raises_does_not_end_the_watching(tmp_path: Path, caplog
         told()
         raise ValueError("a bug of whoever listens")
 
-    watch = Watch([str(tmp_path)], changed, poll_s=0.05)
+    watch = FileWatcher([str(tmp_path)], changed, poll_s=0.05)
     watch.start()
     try:
         assert told.more_than(0)
@@ -142,19 +142,19 @@ def test_a_callback_that_raises_does_not_end_the_watching(tmp_path: Path, caplog
         assert told.more_than(before)
     finally:
         watch.close()
-    assert "What was to be done about a change failed." in caplog.text
+    assert "The callback for a file change failed." in caplog.text
 
 
 def test_closing_is_quick_and_leaves_no_thread_and_no_descriptor(tmp_path: Path) -> None:
     """In a process of its own, where nobody else opens anything."""
     script = f"""
 import os, threading, time
-from mainstay.io.watch import Watch
+from mainstay.io.file_watcher import FileWatcher
 def open_now():
     descriptors = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else os.listdir("/dev/fd")
     return len(descriptors)
 begun = threading.Event()
-first = Watch([{str(tmp_path)!r}], begun.set)
+first = FileWatcher([{str(tmp_path)!r}], begun.set)
 first.start()
 begun.wait(20)
 first.close()  # what the library keeps for good has been opened by now
@@ -164,7 +164,7 @@ while threading.active_count() > 1 and time.monotonic() < until:
 before = open_now()
 for _ in range(5):
     begun.clear()
-    watch = Watch([{str(tmp_path)!r}], begun.set)
+    watch = FileWatcher([{str(tmp_path)!r}], begun.set)
     watch.start()
     begun.wait(20)
     at = time.monotonic()
@@ -187,7 +187,7 @@ def test_closing_from_within_the_callback_does_not_wait_for_itself(tmp_path: Pat
         watch.close()
         closed.set()
 
-    watch = Watch([str(tmp_path)], changed)
+    watch = FileWatcher([str(tmp_path)], changed)
     watch.start()
     assert closed.wait(SOON_S)
     watch.close()
@@ -200,11 +200,11 @@ def test_where_the_system_has_no_watches_left_changes_are_looked_for_and_it_is_s
 import logging, os, resource, threading
 import watchfiles._rust_notify
 logging.basicConfig(format="%(message)s")
-from mainstay.io.watch import Watch
+from mainstay.io.file_watcher import FileWatcher
 told = threading.Semaphore(0)
 top = max(int(name) for name in os.listdir("/dev/fd"))  # the listing's own is the highest
 resource.setrlimit(resource.RLIMIT_NOFILE, (top + 2, top + 2))
-watch = Watch([{str(tmp_path)!r}], told.release, poll_s=0.05)
+watch = FileWatcher([{str(tmp_path)!r}], told.release, poll_s=0.05)
 watch.start()
 assert told.acquire(timeout=20)
 for name in ("a", "b", "c"):
@@ -214,11 +214,11 @@ watch.close()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("The system does not tell of changes in") == 1
+    assert done.stderr.count("File notifications are not available for") == 1
 
 
 def test_nothing_is_told_of_a_folder_with_a_dot_that_is_looked_at(
-    tmp_path: Path, told: Told, watch: Callable[..., Watch]
+    tmp_path: Path, told: Told, watch: Callable[..., FileWatcher]
 ) -> None:
     hidden = tmp_path / ".git"
     hidden.mkdir()
@@ -236,7 +236,7 @@ def test_nothing_is_told_of_a_folder_with_a_dot_that_is_looked_at(
 def test_it_does_not_make_anybody_wait_while_nothing_happens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A folder that cannot be read is nobody's trouble, and starting returns before anything was looked at."""
     with caplog.at_level(logging.WARNING):
-        watch = Watch([str(tmp_path / "none"), "/proc/1/fd", "bad\x00name"], lambda: None)
+        watch = FileWatcher([str(tmp_path / "none"), "/proc/1/fd", "bad\x00name"], lambda: None)
         at = time.monotonic()
         watch.start()
         assert time.monotonic() - at < 0.5

@@ -12,7 +12,7 @@ from msgspec import Meta
 from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.tools import BadArguments
 from mainstay.kit import ActionFailed, Call, StateRefused, action, state
-from mainstay.kit.actions import Action, actions_of
+from mainstay.kit.actions import FunctionAction, find_actions
 
 
 @action
@@ -31,8 +31,8 @@ async def send(to: str, how: Literal["fast", "slow"], call: Call, size: Annotate
     return [to, how, call.id, call.context.get("session", ""), str(size)]
 
 
-def of(function: object) -> Action:
-    return next(iter(actions_of([function]).values()))
+def of(function: object) -> FunctionAction:
+    return next(iter(find_actions([function]).values()))
 
 
 def test_a_function_stays_the_function_it_is() -> None:
@@ -49,8 +49,12 @@ def test_the_schema_comes_from_the_hints_and_the_docstring_without_the_call() ->
 
 
 def test_what_is_declared_goes_into_the_manifest() -> None:
-    assert of(add).lines()[:3] == ['  - name: "add"', '    description: "Keep a note."', '    effect: "unsafe"']
-    assert of(send).lines()[2:6] == [
+    assert of(add).manifest_lines()[:3] == [
+        '  - name: "add"',
+        '    description: "Keep a note."',
+        '    effect: "unsafe"',
+    ]
+    assert of(send).manifest_lines()[2:6] == [
         '    effect: "pure"',
         "    timeout_s: 5",
         "    untrusted: false",
@@ -109,12 +113,12 @@ def test_a_function_that_cannot_be_an_action_is_refused_where_it_is_declared() -
     for function, why in ((silent, "needs a docstring"), (unknown, "cannot be resolved"), (any_number, "ordinary")):
         with pytest.raises(ToolDefinitionError, match=why):
             action(function)
-    with pytest.raises(ToolDefinitionError, match="effect='harmless' is none of"):
+    with pytest.raises(ToolDefinitionError, match="effect='harmless' must be one of"):
         action(effect="harmless")(add)  # type: ignore[call-overload]
 
 
 def test_only_marked_functions_are_actions() -> None:
-    assert list(actions_of([add, send, len, 5, Call, lambda: 1, ActionFailed])) == ["add", "send"]
+    assert list(find_actions([add, send, len, 5, Call, lambda: 1, ActionFailed])) == ["add", "send"]
 
 
 def test_state_outside_of_a_plugin_that_serves_says_so() -> None:

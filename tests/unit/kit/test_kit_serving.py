@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.core.contract import ExecuteRequest, ExecuteResponse, decode, encode
-from mainstay.testing.plugin_suite import PluginSuite, Sample, StateDouble
+from mainstay.core.plugin_protocol import ExecuteRequest, ExecuteResponse, decode, encode
+from mainstay.testing.plugin_suite import FakePluginState, PluginSuite, SampleCall
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = '''
@@ -77,45 +77,49 @@ def plugin(tmp_path: Path) -> PluginSuite:
 
 
 async def test_what_a_function_raises_is_an_error_of_its_call_and_the_trace_is_for_the_log(plugin: PluginSuite) -> None:
-    async with plugin.started(StateDouble()) as running:
-        told = {how: (await running.call("1", Sample("fail", {"how": how}))).error for how in ("told", "silent", "x")}
+    async with plugin.start_plugin(FakePluginState()) as running:
+        told = {
+            how: (await running.call("1", SampleCall("fail", {"how": how}))).error for how in ("told", "silent", "x")
+        }
         assert told == {
             "told": "The sea is too rough.",
             "silent": "It failed.",
             "x": "The action failed: KeyError.",
         }
-        assert (await running.call("2", Sample("fail_async", {}))).error == "The action failed: ValueError."
-        await running.until_said(b"KeyError: 'sk-proj-secret'")
-        assert (await running.call("3", Sample("fail", {"how": "exit"}))).error == "The action failed: RuntimeError."
-        assert (await running.call("4", Sample("wrong_door", {}))).content == "7"
+        assert (await running.call("2", SampleCall("fail_async", {}))).error == "The action failed: ValueError."
+        await running.wait_for_stderr(b"KeyError: 'sk-proj-secret'")
+        assert (
+            await running.call("3", SampleCall("fail", {"how": "exit"}))
+        ).error == "The action failed: RuntimeError."
+        assert (await running.call("4", SampleCall("wrong_door", {}))).content == "7"
 
 
 async def test_state_is_the_same_from_threads_and_from_the_loop(plugin: PluginSuite) -> None:
     """OPENTALON-036"""
-    async with plugin.started(StateDouble()) as running:
-        assert (await running.call("1", Sample("twice", {"key": "ä"}))).content == "1 ['ä'] True False None"
-        assert (await running.call("2", Sample("twice_async", {"key": "ö"}))).content == "1 ['ö'] True None"
+    async with plugin.start_plugin(FakePluginState()) as running:
+        assert (await running.call("1", SampleCall("twice", {"key": "ä"}))).content == "1 ['ä'] True False None"
+        assert (await running.call("2", SampleCall("twice_async", {"key": "ö"}))).content == "1 ['ö'] True None"
 
 
 async def test_an_action_sees_the_context_it_was_sent_and_no_more(plugin: PluginSuite) -> None:
-    async with plugin.started(StateDouble()) as running:
+    async with plugin.start_plugin(FakePluginState()) as running:
         request = ExecuteRequest("1", "whoami", "{}", {"session": "s", "prompt": "hi"})
         answer = decode(await running.send(encode(request)), ExecuteResponse)
         assert answer.content == '{"prompt":"hi","session":"s"}'
-        assert (await running.call("2", Sample("whoami", {}))).content == "{}"
+        assert (await running.call("2", SampleCall("whoami", {}))).content == "{}"
 
 
 async def test_it_ends_when_asked_though_a_thread_never_looks_up(plugin: PluginSuite) -> None:
-    async with plugin.started(StateDouble()) as running:
-        stuck = running.begin("1", Sample("stuck", {}))
-        await running.until_said(b"stuck")
+    async with plugin.start_plugin(FakePluginState()) as running:
+        stuck = running.start_call("1", SampleCall("stuck", {}))
+        await running.wait_for_stderr(b"stuck")
         running.process.send_signal(signal.SIGTERM)
         assert await running.process.wait() == 0
         stuck.cancel()
 
 
 async def test_its_socket_is_for_nobody_else(plugin: PluginSuite) -> None:
-    async with plugin.started(StateDouble()) as running:
+    async with plugin.start_plugin(FakePluginState()) as running:
         assert os.stat(running.socket).st_mode & 0o077 == 0
 
 
@@ -128,7 +132,7 @@ def test_outside_of_mainstay_it_says_what_it_is_for(tmp_path: Path) -> None:
     assert ran.stderr.startswith("This is a plugin of Mainstay")
     assert ran.stderr.count("\n") == 1
     ran = _run("empty.py", tmp_path, {**env, "MAINSTAY_PLUGIN_SOCKET": str(tmp_path / "s")})
-    assert ran.stderr == "There is nothing to serve: no function here is marked with @action.\n"
+    assert ran.stderr == "There is nothing to serve: no function is decorated with @action.\n"
 
 
 def test_importing_the_kit_loads_nothing_heavy(tmp_path: Path) -> None:

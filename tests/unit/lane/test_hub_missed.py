@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from mainstay.core.events import TextDelta
-from mainstay.lane.hub import Hub
+from mainstay.lane.event_hub import EventHub
 
 
 def test_what_slow_watchers_lost_is_counted_and_stays_so_when_they_leave() -> None:
-    hub = Hub(2)
+    hub = EventHub(2)
     one, everything = hub.watch("s"), hub.watch(None)
     for _ in range(5):
         hub.emit("s", TextDelta("a"))
-    assert (hub.watching, hub.missed) == (2, 6)
-    hub.leave(one)
-    hub.leave(one)
-    assert (hub.watching, hub.missed) == (1, 6)
-    hub.leave(everything)
-    assert (hub.watching, hub.missed) == (0, 6)
+    assert (hub.watcher_count, hub.missed_total) == (2, 6)
+    hub.unwatch(one)
+    hub.unwatch(one)
+    assert (hub.watcher_count, hub.missed_total) == (1, 6)
+    hub.unwatch(everything)
+    assert (hub.watcher_count, hub.missed_total) == (0, 6)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from support.kernel_world import World, virtual
 
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import StreamBroken
 from mainstay.core.events import StepRestarted, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Finish, FinishReason, Text
 from mainstay.core.outcome import Aborted, Answered
-from mainstay.core.ports import CallPiece, Context, Options, TextPiece, ToolContext
+from mainstay.core.ports import Context, Options, TextPiece, ToolCallPiece, ToolContext
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Pieces, Raise, Stall
 
@@ -63,7 +63,7 @@ async def test_abort_while_a_call_is_being_written_runs_nothing_and_leaves_no_ca
         ran.append(1)
         return "done"
 
-    async with World([Pieces([TextPiece("So "), CallPiece(0, "act", "{}"), stall]), "next"], [act]) as world:
+    async with World([Pieces([TextPiece("So "), ToolCallPiece(0, "act", "{}"), stall]), "next"], [act]) as world:
         ticket = await world.send("go")
         await stall.reached.wait()
         assert await world.abort()
@@ -176,7 +176,7 @@ async def test_abort_with_nothing_running_is_false_and_harmless() -> None:
         await world.ask("hi")
         assert await world.abort() is False
         assert (await world.kinds())[-1] == "TurnEnded"
-        assert await world.store.get("never seen") is None
+        assert await world.store.get_session("never seen") is None
 
 
 @virtual
@@ -211,11 +211,13 @@ async def test_abort_returns_only_when_the_end_is_on_disk() -> None:
 @virtual
 async def test_abort_while_the_start_of_a_call_is_being_written_does_not_run_it() -> None:
     class Slow(MemoryStore):
-        def append(self, standing: Any, expected: int, events: Any, once: Any = None, *, synced: bool = True) -> Any:
+        def append(
+            self, info: Any, expected: int, events: Any, idempotency_key: Any = None, *, synced: bool = True
+        ) -> Any:
             if not any(b'"ToolStarted"' in event for event in events):
-                return super().append(standing, expected, events, once)
+                return super().append(info, expected, events, idempotency_key)
             writing.set()
-            return asyncio.ensure_future(self._slowly(standing, expected, events, once))
+            return asyncio.ensure_future(self._slowly(info, expected, events, idempotency_key))
 
         async def _slowly(self, *order: Any) -> None:
             await asyncio.sleep(1)
@@ -310,7 +312,7 @@ async def test_a_reconcile_that_is_aborted_does_not_run_the_call() -> None:
             await asyncio.sleep(0)
         await world.crash()
     async with world.after(["sorry"], [made]) as later:
-        await later.lanes.resume()
+        await later.lanes.resume_unfinished()
         await asked.wait()
         assert await later.abort()
         assert ran == [1]

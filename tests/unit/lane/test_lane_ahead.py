@@ -10,9 +10,9 @@ from typing import Any
 from mainstay.core.events import Received, Reserved, TurnStarted
 from mainstay.core.messages import Text
 from mainstay.core.session import Session
-from mainstay.lane.hub import Hub
-from mainstay.lane.scribe import AHEAD_S, Pen
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.journal_writer import UNSYNCED_MAX_S, JournalWriter
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import VirtualClock
 
 RESERVED = Reserved("1.1", "gpt-9", 10, 20, 30, turn=1, step=1)
@@ -34,20 +34,20 @@ class Late(SqliteStore):
         await append(*given, **named)
 
 
-async def opened(folder: Path, heard: Callable[[str], None] | None = None) -> tuple[Late, Pen]:
+async def opened(folder: Path, heard: Callable[[str], None] | None = None) -> tuple[Late, JournalWriter]:
     store = Late(str(folder / "workspace.db"))
     await store.open()
-    return store, Pen(Session("s"), store, VirtualClock(), 0.02, Hub(10), heard)
+    return store, JournalWriter(Session("s"), store, VirtualClock(), 0.02, EventHub(10), heard)
 
 
 async def kinds(store: SqliteStore) -> list[str]:
-    return [type(one.event).__name__ for one in await store.read("s")]
+    return [type(one.event).__name__ for one in await store.read_records("s")]
 
 
 async def test_what_is_noted_is_soon_in_the_database_however_long_the_call_takes(tmp_path: Path) -> None:
     store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
-    pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
+    pen.record_nowait(TurnStarted(inputs=(1,), turn=1), flush_soon=True)
     await pen.record(RESERVED)
     assert await kinds(store) == ["Received"], "the call waited for no disk"
     async with asyncio.timeout(10):
@@ -71,10 +71,10 @@ async def test_a_reservation_alone_waits_for_what_follows_but_not_for_long(tmp_p
 async def test_a_second_reservation_does_not_keep_what_was_noted_from_the_disk(tmp_path: Path) -> None:
     store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
-    pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
+    pen.record_nowait(TurnStarted(inputs=(1,), turn=1), flush_soon=True)
     await pen.record(RESERVED)
     await pen.record(Reserved("1.2", "gpt-9", 10, 20, 30, turn=1, step=2))
-    async with asyncio.timeout(AHEAD_S * 0.8):
+    async with asyncio.timeout(UNSYNCED_MAX_S * 0.8):
         while len(await kinds(store)) < 4:
             await asyncio.sleep(0.01)
     await store.close()
@@ -113,16 +113,16 @@ async def test_who_reads_the_session_again_goes_on_from_all_of_it(tmp_path: Path
     store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
     await pen.record(RESERVED)
-    tail = await store.load("s", 1000)
+    tail = await store.load_tail("s", 1000)
     assert tail is not None
-    assert tail.standing.head == 2
+    assert tail.info.head == 2
     await store.close()
 
 
 async def test_a_lane_that_closes_leaves_nothing_to_a_timer(tmp_path: Path) -> None:
     store, pen = await opened(tmp_path)
     await pen.record(Received((Text("hello"),)))
-    pen.note(TurnStarted(inputs=(1,), turn=1), soon=True)
+    pen.record_nowait(TurnStarted(inputs=(1,), turn=1), flush_soon=True)
     await pen.record(RESERVED)
     await pen.flush()
     assert await kinds(store) == ["Received", "TurnStarted", "Reserved"]

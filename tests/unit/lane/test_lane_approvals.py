@@ -14,8 +14,8 @@ from mainstay.core.limits import Limits
 from mainstay.core.outcome import Aborted, Answered, Paused
 from mainstay.core.tools import tool
 from mainstay.testing import Call, VirtualClock
-from mainstay.trust.policy import Circumstances, Verdict
-from mainstay.turn.means import Trust
+from mainstay.trust.policy import PolicyContext, PolicyVerdict
+from mainstay.turn.dependencies import TrustServices
 
 
 class Asks:
@@ -24,19 +24,19 @@ class Asks:
     def __init__(self, *ask: str, deny: tuple[str, ...] = ()) -> None:
         self.ask = set(ask)
         self.deny = set(deny)
-        self.seen: list[Circumstances] = []
+        self.seen: list[PolicyContext] = []
 
-    def judge(self, tool: Any, arguments: Any, context: Any, circumstances: Circumstances) -> Verdict:
-        self.seen.append(circumstances)
+    def decide(self, tool: Any, arguments: Any, context: Any, policy_context: PolicyContext) -> PolicyVerdict:
+        self.seen.append(policy_context)
         if tool.name in self.deny:
-            return Verdict("deny", "the house forbids it")
+            return PolicyVerdict("deny", "the house forbids it")
         if tool.name in self.ask:
-            return Verdict("ask", "it leaves the house", always=f"{tool.name}")
-        return Verdict("allow")
+            return PolicyVerdict("ask", "it leaves the house", always_rule=f"{tool.name}")
+        return PolicyVerdict("allow")
 
 
 def trusting(policy: Asks, clock: VirtualClock | None = None) -> dict[str, Any]:
-    return {"trust": Trust(policy, now=(clock or VirtualClock()).now_ms)}  # type: ignore[arg-type]
+    return {"trust": TrustServices(policy, now_ms=(clock or VirtualClock()).now_ms)}  # type: ignore[arg-type]
 
 
 def sender() -> tuple[Any, list[str]]:
@@ -58,7 +58,9 @@ def asked(world: World, key: str = "s") -> ApprovalAsked:
 
 
 async def answer(world: World, verdict: Any = "approved", key: str = "s", **more: Any) -> Any:
-    return await (await world.lanes.get(key).answer(ApprovalAnswered(asked(world, key).id, verdict, **more))).reply
+    return await (
+        await world.lanes.get(key).answer_approval(ApprovalAnswered(asked(world, key).id, verdict, **more))
+    ).reply
 
 
 @virtual
@@ -73,7 +75,7 @@ async def test_a_call_that_needs_approval_pauses_the_turn_and_runs_once_it_is_ap
         assert (question.name, question.input, question.why) == ("send", '{"to":"ops"}', "it leaves the house")
         assert sent == [], "nothing has run"
         assert watcher.of(ApprovalAsked, TurnEnded) == [await watcher.see(ApprovalAsked)]
-        assert not world.lanes.get("s").busy, "nothing is held while it waits"
+        assert not world.lanes.get("s").is_busy, "nothing is held while it waits"
         final = await answer(world, by="ana")
         assert (final.text, final.outcome, final.turn) == ("told them", Answered(), 1)
         assert sent == ["ops"]
@@ -104,11 +106,11 @@ async def test_a_paused_turn_survives_a_crash_and_is_not_asked_again() -> None:
         question = asked(world)
         await world.crash()
     async with world.after(["told them"], [send], more=trusting(policy)) as second:
-        assert await second.lanes.resume() == [], "there is nothing to go on with yet"
+        assert await second.lanes.resume_unfinished() == [], "there is nothing to go on with yet"
         assert asked(second) == question
         final = await answer(second)
         assert (final.text, sent) == ("told them", ["ops"])
-        kinds = [type(record.event) for record in await second.store.read("s")]
+        kinds = [type(record.event) for record in await second.store.read_records("s")]
         assert kinds.count(ApprovalAsked) == 1
         await second.check_replay()
 
@@ -119,11 +121,11 @@ async def test_an_answer_that_was_written_just_before_a_crash_is_carried_out_by_
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
         lane = world.lanes.get("s")
-        await (await lane._ready()).record(ApprovalAnswered(asked(world).id, "approved", turn=1, step=1))
+        await (await lane._load_writer()).record(ApprovalAnswered(asked(world).id, "approved", turn=1, step=1))
         await world.crash()
     async with world.after(["told them"], [send], more=trusting(Asks("send"))) as second:
-        assert await second.lanes.resume() == ["s"]
-        await second.lanes.settled()
+        assert await second.lanes.resume_unfinished() == ["s"]
+        await second.lanes.wait_until_settled()
         assert sent == ["ops"]
         assert [one.text for one in await second.history() if one.role == "assistant"][-1] == "told them"
 
@@ -156,7 +158,7 @@ async def test_u23_an_approval_holds_for_exactly_the_call_that_was_shown_and_onl
         assert isinstance(second_reply.outcome, Paused), "the same call again is another call"
         assert asked(world).id != first.id
         with pytest.raises(ApprovalUnknown):
-            await world.lanes.get("s").answer(ApprovalAnswered(first.id, "approved"))
+            await world.lanes.get("s").answer_approval(ApprovalAnswered(first.id, "approved"))
         assert sent == ["ops"]
         assert (await answer(world)).text == "done"
         assert sent == ["ops", "ops"]
@@ -167,11 +169,11 @@ async def test_u23_a_call_that_is_no_longer_the_one_that_was_asked_about_does_no
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
-        session = await world.lanes.get("s").view()
-        assert session.open is not None
-        [call] = session.open.step_calls
+        session = await world.lanes.get("s").load_session()
+        assert session.open_turn is not None
+        [call] = session.open_turn.step_calls
         forged = call.__class__(call.id, call.name, '{"to": "mallory"}')
-        session.open.step_calls = (forged,)
+        session.open_turn.step_calls = (forged,)
         await answer(world)
         assert sent == []
 
@@ -205,10 +207,10 @@ async def test_an_amendment_cannot_get_around_what_is_denied() -> None:
     send, sent = sender()
 
     class NotToMallory(Asks):
-        def judge(self, tool: Any, arguments: Any, context: Any, circumstances: Circumstances) -> Verdict:
+        def decide(self, tool: Any, arguments: Any, context: Any, policy_context: PolicyContext) -> PolicyVerdict:
             if arguments["to"] == "mallory":
-                return Verdict("deny", "never to them")
-            return super().judge(tool, arguments, context, circumstances)
+                return PolicyVerdict("deny", "never to them")
+            return super().decide(tool, arguments, context, policy_context)
 
     async with World(SCRIPT, [send], more=trusting(NotToMallory("send"))) as world:
         await world.ask("tell ops")
@@ -273,7 +275,7 @@ async def test_a_denied_tool_is_never_run_and_the_model_gets_one_sentence() -> N
         [result] = await world.results()
         assert (result.is_error, result.content) == (True, "Not allowed: the house forbids it")
         assert sent == []
-        assert not [r for r in await world.store.read("s") if isinstance(r.event, ToolStarted)]
+        assert not [r for r in await world.store.read_records("s") if isinstance(r.event, ToolStarted)]
         await world.check_replay()
 
 
@@ -285,7 +287,7 @@ async def test_an_answer_in_the_very_moment_of_the_question_is_not_lost() -> Non
         watcher = world.watch()
         ticket = await world.send("tell ops")
         question = await watcher.see(ApprovalAsked)
-        other = await world.lanes.get("s").answer(ApprovalAnswered(question.id, "approved"))
+        other = await world.lanes.get("s").answer_approval(ApprovalAnswered(question.id, "approved"))
         assert (await other.reply).text == "told them"
         assert sent == ["ops"]
         assert (await ticket.reply).text in ("told them", f"Waiting for approval {question.id}: send({question.input})")
@@ -305,16 +307,16 @@ async def test_a_crash_while_an_approved_call_runs_leaves_its_outcome_unknown_an
 
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
-        await world.lanes.get("s").answer(ApprovalAnswered(asked(world).id, "approved"))
+        await world.lanes.get("s").answer_approval(ApprovalAnswered(asked(world).id, "approved"))
         await began.wait()
         await world.crash()
     async with world.after(["I do not know"], [send], more=trusting(Asks("send"))) as second:
-        assert await second.lanes.resume() == ["s"]
-        await second.lanes.settled()
+        assert await second.lanes.resume_unfinished() == ["s"]
+        await second.lanes.wait_until_settled()
         assert runs == ["ops"]
         [result] = await second.results()
         assert "Outcome unknown" in result.content
-        assert any(isinstance(r.event, TurnResumed) for r in await second.store.read("s"))
+        assert any(isinstance(r.event, TurnResumed) for r in await second.store.read_records("s"))
 
 
 @virtual
@@ -325,7 +327,7 @@ async def test_sessions_wait_for_their_own_answers_and_nobody_elses() -> None:
         await world.ask("x", "a")
         await world.ask("x", "b")
         with pytest.raises(ApprovalUnknown):
-            await world.lanes.get("b").answer(ApprovalAnswered(asked(world, "a").id, "approved"))
+            await world.lanes.get("b").answer_approval(ApprovalAnswered(asked(world, "a").id, "approved"))
         await answer(world, key="b")
         assert sent == ["b"]
         assert asked(world, "a").input == '{"to":"a"}'

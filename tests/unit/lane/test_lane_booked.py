@@ -9,21 +9,30 @@ import pytest
 from support.kernel_world import virtual
 from test_lane_budgets import INFO, SMALL, WIDE, Till, family
 
-from mainstay.agent.sessions import fork
-from mainstay.context.tokens import counted
+from mainstay.context.tokenizers import count_for_model
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR, to_nanodollars
 from mainstay.core.errors import ModelSilent, RateLimited, StreamBroken, Unreachable
 from mainstay.core.events import Folded, MessageAdded, Reserved, Settled, ToolFinished
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Aborted, Exhausted
-from mainstay.core.ports import CallPiece, Context, Digest, Finished, ModelInfo, Options, Passage, TextPiece
-from mainstay.core.reservations import NANO, nanodollars
-from mainstay.memory.summarise import ModelSummariser
-from mainstay.metering.budgets import Budget
-from mainstay.metering.governor import Governor
-from mainstay.metering.resilient import Resilient
+from mainstay.core.ports import (
+    Context,
+    ModelInfo,
+    Options,
+    StreamFinished,
+    SummaryRequest,
+    SummaryResult,
+    TextPiece,
+    ToolCallPiece,
+)
+from mainstay.memory.summariser import ModelSummariser
+from mainstay.metering.budgets import SpendingBudget
+from mainstay.metering.rate_limiter import RateLimiter
+from mainstay.metering.resilient_provider import ResilientProvider
+from mainstay.operations.sessions import copy_session
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
-from mainstay.testing.virtual import CountingIds
+from mainstay.testing.virtual_time import CountingIds
 
 DEAR = ModelInfo(name="dear", price_prompt=30.0, price_completion=60.0)
 THINKS = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0, thinking=True)
@@ -43,10 +52,10 @@ def test_short_requests_and_our_own_estimates_teach_nothing_about_tokens(usage: 
     async def check() -> None:
         till = Till()
         async with till.world(lambda context, options: Say("ok", usage=usage)) as world:
-            before = world.services.scales.of(INFO).factor
+            before = world.services.calibrations.for_model(INFO).factor
             for number in range(14):
                 await world.ask(f"hi {number}")
-            assert world.services.scales.of(INFO).factor == before
+            assert world.services.calibrations.for_model(INFO).factor == before
 
     check()
 
@@ -57,14 +66,14 @@ async def test_a_long_request_teaches_what_the_provider_counts_beyond_its_frame(
     long = "all kinds of words, one after the other, " * 1000
 
     def step(context: Context, options: Options) -> Any:
-        assert options.weigh is not None
-        return Say("ok", usage=Usage(options.weigh() * 2, 5))
+        assert options.count_context_tokens is not None
+        return Say("ok", usage=Usage(options.count_context_tokens() * 2, 5))
 
     async with till.world(step) as world:
-        before = world.services.scales.of(INFO).factor
+        before = world.services.calibrations.for_model(INFO).factor
         await world.ask(long)
         await world.ask("and?")
-        assert before * 1.9 < world.services.scales.of(INFO).factor < before * 2
+        assert before * 1.9 < world.services.calibrations.for_model(INFO).factor < before * 2
 
 
 # --- what was never sent -------------------------------------------------------------------------
@@ -82,8 +91,8 @@ async def test_calls_that_only_stood_in_the_line_cost_nothing_when_the_agent_clo
         return Raise(RateLimited("slow", retry_after_s=1800.0))
 
     slow = ScriptedProvider(step, info=INFO)
-    governor = Governor("a", till.clock)
-    provider = Resilient([slow], clock=till.clock, ids=CountingIds(), limits=Limits(), governors=[governor])
+    governor = RateLimiter("a", till.clock)
+    provider = ResilientProvider([slow], clock=till.clock, ids=CountingIds(), limits=Limits(), limiters=[governor])
     async with till.world(provider) as world:
         await world.send("go", key="first")
         await asyncio.sleep(5)
@@ -109,14 +118,14 @@ async def test_the_arguments_of_a_call_that_is_stopped_are_charged() -> None:
     till = Till()
     stall = Stall()
     said = "row 17, column 4; " * 500
-    async with till.world([Pieces([CallPiece(0, "look", said), stall]), "after"]) as world:
+    async with till.world([Pieces([ToolCallPiece(0, "look", said), stall]), "after"]) as world:
         ticket = await world.send("go")
         await stall.reached.wait()
         await world.abort()
         await ticket.reply
         ((usage, _),) = spent_in(await world.journal())
         assert usage is not None
-        assert usage.completion == counted("look" + said, INFO)
+        assert usage.completion == count_for_model("look" + said, INFO)
         await world.check_replay()
         await till.check()
 
@@ -127,7 +136,7 @@ async def test_who_stands_in_and_is_stopped_is_charged_at_the_dearest_price() ->
     stall = Stall()
     cheap = ScriptedProvider([Raise(Unreachable("gone"))] * 20, info=INFO)
     dear = ScriptedProvider([Pieces([TextPiece("some words " * 500), stall])], info=DEAR)
-    provider = Resilient([cheap, dear], clock=till.clock, ids=CountingIds(), limits=Limits())
+    provider = ResilientProvider([cheap, dear], clock=till.clock, ids=CountingIds(), limits=Limits())
     async with till.world(provider) as world:
         ticket = await world.send("go")
         await stall.reached.wait()
@@ -160,7 +169,7 @@ def test_a_call_that_was_taken_and_broke_off_before_a_word_is_charged_and_in_ful
 
 @virtual
 async def test_an_answer_far_beyond_what_was_granted_is_cut_and_charged_for_what_came() -> None:
-    till = Till(Budget("home", "day", "money", 20_000_000))
+    till = Till(SpendingBudget("home", "day", "money", 20_000_000))
     heard = 0
 
     class Endless:
@@ -174,7 +183,7 @@ async def test_an_answer_far_beyond_what_was_granted_is_cut_and_charged_for_what
             for _ in range(2000):
                 heard += 1000
                 yield TextPiece("word " * 1000)
-            yield Finished(FinishReason.END, Usage(100, 2_000_000))
+            yield StreamFinished(FinishReason.END, Usage(100, 2_000_000))
 
     async with till.world(Endless()) as world:
         await world.ask("go")
@@ -194,7 +203,7 @@ async def test_an_answer_far_beyond_what_was_granted_is_cut_and_charged_for_what
 def digging(context: Context, options: Options) -> Any:
     last = context.messages[-1]
     if last.role == "user" and last.text.startswith("errand"):
-        return Pieces([CallPiece(0, "look", '{"at":1}'), Finished(FinishReason.TOOL_CALLS, Usage(100, 5000))])
+        return Pieces([ToolCallPiece(0, "look", '{"at":1}'), StreamFinished(FinishReason.TOOL_CALLS, Usage(100, 5000))])
     return None
 
 
@@ -202,7 +211,7 @@ def digging(context: Context, options: Options) -> Any:
 def test_what_a_sub_agent_has_spent_counts_for_its_parent_however_it_is_ended(how: str) -> None:
     @virtual
     async def check() -> None:
-        till = Till(Budget("session", "", "money", 40_000_000))
+        till = Till(SpendingBudget("session", "", "money", 40_000_000))
         stall = Stall()
 
         def step(context: Context, options: Options) -> Any:
@@ -217,8 +226,8 @@ def test_what_a_sub_agent_has_spent_counts_for_its_parent_however_it_is_ended(ho
             if how == "abort":
                 await world.abort()
             await ticket.reply
-            view = await world.lanes.get("s").view()
-            assert nanodollars(view.cost) == till.spent()[0] > 10_000_000
+            view = await world.lanes.get("s").load_session()
+            assert to_nanodollars(view.cost) == till.spent()[0] > 10_000_000
             (finished,) = [one for one in await world.journal() if isinstance(one, ToolFinished)]
             assert finished.usage is not None
             await world.check_replay()
@@ -233,14 +242,14 @@ def test_what_a_sub_agent_has_spent_counts_for_its_parent_however_it_is_ended(ho
 @virtual
 async def test_a_summariser_of_ones_own_is_charged_what_it_says() -> None:
     class Own:
-        async def summarise(self, passage: Passage, model: str) -> Digest:
-            return Digest("short", (), "own", Usage(50_000, 1000), 0.25)
+        async def summarise(self, passage: SummaryRequest, model: str) -> SummaryResult:
+            return SummaryResult("short", (), "own", Usage(50_000, 1000), 0.25)
 
     till = Till()
     async with till.world(lambda context, options: Say("word " * 50, usage=SMALL), summariser=Own()) as world:
         for _ in range(4):
             await world.ask("go on")
-        await (await world.lanes.get("s").contexts()).compact("")
+        await (await world.lanes.get("s").load_context_compiler()).compact("")
         (folded,) = [one for one in await world.journal() if isinstance(one, Folded)]
         assert (folded.usage, folded.cost) == (Usage(50_000, 1000), 0.25)
         await till.check()
@@ -248,7 +257,7 @@ async def test_a_summariser_of_ones_own_is_charged_what_it_says() -> None:
 
 @virtual
 async def test_a_fold_whose_process_died_stays_on_the_account_of_its_session() -> None:
-    till = Till(WIDE, Budget("session", "", "money", NANO))
+    till = Till(WIDE, SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR))
     stall = Stall()
 
     def step(context: Context, options: Options) -> Any:
@@ -258,23 +267,23 @@ async def test_a_fold_whose_process_died_stays_on_the_account_of_its_session() -
     world = till.world(dying, summariser=ModelSummariser(lambda spec: dying))
     for _ in range(4):
         await world.ask("go on")
-    task = asyncio.create_task((await world.lanes.get("s").contexts()).compact(""))
+    task = asyncio.create_task((await world.lanes.get("s").load_context_compiler()).compact(""))
     await stall.reached.wait()
     await world.crash()
     await asyncio.gather(task, return_exceptions=True)
     till.open(await till.recounted())
     healthy = ScriptedProvider(lambda context, options: Say(DIGEST, usage=SMALL), info=INFO)
     async with till.world(healthy, summariser=ModelSummariser(lambda spec: healthy)) as after:
-        await (await after.lanes.get("s").contexts()).compact("")
-        view = await after.lanes.get("s").view()
+        await (await after.lanes.get("s").load_context_compiler()).compact("")
+        view = await after.lanes.get("s").load_session()
         assert any(one.lost for one in await after.journal() if isinstance(one, Settled))
-        assert nanodollars(view.cost) == till.spent()[0]
+        assert to_nanodollars(view.cost) == till.spent()[0]
         await till.check()
 
 
 @virtual
 async def test_a_fork_in_the_middle_of_a_call_does_not_pay_for_it() -> None:
-    till = Till(WIDE, Budget("session", "", "money", NANO))
+    till = Till(WIDE, SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR))
     stall = Stall(Say("yes", usage=SMALL))
 
     def step(context: Context, options: Options) -> Any:
@@ -283,17 +292,17 @@ async def test_a_fork_in_the_middle_of_a_call_does_not_pay_for_it() -> None:
     async with till.world(step) as world:
         ticket = await world.send("slow")
         await stall.reached.wait()
-        await fork(world.store, "s", "f", None, till.clock.now_ms())
+        await copy_session(world.store, "s", "f", None, till.clock.now_ms())
         await world.ask("hi", key="f")
         stall.release()
         await ticket.reply
         assert spent_in(await world.journal("f")) == []
-        assert nanodollars((await world.lanes.get("f").view()).cost) == 200_000
+        assert to_nanodollars((await world.lanes.get("f").load_session()).cost) == 200_000
 
 
 @virtual
 async def test_the_time_a_summary_waits_for_room_or_a_budget_is_not_its_own() -> None:
-    till = Till(Budget("home", "day", "money", 33_000_000))
+    till = Till(SpendingBudget("home", "day", "money", 33_000_000))
     asked = 0
     stall = Stall(Say("yes", usage=SMALL))
 
@@ -305,7 +314,7 @@ async def test_the_time_a_summary_waits_for_room_or_a_budget_is_not_its_own() ->
         return Raise(RateLimited("slow", retry_after_s=100.0)) if asked == 1 else Say(DIGEST, usage=SMALL)
 
     scripted = ScriptedProvider(step, info=INFO)
-    provider = Resilient([scripted], clock=till.clock, ids=CountingIds(), limits=Limits(retry_wait_max_s=500))
+    provider = ResilientProvider([scripted], clock=till.clock, ids=CountingIds(), limits=Limits(retry_wait_max_s=500))
     summariser = ModelSummariser(lambda spec: provider, timeout_s=60.0)
     limits = Limits(model_timeout_s=10_000, output_tokens_max=14_000)
     async with till.world(provider, summariser=summariser, limits=limits) as world:
@@ -313,7 +322,7 @@ async def test_the_time_a_summary_waits_for_room_or_a_budget_is_not_its_own() ->
             await world.ask("go on")
         other = await world.send("slow", key="other")
         await stall.reached.wait()
-        folding = asyncio.create_task((await world.lanes.get("s").contexts()).compact(""))
+        folding = asyncio.create_task((await world.lanes.get("s").load_context_compiler()).compact(""))
         await asyncio.sleep(1000)
         stall.release()
         await folding

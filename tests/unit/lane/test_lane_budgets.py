@@ -9,30 +9,30 @@ import msgspec
 import pytest
 from support.kernel_world import World, virtual
 
-from mainstay.context.tokens import counted
+from mainstay.context.tokenizers import count_for_model
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR, to_nanodollars
 from mainstay.core.errors import ModelSilent, ProviderError, StoreFull, StreamBroken, Unreachable
 from mainstay.core.events import Event, Folded, MessageAdded, Reserved, Settled, ToolFinished, Waiting, Warned
-from mainstay.core.following import Stretch
-from mainstay.core.ledger import Put, Row, entries
+from mainstay.core.ledger_entries import LedgerRow, OpenReservation, ledger_entries
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Standing, TextPiece
-from mainstay.core.reservations import NANO, nanodollars
+from mainstay.core.ports import Context, ModelInfo, Options, SessionInfo, StreamFinished, TextPiece
+from mainstay.core.projections import JournalBatch
 from mainstay.core.tools import tool
-from mainstay.lane.children import Children
-from mainstay.memory.summarise import ModelSummariser
-from mainstay.metering.books import Books
-from mainstay.metering.budgets import Budget, Budgets, Kind, Period, Scope
-from mainstay.metering.purses import Purses
-from mainstay.metering.resilient import Resilient
+from mainstay.lane.sub_agents import SubAgentRunner
+from mainstay.memory.summariser import ModelSummariser
+from mainstay.metering.budget_ledger import BudgetLedger
+from mainstay.metering.budgets import BudgetKind, BudgetPeriod, BudgetScope, SpendingBudget, WorkspaceBudgets
+from mainstay.metering.resilient_provider import ResilientProvider
+from mainstay.metering.session_accounts import WorkspaceBudgetManager
 from mainstay.testing import Call, MemoryStore, Pieces, Raise, Say, ScriptedProvider, Stall, VirtualClock
-from mainstay.testing.virtual import CountingIds
-from mainstay.tools.spawn import spawn_tool
+from mainstay.testing.virtual_time import CountingIds
+from mainstay.tools.spawn import create_spawn_tool
 
 INFO = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0)
 SMALL = Usage(100, 50)  # 200,000 nanodollars
-WIDE = Budget("home", "month", "money", 100 * NANO)
+WIDE = SpendingBudget("home", "month", "money", 100 * NANODOLLARS_PER_DOLLAR)
 
 
 @tool(effect="pure")
@@ -43,46 +43,46 @@ async def look(at: int = 0) -> str:
 class Till:
     """The books of a world, and its store."""
 
-    def __init__(self, *budgets: Budget, warn_at: float = 0.8) -> None:
+    def __init__(self, *budgets: SpendingBudget, warn_at: float = 0.8) -> None:
         self.clock = VirtualClock()
         self.store = MemoryStore()
-        self.budgets = Budgets(budgets or (WIDE,), warn_at)
+        self.budgets = WorkspaceBudgets(budgets or (WIDE,), warn_at)
         self.open(())
 
     def open(self, rows: Any) -> None:
-        self.books = Books(self.clock)
-        self.books.load(rows)
-        self.accounts = Purses(self.books, self.budgets, self.store, "w")
+        self.books = BudgetLedger(self.clock)
+        self.books.load_rows(rows)
+        self.accounts = WorkspaceBudgetManager(self.books, self.budgets, self.store, "w")
 
     def world(self, script: Any, *tools: Any, **more: Any) -> World:
         provider = ScriptedProvider(script, info=INFO) if isinstance(script, list) or callable(script) else script
         limits = more.pop("limits", None)
-        services = {"accounts": self.accounts, **more}
+        services = {"budget_manager": self.accounts, **more}
         return World(provider, tools, store=self.store, clock=self.clock, limits=limits, more=services)
 
-    def spent(self, scope: Scope = "home", name: str = "") -> tuple[int, int, int]:
-        sums = self.books.tally(scope, name).spent(0)
+    def spent(self, scope: BudgetScope = "home", name: str = "") -> tuple[int, int, int]:
+        sums = self.books.get_counter(scope, name).sum_since(0)
         return sums.money, sums.tokens, sums.calls
 
     @property
     def held(self) -> int:
-        return self.books.tally("home", "").held.money
+        return self.books.get_counter("home", "").reserved.money
 
-    async def recounted(self) -> list[Row]:
+    async def recounted(self) -> list[LedgerRow]:
         """From the journals alone."""
-        rows: list[Row] = []
-        for key in await self.store.heads():
-            standing = await self.store.get(key)
-            open: dict[str, Put] = {}
-            records = await self.store.read(key, limit=100_000)
-            for one in entries(Stretch(standing or Standing(key=key), records), open):
+        rows: list[LedgerRow] = []
+        for key in await self.store.list_heads():
+            standing = await self.store.get_session(key)
+            open: dict[str, OpenReservation] = {}
+            records = await self.store.read_records(key, limit=100_000)
+            for one in ledger_entries(JournalBatch(standing or SessionInfo(key=key), records), open):
                 amounts = (one.hour, one.money, one.tokens, one.calls)
                 rows += [("home", "", *amounts), ("workspace", "w", *amounts), ("person", one.person, *amounts)]
         return rows
 
     async def check(self) -> None:
         """The books are what the journals say, for everyone."""
-        sums: dict[tuple[Scope, str], list[int]] = {}
+        sums: dict[tuple[BudgetScope, str], list[int]] = {}
         for scope, name, _, money, tokens, calls in await self.recounted():
             total = sums.setdefault((scope, name), [0, 0, 0])
             total[0] += money
@@ -90,15 +90,15 @@ class Till:
             total[2] += calls
         assert self.held == 0
         assert {key: list(self.spent(*key)) for key in sums} == sums
-        assert not self.accounts._sheets
-        assert not self.accounts._roots
+        assert not self.accounts._accounts
+        assert not self.accounts._root_keys
 
 
 def kinds(events: list[Event], *wanted: type[Event]) -> list[str]:
     return [type(one).__name__ for one in events if isinstance(one, wanted)]
 
 
-PERIODS: dict[Scope, tuple[Period, ...]] = {
+PERIODS: dict[BudgetScope, tuple[BudgetPeriod, ...]] = {
     "turn": ("",),
     "session": ("",),
     "person": ("hour", "day", "month"),
@@ -112,13 +112,13 @@ EVERY = [
 
 @pytest.mark.parametrize(("scope", "period", "kind"), EVERY, ids=[".".join(filter(None, one)) for one in EVERY])
 def test_sigil032_every_kind_of_budget_ends_what_it_bounds_and_is_named(
-    scope: Scope, period: Period, kind: Kind
+    scope: BudgetScope, period: BudgetPeriod, kind: BudgetKind
 ) -> None:
     limit = {"money": 4_000_000, "tokens": 3000, "calls": 2}[kind]
 
     @virtual
     async def check() -> None:
-        till = Till(Budget(scope, period, kind, limit))
+        till = Till(SpendingBudget(scope, period, kind, limit))
         heavy = Say("on", usage=Usage(700, 500))
 
         def step(context: Context, options: Options) -> Any:
@@ -152,12 +152,12 @@ def test_sigil032_every_kind_of_budget_ends_what_it_bounds_and_is_named(
 
 @virtual
 async def test_u3_what_a_call_may_cost_is_on_disk_before_it_is_sent_and_bounds_its_answer() -> None:
-    till = Till(Budget("session", "", "tokens", 5000))
+    till = Till(SpendingBudget("session", "", "tokens", 5000))
     seen: list[tuple[list[str], int | None]] = []
 
     def step(context: Context, options: Options) -> Any:
         bodies = till.store._sessions["s"].bodies
-        seen.append(([body.decode() for _, body in bodies if b'"Reserved"' in body], options.output_tokens))
+        seen.append(([body.decode() for _, body in bodies if b'"Reserved"' in body], options.output_tokens_max))
         return Say("yes", usage=SMALL)
 
     async with till.world(step) as world:
@@ -171,7 +171,7 @@ async def test_u3_what_a_call_may_cost_is_on_disk_before_it_is_sent_and_bounds_i
     assert output == reserved.output == 5000 - reserved.prompt
     assert reserved.cost == reserved.prompt * 1000 + reserved.output * 2000
     assert (reserved.id, reserved.turn, reserved.step) == ("1.1", 1, 1)
-    assert reply.cost == 200_000 / NANO
+    assert reply.cost == 200_000 / NANODOLLARS_PER_DOLLAR
     assert kinds(journal, Reserved, Settled, MessageAdded) == ["Reserved", "MessageAdded"]
 
 
@@ -190,7 +190,7 @@ async def test_a_provider_that_reports_nothing_is_charged_by_an_estimate() -> No
         await world.ask("go")
         (added,) = [one for one in await world.journal() if isinstance(one, MessageAdded) and one.role == "assistant"]
         reserved = next(one for one in await world.journal() if isinstance(one, Reserved))
-        assert added.usage == Usage(reserved.prompt, counted(said, INFO))
+        assert added.usage == Usage(reserved.prompt, count_for_model(said, INFO))
         await world.check_replay()
         await till.check()
 
@@ -206,7 +206,7 @@ async def test_an_answer_that_is_stopped_is_charged_for_what_came_of_it() -> Non
         assert isinstance((await ticket.reply).outcome, Aborted)
         (added,) = [one for one in await world.journal() if isinstance(one, MessageAdded) and one.role == "assistant"]
         assert added.usage is not None
-        assert added.usage.completion == counted("y" * 100, INFO)
+        assert added.usage.completion == count_for_model("y" * 100, INFO)
         await world.check_replay()
         await till.check()
 
@@ -254,8 +254,8 @@ async def test_an_answer_that_breaks_off_is_charged_and_so_is_its_second_try() -
         assert kinds(journal, Reserved, Settled) == ["Reserved", "Settled", "Reserved"]
         settled = next(one for one in journal if isinstance(one, Settled))
         assert settled.usage is not None
-        assert settled.usage.completion == counted("z" * 50, INFO)
-        assert till.spent()[0] == 200_000 + nanodollars(settled.cost)
+        assert settled.usage.completion == count_for_model("z" * 50, INFO)
+        assert till.spent()[0] == 200_000 + to_nanodollars(settled.cost)
         await world.check_replay()
         await till.check()
 
@@ -266,7 +266,7 @@ async def test_f16_retries_within_a_call_are_reserved_and_charged_once() -> None
     flaky = ScriptedProvider(
         [Raise(Unreachable("once")), Raise(Unreachable("twice")), Say("yes", usage=SMALL)], info=INFO
     )
-    provider = Resilient([flaky], clock=till.clock, ids=CountingIds(), limits=Limits())
+    provider = ResilientProvider([flaky], clock=till.clock, ids=CountingIds(), limits=Limits())
     async with till.world(provider) as world:
         await world.ask("go")
         assert kinds(await world.journal(), Reserved, Settled) == ["Reserved"]
@@ -280,7 +280,7 @@ async def test_failing_over_is_reserved_at_the_dearest_and_settled_at_who_answer
     cheap = ScriptedProvider([Raise(Unreachable("gone"))] * 20, info=INFO)
     dear_info = ModelInfo(name="dear", price_prompt=3.0, price_completion=30.0)
     dear = ScriptedProvider([Say("yes", usage=SMALL)], info=dear_info)
-    provider = Resilient([cheap, dear], clock=till.clock, ids=CountingIds(), limits=Limits())
+    provider = ResilientProvider([cheap, dear], clock=till.clock, ids=CountingIds(), limits=Limits())
     async with till.world(provider) as world:
         await world.ask("go")
         reserved = next(one for one in await world.journal() if isinstance(one, Reserved))
@@ -303,7 +303,7 @@ async def test_a_model_whose_price_is_a_guess_is_flagged() -> None:
 
 @virtual
 async def test_a_call_whose_process_died_has_cost_all_that_was_put_aside() -> None:
-    till = Till(WIDE, Budget("session", "", "money", NANO))
+    till = Till(WIDE, SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR))
     stall = Stall()
     world = till.world([stall])
     await world.send("go")
@@ -313,15 +313,15 @@ async def test_a_call_whose_process_died_has_cost_all_that_was_put_aside() -> No
     till.open(rows)
     full = till.spent()[0]
     async with till.world([Say("yes", usage=SMALL)]) as after:
-        await after.lanes.resume()
-        await after.lanes.settled()
+        await after.lanes.resume_unfinished()
+        await after.lanes.wait_until_settled()
         journal = await after.journal()
         lost = next(one for one in journal if isinstance(one, Settled))
         reserved = next(one for one in journal if isinstance(one, Reserved))
         assert lost.lost
-        assert nanodollars(lost.cost) == reserved.cost == full
-        view = await after.lanes.get("s").view()
-        assert nanodollars(view.cost) == full + 200_000
+        assert to_nanodollars(lost.cost) == reserved.cost == full
+        view = await after.lanes.get("s").load_session()
+        assert to_nanodollars(view.cost) == full + 200_000
         assert till.spent()[0] == full + 200_000
         await after.check_replay()
         await till.check()
@@ -329,7 +329,7 @@ async def test_a_call_whose_process_died_has_cost_all_that_was_put_aside() -> No
 
 @virtual
 async def test_a_session_that_lost_its_budget_in_a_crash_has_lost_it() -> None:
-    till = Till(Budget("session", "", "tokens", 3000))
+    till = Till(SpendingBudget("session", "", "tokens", 3000))
     stall = Stall()
     world = till.world([stall])
     await world.send("go")
@@ -337,8 +337,8 @@ async def test_a_session_that_lost_its_budget_in_a_crash_has_lost_it() -> None:
     await world.crash()
     till.open(await till.recounted())
     async with till.world(["never asked"]) as after:
-        await after.lanes.resume()
-        await after.lanes.settled()
+        await after.lanes.resume_unfinished()
+        await after.lanes.wait_until_settled()
         reply = await after.ask("and now?")
         assert isinstance(reply.outcome, Exhausted)
         assert "is used up (3,000 tokens)" in reply.outcome.bound
@@ -360,7 +360,7 @@ async def test_f4_a_settlement_that_the_disk_refused_is_lost_in_the_books_too() 
         with pytest.raises(StoreFull):
             await asyncio.wait_for(asyncio.shield(ticket.reply), 60)
         store.fail = None
-        await asyncio.wait_for(world.lanes.settled(), 1000)
+        await asyncio.wait_for(world.lanes.wait_until_settled(), 1000)
         journal = await world.journal()
         assert kinds(journal, Reserved, Settled) == ["Reserved", "Settled", "Reserved"]
         await till.check()
@@ -378,8 +378,8 @@ class Late:
 
 def family(till: Till, answer: Any, **more: Any) -> World:
     late = Late()
-    made = till.world(ScriptedProvider(answer, info=INFO), look, spawn_tool(late), **more)
-    late.real = Children(made.lanes, made.services)
+    made = till.world(ScriptedProvider(answer, info=INFO), look, create_spawn_tool(late), **more)
+    late.real = SubAgentRunner(made.lanes, made.services)
     return made
 
 
@@ -397,13 +397,15 @@ def errands(context: Context, options: Options) -> Any:
 
 @virtual
 async def test_a_sub_agent_spends_what_its_parent_has_and_is_counted_once() -> None:
-    till = Till(WIDE, Budget("turn", "", "calls", 50), Budget("session", "", "money", NANO))
+    till = Till(
+        WIDE, SpendingBudget("turn", "", "calls", 50), SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR)
+    )
     async with family(till, errands) as world:
         reply = await world.ask("go", sender="ann")
         assert reply.outcome == Answered()
-        view = await world.lanes.get("s").view()
+        view = await world.lanes.get("s").load_session()
         money, tokens, calls = till.spent("person", "ann")
-        assert nanodollars(view.cost) == money
+        assert to_nanodollars(view.cost) == money
         assert view.usage.prompt + view.usage.completion == tokens
         assert view.calls == calls == 4
         await till.check()
@@ -411,7 +413,7 @@ async def test_a_sub_agent_spends_what_its_parent_has_and_is_counted_once() -> N
 
 @virtual
 async def test_a_sub_agent_is_refused_by_the_budget_of_the_turn_that_sent_it() -> None:
-    till = Till(Budget("turn", "", "money", 41_000_000))
+    till = Till(SpendingBudget("turn", "", "money", 41_000_000))
     gone: list[str] = []
 
     def answer(context: Context, options: Options) -> Any:
@@ -432,7 +434,7 @@ async def test_a_sub_agent_is_refused_by_the_budget_of_the_turn_that_sent_it() -
 
 @virtual
 async def test_a_turn_that_is_taken_up_again_knows_what_its_sub_agents_have_spent() -> None:
-    till = Till(Budget("turn", "", "tokens", 200_000))
+    till = Till(SpendingBudget("turn", "", "tokens", 200_000))
     stall = Stall()
 
     def answer(context: Context, options: Options) -> Any:
@@ -450,13 +452,13 @@ async def test_a_turn_that_is_taken_up_again_knows_what_its_sub_agents_have_spen
     seen: list[int] = []
 
     def ending(context: Context, options: Options) -> Any:
-        (sheet,) = till.accounts._sheets.values()
-        seen.append(sheet.turn.spent(0).tokens)
+        (sheet,) = till.accounts._accounts.values()
+        seen.append(sheet.turn.sum_since(0).tokens)
         return Say("done", usage=SMALL)
 
     async with family(till, ending) as after:
-        await after.lanes.resume()
-        await after.lanes.settled()
+        await after.lanes.resume_unfinished()
+        await after.lanes.wait_until_settled()
         assert seen[0] == before
         await till.check()
 
@@ -474,15 +476,15 @@ async def test_folds_are_paid_by_whoever_pays_for_the_conversation() -> None:
     async with till.world(provider, summariser=summariser) as world:
         for _ in range(4):
             await world.ask("go on " * 50, sender="ann")
-        assert await (await world.lanes.get("s").contexts()).compact("") is not None
+        assert await (await world.lanes.get("s").load_context_compiler()).compact("") is not None
         journal = await world.journal()
         reserved = [one for one in journal if isinstance(one, Reserved) and one.id.startswith("fold:")]
         folded = next(one for one in journal if isinstance(one, Folded))
         assert reserved
         assert folded.usage == Usage(300 * len(reserved), 40 * len(reserved))
-        view = await world.lanes.get("s").view()
+        view = await world.lanes.get("s").load_session()
         assert not view.reserved
-        assert nanodollars(view.cost) == till.spent("person", "ann")[0]
+        assert to_nanodollars(view.cost) == till.spent("person", "ann")[0]
         await till.check()
 
 
@@ -499,11 +501,11 @@ async def test_a_fold_that_fails_settles_what_it_had_spent() -> None:
     async with till.world(provider, summariser=ModelSummariser(lambda spec: provider)) as world:
         for _ in range(4):
             await world.ask("go on " * 50)
-        await (await world.lanes.get("s").contexts()).compact("")
+        await (await world.lanes.get("s").load_context_compiler()).compact("")
         journal = await world.journal()
         settled = [one for one in journal if isinstance(one, Settled)]
         assert [one.id for one in settled] == ["fold:1", "fold:2"]
-        assert not (await world.lanes.get("s").view()).reserved
+        assert not (await world.lanes.get("s").load_session()).reserved
         await till.check()
 
 
@@ -512,7 +514,7 @@ async def test_a_fold_that_fails_settles_what_it_had_spent() -> None:
 
 @virtual
 async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
-    till = Till(Budget("home", "day", "money", 17_600_000))
+    till = Till(SpendingBudget("home", "day", "money", 17_600_000))
     stall, later = Stall(then=Say("first", usage=SMALL)), Stall(then=Say("third", usage=SMALL))
     answers = {"a": stall, "b": Say("second", usage=SMALL), "c": later}
     script = ScriptedProvider(lambda context, options: answers[context.messages[-1].text], info=INFO)
@@ -537,7 +539,9 @@ async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
 
 @virtual
 async def test_a_budget_that_is_nearly_used_up_is_told_of_once() -> None:
-    till = Till(Budget("workspace", "day", "tokens", 20_000), Budget("session", "", "tokens", 1_000_000))
+    till = Till(
+        SpendingBudget("workspace", "day", "tokens", 20_000), SpendingBudget("session", "", "tokens", 1_000_000)
+    )
     async with till.world(lambda context, options: Say("yes", usage=Usage(3000, 500))) as world:
         watched = world.watch(None)
         for _ in range(5):
@@ -550,7 +554,7 @@ async def test_a_budget_that_is_nearly_used_up_is_told_of_once() -> None:
 
 @virtual
 async def test_u25_a_loop_of_tools_ends_at_the_money_of_its_turn() -> None:
-    till = Till(Budget("turn", "", "money", 50_000_000))
+    till = Till(SpendingBudget("turn", "", "money", 50_000_000))
     asked = 0
 
     def step(context: Context, options: Options) -> Any:
@@ -569,7 +573,7 @@ async def test_u25_a_loop_of_tools_ends_at_the_money_of_its_turn() -> None:
         async def stream(self, context: Context, options: Options) -> Any:
             async for piece in provider.stream(context, options):
                 usage = Usage(200, 100)
-                yield Finished(FinishReason.TOOL_CALLS, usage) if isinstance(piece, Finished) else piece
+                yield StreamFinished(FinishReason.TOOL_CALLS, usage) if isinstance(piece, StreamFinished) else piece
 
     limits = Limits(steps_max=10_000, tool_calls_max=10_000, output_tokens_max=500)
     async with till.world(Reporting(), look, limits=limits) as world:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from mainstay.core.events import MessageAdded, Received, StepCheckpointed, TurnStarted
 from mainstay.core.messages import Text
 from mainstay.core.session import Session
-from mainstay.lane.hub import Hub
-from mainstay.lane.scribe import Pen
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.journal_writer import JournalWriter
 from mainstay.testing import MemoryStore, VirtualClock
 
 
 async def test_parts_of_a_message_are_kept_and_are_no_news_but_the_message_is() -> None:
     store, touched = MemoryStore(), list[str]()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(64), touched.append)
+    pen = JournalWriter(Session("s"), store, VirtualClock(), 0.02, EventHub(64), touched.append)
     await pen.record(Received((Text("hello"),)), TurnStarted((1,), turn=1))
     assert touched == ["s"]
     for number in range(3):
         await pen.record(StepCheckpointed(f"part {number}", turn=1, step=1))
     assert touched == ["s"]
-    pen.note(StepCheckpointed("the last", turn=1, step=1))
+    pen.record_nowait(StepCheckpointed("the last", turn=1, step=1))
     await pen.record(MessageAdded("assistant", (Text("whole"),), turn=1, step=1))
     assert touched == ["s", "s"]
-    assert len(await store.read("s")) == 7
+    assert len(await store.read_records("s")) == 7

@@ -13,19 +13,19 @@ from mainstay.core.events import Spawned, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Aborted
-from mainstay.core.outside import Errand, Report
 from mainstay.core.ports import Context, Options, ToolContext
+from mainstay.core.tool_ports import SubAgentResult, SubAgentTask
 from mainstay.core.tools import tool
-from mainstay.lane.children import ONLY_READ, Children
+from mainstay.lane.sub_agents import READ_ONLY_TOOLS, SubAgentRunner
 from mainstay.providers.scripted import DEFAULT_USAGE
 from mainstay.testing import Call, Say, ScriptedProvider
-from mainstay.tools.spawn import spawn_tool
+from mainstay.tools.spawn import create_spawn_tool
 
 
 class Late:
-    real: Children
+    real: SubAgentRunner
 
-    async def run(self, errand: Errand) -> Report:
+    async def run(self, errand: SubAgentTask) -> SubAgentResult:
         return await self.real.run(errand)
 
 
@@ -41,8 +41,8 @@ async def bash(command: str) -> str:
 
 def world(model: Any, *tools: Any, limits: Limits | None = None, **more: Any) -> World:
     late = Late()
-    made = World(model, [read, bash, *tools, spawn_tool(late)], limits=limits, **more)
-    late.real = Children(made.lanes, made.services)
+    made = World(model, [read, bash, *tools, create_spawn_tool(late)], limits=limits, **more)
+    late.real = SubAgentRunner(made.lanes, made.services)
     return made
 
 
@@ -67,12 +67,12 @@ async def test_what_a_sub_agent_ends_with_is_the_result_of_the_call_that_sent_it
     async with world(by_prompt(go=spawn("look at it"), look="it is fine")) as made:
         reply = await made.ask("go")
         assert "it is fine" in reply.text
-        [child] = [one for one in await made.store.sessions() if one.key != "s"]
+        [child] = [one for one in await made.store.list_sessions() if one.key != "s"]
         assert child.parent == "s", "it is linked to its parent"
         first = (await made.journal(child.key))[0]
         assert isinstance(first, Spawned)
         assert first.call_id == "call_1_1_0", "and to the call that made it"
-        assert (await made.store.get("s")).parent == ""
+        assert (await made.store.get_session("s")).parent == ""
         await made.check_replay()
         await made.check_replay(child.key)
 
@@ -83,12 +83,12 @@ async def test_a_sub_agent_only_reads_unless_it_is_given_more_and_never_has_more
     async with world(by_prompt(go=spawn("look"), look=[Call("bash", {"command": "rm -rf /"})])) as made:
         reply = await made.ask("go")
         assert "There is no tool 'bash'" in reply.text
-        assert set(ONLY_READ) == {"read", "grep", "glob", "ls", "memory_search", "memory_get"}
+        assert set(READ_ONLY_TOOLS) == {"read", "grep", "glob", "ls", "memory_search", "memory_get"}
     async with world(by_prompt(go=spawn("look", "bash"), look=[Call("bash", {"command": "ls"})])) as made:
         assert "ran" in (await made.ask("go")).text
     async with world(by_prompt(go=spawn("look", "bash", "nuke"))) as made:
         assert "cannot have what you do not have: nuke" in (await made.ask("go")).text
-        assert len(await made.store.sessions()) == 1, "nothing was started"
+        assert len(await made.store.list_sessions()) == 1, "nothing was started"
 
 
 @virtual
@@ -97,10 +97,10 @@ async def test_a_sub_agent_cannot_send_its_own_unless_the_depth_is_raised() -> N
     answers = {"go": spawn("middle", "spawn", "read"), "middle": spawn("deep"), "deep": "from the deep"}
     async with world(by_prompt(**answers)) as made:
         assert "cannot send sub-agents" in (await made.ask("go")).text
-        assert len(await made.store.sessions()) == 2
+        assert len(await made.store.list_sessions()) == 2
     async with world(by_prompt(**answers), limits=Limits(spawn_depth_max=2)) as made:
         assert "from the deep" in (await made.ask("go")).text
-        assert len(await made.store.sessions()) == 3
+        assert len(await made.store.list_sessions()) == 3
 
 
 @virtual
@@ -114,8 +114,8 @@ async def test_what_a_sub_agent_costs_is_counted_on_its_parent() -> None:
     provider = ScriptedProvider(answer)
     async with world(provider) as made:
         reply = await made.ask("go")
-        standing = await made.store.get("s")
-        child = next(one for one in await made.store.sessions() if one.parent)
+        standing = await made.store.get_session("s")
+        child = next(one for one in await made.store.list_sessions() if one.parent)
         assert child.prompt_tokens == 70
         own = DEFAULT_USAGE.prompt + 100
         assert (reply.usage.prompt, standing.prompt_tokens) == (own + 70, own + 70), "its own, and the child's"
@@ -173,7 +173,7 @@ async def test_aborting_the_parent_aborts_the_child() -> None:
         await began.wait()
         await made.abort()
         assert (await ticket.reply).outcome == Aborted()
-        child = next(one.key for one in await made.store.sessions() if one.parent)
+        child = next(one.key for one in await made.store.list_sessions() if one.parent)
         assert isinstance((await made.journal(child))[-1], TurnEnded)
         assert (await made.journal(child))[-1].outcome == Aborted()
 
@@ -200,14 +200,14 @@ async def test_u11_after_a_crash_the_parent_finds_the_same_child_and_its_result_
         await began.wait()
         await made.crash()
     late = Late()
-    second = made.after(model(), [read, bash, slow, spawn_tool(late)])
-    late.real = Children(second.lanes, second.services)
+    second = made.after(model(), [read, bash, slow, create_spawn_tool(late)])
+    late.real = SubAgentRunner(second.lanes, second.services)
     async with second:
-        assert sorted(await second.lanes.resume()) == ["s", "s/call_1_1_0"]
-        await second.lanes.settled()
-        await second.lanes.settled()
+        assert sorted(await second.lanes.resume_unfinished()) == ["s", "s/call_1_1_0"]
+        await second.lanes.wait_until_settled()
+        await second.lanes.wait_until_settled()
         assert "content of x" in [one.text for one in await second.history() if one.role == "assistant"][-1]
-        assert len(await second.store.sessions()) == 2, "no second child was sent"
+        assert len(await second.store.list_sessions()) == 2, "no second child was sent"
         kinds = await second.kinds("s/call_1_1_0")
         assert kinds.count("Received") == 1
 
@@ -273,9 +273,9 @@ async def test_what_a_tainted_parent_tells_its_child_is_not_the_persons_word_and
     ]
     async with world(script, page, look) as made:
         await made.ask("read the page")
-        child = await made.lanes.get("s/call_1_2_0").view()
+        child = await made.lanes.get("s/call_1_2_0").load_session()
         assert child.untrusted
-        assert child.spoken() == [], "nobody has said anything to it"
+        assert child.typed_texts() == [], "nobody has said anything to it"
         assert seen == [True]
         result = (await made.results())[-1]
         assert result.origin.startswith("untrusted")
@@ -291,13 +291,13 @@ async def test_a_clean_sub_agent_that_reads_something_from_outside_brings_the_la
     async with world(script, page) as made:
         await made.ask("go")
         assert (await made.results())[-1].origin.startswith("untrusted")
-        assert (await made.lanes.get("s").view()).untrusted
+        assert (await made.lanes.get("s").load_session()).untrusted
 
 
 @virtual
 async def test_an_errand_of_an_unknown_kind_changes_nothing() -> None:
     async with world(["unused"]) as made:
-        children = Children(made.lanes, made.services)
+        children = SubAgentRunner(made.lanes, made.services)
         with pytest.raises(InputRefused):
-            await children.run(Errand(prompt="x", tools=("nuke",), session="s", call_id="call_1_1_0"))
-        assert await made.store.sessions() == []
+            await children.run(SubAgentTask(prompt="x", tools=("nuke",), session="s", call_id="call_1_1_0"))
+        assert await made.store.list_sessions() == []

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from support.kernel_world import World, envelope, make_store, virtual
 
-from mainstay.core.envelope import Envelope, identity
 from mainstay.core.errors import InputRefused, StoreFailed
 from mainstay.core.events import SessionChanged
+from mainstay.core.input_envelope import InputEnvelope, input_id
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
 from mainstay.core.ports import Store
@@ -89,7 +89,7 @@ async def test_f44_a_duplicate_is_answered_even_when_the_lane_is_full_or_its_ses
     async with World(["hello"], store=store, limits=Limits(session_turns_max=1)) as world:
         reply = await world.ask("hi", id="m1")
         assert await world.ask("hi", id="m1") == reply
-        await world.lanes.get("s").change(SessionChanged(status="archived"))
+        await world.lanes.get("s").record_changes(SessionChanged(status="archived"))
         assert await world.ask("hi", id="m1") == reply
 
 
@@ -137,21 +137,21 @@ async def test_f44_an_input_that_could_not_be_stored_may_be_sent_again_under_its
 
 
 def test_f44_identity_is_the_senders_id_or_a_digest_of_the_delivery() -> None:
-    assert identity(envelope("hi", id="m1")) == "m1"
-    base = Envelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
-    assert identity(base).startswith("hash:")
-    again = Envelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
-    assert identity(again) == identity(base), "the same delivery twice"
+    assert input_id(envelope("hi", id="m1")) == "m1"
+    base = InputEnvelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
+    assert input_id(base).startswith("hash:")
+    again = InputEnvelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
+    assert input_id(again) == input_id(base), "the same delivery twice"
     fields = {"parts": (Text("ho"),), "channel": "irc", "room": "C2", "thread": "T2", "sender": "bob", "at": 1001}
-    others = {identity(msgspec.structs.replace(base, **{name: value})) for name, value in fields.items()}
-    assert len(others | {identity(base)}) == len(fields) + 1, "anything else is another message"
+    others = {input_id(msgspec.structs.replace(base, **{name: value})) for name, value in fields.items()}
+    assert len(others | {input_id(base)}) == len(fields) + 1, "anything else is another message"
 
 
 @virtual
 async def test_f44_a_message_without_an_id_is_delivered_once_under_its_identity() -> None:
     async with World(["hello"]) as world:
         base = envelope("hi", sender="ann")
-        named = msgspec.structs.replace(base, id=identity(base))
+        named = msgspec.structs.replace(base, id=input_id(base))
         first = await (await world.lanes.get("s").accept(named)).reply
         assert await (await world.lanes.get("s").accept(named)).reply == first
         assert len(world.provider.asked) == 1

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from support.kernel_world import World, make_store, virtual
 
-from mainstay.context.rules import Rules
+from mainstay.context.token_budget import ContextSizeSettings
 from mainstay.core.errors import ContextTooLong, Overloaded, RequestRefused, SummaryUnusable
 from mainstay.core.events import Folded, Relieved, SessionChanged, Waiting
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import Digest, ModelInfo, Passage
-from mainstay.core.recall import Fact
+from mainstay.core.ports import ModelInfo, SummaryRequest, SummaryResult
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import Call, Raise, ScriptedProvider
 
@@ -29,16 +29,16 @@ LONG = "word " * 250
 class Summaries:
     """Writes `summary N`, or does whatever it is told to instead."""
 
-    def __init__(self, instead: Callable[[Passage], Awaitable[Digest]] | None = None) -> None:
-        self.passages: list[Passage] = []
+    def __init__(self, instead: Callable[[SummaryRequest], Awaitable[SummaryResult]] | None = None) -> None:
+        self.passages: list[SummaryRequest] = []
         self._instead = instead
 
-    async def summarise(self, passage: Passage, model: str) -> Digest:
+    async def summarise(self, passage: SummaryRequest, model: str) -> SummaryResult:
         self.passages.append(passage)
         if self._instead is not None:
             return await self._instead(passage)
         known = Fact("Ana", "said", f"thing {len(self.passages)}", passage.messages[0].id if passage.messages else 0)
-        return Digest(f"summary {len(self.passages)}", (known,) if passage.messages else (), "writer")
+        return SummaryResult(f"summary {len(self.passages)}", (known,) if passage.messages else (), "writer")
 
 
 def small_world(script: Any = None, summaries: Any = None, *, tools: Any = (), store: Any = None, **more: Any) -> World:
@@ -52,14 +52,14 @@ async def until_it_folds(world: World) -> int:
     for number in range(20):
         await world.ask(f"{number} {LONG}")
         await asyncio.sleep(0)
-        if world.lanes.get("s")._contexts.folding.running is not None:
+        if world.lanes.get("s")._context_compiler.fold_runner.running_task is not None:
             return number + 1
     raise AssertionError("nothing was folded")
 
 
 async def folds(world: World) -> list[Folded]:
-    await world.lanes.settled()
-    if (pen := world.lanes.get("s")._pen) is not None:
+    await world.lanes.wait_until_settled()
+    if (pen := world.lanes.get("s")._writer) is not None:
         await pen.flush()
     return [event for event in await world.journal() if isinstance(event, Folded)]
 
@@ -100,8 +100,8 @@ async def test_a_fold_is_one_record_with_its_summaries_and_facts() -> None:
 
 @virtual
 async def test_summaries_above_their_target_are_folded_again() -> None:
-    async def chatty(passage: Passage) -> Digest:
-        return Digest("again and again " * (20 if not passage.messages else 60))
+    async def chatty(passage: SummaryRequest) -> SummaryResult:
+        return SummaryResult("again and again " * (20 if not passage.messages else 60))
 
     summaries = Summaries(chatty)
     async with small_world(summaries=summaries) as world:
@@ -121,7 +121,7 @@ async def test_summaries_above_their_target_are_folded_again() -> None:
 async def test_a_summary_that_fails_loses_nothing_and_an_outline_takes_its_place_when_there_is_no_more_room(
     trouble: Exception,
 ) -> None:
-    async def fail(passage: Passage) -> Digest:
+    async def fail(passage: SummaryRequest) -> SummaryResult:
         raise trouble
 
     async with small_world(summaries=Summaries(fail)) as world:
@@ -138,7 +138,7 @@ async def test_a_summary_that_fails_loses_nothing_and_an_outline_takes_its_place
 
 @virtual
 async def test_a_summary_that_never_comes_holds_a_turn_no_longer_than_fold_wait_s() -> None:
-    async def hang(passage: Passage) -> Digest:
+    async def hang(passage: SummaryRequest) -> SummaryResult:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -154,7 +154,7 @@ async def test_a_summary_that_never_comes_holds_a_turn_no_longer_than_fold_wait_
 
 @virtual
 async def test_an_abort_does_not_wait_for_a_summary() -> None:
-    async def hang(passage: Passage) -> Digest:
+    async def hang(passage: SummaryRequest) -> SummaryResult:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -179,7 +179,7 @@ def test_f3_a_process_that_dies_in_the_middle_of_a_fold_leaves_the_old_context(k
     async def main() -> None:
         reached = asyncio.Event()
 
-        async def hang(passage: Passage) -> Digest:
+        async def hang(passage: SummaryRequest) -> SummaryResult:
             reached.set()
             await asyncio.Event().wait()
             raise AssertionError
@@ -188,13 +188,13 @@ def test_f3_a_process_that_dies_in_the_middle_of_a_fold_leaves_the_old_context(k
         await world.store.open()
         number = await until_it_folds(world)
         assert reached.is_set()
-        before = [(m.role, m.parts) for m in world.lanes.get("s")._pen.session.messages]
+        before = [(m.role, m.parts) for m in world.lanes.get("s")._writer.session.messages]
         await world.crash()
         after = world.after(lambda context, options: "ok")
         async with after:
-            session = await after.lanes.get("s").view()
+            session = await after.lanes.get("s").load_session()
             assert [(m.role, m.parts) for m in session.messages] == before
-            assert session.folded is None
+            assert session.last_fold is None
             said = [m.text.split()[0] for m in await after.history() if m.role == "user"]
             assert said == [str(n) for n in range(number)]
 
@@ -205,14 +205,14 @@ def test_f3_a_process_that_dies_in_the_middle_of_a_fold_leaves_the_old_context(k
 async def test_a_fold_that_comes_too_late_is_thrown_away() -> None:
     gate = asyncio.Event()
 
-    async def slow(passage: Passage) -> Digest:
+    async def slow(passage: SummaryRequest) -> SummaryResult:
         await gate.wait()
-        return Digest("too late", by="writer")
+        return SummaryResult("too late", model="writer")
 
     async with small_world(summaries=Summaries(slow)) as world:
         await until_it_folds(world)
         lane = world.lanes.get("s")
-        await lane.change(Folded(1, "somebody else's", through=1))
+        await lane.record_changes(Folded(1, "somebody else's", through=1))
         gate.set()
         made = await folds(world)
         assert [one.summary for one in made] == ["somebody else's"]
@@ -225,18 +225,18 @@ async def test_compact_folds_everything_but_the_newest_turn_and_tells_the_summar
         for number in range(3):
             await world.ask(f"{number} hello")
         lane = world.lanes.get("s")
-        assert await (await lane.contexts()).compact("the flat") == "summary 1"
+        assert await (await lane.load_context_compiler()).compact("the flat") == "summary 1"
         assert summaries.passages[0].focus == "the flat"
-        session = await lane.view()
+        session = await lane.load_session()
         assert [m.text for m in session.messages[1:]] == ["2 hello", "ok " * 50]
-        assert await (await lane.contexts()).compact("") is None
+        assert await (await lane.load_context_compiler()).compact("") is None
 
 
 @virtual
 async def test_active_window_shows_so_many_messages_and_batch_size_sets_off_a_fold() -> None:
     summaries = Summaries()
-    rules = Rules(active_window=6, batch_size=10)
-    async with small_world(summaries=summaries, rules=rules) as world:
+    rules = ContextSizeSettings(active_window=6, batch_size=10)
+    async with small_world(summaries=summaries, context_rules=rules) as world:
         for number in range(20):
             await world.ask(f"{number} hello")
             shown = [one for one in world.provider.asked[-1].messages if not one[1].startswith("[This summary")]
@@ -265,7 +265,7 @@ async def test_a_fixed_section_that_changed_is_appended_until_a_fold_renews_it()
         assert notes == [
             "Your instructions have changed. From now on these hold instead of the earlier ones:\n\nBe long-winded."
         ]
-        await (await second.lanes.get("s").contexts()).compact("")
+        await (await second.lanes.get("s").load_context_compiler()).compact("")
         await second.ask("now?")
         assert second.provider.asked[-1].system == "Be long-winded."
         assert [role for role, _ in second.provider.asked[-1].messages].count("system") == 0
@@ -338,7 +338,7 @@ async def test_a_large_result_becomes_a_stub_and_stays_one_so_that_the_prefix_is
 
 @virtual
 async def test_a_failed_summary_is_not_tried_again_on_every_turn() -> None:
-    async def fail(passage: Passage) -> Digest:
+    async def fail(passage: SummaryRequest) -> SummaryResult:
         raise Overloaded("busy")
 
     summaries = Summaries(fail)
@@ -352,37 +352,39 @@ async def test_a_failed_summary_is_not_tried_again_on_every_turn() -> None:
 async def test_what_summaries_cost_counts_to_the_session() -> None:
     from mainstay.core.messages import Usage
 
-    async def paid(passage: Passage) -> Digest:
-        return Digest("short", by="writer", usage=Usage(1000, 50), cost=0.25)
+    async def paid(passage: SummaryRequest) -> SummaryResult:
+        return SummaryResult("short", model="writer", usage=Usage(1000, 50), cost=0.25)
 
     async with small_world(summaries=Summaries(paid)) as world:
         for number in range(3):
             await world.ask(f"{number} hello")
-        before = (await world.lanes.get("s").view()).usage.prompt
-        await (await world.lanes.get("s").contexts()).compact("")
-        session = await world.lanes.get("s").view()
+        before = (await world.lanes.get("s").load_session()).usage.prompt
+        await (await world.lanes.get("s").load_context_compiler()).compact("")
+        session = await world.lanes.get("s").load_session()
         assert (session.usage.prompt - before, session.cost) == (1000, 0.25)
 
 
 @virtual
 async def test_a_stall_in_a_fold_does_not_keep_the_lane_from_closing() -> None:
-    async def hang(passage: Passage) -> Digest:
+    async def hang(passage: SummaryRequest) -> SummaryResult:
         await asyncio.Event().wait()
         raise AssertionError
 
     async with small_world(summaries=Summaries(hang)) as world:
         await until_it_folds(world)
-        assert world.lanes.get("s").busy
+        assert world.lanes.get("s").is_busy
     assert asyncio.get_running_loop().time() < 60
 
 
 @virtual
 async def test_what_is_paid_for_on_every_call_is_warned_of_above_its_target(caplog: pytest.LogCaptureFixture) -> None:
-    async with small_world(rules=Rules(fixed_tokens=100)) as world:
+    async with small_world(context_rules=ContextSizeSettings(fixed_tokens=100)) as world:
         await world.ask("hi")
     assert caplog.messages == []
     wordy = World(
-        lambda context, options: "ok", instructions="Be kind. " * 200, more={"rules": Rules(fixed_tokens=100)}
+        lambda context, options: "ok",
+        instructions="Be kind. " * 200,
+        more={"context_rules": ContextSizeSettings(fixed_tokens=100)},
     )
     async with wordy:
         await wordy.ask("hi")
@@ -399,13 +401,13 @@ class Wordy:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def fixed(self, session: str) -> str:
+    def fixed_section(self, session: str) -> str:
         return ""
 
-    def profile(self, session: str) -> str:
+    def profile_section(self, session: str) -> str:
         return self.text
 
-    def turn(self, session: str, prompt: str) -> tuple[Text, ...]:
+    def turn_notes(self, session: str, prompt: str) -> tuple[Text, ...]:
         return ()
 
 
@@ -414,7 +416,7 @@ class Wordy:
 async def test_a_profile_that_would_leave_no_room_is_cut_and_the_conversation_goes_on(text: str) -> None:
     async with small_world(contributors=(Wordy(text),)) as world:
         assert isinstance((await world.ask("hi")).outcome, Answered)
-        shown = (await world.lanes.get("s").contexts()).shown()
+        shown = (await world.lanes.get("s").load_context_compiler()).describe_context()
         profile = next(one for one in shown.sections if one.name == "profile")
         assert profile.text.startswith(text[:100])
         assert "The rest is left out here" in profile.text

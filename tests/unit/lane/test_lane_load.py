@@ -15,7 +15,7 @@ from mainstay.core.errors import LaneFull
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece
+from mainstay.core.ports import Context, ModelInfo, Options, StreamFinished, TextPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Stall
 
@@ -104,14 +104,14 @@ async def test_f46_one_session_given_up_does_not_keep_the_others_from_being_take
         poison.clear()
         world = world.after(step, [killer])
         async with world:
-            await world.lanes.resume()
+            await world.lanes.resume_unfinished()
             assert (await world.ask("hello", f"good {n}")).text == "fine"
             await poison.wait()
             await world.crash()
     async with world.after(step, [killer]) as last:
-        await last.lanes.resume()
+        await last.lanes.resume_unfinished()
         assert (await last.ask("hello", "good")).text == "fine"
-        await asyncio.wait_for(last.lanes.settled(), 10)
+        await asyncio.wait_for(last.lanes.wait_until_settled(), 10)
         ends = [e for e in await last.journal("bad") if type(e).__name__ == "TurnEnded"]
         assert isinstance(ends[-1].outcome, Failed)
         assert (await last.ask("hello", "bad")).text == "fine"
@@ -131,7 +131,7 @@ async def test_u4_turns_leave_nothing_behind_in_memory() -> None:
 
         async def stream(self, context: Context, options: Options) -> Any:
             yield TextPiece("ok")
-            yield Finished(FinishReason.END)
+            yield StreamFinished(FinishReason.END)
 
     async with World(Forgetful()) as world:
 
@@ -191,7 +191,7 @@ def test_loom_116_many_senders_steering_and_aborting_at_random_leave_whole_sessi
 
         async with World(step, [nap]) as world:
             await asyncio.gather(*(one(f"s{n % 4}") for n in range(12)))
-            await asyncio.wait_for(world.lanes.settled(), 10_000)
+            await asyncio.wait_for(world.lanes.wait_until_settled(), 10_000)
             for n in range(4):
                 key = f"s{n}"
                 kinds = await world.kinds(key)

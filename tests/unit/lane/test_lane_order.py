@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.kernel_world import World, envelope, virtual
 
-from mainstay.core.envelope import Envelope, as_parts, check_session_name, session_key
 from mainstay.core.errors import InputRefused, LaneFull, SessionArchived
 from mainstay.core.events import Received, SessionChanged, TurnStarted
+from mainstay.core.input_envelope import InputEnvelope, check_session_name, session_key, to_parts
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Binary, Text, ToolCall
 from mainstay.core.ports import Context, Options
@@ -216,7 +216,7 @@ async def test_input_bytes_max_refuses_a_message_that_is_too_large_and_keeps_not
 async def test_attachment_bytes_max_refuses_a_file_that_is_too_large() -> None:
     async with World(echo, limits=Limits(attachment_bytes_max=10)) as world:
         assert await world.ask(Binary("image/png", b"x" * 10))
-        with pytest.raises(InputRefused, match="over 10 bytes"):
+        with pytest.raises(InputRefused, match="larger than 10 bytes"):
             await world.ask(["see this", Binary("image/png", b"x" * 11)])
 
 
@@ -241,11 +241,11 @@ async def test_half_characters_are_made_fit_to_be_kept_in_text_sender_and_id() -
 
 
 def test_only_text_and_files_make_a_prompt() -> None:
-    assert as_parts(["a", Binary("x/y"), Text("b")]) == (Text("a"), Binary("x/y"), Text("b"))
+    assert to_parts(["a", Binary("x/y"), Text("b")]) == (Text("a"), Binary("x/y"), Text("b"))
     with pytest.raises(InputRefused, match="not ToolCall"):
-        as_parts([ToolCall("1", "x", "{}")])
+        to_parts([ToolCall("1", "x", "{}")])
     with pytest.raises(InputRefused, match="not int"):
-        as_parts([3])  # type: ignore[list-item]
+        to_parts([3])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("name", ["", " ", "a ", " a", "a\nb", "a\0b", "x" * 513, "é" * 257, "a\ud800"], ids=ascii)
@@ -284,14 +284,14 @@ async def test_any_reasonable_name_is_a_session_of_its_own() -> None:
 
 
 def test_the_key_is_a_policy() -> None:
-    where = Envelope(parts=(), channel="slack", room="C1", thread="T1", sender="ann")
+    where = InputEnvelope(parts=(), channel="slack", room="C1", thread="T1", sender="ann")
     assert session_key(where, "thread") == "slack:C1:T1"
     assert session_key(where, "user") == "user:slack:ann"
     assert session_key(where, "single") == "main"
-    bare = Envelope(parts=(), thread="mine", sender="ann")
+    bare = InputEnvelope(parts=(), thread="mine", sender="ann")
     assert session_key(bare, "thread") == "mine"
     assert session_key(bare, "user") == "user:ann"
-    other = Envelope(parts=(), channel="matrix", room="R", thread="X", sender="bob")
+    other = InputEnvelope(parts=(), channel="matrix", room="R", thread="X", sender="bob")
     assert session_key(other, "single") == session_key(where, "single")
     assert session_key(other, "thread") != session_key(where, "thread")
 
@@ -303,12 +303,12 @@ def test_the_key_is_a_policy() -> None:
 async def test_a_paused_session_keeps_prompts_until_it_is_activated() -> None:
     async with World(echo) as world:
         await world.ask("before")
-        await world.lanes.get("s").change(SessionChanged(status="paused"))
+        await world.lanes.get("s").record_changes(SessionChanged(status="paused"))
         tickets = [await world.send("one"), await world.send("two")]
-        await world.lanes.settled()
+        await world.lanes.wait_until_settled()
         assert not any(ticket.reply.done() for ticket in tickets)
         assert len(world.provider.asked) == 1
-        await world.lanes.get("s").change(SessionChanged(status="active"))
+        await world.lanes.get("s").record_changes(SessionChanged(status="active"))
         assert [(await ticket.reply).text for ticket in tickets] == ["re: one", "re: two"]
 
 
@@ -316,15 +316,15 @@ async def test_a_paused_session_keeps_prompts_until_it_is_activated() -> None:
 async def test_prompts_of_a_paused_session_wait_across_a_restart() -> None:
     async with World(echo) as world:
         await world.ask("before")
-        await world.lanes.get("s").change(SessionChanged(status="paused"))
+        await world.lanes.get("s").record_changes(SessionChanged(status="paused"))
         await world.send("one")
         await world.crash()
     async with world.after(echo) as later:
-        await later.lanes.resume()
-        await later.lanes.settled()
+        await later.lanes.resume_unfinished()
+        await later.lanes.wait_until_settled()
         assert later.provider.asked == []
-        await later.lanes.get("s").change(SessionChanged(status="active"))
-        await later.lanes.settled()
+        await later.lanes.get("s").record_changes(SessionChanged(status="active"))
+        await later.lanes.wait_until_settled()
         assert (await later.history())[-1].text == "re: one"
 
 
@@ -332,13 +332,13 @@ async def test_prompts_of_a_paused_session_wait_across_a_restart() -> None:
 async def test_an_archived_session_refuses_prompts_and_keeps_its_past() -> None:
     async with World(echo) as world:
         await world.ask("before")
-        await world.lanes.get("s").change(SessionChanged(status="archived"))
+        await world.lanes.get("s").record_changes(SessionChanged(status="archived"))
         with pytest.raises(SessionArchived, match="archived"):
             await world.ask("more")
         with pytest.raises(SessionArchived):
             await world.steer("more")
         assert len(await world.history()) == 2
-        await world.lanes.get("s").change(SessionChanged(status="active"))
+        await world.lanes.get("s").record_changes(SessionChanged(status="active"))
         assert (await world.ask("more")).text == "re: more"
 
 
@@ -346,10 +346,10 @@ async def test_an_archived_session_refuses_prompts_and_keeps_its_past() -> None:
 async def test_settings_change_only_what_they_name() -> None:
     async with World(echo) as world:
         lane = world.lanes.get("s")
-        await lane.change(SessionChanged(title="A", metadata={"team": "red"}))
-        await lane.change(SessionChanged(instructions="Be kind."))
+        await lane.record_changes(SessionChanged(title="A", metadata={"team": "red"}))
+        await lane.record_changes(SessionChanged(instructions="Be kind."))
         await lane.accept(envelope("hi"))
-        await world.lanes.settled()
-        standing = await world.store.get("s")
+        await world.lanes.wait_until_settled()
+        standing = await world.store.get_session("s")
         assert (standing.title, standing.metadata, standing.fixed) == ("A", {"team": "red"}, 2)
         assert world.provider.asked[0].system == "Be kind."

@@ -24,7 +24,7 @@ from mainstay.core.events import (
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import Finished, Store, TextPiece, ToolContext
+from mainstay.core.ports import Store, StreamFinished, TextPiece, ToolContext
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool, tool
 from mainstay.testing import Call, Pieces, Stall
@@ -38,8 +38,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 async def finish(world: World) -> list[str]:
     """Take up what is unfinished, and see it through."""
-    taken = await world.lanes.resume()
-    await world.lanes.settled()
+    taken = await world.lanes.resume_unfinished()
+    await world.lanes.wait_until_settled()
     return taken
 
 
@@ -391,7 +391,7 @@ async def test_f46_resumes_max_gives_up_a_turn_that_kills_every_process_that_tak
         effects.began.clear()
         world = world.after(lambda context, options: Call("work"), [made])
         async with world:
-            await world.lanes.resume()
+            await world.lanes.resume_unfinished()
             await effects.began.wait()
             await world.crash()
     runs = len(effects.keys)
@@ -430,7 +430,7 @@ async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Sto
         began = asyncio.Event()
         world = world.after([], [work])
         async with world:
-            await world.lanes.resume()
+            await world.lanes.resume_unfinished()
             await began.wait()
             await world.crash()
     crash_in[0] = -1
@@ -450,13 +450,13 @@ async def test_after_a_resume_watchers_hear_the_answer_as_it_comes() -> None:
         await first.reached.wait()
         await world.crash()
     stall = Stall()
-    script = [Pieces([TextPiece("word "), stall, TextPiece("by word"), Finished(FinishReason.END)])]
+    script = [Pieces([TextPiece("word "), stall, TextPiece("by word"), StreamFinished(FinishReason.END)])]
     async with world.after(script, limits=Limits(checkpoint_period_s=1000)) as later:
         watcher = later.watch()
-        await later.lanes.resume()
+        await later.lanes.resume_unfinished()
         assert (await asyncio.wait_for(watcher.see(TextDelta), 10)).text == "word "
         stall.release()
-        await later.lanes.settled()
+        await later.lanes.wait_until_settled()
 
 
 @virtual
@@ -521,8 +521,8 @@ async def test_i5_the_view_that_a_turn_made_is_the_one_that_is_read_back() -> No
     async with World([[Call("act", {"n": 1}), Call("nope")], "one", "two"], [act]) as world:
         await world.ask("first")
         await world.ask("second")
-        live = await world.lanes.get("s").view()
-        read = Session.of(await world.store.load("s", 10**9))
+        live = await world.lanes.get("s").load_session()
+        read = Session.from_tail(await world.store.load_tail("s", 10**9))
         assert repr(read.messages) == repr(live.messages)
         assert unweighed(read) == unweighed(live)
         received = [event for event in await world.journal() if isinstance(event, Received)]

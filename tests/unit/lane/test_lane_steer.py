@@ -11,7 +11,7 @@ from support.kernel_world import World, envelope, virtual
 from mainstay.core.events import Received, Steered, TurnEnded
 from mainstay.core.messages import Finish, FinishReason, Text
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import CallPiece, Context, Finished, Options, TextPiece
+from mainstay.core.ports import Context, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Pieces, Stall
 
@@ -100,10 +100,10 @@ async def test_a_steer_once_a_call_has_begun_waits_for_it_and_skips_it() -> None
     writing = Pieces(
         [
             TextPiece("I will "),
-            CallPiece(0, "act", '{"n":'),
+            ToolCallPiece(0, "act", '{"n":'),
             stall,
-            CallPiece(0, "", "1}"),
-            Finished(FinishReason.TOOL_CALLS),
+            ToolCallPiece(0, "", "1}"),
+            StreamFinished(FinishReason.TOOL_CALLS),
         ]
     )
     async with World([writing, "all right"], [act]) as world:
@@ -136,12 +136,12 @@ class Holding(MemoryStore):
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    def append(self, standing: Any, expected: int, events: Any, once: Any = None, *, synced: bool = True) -> Any:
+    def append(self, info: Any, expected: int, events: Any, idempotency_key: Any = None, *, synced: bool = True) -> Any:
         ends = any(b'"TurnEnded"' in event for event in events)
         if (ends or self.reached.is_set()) and not self.go.is_set():
             self.reached.set()
-            return asyncio.ensure_future(self._held(standing, expected, events, once))
-        return super().append(standing, expected, events, once)
+            return asyncio.ensure_future(self._held(info, expected, events, idempotency_key))
+        return super().append(info, expected, events, idempotency_key)
 
     async def _held(self, *order: Any) -> None:
         await self.go.wait()
@@ -260,7 +260,7 @@ def test_a_steer_and_then_an_abort_ends_the_turn_and_the_steer_is_not_lost(when:
             assert await aborting
             await ticket.reply
             await pending
-            await world.lanes.settled()
+            await world.lanes.wait_until_settled()
             assert any("wait, listen" in message.text for message in await world.history())
             ends = [event for event in await world.journal() if isinstance(event, TurnEnded)]
             assert ends

@@ -51,7 +51,7 @@ def test_f4_a_store_that_fails_in_mid_turn_tells_whoever_waits_and_the_turn_fini
                 await asyncio.wait_for(asyncio.shield(ticket.reply), 60)
             await asyncio.sleep(10)
             store.fail = None
-            await asyncio.wait_for(world.lanes.settled(), 100)
+            await asyncio.wait_for(world.lanes.wait_until_settled(), 100)
             assert (await world.kinds())[-1] == "TurnEnded", "by itself, without another message"
             assert ran == [1], "no tool ran twice"
             reply = await world.ask("go", id="m1")
@@ -93,7 +93,7 @@ async def test_f4_other_sessions_are_told_too_and_all_of_them_come_back() -> Non
         outcomes = await asyncio.gather(*(ticket.reply for ticket in tickets), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {StoreFailed}
         store.fail = None
-        await world.lanes.settled()
+        await world.lanes.wait_until_settled()
         for n in range(5):
             assert (await world.history(f"s{n}"))[-1].text == f"answer {n}"
 
@@ -110,7 +110,7 @@ async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
         assert watcher.of(Waiting)[0].reason == "gone"
         await asyncio.sleep(10_000)  # for very long
         store.fail = None
-        await asyncio.wait_for(world.lanes.settled(), 8)
+        await asyncio.wait_for(world.lanes.wait_until_settled(), 8)
         assert (await world.history())[-1].text == "hello"
         assert len(world.provider.asked) <= 2, "nothing is asked of a model while its answer could not be kept"
 
@@ -118,16 +118,16 @@ async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
 @virtual
 async def test_f9_a_damaged_session_is_told_once_and_others_keep_serving() -> None:
     class Damaged(MemoryStore):
-        async def load(self, key: str, bytes_max: int) -> Any:
+        async def load_tail(self, key: str, bytes_max: int) -> Any:
             if key == "bad":
                 raise StoreCorrupt("bad is damaged; it was left as it is")
-            return await super().load(key, bytes_max)
+            return await super().load_tail(key, bytes_max)
 
     async with World(lambda context, options: "fine", store=Damaged()) as world:
         with pytest.raises(StoreCorrupt, match="left as it is"):
             await world.ask("hi", "bad")
         assert (await world.ask("hi", "good")).text == "fine"
-        await asyncio.wait_for(world.lanes.settled(), 10)
+        await asyncio.wait_for(world.lanes.wait_until_settled(), 10)
 
 
 @virtual
@@ -141,8 +141,8 @@ async def test_u18_a_session_that_another_process_wrote_to_is_read_again_and_not
         stall.release()
         with pytest.raises(StaleWriter):
             await ticket.reply
-        await world.lanes.settled()
-        await other.lanes.settled()
+        await world.lanes.wait_until_settled()
+        await other.lanes.wait_until_settled()
         sequences = [record.seq for record in await world.records()]
         assert sequences == list(range(1, len(sequences) + 1))
         ended = (await world.kinds()).count("TurnEnded")
@@ -170,7 +170,7 @@ def test_u9_an_abort_while_the_store_fails_stops_the_turn_and_it_does_not_come_b
             asked = len(world.provider.asked)
             await asyncio.sleep(100)
             store.fail = None
-            await world.lanes.settled()
+            await world.lanes.wait_until_settled()
             assert len(world.provider.asked) == asked, "the model was not asked again"
             assert ran == [1]
             assert (await world.journal())[-1].outcome == Aborted()

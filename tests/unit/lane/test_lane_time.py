@@ -14,7 +14,7 @@ from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, Options
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Stall
-from mainstay.testing.virtual import BEGINNING_MS
+from mainstay.testing.virtual_time import START_MS
 
 
 def echo(context: Context, options: Options) -> str:
@@ -183,8 +183,8 @@ async def test_u9_the_watchdog_is_silent_while_a_provider_waits_to_ask_again() -
     stall = Stall("at last")
 
     def step(context: Context, options: Options) -> Any:
-        assert options.notice is not None
-        options.notice("busy", 3000)
+        assert options.on_wait is not None
+        options.on_wait("busy", 3000)
         return stall
 
     async with World(step) as world:
@@ -199,8 +199,8 @@ async def test_u9_the_watchdog_is_silent_while_a_provider_waits_to_ask_again() -
 # --- F28 -------------------------------------------------------------------------------------------
 
 HOUR, DAY = 3600.0, 86_400.0
-TO_2038 = (2_147_483_648_000 - BEGINNING_MS) / 1000 + 10
-TO_9999 = (253_402_300_799_000 - BEGINNING_MS) / 1000 - 100_000
+TO_2038 = (2_147_483_648_000 - START_MS) / 1000 + 10
+TO_9999 = (253_402_300_799_000 - START_MS) / 1000 - 100_000
 JUMPS = {
     "+1h": HOUR,
     "-1h": -HOUR,
@@ -228,7 +228,7 @@ def test_f28_a_wall_clock_that_jumps_in_mid_turn_changes_nothing(jump: float) ->
             assert ((await ticket.reply).text, (await ticket.reply).outcome) == ("answer", Answered())
             assert (await world.ask("and")).text == "next"
             assert [record.seq for record in await world.records()] == list(range(1, 9))
-            standing = await world.store.get("s")
+            standing = await world.store.get_session("s")
             assert standing.updated == world.clock.now_ms()
             await world.check_replay()
 
@@ -319,8 +319,8 @@ def test_f28_a_session_whose_time_jumped_is_taken_up_after_a_crash(jump: float) 
             await world.send("two")
             await world.crash()
         async with world.after(echo) as later:
-            await later.lanes.resume()
-            await later.lanes.settled()
+            await later.lanes.resume_unfinished()
+            await later.lanes.wait_until_settled()
             assert [message.text for message in await later.history()] == ["one", "re: one", "two", "re: two"]
 
     check()

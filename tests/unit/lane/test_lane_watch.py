@@ -11,14 +11,14 @@ from mainstay.core.events import Lagged, MessageAdded, TextDelta, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, TextPiece
+from mainstay.core.ports import Context, ModelInfo, Options, StreamFinished, TextPiece
 from mainstay.core.tools import tool
-from mainstay.lane.hub import Hub
+from mainstay.lane.event_hub import EventHub
 from mainstay.testing import Call, MemoryStore, Pieces, Stall
 
 
 def words(count: int) -> Pieces:
-    return Pieces([*(TextPiece(f"{n} ") for n in range(count)), Finished(FinishReason.END)])
+    return Pieces([*(TextPiece(f"{n} ") for n in range(count)), StreamFinished(FinishReason.END)])
 
 
 @virtual
@@ -51,7 +51,7 @@ async def test_a_watcher_within_its_buffer_misses_nothing() -> None:
 
 @virtual
 async def test_lagged_comes_where_the_gap_is_and_what_follows_is_whole_again() -> None:
-    hub = Hub(buffer_max=4)
+    hub = EventHub(buffer_max=4)
     watcher = hub.watch("s")
     for n in range(10):
         hub.emit("s", TextDelta(str(n)))
@@ -66,7 +66,7 @@ async def test_lagged_comes_where_the_gap_is_and_what_follows_is_whole_again() -
 
 @virtual
 async def test_a_durable_event_takes_the_place_of_the_oldest() -> None:
-    hub = Hub(buffer_max=3)
+    hub = EventHub(buffer_max=3)
     watcher = hub.watch(None)
     for n in range(3):
         hub.emit("s", TextDelta(str(n)))
@@ -92,7 +92,7 @@ async def test_one_slow_watcher_does_not_cost_another_anything() -> None:
             for n in range(500):
                 yield TextPiece(f"{n} ")
                 await asyncio.sleep(0.01)
-            yield Finished(FinishReason.END)
+            yield StreamFinished(FinishReason.END)
 
     async with World(Steady()) as world:
         world.hub.watch("s")
@@ -122,12 +122,12 @@ async def test_a_watcher_that_leaves_is_forgotten() -> None:
         await world.ask("hi", "a")
         for watcher in watchers:
             await watcher.leave()
-        assert not world.hub.wanted("a")
-        assert not world.hub.wanted("b")
+        assert not world.hub.has_watchers("a")
+        assert not world.hub.has_watchers("b")
         heard = len(watchers[0].events)
         await world.ask("again", "a")
         assert len(watchers[0].events) == heard
-        assert world.hub._of == {}
+        assert world.hub._session_watchers == {}
 
 
 @virtual
@@ -155,13 +155,13 @@ async def test_watchers_hear_of_what_is_durable_only_once_it_is() -> None:
     async with World([Call("act"), "hello", "again"], [act], store=store) as world:
         kept: list[tuple[int, int]] = []
         watcher = world.watch()
-        put = watcher._watcher.put
+        put = watcher._watcher.push_event
 
         def look(event: Any) -> None:
             kept.append((event.sequence, len(store._sessions["s"].bodies) if "s" in store._sessions else 0))
             put(event)
 
-        watcher._watcher.put = look  # type: ignore[method-assign]
+        watcher._watcher.push_event = look  # type: ignore[method-assign]
         await world.ask("hi")
         await world.ask("hi again")
         await watcher.see(TurnEnded, 2)
@@ -188,7 +188,7 @@ async def test_a_turn_that_nobody_watches_makes_no_partial_events_at_all() -> No
 @virtual
 async def test_whoever_joins_late_hears_the_rest() -> None:
     stall = Stall()
-    script = [Pieces([TextPiece("early "), stall, TextPiece("late"), Finished(FinishReason.END)])]
+    script = [Pieces([TextPiece("early "), stall, TextPiece("late"), StreamFinished(FinishReason.END)])]
     async with World(script) as world:
         ticket = await world.send("go")
         await stall.reached.wait()

@@ -11,25 +11,25 @@ from mainstay import Agent, Config, Limits
 from mainstay.core.errors import DuplicateInput, LaneFull, RequestRefused, StoreFull, Unauthorised
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Failed
-from mainstay.core.where import Where
-from mainstay.gateway.owner import Alone, Remote, serving
-from mainstay.lane.whereabouts import placed
+from mainstay.core.turn_location import TurnLocation
+from mainstay.gateway.home_socket import RemoteAgent, serve_socket, single_workspace_callers
+from mainstay.lane.error_location import add_location
 from mainstay.testing import Raise, ScriptedProvider, Stall
 
 
 def test_one_failure_of_a_store_is_told_to_each_session_as_its_own() -> None:
     """A commit of many sessions fails for all of them with one error."""
     failed = StoreFull("no space left")
-    one, other = placed(failed, "a", None), placed(failed, "b", None)
-    assert (one.where, other.where, failed.where) == (Where("a"), Where("b"), None)
+    one, other = add_location(failed, "a", None), add_location(failed, "b", None)
+    assert (one.location, other.location, failed.location) == (TurnLocation("a"), TurnLocation("b"), None)
     assert (type(other), str(other)) == (StoreFull, "no space left")
-    assert placed(one, "b", None) is one, "whoever knew first knew best"
+    assert add_location(one, "b", None) is one, "whoever knew first knew best"
 
 
 def test_what_an_error_knows_beside_its_sentence_stays_with_it() -> None:
-    seen = placed(DuplicateInput(7, same=False), "a", None)
-    assert (seen.sequence, seen.same, seen.where) == (7, False, Where("a"))
-    refused = placed(Unauthorised("no key", details="for the operator"), "a", None)
+    seen = add_location(DuplicateInput(7, same=False), "a", None)
+    assert (seen.sequence, seen.same, seen.location) == (7, False, TurnLocation("a"))
+    refused = add_location(Unauthorised("no key", details="for the operator"), "a", None)
     assert (refused.details, str(refused)) == ("for the operator", "no key")
 
 
@@ -38,19 +38,19 @@ async def test_a_full_lane_names_its_session_here_and_through_the_socket(tmp_pat
     config = Config(limits=Limits(mailbox_depth_max=1))
     async with (
         Agent(ScriptedProvider([stall, "next"]), home=tmp_path, config=config) as agent,
-        serving(Alone(agent), tmp_path),
+        serve_socket(single_workspace_callers(agent), tmp_path),
     ):
         turns = [asyncio.create_task(agent.run("s", "go"))]
         await stall.reached.wait()
         turns.append(asyncio.create_task(agent.run("s", "wait")))
-        lane = (await agent.opened()).lanes.get("s")
+        lane = (await agent.runtime()).lanes.get("s")
         async with asyncio.timeout(30):
-            while not (await lane.view()).waiting:
+            while not (await lane.load_session()).queued_inputs:
                 await asyncio.sleep(0.01)
-        for run in (agent.run, Remote(tmp_path).run):
+        for run in (agent.run, RemoteAgent(tmp_path).run):
             with pytest.raises(LaneFull) as full:
                 await run("s", (Text("no room"),))
-            assert full.value.where == Where("s")
+            assert full.value.location == TurnLocation("s")
         stall.released.set()
         await asyncio.gather(*turns)
 

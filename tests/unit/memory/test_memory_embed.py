@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from mainstay.core.errors import EmbedderMissing
-from mainstay.memory import embed
-from mainstay.memory.embed import PIECE_CHARS, PIECES_MAX, LocalEmbedder, pieces
+from mainstay.memory.embedders.local import embedder as local_embedder
+from mainstay.memory.embedders.local.embedder import LocalEmbedder
+from mainstay.memory.text_chunks import CHUNK_CHARS_MAX, CHUNKS_MAX, split_chunks
 
 installed = pytest.mark.skipif(
     importlib.util.find_spec("wordllama") is None, reason="needs the extra: pip install -e '.[memory]'"
@@ -70,8 +71,8 @@ async def test_vectors_agree_with_the_packages_own() -> None:
     numpy = pytest.importorskip("numpy")
     inference = pytest.importorskip("wordllama.inference")
     tokenizers = pytest.importorskip("tokenizers")
-    folder = embed._folder()
-    table = embed._load(folder)._table
+    folder = local_embedder._find_model_folder()
+    table = local_embedder._load_model(folder)._table
     words = tokenizers.Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
     theirs = inference.WordLlamaInference(table, words).embed(TEXTS, norm=True)
     ours = [numpy.frombuffer(vector, dtype="float32") for vector in await LocalEmbedder().embed(TEXTS)]
@@ -122,16 +123,16 @@ async def test_it_can_be_closed_and_used_again() -> None:
 @installed
 def test_importing_and_finding_the_model_does_not_import_the_package() -> None:
     code = (
-        "import sys, mainstay.memory.embed as e\n"
+        "import sys, mainstay.memory.embedders.local.embedder as e\n"
         "assert 'numpy' not in sys.modules and 'tokenizers' not in sys.modules\n"
-        "e._load(e._folder())\n"
+        "e._load_model(e._find_model_folder())\n"
         "assert 'wordllama' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 async def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "find_spec", lambda name: None)
+    monkeypatch.setattr(local_embedder, "find_spec", lambda name: None)
     for attempt in (LocalEmbedder().load(), LocalEmbedder().embed(["x"])):
         with pytest.raises(EmbedderMissing, match=r"pip install -e '.\[memory\]'"):
             await attempt
@@ -139,7 +140,7 @@ async def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.M
 
 async def test_without_a_package_that_it_needs_it_says_which(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    monkeypatch.setattr(embed, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(local_embedder, "_find_model_folder", lambda: tmp_path)
     with pytest.raises(EmbedderMissing, match=r"tokenizers.*pip install"):
         await LocalEmbedder().load()
 
@@ -162,7 +163,7 @@ async def test_a_broken_model_is_one_sentence(content: bytes, monkeypatch: pytes
     pytest.importorskip("tokenizers")
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "l2_supercat_256.safetensors").write_bytes(content)
-    monkeypatch.setattr(embed, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(local_embedder, "_find_model_folder", lambda: tmp_path)
     with pytest.raises(EmbedderMissing) as caught:
         await LocalEmbedder().load()
     assert "\n" not in str(caught.value)
@@ -173,24 +174,28 @@ async def test_a_broken_model_is_one_sentence(content: bytes, monkeypatch: pytes
 
 
 def test_a_short_text_is_one_piece_and_an_empty_one_none() -> None:
-    assert pieces("a few words") == ["a few words"]
-    assert pieces("") == pieces(" \n ") == []
+    assert split_chunks("a few words") == ["a few words"]
+    assert split_chunks("") == split_chunks(" \n ") == []
 
 
 def test_a_long_text_is_cut_between_paragraphs_then_lines_then_sentences_then_words() -> None:
     half = "word " * 120
-    assert pieces(f"{half}\n\n{half}\n{half}") == [half.strip(), f"{half}\n{half}"[: len(half)].strip(), half.strip()]
-    assert all(piece.endswith(".") for piece in pieces("A short sentence. " * 100))
-    assert all(set(piece.split()) == {"word"} for piece in pieces("word " * 1000))
+    assert split_chunks(f"{half}\n\n{half}\n{half}") == [
+        half.strip(),
+        f"{half}\n{half}"[: len(half)].strip(),
+        half.strip(),
+    ]
+    assert all(piece.endswith(".") for piece in split_chunks("A short sentence. " * 100))
+    assert all(set(piece.split()) == {"word"} for piece in split_chunks("word " * 1000))
 
 
 def test_pieces_are_bounded_in_number_and_length_whatever_they_are_made_of() -> None:
     for text in ("x" * 100_000, "漢。" * 50_000, "\n" * 100_000 + "y", "a b " * 30_000):
-        made = pieces(text)
-        assert len(made) <= PIECES_MAX
-        assert all(0 < len(piece) <= PIECE_CHARS for piece in made)
+        made = split_chunks(text)
+        assert len(made) <= CHUNKS_MAX
+        assert all(0 < len(piece) <= CHUNK_CHARS_MAX for piece in made)
 
 
 def test_nothing_between_two_pieces_is_lost() -> None:
     text = "".join(f"Sentence number {n} is here. " for n in range(200))
-    assert " ".join(pieces(text)) == text.strip()
+    assert " ".join(split_chunks(text)) == text.strip()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import EmbedderMissing, StoreCorrupt, StoreFailed, Unreachable
 from mainstay.core.events import (
     Event,
@@ -28,18 +28,18 @@ from mainstay.core.events import (
 )
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import Fact, Memory, MemoryQuery, MessageRef, Summary, WorkspaceTiers
 from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Store
-from mainstay.core.recall import Fact, Memory, Query, Spot, Summary, Tiers
-from mainstay.memory import follow, legs, meaning, walk
-from mainstay.memory.follow import Follower
-from mainstay.store.oxigraph import OxigraphFacts
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite.tiers import SqliteTiers
+from mainstay.memory import index_queue, indexer, tier_journal_cursor, vector_indexer
+from mainstay.memory.indexer import MemoryIndexer
+from mainstay.store.oxigraph import OxigraphFactTier
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 from mainstay.testing import MemoryStore
-from mainstay.testing.knowledge_suite import packed, unit
-from mainstay.testing.store_suite import Writing
+from mainstay.testing.knowledge_tier_suites import normalise_vector, pack_vector
+from mainstay.testing.store_suite import SessionWriter
 
 TOPICS = ("ferry", "soup", "tax", "violin")
 
@@ -69,7 +69,9 @@ class Topics:
         return [self.vector(text) for text in texts]
 
     def vector(self, text: str) -> bytes:
-        return packed(unit([1.0 + 5 * text.count(topic) for topic in TOPICS] + [0.5] * (self.dimensions - 4)))
+        return pack_vector(
+            normalise_vector([1.0 + 5 * text.count(topic) for topic in TOPICS] + [0.5] * (self.dimensions - 4))
+        )
 
     async def close(self) -> None: ...
 
@@ -85,46 +87,46 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         self.reads.append((key, after))
         if key in self.broken:
             raise StoreCorrupt("this one is damaged")
-        return await self.store.read(key, after, limit)
+        return await self.store.read_records(key, after, limit)
 
 
 class World:
-    def __init__(self, store: Store, tiers: Tiers) -> None:
+    def __init__(self, store: Store, tiers: WorkspaceTiers) -> None:
         self.store = Counted(store)
         self.tiers = tiers
-        self.follower: Follower
+        self.follower: MemoryIndexer
 
-    def follow(self, embedder: Topics | None = None, **settings: Any) -> Follower:
-        self.follower = Follower(
+    def follow(self, embedder: Topics | None = None, **settings: Any) -> MemoryIndexer:
+        self.follower = MemoryIndexer(
             self.store, self.tiers, embedder=embedder, clock=SystemClock(), limits=Limits(), **settings
         )
         self.follower.start()
         return self.follower
 
-    async def say(self, key: str, *events: Event) -> Writing:
-        writing = Writing(self.store.store, key)
-        tail = await self.store.load(key, 10**9)
+    async def say(self, key: str, *events: Event) -> SessionWriter:
+        writing = SessionWriter(self.store.store, key)
+        tail = await self.store.load_tail(key, 10**9)
         if tail is not None:
-            writing.view = type(writing.view).of(tail)
-        await writing.add(*events)
-        self.follower.touched(key)
+            writing.session = type(writing.session).from_tail(tail)
+        await writing.append(*events)
+        self.follower.mark_changed(key)
         return writing
 
     async def holds(self, messages: int) -> bool:
         return await self.tiers.messages.count() == messages
 
     async def found(self, text: str) -> list[tuple[str, int]]:
-        assert await self.follower.caught_up(10)
-        return sorted((spot.session, spot.seq) for spot in await self.tiers.messages.match(Query(text=text), 50))
+        assert await self.follower.wait_until_indexed(10)
+        return sorted((spot.session, spot.seq) for spot in await self.tiers.messages.search(MemoryQuery(text=text), 50))
 
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
-    owner = SqliteTiers(":memory:")
+    owner = StandaloneTiers(":memory:")
     made = World(MemoryStore(), await owner.open())
     try:
         yield made
@@ -174,10 +176,10 @@ async def test_what_was_just_said_is_found_at_once_by_whoever_asks() -> None:
 async def test_without_anyone_asking_it_is_followed_a_little_later_and_in_one_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follow, "QUIET_S", 0.05)
+    monkeypatch.setattr(indexer, "QUIET_S", 0.05)
     async with world() as here:
         here.follow()
-        await here.follower.caught_up(5)
+        await here.follower.wait_until_indexed(5)
         here.store.reads.clear()
         for n in range(20):
             await here.say("a", heard(f"ferry {n}"))
@@ -189,13 +191,13 @@ async def test_without_anyone_asking_it_is_followed_a_little_later_and_in_one_ba
 async def test_what_was_missed_while_nobody_followed_is_found_after_the_start() -> None:
     async with world() as here:
         for key in ("a", "b", "c"):
-            writing = Writing(here.store.store, key)
+            writing = SessionWriter(here.store.store, key)
             for n in range(100):
-                await writing.turn(f"ferry {n}")
+                await writing.write_turn(f"ferry {n}")
         here.follow()
         assert len(await here.found("ferry")) == 50
         assert await here.tiers.messages.count() == 600
-        assert await here.tiers.messages.positions() == await here.store.heads()
+        assert await here.tiers.messages.positions() == await here.store.list_heads()
 
 
 async def test_folds_bring_summaries_and_facts_with_where_and_when() -> None:
@@ -205,33 +207,33 @@ async def test_folds_bring_summaries_and_facts_with_where_and_when() -> None:
         parts = (Summary(1, 1, 900, 950, "Ana moved"),)
         facts = (Fact("Ana", "lives in", "Lisbon", 1, 0.9), Fact("Ana", "is", "happy", 99))
         await here.say("a", SessionChanged(title="x"), Folded(1, "Ana moved", parts=parts, facts=facts))
-        assert await here.follower.caught_up(10)
-        assert await here.tiers.summaries.between(None, None) == [Summary(1, 1, 900, 950, "Ana moved", "a")]
+        assert await here.follower.wait_until_indexed(10)
+        assert await here.tiers.summaries.list_between(None, None) == [Summary(1, 1, 900, 950, "Ana moved", "a")]
         found = {fact.object: fact for fact in await here.tiers.facts.recall("Ana")}
         assert (found["Lisbon"].session, found["Lisbon"].source, found["Lisbon"].at) == ("a", 1, 950)
-        assert found["happy"].at == (await here.store.read("a"))[2].at
-        assert writing.view.head == 1
+        assert found["happy"].at == (await here.store.read_records("a"))[2].at
+        assert writing.session.head == 1
 
 
 async def test_workflows_are_learned_from_whole_turns_whenever_they_end() -> None:
     async with world() as here:
         learned: list[Memory] = []
-        here.follow().on_workflows = learned.extend
+        here.follow().connect(learned.extend)
         events = turn(1, 1, "look", "write")
         await here.say("a", heard("tidy up my notes"), *events[:3])
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         assert learned == []
         await here.say("a", heard("and then my photos"), *events[3:])
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         assert [memory.text for memory in learned] == ["tidy up my notes"]
         await here.say("a", *turn(2, 5, "look", "write"))
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         assert [memory.text for memory in learned] == ["tidy up my notes", "and then my photos"], (
             "the prompt stood before the end of the turn before it"
         )
         await here.say("a", heard("thanks"), *turn(3, 16))
-        assert await here.follower.caught_up(10)
-        assert [memory.id for memory in await here.tiers.memories.memories()] == ["workflow:a#2", "workflow:a#1"]
+        assert await here.follower.wait_until_indexed(10)
+        assert [memory.id for memory in await here.tiers.memories.list_memories()] == ["workflow:a#2", "workflow:a#1"]
 
 
 async def test_a_workflow_is_learned_though_its_turn_began_in_another_process() -> None:
@@ -239,12 +241,12 @@ async def test_a_workflow_is_learned_though_its_turn_began_in_another_process() 
         here.follow()
         events = turn(1, 1, "look", "write")
         await here.say("a", heard("tidy up my notes"), *events[:3])
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         await here.follower.close()
         here.follow()
         await here.say("a", *events[3:])
-        assert await here.follower.caught_up(10)
-        assert [memory.text for memory in await here.tiers.memories.memories()] == ["tidy up my notes"]
+        assert await here.follower.wait_until_indexed(10)
+        assert [memory.text for memory in await here.tiers.memories.list_memories()] == ["tidy up my notes"]
 
 
 async def test_records_that_hold_nothing_are_not_read_again_after_a_restart() -> None:
@@ -252,12 +254,12 @@ async def test_records_that_hold_nothing_are_not_read_again_after_a_restart() ->
         here.follow()
         for n in range(5):
             await here.say(f"s{n}", heard("ferry"), *turn(1, 1))
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         await here.follower.close()
-        assert await here.tiers.facts.positions() == await here.store.heads()
+        assert await here.tiers.facts.positions() == await here.store.list_heads()
         here.store.reads.clear()
         here.follow()
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         assert here.store.reads == []
 
 
@@ -271,11 +273,11 @@ async def test_messages_are_found_by_meaning_and_facts_by_the_message_that_said_
         await here.say("a", heard("about the soup"), heard("nothing"), MessageAdded("assistant", (Text("the ferry"),)))
         fact = Fact("Ana", "plays the", "violin", 2)
         await here.say("a", Folded(1, "x", facts=(fact, Fact("a", "b", "c"))))
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         vectors = here.tiers.vectors
         assert vectors is not None
         for topic, seq in (("soup", 1), ("ferry", 3), ("violin", 2)):
-            assert (await vectors.nearest(embedder.vector(topic), 1))[0].seq == seq
+            assert (await vectors.find_nearest(embedder.vector(topic), 1))[0].seq == seq
         assert embedder.loads == 1
         assert here.follower.note == ""
 
@@ -286,24 +288,24 @@ async def test_a_long_message_has_several_vectors_but_not_without_end() -> None:
         here.follow(embedder)
         long = "words and words. " * 200 + "the violin. " + "more words. " * 10_000
         await here.say("a", heard(long), heard("the soup"))
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         assert here.tiers.vectors is not None
-        assert await here.tiers.vectors.count() == meaning.PIECES_MAX + 1
-        assert (await here.tiers.vectors.nearest(embedder.vector("violin"), 1))[0].seq == 1
+        assert await here.tiers.vectors.count() == vector_indexer.MESSAGE_CHUNKS_MAX + 1
+        assert (await here.tiers.vectors.find_nearest(embedder.vector("violin"), 1))[0].seq == 1
 
 
 async def test_a_different_model_means_embedding_again_in_the_background() -> None:
     async with world() as here:
         here.follow(Topics())
         await here.say("a", heard("the soup"), heard("the ferry"))
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         await here.follower.close()
         other = Topics("others", 32)
         here.follow(other)
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         assert here.tiers.vectors is not None
         assert await here.tiers.vectors.count() == 2
-        assert (await here.tiers.vectors.nearest(other.vector("ferry"), 1))[0] == Spot(
+        assert (await here.tiers.vectors.find_nearest(other.vector("ferry"), 1))[0] == MessageRef(
             "a", 2, pytest.approx(1, abs=0.05)
         )
 
@@ -324,7 +326,7 @@ async def test_no_model_to_be_had_is_said_and_words_still_work() -> None:
 async def test_a_model_that_fails_is_left_alone_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for module in (meaning, walk):
+    for module in (vector_indexer, index_queue):
         monkeypatch.setattr(module, "RETRY_S", 0.01)
     caplog.set_level(logging.CRITICAL, "mainstay.memory")
     async with world() as here:
@@ -332,11 +334,11 @@ async def test_a_model_that_fails_is_left_alone_and_tried_again(
         embedder.fails = 3
         here.follow(embedder)
         notes: list[str] = []
-        tell = here.follower._meaning._say  # type: ignore[union-attr]
-        here.follower._meaning._say = lambda note: (notes.append(note), tell(note))  # type: ignore[union-attr]
+        tell = here.follower._vector_indexer._on_note  # type: ignore[union-attr]
+        here.follower._vector_indexer._on_note = lambda note: (notes.append(note), tell(note))  # type: ignore[union-attr]
         await here.say("a", heard("the soup"))
-        await here.follower.caught_up(0.1)
-        assert [spot.seq for spot in await here.tiers.messages.match(Query(text="soup"), 5)] == [1]
+        await here.follower.wait_until_indexed(0.1)
+        assert [spot.seq for spot in await here.tiers.messages.search(MemoryQuery(text="soup"), 5)] == [1]
         assert here.tiers.vectors is not None
         assert any("nobody answers" in note for note in notes)
         await eventually(lambda: here.follower.note == "")
@@ -354,7 +356,7 @@ async def test_a_home_in_which_nothing_was_said_loads_no_model() -> None:
 
 
 async def test_vectors_without_their_library_are_missed_with_a_sentence() -> None:
-    owner = SqliteTiers(":memory:", vectors=False)
+    owner = StandaloneTiers(":memory:", vectors=False)
     here = World(MemoryStore(), await owner.open())
     follower = here.follow(Topics())
     assert follower.note.startswith("search is by words only")
@@ -365,20 +367,20 @@ async def test_vectors_without_their_library_are_missed_with_a_sentence() -> Non
 async def test_facts_may_be_kept_elsewhere_and_follow_by_a_position_of_their_own(tmp_path: Path) -> None:
     pytest.importorskip("pyoxigraph")
     async with world() as here:
-        graph = OxigraphFacts(tmp_path / "facts")
+        graph = OxigraphFactTier(tmp_path / "facts")
         await graph.open()
         here.tiers = msgspec.structs.replace(here.tiers, facts=graph)
         here.follow()
         await here.say("a", heard("I moved to Lisbon"), Folded(1, "x", facts=(Fact("Ana", "lives in", "Lisbon", 1),)))
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         await here.follower.close()
         await graph.close()
         here.follow()
         await here.say("a", heard("and now to Porto"), Folded(3, "x", facts=(Fact("Ana", "lives in", "Porto", 3),)))
-        await here.follower.caught_up(0.01)
+        await here.follower.wait_until_indexed(0.01)
         await graph.open()  # it was away for a while
-        here.follower.touched("a")
-        await eventually(lambda: here.follower.caught_up(5), lambda: _count(graph.recall("Ana", past=True), 2))
+        here.follower.mark_changed("a")
+        await eventually(lambda: here.follower.wait_until_indexed(5), lambda: _count(graph.recall("Ana", past=True), 2))
         assert [fact.object for fact in await graph.recall("Ana")] == ["Porto"]
         assert (await graph.positions())["a"] == 4
         await here.follower.close()
@@ -391,53 +393,53 @@ async def test_facts_may_be_kept_elsewhere_and_follow_by_a_position_of_their_own
 async def test_a_tier_that_fails_disturbs_no_other_and_is_told_later_what_it_missed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(legs, "RETRY_S", 0.05)
+    monkeypatch.setattr(tier_journal_cursor, "RETRY_S", 0.05)
     caplog.set_level(logging.CRITICAL, "mainstay.memory")
     async with world() as here:
         facts, works = here.tiers.facts, [False]
-        absorb = facts.absorb
+        ingest = facts.ingest
 
         async def failing(session: str, made: Sequence[Fact], upto: int) -> None:
             if not works[0]:
                 raise ConnectionResetError("the graph is away")
-            await absorb(session, made, upto)
+            await ingest(session, made, upto)
 
-        monkeypatch.setattr(facts, "absorb", failing)
+        monkeypatch.setattr(facts, "ingest", failing)
         here.follow()
         for key in ("a", "b"):
             await here.say(key, heard("the soup"), Folded(1, "x", facts=(Fact(key, "likes", "soup", 1),)))
         assert await here.found("soup") == [("a", 1), ("b", 1)]
-        assert await facts.facts() == []
+        assert await facts.list_facts() == []
         works[0] = True
-        await eventually(lambda: here.follower.caught_up(5), lambda: _count(facts.facts(), 2))
+        await eventually(lambda: here.follower.wait_until_indexed(5), lambda: _count(facts.list_facts(), 2))
         assert await here.tiers.messages.count() == 2
 
 
 async def test_workflows_that_could_not_be_kept_are_learned_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(legs, "RETRY_S", 0.01)
+    monkeypatch.setattr(tier_journal_cursor, "RETRY_S", 0.01)
     caplog.set_level(logging.CRITICAL, "mainstay.memory")
     async with world() as here:
         memories, failures = here.tiers.memories, [2]
-        absorb = memories.absorb
+        ingest = memories.ingest
 
         async def failing(session: str, made: Sequence[Memory], upto: int) -> None:
             if failures[0]:
                 failures[0] -= 1
                 raise StoreFailed("not now")
-            await absorb(session, made, upto)
+            await ingest(session, made, upto)
 
-        monkeypatch.setattr(memories, "absorb", failing)
+        monkeypatch.setattr(memories, "ingest", failing)
         here.follow()
         await here.say("a", heard("tidy up my notes"), *turn(1, 1, "look", "write"))
-        await eventually(lambda: here.follower.caught_up(5), lambda: _count(memories.memories(), 1))
+        await eventually(lambda: here.follower.wait_until_indexed(5), lambda: _count(memories.list_memories(), 1))
 
 
 async def test_a_tier_that_cannot_even_say_where_it_is_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(legs, "RETRY_S", 0.02)
+    monkeypatch.setattr(tier_journal_cursor, "RETRY_S", 0.02)
     caplog.set_level(logging.CRITICAL, "mainstay.memory")
     async with world() as here:
         positions, failures = here.tiers.messages.positions, [2]
@@ -449,18 +451,18 @@ async def test_a_tier_that_cannot_even_say_where_it_is_is_asked_again(
             return await positions()
 
         monkeypatch.setattr(here.tiers.messages, "positions", failing)
-        await Writing(here.store.store, "a").turn("the soup")
+        await SessionWriter(here.store.store, "a").write_turn("the soup")
         here.follow()
-        await eventually(lambda: here.follower.caught_up(5), lambda: here.holds(2))
+        await eventually(lambda: here.follower.wait_until_indexed(5), lambda: here.holds(2))
 
 
 async def test_a_follower_that_stops_anywhere_is_continued_by_the_next() -> None:
     async with world() as here:
-        writing = Writing(here.store.store, "a")
+        writing = SessionWriter(here.store.store, "a")
         for number in range(1, 40):
-            await writing.add(heard(f"ferry {number}"), *turn(number, writing.view.head + 1, "look", "write"))
+            await writing.append(heard(f"ferry {number}"), *turn(number, writing.session.head + 1, "look", "write"))
         fact = Fact("Ana", "plays", "the violin", 1)
-        await writing.add(Folded(1, "x", parts=(Summary(1, 1, 1, 2, "x"),), facts=(fact,)))
+        await writing.append(Folded(1, "x", parts=(Summary(1, 1, 1, 2, "x"),), facts=(fact,)))
         embedder = Topics()
         for steps in range(0, 120, 4):
             follower = here.follow(embedder)
@@ -468,15 +470,31 @@ async def test_a_follower_that_stops_anywhere_is_continued_by_the_next() -> None
                 await asyncio.sleep(0)
             await follower.close()
         here.follow(embedder)
-        assert await here.follower.caught_up(30)
-        said = len(follow.entries_of("a", await here.store.read("a")))
+        assert await here.follower.wait_until_indexed(30)
+        said = len(indexer.searchable_messages("a", await here.store.read_records("a")))
         assert await here.tiers.messages.count() == said
         assert here.tiers.vectors is not None
         assert await here.tiers.vectors.count() == said + 1, "each once, and the fact"
-        assert len(await here.tiers.memories.memories(limit=500)) == 39
-        assert len(await here.tiers.summaries.between(None, None)) == len(await here.tiers.facts.facts()) == 1
+        assert len(await here.tiers.memories.list_memories(limit=500)) == 39
+        assert len(await here.tiers.summaries.list_between(None, None)) == len(await here.tiers.facts.list_facts()) == 1
         for tier in (here.tiers.messages, here.tiers.vectors):
-            assert await tier.positions() == {"a": writing.view.head}
+            assert await tier.positions() == {"a": writing.session.head}
+
+
+async def test_records_that_hold_nothing_to_search_are_not_counted_as_missing() -> None:
+    async with world() as here:
+        here.follow()
+        await here.say("a", heard("the soup"))
+        assert await here.follower.wait_until_indexed(10)
+        await here.say("a", Folded(1, "x"), SessionChanged(title="lunch"))
+        assert await here.follower.wait_until_indexed(10)
+        assert await here.tiers.messages.positions() == {"a": 1}  # it is stored later
+        assert await here.follower.count_unindexed() == 0
+        here.store.broken = {"a", "b"}
+        await here.say("a", heard("the ferry"))
+        await here.say("b", heard("the ferry"), heard("the tax"))
+        await here.follower.wait_until_indexed(0.1)
+        assert await here.follower.count_unindexed() == 3
 
 
 async def test_a_session_that_cannot_be_read_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -484,27 +502,27 @@ async def test_a_session_that_cannot_be_read_does_not_stop_the_others(caplog: py
     async with world() as here:
         here.store.broken = {"bad"}
         for key in ("bad", "good"):
-            await Writing(here.store.store, key).turn("the soup")
+            await SessionWriter(here.store.store, key).write_turn("the soup")
         here.follow()
         assert await here.found("soup") == [("good", 1), ("good", 3)]
         here.store.broken = set()
-        here.follower.touched("bad")
+        here.follower.mark_changed("bad")
         assert len(await here.found("soup")) == 4
 
 
 async def test_whoever_waits_does_not_wait_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as here:
         held = asyncio.Event()
-        absorb = here.tiers.messages.absorb
+        ingest = here.tiers.messages.ingest
 
         async def slow(session: str, entries: Any, upto: int) -> None:
             await held.wait()
-            await absorb(session, entries, upto)
+            await ingest(session, entries, upto)
 
-        monkeypatch.setattr(here.tiers.messages, "absorb", slow)
+        monkeypatch.setattr(here.tiers.messages, "ingest", slow)
         here.follow()
         await here.say("a", heard("the soup"))
-        assert not await here.follower.caught_up(0.01)
+        assert not await here.follower.wait_until_indexed(0.01)
         held.set()
         assert await here.found("soup") == [("a", 1)]
 
@@ -515,20 +533,20 @@ async def test_sessions_that_were_deleted_meanwhile_are_dropped_at_the_start() -
         for key in ("a", "b"):
             fold = Folded(1, "x", parts=(Summary(1, 1, 1, 2, "soup"),), facts=(Fact(key, "likes", "soup", 1),))
             await here.say(key, heard("the soup"), fold)
-        assert await here.follower.caught_up(10)
+        assert await here.follower.wait_until_indexed(10)
         await here.follower.close()
-        await here.store.blank("a", 1)
+        await here.store.blank_session("a", 1)
         here.follow(Topics())
         assert await here.found("soup") == [("b", 1)]
-        assert [fact.session for fact in await here.tiers.facts.facts()] == ["b"]
-        assert [one.session for one in await here.tiers.summaries.between(None, None)] == ["b"]
+        assert [fact.session for fact in await here.tiers.facts.list_facts()] == ["b"]
+        assert [one.session for one in await here.tiers.summaries.list_between(None, None)] == ["b"]
         assert here.tiers.vectors is not None
         assert await here.tiers.vectors.count() == 2
 
 
 async def test_what_is_forgotten_while_it_is_on_its_way_does_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as here:
-        read, reading, go = here.store.read, asyncio.Event(), asyncio.Event()
+        read, reading, go = here.store.read_records, asyncio.Event(), asyncio.Event()
 
         async def slow(key: str, after: int = 0, limit: int = 1000) -> list[Record]:
             found = await read(key, after, limit)
@@ -536,12 +554,12 @@ async def test_what_is_forgotten_while_it_is_on_its_way_does_not_arrive(monkeypa
             await go.wait()
             return found
 
-        monkeypatch.setattr(here.store, "read", slow)
+        monkeypatch.setattr(here.store, "read_records", slow)
         here.follow()
         await here.say("a", heard("the soup"), heard("the ferry"))
-        waiting = asyncio.ensure_future(here.follower.caught_up(10))
+        waiting = asyncio.ensure_future(here.follower.wait_until_indexed(10))
         await reading.wait()
-        await here.store.redact("a", [1])
+        await here.store.redact_records("a", [1])
         forgetting = asyncio.ensure_future(here.follower.forget("a", [1]))
         go.set()
         await asyncio.gather(waiting, forgetting)
@@ -553,21 +571,21 @@ async def test_beside_the_journal_a_page_read_before_brings_nothing_back(tmp_pat
     store = SqliteStore(str(tmp_path / "workspace.db"))
     await store.open()
     tiers = store.tiers(vectors=False)
-    await Writing(store, "a").add(heard("the soup"), heard("the ferry"))
-    records = await store.read("a")
-    await store.redact("a", [1])
-    await tiers.messages.absorb("a", follow.entries_of("a", records), 2)
-    assert await tiers.messages.match(Query(text="soup"), 5) == []
-    assert len(await tiers.messages.match(Query(text="ferry"), 5)) == 1
-    await store.blank("a", 1)
-    await tiers.messages.absorb("a", follow.entries_of("a", records), 3)
+    await SessionWriter(store, "a").append(heard("the soup"), heard("the ferry"))
+    records = await store.read_records("a")
+    await store.redact_records("a", [1])
+    await tiers.messages.ingest("a", indexer.searchable_messages("a", records), 2)
+    assert await tiers.messages.search(MemoryQuery(text="soup"), 5) == []
+    assert len(await tiers.messages.search(MemoryQuery(text="ferry"), 5)) == 1
+    await store.blank_session("a", 1)
+    await tiers.messages.ingest("a", indexer.searchable_messages("a", records), 3)
     assert await tiers.messages.count() == 0
     await store.close()
 
 
 async def test_only_the_newest_stay_searchable_where_that_is_wanted() -> None:
     async with world() as here:
-        here.follow(newest=10)
+        here.follow(messages_max=10)
         for n in range(30):
             await here.say("a", heard(f"soup {n}"))
         assert await here.found("soup") == [("a", seq) for seq in range(21, 31)]
@@ -576,17 +594,17 @@ async def test_only_the_newest_stay_searchable_where_that_is_wanted() -> None:
 async def test_being_told_that_a_session_moved_on_costs_next_to_nothing() -> None:
     async with world() as here:
         here.follow()
-        await here.follower.caught_up(5)
+        await here.follower.wait_until_indexed(5)
         keys = [f"s{n}" for n in range(100)]
         best = min(_timed(here.follower, keys) for _ in range(20))
         assert best < 1e-6
         await here.follower.close()
 
 
-def _timed(follower: Follower, keys: list[str]) -> float:
+def _timed(follower: MemoryIndexer, keys: list[str]) -> float:
     before = time.perf_counter()
     for key in keys:
-        follower.touched(key)
+        follower.mark_changed(key)
     return (time.perf_counter() - before) / len(keys)
 
 
@@ -619,12 +637,12 @@ async def test_an_attempt_at_an_answer_is_found_once_it_stands_and_never_if_it_d
 @pytest.mark.parametrize("between", [0, 1, 126, 127, 128, 129, 600])
 async def test_a_verdict_in_another_page_of_the_journal_counts_the_same(between: int) -> None:
     async with world() as here:
-        writing = Writing(here.store.store, "a")
-        await writing.add(heard("ask"), TurnStarted((1,), turn=1), attempt("ferry one", 1))
-        await writing.add(*(heard(f"soup {n}") for n in range(between)))
-        await writing.add(said_of(1, passed=False), attempt("ferry two", 2))
-        await writing.add(*(heard(f"tax {n}") for n in range(between)))
-        await writing.add(said_of(2, passed=True), TurnEnded(Answered(1.0), turn=1))
+        writing = SessionWriter(here.store.store, "a")
+        await writing.append(heard("ask"), TurnStarted((1,), turn=1), attempt("ferry one", 1))
+        await writing.append(*(heard(f"soup {n}") for n in range(between)))
+        await writing.append(said_of(1, passed=False), attempt("ferry two", 2))
+        await writing.append(*(heard(f"tax {n}") for n in range(between)))
+        await writing.append(said_of(2, passed=True), TurnEnded(Answered(1.0), turn=1))
         here.follow()
         assert await here.found("ferry") == [("a", between + 5)]
         assert await here.tiers.messages.count() == 2 * between + 2
@@ -633,11 +651,11 @@ async def test_a_verdict_in_another_page_of_the_journal_counts_the_same(between:
 async def test_an_answer_of_which_nothing_is_said_for_too_long_is_left_out_and_the_rest_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(legs, "UNDECIDED_MAX", 256)
+    monkeypatch.setattr(tier_journal_cursor, "UNDECIDED_MAX", 256)
     async with world() as here:
-        writing = Writing(here.store.store, "a")
-        await writing.add(heard("ask"), TurnStarted((1,), turn=1), attempt("ferry", 1))
-        await writing.add(*(heard(f"soup {n}") for n in range(600)))
+        writing = SessionWriter(here.store.store, "a")
+        await writing.append(heard("ask"), TurnStarted((1,), turn=1), attempt("ferry", 1))
+        await writing.append(*(heard(f"soup {n}") for n in range(600)))
         here.follow()
         assert await here.found("ferry") == []
         assert await here.tiers.messages.count() == 601

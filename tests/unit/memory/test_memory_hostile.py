@@ -20,12 +20,12 @@ from mainstay import Agent, Config
 from mainstay.config.schema import EmbeddingSettings, MemorySettings, SessionSettings, ToolSettings
 from mainstay.core.errors import InputRefused, MainstayError, MemoryUnknown, SummaryUnusable
 from mainstay.core.messages import Message, Text
-from mainstay.core.ports import Context, Options, Passage, Tool, ToolContext
-from mainstay.core.stems import stems
+from mainstay.core.ports import Context, Options, SummaryRequest, Tool, ToolContext
+from mainstay.core.stemming import stem_words
 from mainstay.core.tools import BadArguments
-from mainstay.memory.digests import read_answer
-from mainstay.memory.excerpt import excerpt
-from mainstay.memory.tools import RESULT_BYTES, memory_tools
+from mainstay.memory.snippet import make_snippet
+from mainstay.memory.summary_parser import parse_summary
+from mainstay.memory.tools import RESULT_BYTES_MAX, build_memory_tools
 from mainstay.testing import ScriptedProvider
 
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None
@@ -172,8 +172,8 @@ class Shelf:
         assert (status.facts, status.summaries, status.memories, status.behind) == (1, 1, 1, 0)
 
     def tools(self) -> dict[str, Tool]:
-        opened = self.run(self.agent._opened())
-        return {one.name: one for one in memory_tools(opened.library)}
+        opened = self.run(self.agent.runtime())
+        return {one.name: one for one in build_memory_tools(opened.memory)}
 
     def state(self) -> dict[str, list[Any]]:
         """Every row of every table that is ours; how far a tier has followed may be noted late."""
@@ -286,7 +286,7 @@ def test_a_tool_answers_any_text_within_its_room(shelf: Shelf, name: str) -> Non
     before = shelf.state()
     for text in {**QUERIES, **IDS}.values():
         said = call(shelf, tool, json.dumps(TOOLS[name](text)))
-        assert len(said.encode()) <= 2 * RESULT_BYTES
+        assert len(said.encode()) <= 2 * RESULT_BYTES_MAX
     assert shelf.state() == before
 
 
@@ -449,8 +449,8 @@ def test_any_script_is_found_by_a_part_of_it(shelf: Shelf, how: str) -> None:
 def test_everything_that_was_said_is_read_back_as_it_was(shelf: Shelf) -> None:
     for number, text in enumerate(CONTENTS.values(), start=1):
         pages, at = "", 0
-        while (page := shelf.run(shelf.agent.memory.get(f"s#{number}", at))).next is not None:
-            pages, at = pages + page.text, page.next
+        while (page := shelf.run(shelf.agent.memory.get(f"s#{number}", at))).next_offset is not None:
+            pages, at = pages + page.text, page.next_offset
         assert pages + page.text == text
 
 
@@ -487,7 +487,7 @@ def test_a_message_made_to_be_slow_is_indexed_and_searched_in_time(tmp_path: Pat
         began = time.process_time()
         hits = shelf.run(shelf.agent.memory.search("needle ab aba abab ababa ababab ba bab baba babab bababa"))
         assert [hit.message_id for hit in hits] == ["s#1"]
-        excerpt(hits[0].text, "needle ab aba", 200)
+        make_snippet(hits[0].text, "needle ab aba", 200)
         assert time.process_time() - began < CPU_S
     finally:
         shelf.close()
@@ -495,7 +495,7 @@ def test_a_message_made_to_be_slow_is_indexed_and_searched_in_time(tmp_path: Pat
 
 # --- pure parts ----------------------------------------------------------------------------------
 
-PASSAGE = Passage(messages=(Message(1, "user", (Text("we rented the flat in Lisbon"),)),), tokens=500)
+PASSAGE = SummaryRequest(messages=(Message(1, "user", (Text("we rented the flat in Lisbon"),)),), tokens_max=500)
 ANSWERS = {
     "a fence and no end": "```" + "\n" * 199_000 + "x",
     "only fences": "```\n" * 49_000,
@@ -519,7 +519,7 @@ ANSWERS = {
 def test_whatever_a_model_answers_is_a_summary_or_unusable_in_time(kind: str) -> None:
     began = time.process_time()
     try:
-        summary, facts = read_answer(ANSWERS[kind], PASSAGE, ("a prompt",))
+        summary, facts = parse_summary(ANSWERS[kind], PASSAGE, ("a prompt",))
         assert summary.strip()
         assert len(facts) <= 30
         summary.encode()
@@ -532,7 +532,7 @@ def test_whatever_a_model_answers_is_a_summary_or_unusable_in_time(kind: str) ->
 @given(answer=TEXTS)
 def test_any_answer_at_all_is_a_summary_or_unusable(answer: str) -> None:
     try:
-        summary, _ = read_answer(answer, PASSAGE, ())
+        summary, _ = parse_summary(answer, PASSAGE, ())
         assert summary.strip()
     except SummaryUnusable as error:
         clear_sentence(error)
@@ -541,7 +541,7 @@ def test_any_answer_at_all_is_a_summary_or_unusable(answer: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(text=TEXTS, query=TEXTS, room=st.integers(20, 400))
 def test_an_excerpt_is_one_line_that_fits(text: str, query: str, room: int) -> None:
-    line = excerpt(text, query, room)
+    line = make_snippet(text, query, room)
     assert len(line) <= room + 2
     assert "\n" not in line
-    assert all(1 <= len(stem) <= 12 for stem in stems(query))
+    assert all(1 <= len(stem) <= 12 for stem in stem_words(query))

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from mainstay import Agent, Config, Limits, tool
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import (
     EmbeddingSettings,
     KnowledgeSettings,
@@ -25,16 +25,16 @@ from mainstay.config.schema import (
     SummarySettings,
 )
 from mainstay.core.events import Folded, MessageAdded, Received, ToolFinished
+from mainstay.core.memory_tiers import Fact, Summary, WorkspaceTiers
 from mainstay.core.messages import Text, ToolResult
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, Options
-from mainstay.core.recall import Fact, Summary, Tiers
-from mainstay.memory.follow import Follower
-from mainstay.memory.library import Library
-from mainstay.store.home import workspace_path
-from mainstay.store.sqlite.tiers import SqliteTiers
+from mainstay.memory.indexer import MemoryIndexer
+from mainstay.memory.service import MemoryService
+from mainstay.store.home import workspace_folder
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall
-from mainstay.testing.writing import Writing
+from mainstay.testing.store_writer import SessionWriter
 
 SUMMARISER = "You write the memory of a conversation"
 GIST = "Ana rented a flat in Lisbon, Rua das Flores 7, and will move there in spring."
@@ -220,8 +220,8 @@ async def test_sigil_036_everything_is_kept_in_one_sqlite_file_by_default(tmp_pa
         await agent.sessions.compact("s")
         await agent.memory.search("flat")
         status = await agent.memory.status()
-    assert sorted(path.name for path in workspace_path(tmp_path).parent.iterdir()) == ["workspace.db"]
-    db = apsw.Connection(str(workspace_path(tmp_path)), flags=apsw.SQLITE_OPEN_READONLY)
+    assert sorted(path.name for path in workspace_folder(tmp_path).iterdir()) == ["workspace.db"]
+    db = apsw.Connection(str(workspace_folder(tmp_path) / "workspace.db"), flags=apsw.SQLITE_OPEN_READONLY)
     made = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
     for table in ("messages_words", "summaries_words", "facts_words"):
         assert "fts5" in made[table]
@@ -239,25 +239,25 @@ async def test_sigil_037_038_messages_summaries_and_facts_are_ports_each_of_whic
 ) -> None:
     """Databases of their own; then the facts alone are those of another, and follow the journal from its start."""
     names = ("messages", "summaries", "facts", "memories", "other facts")
-    owners = {name: SqliteTiers(str(tmp_path / f"{name}.db"), vectors=False) for name in names}
+    owners = {name: StandaloneTiers(str(tmp_path / f"{name}.db"), vectors=False) for name in names}
     made = {name: await owner.open() for name, owner in owners.items()}
     store = MemoryStore()
-    writing = Writing(store, "s")
-    await writing.add(Received((Text("We rented the flat in Lisbon."),)))
+    writing = SessionWriter(store, "s")
+    await writing.append(Received((Text("We rented the flat in Lisbon."),)))
     part = Summary(1, 1, 0, 1, "about a flat")
-    await writing.add(Folded(1, "about a flat", parts=(part,), facts=(Fact("Ana", "lives in", "Lisbon", 1),)))
+    await writing.append(Folded(1, "about a flat", parts=(part,), facts=(Fact("Ana", "lives in", "Lisbon", 1),)))
 
     async def answers(facts: str) -> tuple[list[str], list[str], list[str]]:
-        tiers = Tiers(
+        tiers = WorkspaceTiers(
             messages=made["messages"].messages,
             summaries=made["summaries"].summaries,
             facts=made[facts].facts,
             memories=made["memories"].memories,
         )
-        follower = Follower(store, tiers, embedder=None, clock=SystemClock(), limits=Limits())
+        follower = MemoryIndexer(store, tiers, embedder=None, clock=SystemClock(), limits=Limits())
         follower.start()
-        library = Library(tiers, store, follower, SystemClock())
-        await follower.caught_up(10)
+        library = MemoryService(tiers, store, follower, SystemClock())
+        await follower.wait_until_indexed(10)
         said = [hit.text for hit in (await library.search("flat")).hits]
         told = [one.text for one in await library.summaries()]
         known = [hit.text for hit in await library.recall("Ana")]
@@ -266,10 +266,10 @@ async def test_sigil_037_038_messages_summaries_and_facts_are_ports_each_of_whic
 
     first = await answers("facts")
     assert first == (["We rented the flat in Lisbon."], ["about a flat"], ["Ana lives in Lisbon"])
-    await made["facts"].facts.drop("s")
+    await made["facts"].facts.delete_derived("s")
     assert (await answers("facts"))[2] == []
     assert await answers("other facts") == first
-    assert await made["messages"].facts.facts() == await made["facts"].facts.facts() == []
+    assert await made["messages"].facts.list_facts() == await made["facts"].facts.list_facts() == []
     for owner in owners.values():
         await owner.close()
 

@@ -13,13 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.errors import EmbedderMissing, RateLimited
-from mainstay.core.recall import Embedder, Entry, Memory, Query, Spot, Tiers
-from mainstay.memory import search as ranker
-from mainstay.memory.search import SHARES, TEXT_CHARS_MAX, Asked, clip, fuse, search, semantic, spread, worth
-from mainstay.store.sqlite.tiers import SqliteTiers
-from mainstay.store.sqlite.vectors import extension
+from mainstay.core.memory_tiers import Embedder, IndexedMessage, Memory, MemoryQuery, MessageRef, WorkspaceTiers
+from mainstay.memory import hybrid_search as ranker
+from mainstay.memory.hybrid_search import (
+    HIT_CHARS_MAX,
+    NEIGHBOUR_SHARES,
+    QueryTerms,
+    clip_around_match,
+    fuse_scores,
+    hybrid_search,
+    score_text_matches,
+    semantic_search,
+    spread_to_neighbours,
+)
+from mainstay.store.sqlite.vector_tier import find_extension
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
 
-needs_vectors = pytest.mark.skipif(extension() is None, reason="needs the extra: pip install -e '.[memory]'")
+needs_vectors = pytest.mark.skipif(find_extension() is None, reason="needs the extra: pip install -e '.[memory]'")
 
 MEANINGS = [
     {"cello", "violin", "instrument", "music", "lessons"},
@@ -57,40 +67,42 @@ class Concepts:
 class World:
     """Sessions that are indexed as they are said."""
 
-    def __init__(self, tiers: Tiers) -> None:
+    def __init__(self, tiers: WorkspaceTiers) -> None:
         self.tiers = tiers
         self.embedder: Embedder | None = Concepts()
 
-    async def say(self, session: str, *texts: str | Entry) -> None:
+    async def say(self, session: str, *texts: str | IndexedMessage) -> None:
         positions = await self.tiers.messages.positions()
         start = positions.get(session, 0)
         entries = [
-            Entry(
+            IndexedMessage(
                 session, seq, seq * 1000, ("user", "assistant")[seq % 2 == 0], said, ("user", "assistant")[seq % 2 == 0]
             )
             if isinstance(said, str)
-            else Entry(session, seq, said.at, said.role, said.text, said.speaker, said.origin, said.ref)
+            else IndexedMessage(session, seq, said.at, said.role, said.text, said.speaker, said.origin, said.call_id)
             for seq, said in enumerate(texts, start=start + 1)
         ]
-        await self.tiers.messages.absorb(session, entries, start + len(entries))
+        await self.tiers.messages.ingest(session, entries, start + len(entries))
         if self.tiers.vectors is not None and isinstance(self.embedder, Concepts):
-            await self.tiers.vectors.use(self.embedder.name, await self.embedder.load())
+            await self.tiers.vectors.set_model(self.embedder.name, await self.embedder.load())
             vectors = [(entry.seq, self.embedder.vector(entry.text)) for entry in entries]
-            await self.tiers.vectors.absorb(session, [pair for pair in vectors if any(pair[1])], start + len(entries))
+            await self.tiers.vectors.ingest(session, [pair for pair in vectors if any(pair[1])], start + len(entries))
 
     async def found(self, text: str, **given: int | str | None) -> list[str]:
         """Ids of the hits, the best first."""
-        query = Query(text=text, **given)  # type: ignore[arg-type]
-        return [hit.message_id or hit.id for hit in (await search(self.tiers, self.embedder, query)).hits]
+        query = MemoryQuery(text=text, **given)  # type: ignore[arg-type]
+        return [hit.message_id or hit.id for hit in (await hybrid_search(self.tiers, self.embedder, query)).hits]
 
 
-def said(text: str, *, at: int = 0, role: str = "user", speaker: str = "", origin: str = "", ref: str = "") -> Entry:
-    return Entry("", 0, at, role, text, speaker or role, origin, ref)
+def said(
+    text: str, *, at: int = 0, role: str = "user", speaker: str = "", origin: str = "", ref: str = ""
+) -> IndexedMessage:
+    return IndexedMessage("", 0, at, role, text, speaker or role, origin, ref)
 
 
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[World]:
-    database = SqliteTiers(":memory:")
+    database = StandaloneTiers(":memory:")
     yield World(await database.open())
     await database.close()
 
@@ -98,7 +110,7 @@ async def world() -> AsyncIterator[World]:
 @pytest_asyncio.fixture
 async def wordy() -> AsyncIterator[World]:
     """Without vectors."""
-    database = SqliteTiers(":memory:", vectors=False)
+    database = StandaloneTiers(":memory:", vectors=False)
     world = World(await database.open())
     world.embedder = None
     yield world
@@ -112,7 +124,7 @@ async def test_a_hit_says_what_was_said_where_when_and_by_whom(wordy: World) -> 
     await wordy.say(
         "talk", "Nothing much.", said("The deploys failed.", at=77, role="tool", speaker="ci", origin="untrusted:ci")
     )
-    (hit,) = (await search(wordy.tiers, None, Query(text="Did a deploy fail?", k=1))).hits
+    (hit,) = (await hybrid_search(wordy.tiers, None, MemoryQuery(text="Did a deploy fail?", k=1))).hits
     assert (hit.text, hit.session, hit.message_id, hit.at) == ("The deploys failed.", "talk", "talk#2", 77)
     assert (hit.speaker, hit.origin, hit.kind) == ("ci", "untrusted:ci", "message")
     assert 0 < hit.score <= 1
@@ -170,14 +182,14 @@ async def test_no_more_than_k_are_returned_and_never_twice_the_same(wordy: World
 async def test_what_a_fork_copied_is_shown_once(wordy: World) -> None:
     for session in ("first", "fork", "fork of the fork"):
         await wordy.say(session, "The code of the gate is 4711.", "Noted: the gate has a code.")
-    hits = (await search(wordy.tiers, None, Query(text="code of the gate"))).hits
+    hits = (await hybrid_search(wordy.tiers, None, MemoryQuery(text="code of the gate"))).hits
     assert sorted(hit.text for hit in hits) == ["Noted: the gate has a code.", "The code of the gate is 4711."]
 
 
 @needs_vectors
 async def test_what_was_forgotten_meanwhile_is_left_out(world: World) -> None:
     await world.say("talk", "She plays the cello.", "A violin is an instrument.")
-    await world.tiers.messages.drop("talk", [1])
+    await world.tiers.messages.delete_derived("talk", [1])
     assert await world.found("music") == ["talk#2"]
 
 
@@ -197,13 +209,13 @@ FILTERS = {
 
 
 @needs_vectors
-@pytest.mark.parametrize("way", [search, semantic], ids=["search", "semantic"])
+@pytest.mark.parametrize("way", [hybrid_search, semantic_search], ids=["search", "semantic"])
 @pytest.mark.parametrize("given", FILTERS.values(), ids=FILTERS.keys())
 async def test_filters_hold_for_words_for_meaning_and_for_neighbours(
     world: World, way: object, given: dict[str, int]
 ) -> None:
     texts = ["the cello arrived", "a violin too", "cello", "what an instrument", "yes", "no", "cello again"]
-    everything: dict[str, Entry] = {}
+    everything: dict[str, IndexedMessage] = {}
     for session in ("one", "two"):
         turns = [
             said(
@@ -226,7 +238,7 @@ async def test_filters_hold_for_words_for_meaning_and_for_neighbours(
         )
 
     turn_any = ""
-    found = await way(world.tiers, world.embedder, Query(text="cello", k=50, **given))  # type: ignore[operator]
+    found = await way(world.tiers, world.embedder, MemoryQuery(text="cello", k=50, **given))  # type: ignore[operator]
     ids = [hit.message_id for hit in found.hits]
     assert all(fits(id) for id in ids)
     assert {id for id, turn in everything.items() if fits(id) and "cello" in turn.text} <= set(ids)
@@ -237,10 +249,10 @@ async def test_filters_hold_for_words_for_meaning_and_for_neighbours(
 
 async def test_what_was_asked_to_be_kept_is_among_the_hits(wordy: World) -> None:
     await wordy.say("talk", "We talked about parking.")
-    await wordy.tiers.memories.keep(
+    await wordy.tiers.memories.save(
         Memory(id="m1", text="The parking permit is in the blue folder", source="talk#1", at=5)
     )
-    hits = (await search(wordy.tiers, None, Query(text="where is the parking permit"))).hits
+    hits = (await hybrid_search(wordy.tiers, None, MemoryQuery(text="where is the parking permit"))).hits
     assert [(hit.kind, hit.id, hit.message_id) for hit in hits] == [
         ("memory", "m1", "talk#1"),
         ("message", "", "talk#1"),
@@ -250,15 +262,15 @@ async def test_what_was_asked_to_be_kept_is_among_the_hits(wordy: World) -> None
 async def test_memories_take_at_most_a_third_and_never_the_place_of_a_filter(wordy: World) -> None:
     await wordy.say("talk", *[f"apples number {n}" for n in range(12)])
     for n in range(12):
-        await wordy.tiers.memories.keep(Memory(id=f"m{n}", text=f"apples, kept {n}"))
-    hits = (await search(wordy.tiers, None, Query(text="apples", k=9))).hits
+        await wordy.tiers.memories.save(Memory(id=f"m{n}", text=f"apples, kept {n}"))
+    hits = (await hybrid_search(wordy.tiers, None, MemoryQuery(text="apples", k=9))).hits
     assert sum(hit.kind == "memory" for hit in hits) == 3
-    for query in (Query(text="apples", session="talk"), Query(text="apples", speaker="user")):
-        assert {hit.kind for hit in (await search(wordy.tiers, None, query)).hits} == {"message"}
+    for query in (MemoryQuery(text="apples", session="talk"), MemoryQuery(text="apples", speaker="user")):
+        assert {hit.kind for hit in (await hybrid_search(wordy.tiers, None, query)).hits} == {"message"}
 
 
 async def test_what_turns_did_is_not_shown_as_if_it_had_been_said(wordy: World) -> None:
-    await wordy.tiers.memories.keep(Memory(id="w", text="deploy the gateway", tags=("workflow",)))
+    await wordy.tiers.memories.save(Memory(id="w", text="deploy the gateway", tags=("workflow",)))
     assert await wordy.found("deploy the gateway") == []
 
 
@@ -290,8 +302,8 @@ async def test_without_a_vector_for_the_question_words_are_searched_and_it_is_sa
 ) -> None:
     monkeypatch.setattr(ranker, "EMBED_TIMEOUT_S", 0.02)
     await world.say("talk", "The boiler is broken.", "A radiator is cold.")
-    for way in (search, semantic):
-        found = await way(world.tiers, Failing(error), Query(text="boiler"))
+    for way in (hybrid_search, semantic_search):
+        found = await way(world.tiers, Failing(error), MemoryQuery(text="boiler"))
         assert found.hits[0].message_id == "talk#1"
         assert found.note.startswith("search was by words only")
         assert reason in found.note
@@ -300,8 +312,8 @@ async def test_without_a_vector_for_the_question_words_are_searched_and_it_is_sa
 async def test_where_there_are_no_vectors_it_is_said(wordy: World) -> None:
     await wordy.say("talk", "The boiler is broken.")
     for embedder in (None, Concepts()):
-        for way in (search, semantic):
-            found = await way(wordy.tiers, embedder, Query(text="boiler"))
+        for way in (hybrid_search, semantic_search):
+            found = await way(wordy.tiers, embedder, MemoryQuery(text="boiler"))
             assert [hit.message_id for hit in found.hits] == ["talk#1"]
             assert found.note.startswith("search was by words only: there are no vectors here")
             assert "pip install -e '.[memory]'" in found.note
@@ -313,8 +325,8 @@ async def test_as_long_as_no_message_has_a_vector_it_is_said(world: World) -> No
     await world.say("talk", "The boiler is broken.")
     for use in (False, True):
         if use and world.tiers.vectors is not None:
-            await world.tiers.vectors.use("test/concepts", len(MEANINGS))
-        found = await search(world.tiers, Concepts(), Query(text="boiler"))
+            await world.tiers.vectors.set_model("test/concepts", len(MEANINGS))
+        found = await hybrid_search(world.tiers, Concepts(), MemoryQuery(text="boiler"))
         assert [hit.message_id for hit in found.hits] == ["talk#1"]
         assert "no message has a vector yet" in found.note
 
@@ -329,7 +341,7 @@ async def test_while_the_vectors_are_another_models_words_are_searched(world: Wo
         async def embed(self, texts: Sequence[str]) -> list[bytes]:
             return [array("f", [0.5] * 64).tobytes() for _ in texts]
 
-    found = await search(world.tiers, Longer(), Query(text="boiler"))
+    found = await hybrid_search(world.tiers, Longer(), MemoryQuery(text="boiler"))
     assert [hit.message_id for hit in found.hits] == ["talk#1"]
     assert "test/longer" in found.note
 
@@ -337,7 +349,7 @@ async def test_while_the_vectors_are_another_models_words_are_searched(world: Wo
 @needs_vectors
 async def test_a_question_without_any_meaning_is_answered_by_words_and_needs_no_note(world: World) -> None:
     await world.say("talk", "Bring the kjhgf.")
-    found = await search(world.tiers, Concepts(), Query(text="kjhgf"))
+    found = await hybrid_search(world.tiers, Concepts(), MemoryQuery(text="kjhgf"))
     assert ([hit.message_id for hit in found.hits], found.note) == (["talk#1"], "")
 
 
@@ -347,7 +359,7 @@ async def test_a_question_without_any_meaning_is_answered_by_words_and_needs_no_
 @needs_vectors
 async def test_semantic_ranks_by_cosine_and_needs_no_word(world: World) -> None:
     await world.say("talk", "puppy", "puppy and cello", "boiler", "the word hound-like is said here: hound")
-    found = await semantic(world.tiers, world.embedder, Query(text="terrier", k=3))
+    found = await semantic_search(world.tiers, world.embedder, MemoryQuery(text="terrier", k=3))
     assert [hit.message_id for hit in found.hits[:2]] == ["talk#1", "talk#4"]
     assert found.hits[0].score == pytest.approx(1.0, abs=0.02)
     assert found.hits[2].score < 0.8
@@ -378,10 +390,10 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 async def test_any_text_is_a_question(world: World, text: str) -> None:
     await world.say("talk", "The boiler is broken.", "4711", "漢字テスト", "the of and")
-    found = await search(world.tiers, world.embedder, Query(text=text))
+    found = await hybrid_search(world.tiers, world.embedder, MemoryQuery(text=text))
     if "boiler" in text:
         assert found.hits[0].message_id == "talk#1"
-    await semantic(world.tiers, world.embedder, Query(text=text))
+    await semantic_search(world.tiers, world.embedder, MemoryQuery(text=text))
 
 
 # --- how much of a text is shown -----------------------------------------------------------------
@@ -390,8 +402,8 @@ async def test_any_text_is_a_question(world: World, text: str) -> None:
 async def test_of_a_long_message_the_part_with_the_words_is_shown(wordy: World) -> None:
     long = "filler and more. " * 2000 + "The permit for the parking is KX-1. " + "other filler. " * 2000
     await wordy.say("talk", long)
-    (hit,) = (await search(wordy.tiers, None, Query(text="parking permit"))).hits
-    assert len(hit.text) <= TEXT_CHARS_MAX
+    (hit,) = (await hybrid_search(wordy.tiers, None, MemoryQuery(text="parking permit"))).hits
+    assert len(hit.text) <= HIT_CHARS_MAX
     assert "KX-1" in hit.text
     assert hit.text[0] == hit.text[-1] == "…"
 
@@ -399,7 +411,7 @@ async def test_of_a_long_message_the_part_with_the_words_is_shown(wordy: World) 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=400), st.text(max_size=40), st.integers(20, 200))
 def test_a_clipped_text_is_a_part_of_it_and_bounded(text: str, asked: str, room: int) -> None:
-    shown = clip(text, asked, room)
+    shown = clip_around_match(text, asked, room)
     assert len(shown) <= room
     if len(text) <= room:
         assert shown == text
@@ -409,47 +421,54 @@ def test_a_clipped_text_is_a_part_of_it_and_bounded(text: str, asked: str, room:
 
 def test_the_place_with_most_of_the_words_is_preferred() -> None:
     text = "apple " + "x " * 300 + "apple pear plum" + " x" * 300
-    assert "apple pear plum" in clip(text, "plum, pear and apple", 60)
+    assert "apple pear plum" in clip_around_match(text, "plum, pear and apple", 60)
 
 
 # --- scores --------------------------------------------------------------------------------------
 
 PLACES = st.tuples(st.sampled_from("ab"), st.integers(1, 9))
-SPOTS = st.lists(st.builds(lambda place, score: Spot(*place, score), PLACES, st.floats(-5, 50)), max_size=12)
+SPOTS = st.lists(st.builds(lambda place, score: MessageRef(*place, score), PLACES, st.floats(-5, 50)), max_size=12)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(PLACES, st.floats(0, 1), max_size=12), SPOTS, st.sampled_from([0.3, 1.0]))
-def test_scores_stay_within_their_scale(words: dict[tuple[str, int], float], meant: list[Spot], trust: float) -> None:
-    own = fuse(words, meant, trust)
+def test_scores_stay_within_their_scale(
+    words: dict[tuple[str, int], float], meant: list[MessageRef], trust: float
+) -> None:
+    own = fuse_scores(words, meant, trust)
     assert set(own) == set(words) | {(spot.session, spot.seq) for spot in meant}
     assert all(words.get(place, 0.0) <= score <= 1 + trust + 1e-9 for place, score in own.items())
     ranked = sorted(own.items(), key=lambda item: (-item[1], item[0]))
-    around = [[Spot(place[0], seq) for seq in range(max(1, place[1] - 2), place[1] + 3)] for place, _ in ranked]
-    scores = spread(own, around)
-    most = (1 + trust) * (1 + max(SHARES.values()))
+    around = [[MessageRef(place[0], seq) for seq in range(max(1, place[1] - 2), place[1] + 3)] for place, _ in ranked]
+    scores = spread_to_neighbours(own, around)
+    most = (1 + trust) * (1 + max(NEIGHBOUR_SHARES.values()))
     assert all(own.get(place, 0.0) <= score <= most + 1e-9 for place, score in scores.items())
 
 
 def test_the_nearest_counts_fully_and_the_last_candidate_not_at_all() -> None:
-    many = [Spot("a", n, 1 - n / 100) for n in range(41)]
-    assert fuse({}, many, 0.5) == pytest.approx({("a", n): 0.5 * (1 - n / 40) for n in range(41)})
+    many = [MessageRef("a", n, 1 - n / 100) for n in range(41)]
+    assert fuse_scores({}, many, 0.5) == pytest.approx({("a", n): 0.5 * (1 - n / 40) for n in range(41)})
 
 
 def test_of_few_candidates_the_last_still_counts() -> None:
-    few = fuse({}, [Spot("a", 1, 0.9), Spot("a", 2, 0.8)], 0.5)
+    few = fuse_scores({}, [MessageRef("a", 1, 0.9), MessageRef("a", 2, 0.8)], 0.5)
     assert few[("a", 1)] == 0.5
     assert 0.4 < few[("a", 2)] < 0.5
-    assert fuse({}, [Spot("a", 1, 0.4)], 0.5) == {("a", 1): 0.5}
-    assert fuse({}, [], 0.5) == {}
+    assert fuse_scores({}, [MessageRef("a", 1, 0.4)], 0.5) == {("a", 1): 0.5}
+    assert fuse_scores({}, [], 0.5) == {}
 
 
 def test_a_match_is_worth_what_it_has_of_the_question() -> None:
-    asked = Asked("the red boats of Lisbon")
+    asked = QueryTerms("the red boats of Lisbon")
     read = {
-        ("s", n): Entry("s", n, 0, "user", text) for n, text in enumerate(["red boat in Lisbon", "a boat", "party"])
+        ("s", n): IndexedMessage("s", n, 0, "user", text)
+        for n, text in enumerate(["red boat in Lisbon", "a boat", "party"])
     }
-    half = worth([Spot("s", 0, 8.0), Spot("s", 1, 4.0), Spot("s", 2, 2.0), Spot("s", 9, 9.0)], read, asked)
+    half = score_text_matches(
+        [MessageRef("s", 0, 8.0), MessageRef("s", 1, 4.0), MessageRef("s", 2, 2.0), MessageRef("s", 9, 9.0)],
+        read,
+        asked,
+    )
     assert half[("s", 0)] == pytest.approx(8 / 9)
     assert half[("s", 1)] == pytest.approx(4 / 9 * (1 / 3) ** 1.5)
     assert half[("s", 2)] == pytest.approx(2 / 9 * 0.1**1.5), "the index knows more forms of a word than we do"
@@ -473,4 +492,4 @@ def test_a_match_is_worth_what_it_has_of_the_question() -> None:
     ],
 )
 def test_coverage_counts_words_by_their_beginnings(question: str, text: str, share: float) -> None:
-    assert Asked(question).coverage(text) == share
+    assert QueryTerms(question).coverage(text) == share

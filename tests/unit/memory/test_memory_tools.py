@@ -11,12 +11,12 @@ import splintr
 from support.library_world import DAY, World, calling
 
 from mainstay.core.errors import InputRefused, MemoryUnknown
+from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.recall import Fact, Summary
 from mainstay.core.tools import BadArguments
-from mainstay.memory.tools import OUTSIDE, PAGE_BYTES, RESULT_BYTES, memory_tools
-from mainstay.testing.virtual import BEGINNING_MS
-from mainstay.trust.policy import Circumstances, Confinement, Policy, PolicyRules
+from mainstay.memory.tools import PAGE_BYTES_MAX, RESULT_BYTES_MAX, UNTRUSTED_MARK, build_memory_tools
+from mainstay.testing.virtual_time import START_MS
+from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def tool(world: World, name: str) -> Tool:
-    return next(one for one in memory_tools(world.library) if one.name == name)
+    return next(one for one in build_memory_tools(world.library) if one.name == name)
 
 
 async def call(world: World, name: str, context: ToolContext | None = None, /, **given: Any) -> str:
@@ -39,7 +39,7 @@ async def test_all_eight_cost_at_most_five_hundred_tokens(world: World) -> None:
     count = splintr.Tokenizer.from_pretrained("o200k_base").encode
     documents = [
         msgspec.json.encode({"name": one.name, "description": one.description, "parameters": one.schema}).decode()
-        for one in memory_tools(world.library)
+        for one in build_memory_tools(world.library)
     ]
     assert len(documents) == 8
     assert sum(len(count(document)) for document in documents) <= 500
@@ -47,7 +47,7 @@ async def test_all_eight_cost_at_most_five_hundred_tokens(world: World) -> None:
 
 async def test_readers_are_pure_and_writers_are_sinks_that_may_run_again(world: World) -> None:
     declared = {
-        one.name: (one.effect, one.sink, one.capabilities, one.untrusted) for one in memory_tools(world.library)
+        one.name: (one.effect, one.sink, one.capabilities, one.untrusted) for one in build_memory_tools(world.library)
     }
     writers: dict[str, bool | tuple[str, ...]] = {"remember": False, "forget": ("id",)}  # a memory carries its label
     assert {name for name, (effect, *_) in declared.items() if effect == "idempotent"} == set(writers)
@@ -99,7 +99,7 @@ async def test_a_text_cannot_pass_for_a_line_of_another_source(world: World) -> 
 
 async def test_from_and_to_take_dates_as_models_write_them(world: World) -> None:
     for number in range(3):
-        await world.say("s", f"garden {number}", at=BEGINNING_MS - number * DAY)
+        await world.say("s", f"garden {number}", at=START_MS - number * DAY)
     assert "[s#2]" not in await call(world, "memory_search", query="garden", from_="today")
     yesterday = await call(world, "memory_search", query="garden", from_="yesterday", to="2025-12-31")
     assert "[s#2]" in yesterday
@@ -119,7 +119,7 @@ async def test_an_answer_is_bounded_and_shows_the_part_that_was_asked_for(world:
     for number in range(60):
         await world.say("s", f"{number} " + "filler words " * 2000 + "the needle is here " + "more of it " * 2000)
     told = await call(world, "memory_search", query="needle", k=1000)
-    assert len(told.encode()) <= RESULT_BYTES + 200
+    assert len(told.encode()) <= RESULT_BYTES_MAX + 200
     lines = [line for line in told.splitlines() if line.startswith("[s#")]
     assert len(lines) > 10
     assert all("needle" in line for line in lines)
@@ -135,11 +135,11 @@ async def test_recall_names_the_message_that_a_fact_comes_from(world: World) -> 
 async def test_summaries_are_told_in_order_and_the_newest_stay_where_there_are_too_many(world: World) -> None:
     await world.say("s", "x")
     for number in range(60):
-        at = BEGINNING_MS + number * DAY
+        at = START_MS + number * DAY
         text = f"day {number}: " + "it went on and on " * 60
         await world.fold("s", parts=[Summary(number + 1, number + 1, at, at + 1, text, "s")])
     told = await call(world, "memory_summary")
-    assert len(told.encode()) <= RESULT_BYTES + 200
+    assert len(told.encode()) <= RESULT_BYTES_MAX + 200
     days = [int(line.split("day ")[1].split(":")[0]) for line in told.splitlines() if line.startswith("[s#")]
     assert days == sorted(days)
     assert days[-1] == 59
@@ -167,8 +167,8 @@ async def test_a_page_says_where_to_read_on_and_reading_on_gives_all_of_it(world
 async def test_a_page_never_grows_into_something_that_must_be_cut_again(world: World) -> None:
     await world.give("s", "c1", "漢" * 20_000)
     told = await call(world, "result", ref="c1", limit=10**9)
-    assert len(told.encode()) < PAGE_BYTES + 200
-    assert f"of 20000; read on with offset={PAGE_BYTES // 3}]" in told
+    assert len(told.encode()) < PAGE_BYTES_MAX + 200
+    assert f"of 20000; read on with offset={PAGE_BYTES_MAX // 3}]" in told
 
 
 async def test_memory_get_reads_a_message_of_any_session(world: World) -> None:
@@ -196,7 +196,7 @@ async def test_f51_what_is_remembered_under_untrusted_content_stays_untrusted_an
     assert (memory.origin, memory.pinned) == ("untrusted:conversation", False)
     assert "pinned" in told
     assert "outside" in told
-    assert await world.library.pinned() == []
+    assert await world.library.list_pinned() == []
 
 
 async def test_f51_what_came_from_outside_is_marked_wherever_it_is_found_and_taints_the_context(world: World) -> None:
@@ -212,15 +212,15 @@ async def test_f51_what_came_from_outside_is_marked_wherever_it_is_found_and_tai
     for name, given in asked:
         context = calling()
         told = await call(world, name, context, **given)
-        assert all(OUTSIDE in line for line in told.splitlines() if line.startswith("["))
-        assert OUTSIDE in told
+        assert all(UNTRUSTED_MARK in line for line in told.splitlines() if line.startswith("["))
+        assert UNTRUSTED_MARK in told
         assert context.untrusted, name
 
 
 async def test_what_the_person_said_does_not_taint_the_context(world: World) -> None:
     await world.say("s", "the garden")
     context = calling()
-    assert OUTSIDE not in await call(world, "memory_search", context, query="garden")
+    assert UNTRUSTED_MARK not in await call(world, "memory_search", context, query="garden")
     assert not context.untrusted
 
 
@@ -234,17 +234,17 @@ async def test_the_running_turn_is_not_what_a_search_finds(world: World) -> None
     await world.say("s", "the key is with Ana")
     await world.say("s", "who has the key?")
     asking = calling()
-    asking.source = 2
+    asking.message_seq = 2
     found = await call(world, "memory_search", asking, query="who has the key?")
     assert "s#1" in found
     assert "s#2" not in found
 
 
 async def test_f51_nothing_is_erased_for_a_page_that_says_so(world: World) -> None:
-    [forget] = [one for one in memory_tools(world.library) if one.name == "forget"]
-    policy = Policy(PolicyRules(), confinement=Confinement(confined=True, network=False, guards=True))
-    tainted = Circumstances(tainted=True, spoken=lambda: ["what does the page say?"])
-    verdict = policy.judge(forget, forget.parse('{"id":"s#1"}'), calling(), tainted)
+    [forget] = [one for one in build_memory_tools(world.library) if one.name == "forget"]
+    policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
+    tainted = PolicyContext(tainted=True, read_user_texts=lambda: ["what does the page say?"])
+    verdict = policy.decide(forget, forget.parse('{"id":"s#1"}'), calling(), tainted)
     assert verdict.decision == "ask"
 
 

@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 
 from mainstay.core.events import Event, Forked, MessageAdded, Received, Steered, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
+from mainstay.core.memory_tiers import Memory
 from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
-from mainstay.core.recall import Memory
-from mainstay.core.stems import stems
-from mainstay.memory.workflows import STEPS_MAX, Workflows, read, render, shape, workflows_in
+from mainstay.core.stemming import stem_words
+from mainstay.memory.workflows import (
+    STEPS_MAX,
+    WorkflowIndex,
+    argument_types,
+    decode_workflow,
+    extract_workflows,
+    render_workflow_note,
+)
 
 AT = 1_767_225_600_000
 
@@ -57,7 +64,7 @@ class Journal:
         return self
 
     def workflows(self) -> list[Memory]:
-        return workflows_in("s", self.records)
+        return extract_workflows("s", self.records)
 
 
 TWO = [("build", {"target": "web"}), ("deploy", {"to": "staging", "wait": True})]
@@ -98,7 +105,7 @@ def test_opentalon_010_017_020_a_turn_of_several_steps_is_kept_with_trigger_step
 )
 def test_opentalon_016_only_what_took_several_steps_and_succeeded_is_kept(calls: Any, kept: int) -> None:
     found = Journal().turn("Deploy the web", calls).workflows()
-    steps = [len(done.steps) for one in found if (done := read(one)) is not None]
+    steps = [len(done.steps) for one in found if (done := decode_workflow(one)) is not None]
     assert steps == ([kept] if kept else [])
 
 
@@ -125,7 +132,7 @@ def test_values_of_arguments_are_never_kept() -> None:
     ]
     (found,) = Journal().turn("Log in for me", calls).workflows()
     assert secret not in found.data
-    done = read(found)
+    done = decode_workflow(found)
     assert done is not None
     assert done.steps[0].arguments == {
         "password": "string",
@@ -143,14 +150,14 @@ def test_values_of_arguments_are_never_kept() -> None:
 @example('{"a":' * 100_000)
 @example("9" * 10_000)
 def test_any_input_has_a_bounded_shape(text: str) -> None:
-    made = shape(text)
+    made = argument_types(text)
     assert len(made) <= 20
     assert all(len(key) <= 64 and kind.isalpha() for key, kind in made.items())
 
 
 def test_everything_of_a_workflow_is_bounded() -> None:
     (found,) = Journal().turn("word " * 1000, [("step", {})] * 60, answer="answer " * 1000).workflows()
-    done = read(found)
+    done = decode_workflow(found)
     assert done is not None
     assert (len(found.text) <= 500, len(done.outcome) <= 200, len(done.steps)) == (True, True, STEPS_MAX)
 
@@ -175,11 +182,11 @@ def test_the_trigger_is_what_the_person_said_first_and_not_what_the_runtime_adde
 def test_a_turn_whose_beginning_is_not_there_is_not_kept() -> None:
     records = Journal().turn("Deploy the web", TWO).records
     for cut in range(1, len(records)):
-        assert workflows_in("s", records[cut:]) == []
+        assert extract_workflows("s", records[cut:]) == []
     joined = [Record(0, AT, Received((Text("First,"),))), *records]
     joined[2] = Record(2, AT, TurnStarted((0, 1), turn=1))
-    assert len(workflows_in("s", joined)) == 1
-    assert workflows_in("s", joined[1:]) == []
+    assert len(extract_workflows("s", joined)) == 1
+    assert extract_workflows("s", joined[1:]) == []
 
 
 def test_a_turn_that_stayed_behind_at_a_fork_is_not_kept() -> None:
@@ -231,8 +238,8 @@ KNOWN = [
 
 
 @pytest.fixture(scope="module")
-def known() -> Workflows:
-    return Workflows(kept(n, trigger) for n, trigger in enumerate(KNOWN))
+def known() -> WorkflowIndex:
+    return WorkflowIndex(kept(n, trigger) for n, trigger in enumerate(KNOWN))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +258,7 @@ def known() -> Workflows:
         ("请把这个月的销售数据整理成表格发给经理", 9),
     ],
 )
-def test_opentalon_018_a_similar_request_recalls_what_was_done(known: Workflows, prompt: str, number: int) -> None:
+def test_opentalon_018_a_similar_request_recalls_what_was_done(known: WorkflowIndex, prompt: str, number: int) -> None:
     found = known.match(prompt)
     assert found is not None
     assert found.text == KNOWN[number]
@@ -289,12 +296,12 @@ def test_opentalon_018_a_similar_request_recalls_what_was_done(known: Workflows,
         "Déploie le service de facturation en préproduction",
     ],
 )
-def test_opentalon_019_a_request_like_none_recalls_nothing(known: Workflows, prompt: str) -> None:
+def test_opentalon_019_a_request_like_none_recalls_nothing(known: WorkflowIndex, prompt: str) -> None:
     assert known.match(prompt) is None
 
 
 def test_f51_an_untrusted_workflow_is_never_recalled() -> None:
-    workflows = Workflows([kept(1, KNOWN[0], origin="untrusted:web")])
+    workflows = WorkflowIndex([kept(1, KNOWN[0], origin="untrusted:web")])
     assert workflows.match(KNOWN[0]) is None
     assert len(workflows) == 0
     workflows.add(kept(2, KNOWN[0]))
@@ -302,7 +309,7 @@ def test_f51_an_untrusted_workflow_is_never_recalled() -> None:
 
 
 def test_the_same_request_done_the_same_way_is_kept_once_and_another_way_twice() -> None:
-    workflows = Workflows([kept(2, KNOWN[0]), kept(1, KNOWN[0]), kept(3, KNOWN[0], "other", "tools")])
+    workflows = WorkflowIndex([kept(2, KNOWN[0]), kept(1, KNOWN[0]), kept(3, KNOWN[0], "other", "tools")])
     assert len(workflows) == 2
     workflows.remove(["workflow:s#3", "workflow:s#99"])
     found = workflows.match(KNOWN[0])
@@ -312,14 +319,14 @@ def test_the_same_request_done_the_same_way_is_kept_once_and_another_way_twice()
 
 def test_of_equals_the_newest_is_recalled() -> None:
     for numbers in ((1, 2), (2, 1)):
-        workflows = Workflows([kept(n, KNOWN[0], f"tool{n}", "check") for n in numbers])
+        workflows = WorkflowIndex([kept(n, KNOWN[0], f"tool{n}", "check") for n in numbers])
         found = workflows.match(KNOWN[0])
         assert found is not None
         assert found.id == "workflow:s#2"
 
 
 def test_what_was_removed_is_not_recalled_and_the_same_id_again_replaces() -> None:
-    workflows = Workflows([kept(1, KNOWN[0])])
+    workflows = WorkflowIndex([kept(1, KNOWN[0])])
     workflows.add(kept(1, KNOWN[1]))
     assert workflows.match(KNOWN[0]) is None
     assert workflows.match(KNOWN[1]) is not None
@@ -328,7 +335,7 @@ def test_what_was_removed_is_not_recalled_and_the_same_id_again_replaces() -> No
 
 
 def test_what_is_gone_elsewhere_is_let_go() -> None:
-    workflows = Workflows()
+    workflows = WorkflowIndex()
     workflows.add_all([kept(1, KNOWN[0]), kept(2, KNOWN[1])])
     workflows.keep_only({"workflow:s#2", "workflow:s#3"})
     assert workflows.match(KNOWN[0]) is None
@@ -337,8 +344,8 @@ def test_what_is_gone_elsewhere_is_let_go() -> None:
 
 def test_only_the_newest_are_held() -> None:
     names = ["alpha", "beta", "gamma", "delta", "epsilon"]
-    workflows = Workflows(
-        [kept(n, f"polish the {name} statue") for n, name in reversed(list(enumerate(names)))], most=3
+    workflows = WorkflowIndex(
+        [kept(n, f"polish the {name} statue") for n, name in reversed(list(enumerate(names)))], workflows_max=3
     )
     found = {name: workflows.match(f"polish the {name} statue") for name in names}
     assert len(workflows) == 3
@@ -348,14 +355,14 @@ def test_only_the_newest_are_held() -> None:
 def test_a_memory_that_is_no_workflow_or_cannot_be_read_is_not_held() -> None:
     good = kept(1, KNOWN[0])
     broken = [msgspec.structs.replace(good, data=data) for data in ("", "null", "[1]", '{"trigger": 1}', "{")]
-    workflows = Workflows([*broken, msgspec.structs.replace(good, tags=("note",))])
+    workflows = WorkflowIndex([*broken, msgspec.structs.replace(good, tags=("note",))])
     assert len(workflows) == 0
-    assert render(broken[0]) == ""
+    assert render_workflow_note(broken[0]) == ""
 
 
 def test_words_that_most_requests_hold_do_not_make_them_alike() -> None:
     things = [chr(97 + n // 26) + chr(97 + n % 26) + "qxz" for n in range(100)]
-    workflows = Workflows(kept(n, f"proszek wykonaj zadanie {thing} natychmiast") for n, thing in enumerate(things))
+    workflows = WorkflowIndex(kept(n, f"proszek wykonaj zadanie {thing} natychmiast") for n, thing in enumerate(things))
     assert workflows.match("proszek wykonaj zadanie natychmiast ugotuj obiad") is None
     found = workflows.match(f"wykonaj zadanie {things[7]} natychmiast")
     assert found is not None
@@ -364,7 +371,7 @@ def test_words_that_most_requests_hold_do_not_make_them_alike() -> None:
 
 @given(st.lists(st.sampled_from([*KNOWN, "hi", "fix the bug"]), max_size=8), st.text(max_size=300))
 def test_any_prompt_may_be_asked(triggers: list[str], prompt: str) -> None:
-    workflows = Workflows([kept(n, trigger) for n, trigger in enumerate(triggers)])
+    workflows = WorkflowIndex([kept(n, trigger) for n, trigger in enumerate(triggers)])
     workflows.match(prompt)
     workflows.remove([f"workflow:s#{n}" for n in range(len(triggers))])
     assert len(workflows) == 0
@@ -374,7 +381,7 @@ def test_any_prompt_may_be_asked(triggers: list[str], prompt: str) -> None:
 def test_a_match_among_five_hundred_is_quick() -> None:
     things = [first + second for first in ("server", "ticket", "order", "mail") for second in ("room", "list", "plan")]
     deeds = ["check", "update", "create", "remove", "export", "import", "compare", "archive", "merge", "test", "scan"]
-    workflows = Workflows(
+    workflows = WorkflowIndex(
         kept(
             n, f"{deeds[n % 11]} {things[n % 12]} {things[n // 12 % 12]} and {deeds[n // 7 % 11]} {things[n // 3 % 12]}"
         )
@@ -386,7 +393,7 @@ def test_a_match_among_five_hundred_is_quick() -> None:
     assert best < 2e-3  # ten times what it takes on an idle machine
 
 
-def _timed(workflows: Workflows, prompt: str) -> float:
+def _timed(workflows: WorkflowIndex, prompt: str) -> float:
     began = time.thread_time()
     workflows.match(prompt)
     return time.thread_time() - began
@@ -394,7 +401,7 @@ def _timed(workflows: Workflows, prompt: str) -> float:
 
 def test_the_note_for_the_model_is_short_and_on_one_line() -> None:
     (made,) = Journal().turn('Deploy the "web"\n\nto staging ' + "x" * 400, TWO).workflows()
-    note = render(made)
+    note = render_workflow_note(made)
     assert "build(target), then deploy(to, wait)" in note
     assert "only if it fits" in note
     assert "2026-01-01" in note
@@ -419,9 +426,9 @@ def test_the_note_for_the_model_is_short_and_on_one_line() -> None:
     ],
 )
 def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
-    assert set(stems(one)) == set(stems(other))
-    assert len(set(stems(one))) == 1
+    assert set(stem_words(one)) == set(stem_words(other))
+    assert len(set(stem_words(one))) == 1
 
 
 def test_common_words_and_numbers_say_nothing() -> None:
-    assert list(stems("Please do it for me, could you? 42 ¿Por favor? Bitte, s'il vous plaît! спасибо 1999")) == []
+    assert list(stem_words("Please do it for me, could you? 42 ¿Por favor? Bitte, s'il vous plaît! спасибо 1999")) == []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mainstay.core.errors import InputRefused
-from mainstay.memory.times import day, moment
+from mainstay.memory.time_expressions import format_day, parse_time
 
 NOW = int(datetime(2026, 11, 3, 15, 30, tzinfo=UTC).timestamp() * 1000)
 
@@ -38,41 +38,41 @@ def at(*when: int) -> int:
     ],
 )
 def test_a_day_or_a_month_means_all_of_it_and_a_moment_is_a_moment(text: str, start: int, end: int) -> None:
-    assert moment(text, NOW) == start
-    assert moment(text, NOW, end=True) == end
+    assert parse_time(text, NOW) == start
+    assert parse_time(text, NOW, end=True) == end
 
 
 def test_programs_give_datetimes_and_milliseconds() -> None:
-    assert moment(datetime(2026, 11, 2), NOW) == at(2026, 11, 2)
-    assert moment(datetime(2026, 11, 2, tzinfo=timezone(timedelta(hours=-3))), NOW) == at(2026, 11, 2, 3)
-    assert moment(1234, NOW) == 1234
-    assert moment(-5, NOW) == 0
-    assert moment(None, NOW) is None
-    assert moment("", NOW) is None
+    assert parse_time(datetime(2026, 11, 2), NOW) == at(2026, 11, 2)
+    assert parse_time(datetime(2026, 11, 2, tzinfo=timezone(timedelta(hours=-3))), NOW) == at(2026, 11, 2, 3)
+    assert parse_time(1234, NOW) == 1234
+    assert parse_time(-5, NOW) == 0
+    assert parse_time(None, NOW) is None
+    assert parse_time("", NOW) is None
 
 
 @pytest.mark.parametrize("text", ["soon", "2026-13", "2026-02-30", "7 fortnights", "-7d", "\x00", "1e9", "'; --"])
 def test_what_is_no_time_is_told_in_a_sentence(text: str) -> None:
     with pytest.raises(InputRefused, match="is not a time: give 2026-11-02"):
-        moment(text, NOW)
+        parse_time(text, NOW)
 
 
 def test_true_is_not_a_time() -> None:
     with pytest.raises(InputRefused):
-        moment(True, NOW)
+        parse_time(True, NOW)
 
 
 @given(some.text(max_size=60), some.booleans())
 def test_any_text_is_a_time_or_a_sentence(text: str, end: bool) -> None:
     with contextlib.suppress(InputRefused):
-        found = moment(text, NOW, end=end)
+        found = parse_time(text, NOW, end=end)
         assert found is None or 0 <= found <= 253_402_300_800_000
 
 
 def test_a_far_end_is_for_ever() -> None:
-    assert moment("9999-12-31", NOW, end=True) == 253_402_300_800_000
+    assert parse_time("9999-12-31", NOW, end=True) == 253_402_300_800_000
 
 
 def test_a_day_is_written_as_one_and_no_time_as_nothing() -> None:
-    assert day(at(2026, 11, 2, 23, 59)) == "2026-11-02"
-    assert day(0) == ""
+    assert format_day(at(2026, 11, 2, 23, 59)) == "2026-11-02"
+    assert format_day(0) == ""

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.store.sqlite.words import (
+from mainstay.store.sqlite.full_text import (
     INDEXED_CHARS_MAX,
     STOP_WORDS,
     TERMS_MAX,
     TOKENIZER,
-    indexed,
-    match_query,
-    terms,
+    build_match_query,
+    extract_terms,
+    to_index_text,
 )
 
 
@@ -29,11 +29,11 @@ class Index:
         self.db = apsw.Connection(":memory:")
         self.db.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = '{TOKENIZER}')")
         for text in texts:
-            self.db.execute("INSERT INTO words (text) VALUES (?)", (indexed(text),))
+            self.db.execute("INSERT INTO words (text) VALUES (?)", (to_index_text(text),))
 
     def find(self, question: str) -> list[int]:
         """Which texts, from 0, the best first."""
-        asked = match_query(question)
+        asked = build_match_query(question)
         if not asked:
             return []
         rows = self.db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank", (asked,))
@@ -71,16 +71,16 @@ def test_every_script_is_found(text: str, question: str) -> None:
 
 
 def test_stop_words_are_dropped_unless_nothing_else_is_left() -> None:
-    assert terms("What is the name of our dog?") == ["name", "dog"]
-    assert terms("to be or not to be") == ["to", "be", "or", "not"]
-    assert terms("I") == ["I"]
+    assert extract_terms("What is the name of our dog?") == ["name", "dog"]
+    assert extract_terms("to be or not to be") == ["to", "be", "or", "not"]
+    assert extract_terms("I") == ["I"]
 
 
 def test_what_is_a_stop_word_in_one_language_is_a_word_in_another() -> None:
-    assert terms("Did anyone die in the war?") == ["anyone", "die", "war"]
-    assert terms("Wann war die Hochzeit von Anna?") == ["Hochzeit", "Anna"]
-    assert terms("où est la gare de Lyon") == ["gare", "Lyon"]
-    assert terms("¿dónde está la llave de la casa?") == ["llave", "casa"]
+    assert extract_terms("Did anyone die in the war?") == ["anyone", "die", "war"]
+    assert extract_terms("Wann war die Hochzeit von Anna?") == ["Hochzeit", "Anna"]
+    assert extract_terms("où est la gare de Lyon") == ["gare", "Lyon"]
+    assert extract_terms("¿dónde está la llave de la casa?") == ["llave", "casa"]
 
 
 def test_numbers_and_ids_are_looked_for_in_their_parts() -> None:
@@ -94,7 +94,7 @@ def test_numbers_and_ids_are_looked_for_in_their_parts() -> None:
 
 def test_a_long_question_keeps_its_names_numbers_and_long_words() -> None:
     question = " ".join(f"word{chr(97 + n)}" for n in range(26)) + " Lisbon 4711 " + "ab cd ef gh " * 40
-    kept = terms(question)
+    kept = extract_terms(question)
     assert len(kept) == TERMS_MAX
     assert {"Lisbon", "4711"} <= set(kept)
     assert not {"ab", "cd"} & set(kept)
@@ -142,7 +142,7 @@ def test_any_text_is_a_question_and_any_text_can_be_kept(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text("abc XYZ é ß 漢字かな한국 ไทย 42 -_.\"'*():\0", min_size=1, max_size=60))
 def test_what_was_said_is_found_by_saying_it_again(text: str) -> None:
-    if terms(text):
+    if extract_terms(text):
         assert Index(text).find(text) == [0]
 
 
@@ -159,7 +159,7 @@ def test_a_megabyte_takes_a_moment() -> None:
         base64.b64encode(chance.randbytes(750_000)).decode(),
     ):
         began = time.process_time()
-        asked, kept = match_query(text), indexed(text)
+        asked, kept = build_match_query(text), to_index_text(text)
         assert time.process_time() - began < 0.5
         assert len(asked) < 2_000
         assert len(kept) <= INDEXED_CHARS_MAX * 4
@@ -177,7 +177,7 @@ def test_encoded_junk_does_not_get_into_the_index_but_what_stands_around_it_does
     blob = base64.b64encode(chance.randbytes(30_000)).decode()
     wrapped = "\n".join(blob[at : at + 76] for at in range(0, len(blob), 76))
     for junk in (blob, wrapped, blob.replace("+", "-").replace("/", "_"), chance.randbytes(20_000).hex()):
-        kept = indexed(f"certificate {junk} attached")
+        kept = to_index_text(f"certificate {junk} attached")
         assert len(kept) < len(junk) / 10
         assert Index(f"certificate {junk} attached").find("attached certificate") == [0]
 

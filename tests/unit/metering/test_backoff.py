@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.core.limits import Limits
-from mainstay.metering.backoff import delay_s
+from mainstay.metering.backoff import compute_delay_s
 
 LIMITS = Limits()
 
 
 def test_it_doubles_from_two_seconds() -> None:
-    waits = [delay_s(LIMITS, attempt=n, asked_s=None, waited_s=0, chance=0.5) for n in range(1, 9)]
+    waits = [compute_delay_s(LIMITS, attempt=n, retry_after_s=None, waited_s=0, chance=0.5) for n in range(1, 9)]
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256]
 
 
 def test_after_eight_it_gives_up() -> None:
-    assert delay_s(LIMITS, attempt=9, asked_s=None, waited_s=0, chance=0.5) is None
+    assert compute_delay_s(LIMITS, attempt=9, retry_after_s=None, waited_s=0, chance=0.5) is None
 
 
 @given(
@@ -29,7 +29,7 @@ def test_after_eight_it_gives_up() -> None:
 def test_all_waiting_stays_within_the_bound_and_nobody_comes_early(
     attempt: int, asked_s: float | None, waited_s: float, chance: float
 ) -> None:
-    wait_s = delay_s(LIMITS, attempt=attempt, asked_s=asked_s, waited_s=waited_s, chance=chance)
+    wait_s = compute_delay_s(LIMITS, attempt=attempt, retry_after_s=asked_s, waited_s=waited_s, chance=chance)
     if wait_s is not None:
         assert wait_s > 0
         assert wait_s + waited_s <= LIMITS.retry_wait_max_s * (1 + 1e-12)

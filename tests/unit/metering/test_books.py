@@ -9,18 +9,32 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR, settle_lost, step_reservation_id
 from mainstay.core.errors import BudgetExhausted
 from mainstay.core.events import Event, MessageAdded, Reserved, Settled, TurnStarted
-from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
-from mainstay.core.ledger import HOUR_MS, KEPT_HOURS, Put, Row, Scope, entries
+from mainstay.core.ledger_entries import (
+    HOUR_MS,
+    RETENTION_HOURS,
+    BudgetScope,
+    LedgerRow,
+    OpenReservation,
+    ledger_entries,
+)
 from mainstay.core.messages import Finish, FinishReason, Usage
-from mainstay.core.ports import ModelInfo, Standing
-from mainstay.core.reservations import NANO, lost, step_id
-from mainstay.metering.books import Books, in_the_way
-from mainstay.metering.budgets import Budget, Period, begins, hour_of
-from mainstay.metering.tallies import LEAST_OUTPUT, Ask, Bound, Grant, Sums, Tally
-from mainstay.testing.virtual import BEGINNING_MS, virtual_run
+from mainstay.core.ports import ModelInfo, SessionInfo
+from mainstay.core.projections import JournalBatch
+from mainstay.metering.budget_ledger import BudgetLedger, describe_blocker
+from mainstay.metering.budgets import BudgetPeriod, SpendingBudget, hour_at, period_start_hour
+from mainstay.metering.spending_counters import (
+    OUTPUT_TOKENS_MIN,
+    AppliedBudget,
+    SpendingCounter,
+    SpendingGrant,
+    SpendingRequest,
+    SpendingTotals,
+)
+from mainstay.testing.virtual_time import START_MS, virtual_run
 
 MODEL = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0)  # 1,000 and 2,000 nanodollars a token
 SCHEDULES = 10_000 if os.environ.get("MAINSTAY_TEST_ALL") else 150
@@ -29,7 +43,7 @@ SCHEDULES = 10_000 if os.environ.get("MAINSTAY_TEST_ALL") else 150
 class SetClock:
     """Shows what it is set to."""
 
-    def __init__(self, ms: int = BEGINNING_MS) -> None:
+    def __init__(self, ms: int = START_MS) -> None:
         self.ms = ms
 
     def now_ms(self) -> int:
@@ -42,51 +56,53 @@ class SetClock:
         await asyncio.sleep(seconds)
 
 
-def bound(tally: Tally, limit: int, period: Period = "day", kind: str = "money") -> Bound:
-    return Bound(Budget(tally.scope, period, kind, limit), tally)  # type: ignore[arg-type]
+def bound(tally: SpendingCounter, limit: int, period: BudgetPeriod = "day", kind: str = "money") -> AppliedBudget:
+    return AppliedBudget(SpendingBudget(tally.scope, period, kind, limit), tally)  # type: ignore[arg-type]
 
 
-def granted(books: Books, bounds: Sequence[Bound], prompt: int = 1000, output: int = 4000) -> Grant:
-    found = books.grant(Ask(MODEL, prompt, output, [one.tally for one in bounds], bounds))
-    assert isinstance(found, Grant)
+def granted(
+    books: BudgetLedger, bounds: Sequence[AppliedBudget], prompt: int = 1000, output: int = 4000
+) -> SpendingGrant:
+    found = books.try_grant(SpendingRequest(MODEL, prompt, output, [one.counter for one in bounds], bounds))
+    assert isinstance(found, SpendingGrant)
     return found
 
 
 def test_a_call_is_granted_what_the_tightest_budget_affords() -> None:
-    books = Books(SetClock())
-    wide, narrow = books.tally("home", ""), books.tally("workspace", "w")
-    found = granted(books, [bound(wide, NANO), bound(narrow, 5_000_000)])
+    books = BudgetLedger(SetClock())
+    wide, narrow = books.get_counter("home", ""), books.get_counter("workspace", "w")
+    found = granted(books, [bound(wide, NANODOLLARS_PER_DOLLAR), bound(narrow, 5_000_000)])
     assert found.output == (5_000_000 - 1000 * 1000) // 2000 == 2000
     assert found.money == 5_000_000
-    assert wide.held.money == narrow.held.money == 5_000_000
+    assert wide.reserved.money == narrow.reserved.money == 5_000_000
 
 
 def test_an_answer_is_not_made_shorter_than_the_least_unless_that_was_wished() -> None:
-    books = Books(SetClock())
-    tally = books.tally("home", "")
-    room = 1000 * 1000 + LEAST_OUTPUT * 2000
-    assert granted(books, [bound(tally, room)]).output == LEAST_OUTPUT
-    tally = books.tally("workspace", "w")
+    books = BudgetLedger(SetClock())
+    tally = books.get_counter("home", "")
+    room = 1000 * 1000 + OUTPUT_TOKENS_MIN * 2000
+    assert granted(books, [bound(tally, room)]).output == OUTPUT_TOKENS_MIN
+    tally = books.get_counter("workspace", "w")
     with pytest.raises(BudgetExhausted):
         granted(books, [bound(tally, room - 1)])
     assert granted(books, [bound(tally, room - 1)], output=100).output == 100
 
 
 def test_tokens_are_bounded_without_any_price() -> None:
-    books = Books(SetClock())
-    tally = books.tally("home", "")
+    books = BudgetLedger(SetClock())
+    tally = books.get_counter("home", "")
     free = ModelInfo(name="free")
     both = [bound(tally, 6000, kind="tokens"), bound(tally, 1)]
-    found = books.grant(Ask(free, 1000, 9000, [tally], both))
-    assert isinstance(found, Grant)
+    found = books.try_grant(SpendingRequest(free, 1000, 9000, [tally], both))
+    assert isinstance(found, SpendingGrant)
     assert (found.output, found.money, found.tokens) == (5000, 0, 6000)
 
 
 def test_a_refusal_names_the_budget_that_stays_empty_longest() -> None:
-    books = Books(SetClock())
-    home, ann = books.tally("home", ""), books.tally("person", "ann")
+    books = BudgetLedger(SetClock())
+    home, ann = books.get_counter("home", ""), books.get_counter("person", "ann")
     for tally in (home, ann):
-        tally.add(hour_of(BEGINNING_MS), 9_980_000_000, 5)
+        tally.add(hour_at(START_MS), 9_980_000_000, 5)
     with pytest.raises(BudgetExhausted) as caught:
         granted(books, [bound(home, 9_980_000_000, "hour"), bound(ann, 9_981_000_000, "day")])
     assert str(caught.value) == (
@@ -94,33 +110,33 @@ def test_a_refusal_names_the_budget_that_stays_empty_longest() -> None:
         "it frees at 2026-01-02 00:00 UTC"
     )
     assert caught.value.budget == "person.day.money"
-    assert caught.value.frees_at == BEGINNING_MS + 24 * HOUR_MS
+    assert caught.value.frees_at == START_MS + 24 * HOUR_MS
 
 
 def test_what_was_not_used_is_free_again() -> None:
-    books = Books(SetClock())
-    tally = books.tally("home", "")
+    books = BudgetLedger(SetClock())
+    tally = books.get_counter("home", "")
     limits = [bound(tally, 9_000_000)]
     books.settle(granted(books, limits), 1_500_000, 1200)
-    assert tally.held.money == tally.held.tokens == 0
-    assert tally.spent(0).money == 1_500_000
+    assert tally.reserved.money == tally.reserved.tokens == 0
+    assert tally.sum_since(0).money == 1_500_000
     books.settle(granted(books, limits), 0, 0)
-    assert books.left(limits[0], BEGINNING_MS) == 7_500_000
+    assert books.remaining(limits[0], START_MS) == 7_500_000
 
 
 def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
     async def story() -> list[int]:
-        books = Books(SetClock())
-        tally = books.tally("home", "")
+        books = BudgetLedger(SetClock())
+        tally = books.get_counter("home", "")
         limits = [bound(tally, 10_000_000)]
         first = granted(books, limits, output=4500)  # all of it
         order: list[int] = []
 
         async def one(number: int, output: int) -> None:
-            ask = Ask(MODEL, 1000, output, [tally], limits)
-            found = books.grant(ask)
-            assert isinstance(found, Bound)
-            got = await books.wait(ask, found)
+            ask = SpendingRequest(MODEL, 1000, output, [tally], limits)
+            found = books.try_grant(ask)
+            assert isinstance(found, AppliedBudget)
+            got = await books.wait_for_grant(ask, found)
             order.append(number)
             await asyncio.sleep(1)
             books.settle(got, 100, 1)
@@ -129,10 +145,10 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
             for number, output in enumerate((4000, 500, 4000, 500)):
                 group.create_task(one(number, output))
                 await asyncio.sleep(0)
-            late = Ask(MODEL, 10, 10, [tally], limits)
-            assert books.grant(late) is limits[0]  # however little it wants
+            late = SpendingRequest(MODEL, 10, 10, [tally], limits)
+            assert books.try_grant(late) is limits[0]  # however little it wants
             books.settle(first, 100, 1)
-        assert tally.held.money == 0
+        assert tally.reserved.money == 0
         return order
 
     assert virtual_run(story()) == [0, 1, 2, 3]
@@ -140,14 +156,14 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
 
 def test_whoever_waits_for_nothing_is_told_so() -> None:
     async def story() -> None:
-        books = Books(SetClock())
-        tally = books.tally("home", "")
+        books = BudgetLedger(SetClock())
+        tally = books.get_counter("home", "")
         limits = [bound(tally, 10_000_000)]
         first = granted(books, limits, output=4500)
-        ask = Ask(MODEL, 1000, 4000, [tally], limits)
-        queue = books.grant(ask)
-        assert isinstance(queue, Bound)
-        waiting = asyncio.ensure_future(books.wait(ask, queue))
+        ask = SpendingRequest(MODEL, 1000, 4000, [tally], limits)
+        queue = books.try_grant(ask)
+        assert isinstance(queue, AppliedBudget)
+        waiting = asyncio.ensure_future(books.wait_for_grant(ask, queue))
         await asyncio.sleep(0)
         books.settle(first, 9_900_000, 5000)
         with pytest.raises(BudgetExhausted, match="too little for a call"):
@@ -159,16 +175,16 @@ def test_whoever_waits_for_nothing_is_told_so() -> None:
 @pytest.mark.parametrize("when", ["while it waits", "as it is granted"])
 def test_one_that_is_cancelled_holds_nothing_and_keeps_nobody_back(when: str) -> None:
     async def story() -> None:
-        books = Books(SetClock())
-        tally = books.tally("home", "")
+        books = BudgetLedger(SetClock())
+        tally = books.get_counter("home", "")
         limits = [bound(tally, 10_000_000)]
         first = granted(books, limits, output=4500)
         tasks = []
         for _ in range(2):
-            ask = Ask(MODEL, 1000, 4500, [tally], limits)
-            queue = books.grant(ask)
-            assert isinstance(queue, Bound)
-            tasks.append(asyncio.ensure_future(books.wait(ask, queue)))
+            ask = SpendingRequest(MODEL, 1000, 4500, [tally], limits)
+            queue = books.try_grant(ask)
+            assert isinstance(queue, AppliedBudget)
+            tasks.append(asyncio.ensure_future(books.wait_for_grant(ask, queue)))
             await asyncio.sleep(0)
         if when == "while it waits":
             tasks[0].cancel()
@@ -180,59 +196,63 @@ def test_one_that_is_cancelled_holds_nothing_and_keeps_nobody_back(when: str) ->
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
         books.settle(await tasks[1], 7, 1)
-        assert (tally.held.money, tally.spent(0).money) == (0, 7)
+        assert (tally.reserved.money, tally.sum_since(0).money) == (0, 7)
 
     virtual_run(story())
 
 
 @pytest.mark.parametrize(("period", "hours"), [("hour", 1), ("day", 24), ("month", 31 * 24)])
-def test_a_new_period_begins_with_nothing_spent(period: Period, hours: int) -> None:
+def test_a_new_period_begins_with_nothing_spent(period: BudgetPeriod, hours: int) -> None:
     clock = SetClock()
-    books = Books(clock)
-    tally = books.tally("home", "")
+    books = BudgetLedger(clock)
+    tally = books.get_counter("home", "")
     limit = bound(tally, 10_000_000, period)
     books.settle(granted(books, [limit]), 9_000_000, 100)
     clock.ms += hours * HOUR_MS - 1
-    assert books.left(limit, clock.ms) == 1_000_000
+    assert books.remaining(limit, clock.ms) == 1_000_000
     clock.ms += 1
-    assert books.left(limit, clock.ms) == 10_000_000
+    assert books.remaining(limit, clock.ms) == 10_000_000
 
 
 def test_a_call_settles_into_the_period_in_which_it_ends() -> None:
-    clock = SetClock(BEGINNING_MS + HOUR_MS - 1)
-    books = Books(clock)
-    tally = books.tally("home", "")
+    clock = SetClock(START_MS + HOUR_MS - 1)
+    books = BudgetLedger(clock)
+    tally = books.get_counter("home", "")
     limit = bound(tally, 10_000_000, "hour")
     call = granted(books, [limit])
     clock.ms += 1
-    assert books.left(limit, clock.ms) == 10_000_000 - call.money  # it may still cost that, and then it does so now
+    assert (
+        books.remaining(limit, clock.ms) == 10_000_000 - call.money
+    )  # it may still cost that, and then it does so now
     books.settle(call, 2_000_000, 1)
-    assert books.left(limit, clock.ms) == 8_000_000
+    assert books.remaining(limit, clock.ms) == 8_000_000
 
 
 def test_a_clock_that_jumps_back_hands_out_nothing_twice() -> None:
     clock = SetClock()
-    books = Books(clock)
-    tally = books.tally("home", "")
+    books = BudgetLedger(clock)
+    tally = books.get_counter("home", "")
     limit = bound(tally, 10_000_000, "hour")
     books.settle(granted(books, [limit]), 4_000_000, 1)
     clock.ms += 5 * HOUR_MS
     books.settle(granted(books, [limit]), 3_000_000, 1)
     clock.ms -= 5 * HOUR_MS
-    assert books.left(limit, clock.ms) == 3_000_000
+    assert books.remaining(limit, clock.ms) == 3_000_000
 
 
 def test_hours_of_long_ago_are_forgotten() -> None:
     clock = SetClock()
-    books = Books(clock)
-    tally, session = books.tally("home", ""), Tally("session")
+    books = BudgetLedger(clock)
+    tally, session = books.get_counter("home", ""), SpendingCounter("session")
     for _ in range(3000):
         books.spend((tally, session), 1, 1)
         clock.ms += HOUR_MS
-    assert len(tally._hours) <= KEPT_HOURS
-    assert len(session._hours) == 1
-    assert session.spent(0).money == 3000
-    assert tally.spent(begins("month", clock.ms)).money == (clock.ms // HOUR_MS - begins("month", clock.ms))
+    assert len(tally._hourly) <= RETENTION_HOURS
+    assert len(session._hourly) == 1
+    assert session.sum_since(0).money == 3000
+    assert tally.sum_since(period_start_hour("month", clock.ms)).money == (
+        clock.ms // HOUR_MS - period_start_hour("month", clock.ms)
+    )
 
 
 def test_a_person_with_many_calls_waiting_does_not_keep_the_home_from_others() -> None:
@@ -240,16 +260,20 @@ def test_a_person_with_many_calls_waiting_does_not_keep_the_home_from_others() -
 
     async def story() -> list[str]:
         clock = SetClock()
-        books = Books(clock)
-        ann, bob, home = books.tally("person", "ann"), books.tally("person", "bob"), books.tally("home", "")
+        books = BudgetLedger(clock)
+        ann, bob, home = (
+            books.get_counter("person", "ann"),
+            books.get_counter("person", "bob"),
+            books.get_counter("home", ""),
+        )
         limits = {ann: [bound(ann, 12_000, kind="tokens"), bound(home, 25_000, kind="tokens")]}
         limits[bob] = limits[ann][1:]
         order: list[str] = []
 
-        async def call(name: str, prompt: int, person: Tally) -> None:
-            ask = Ask(MODEL, prompt, 1024, (person, home), limits[person])
-            found = books.grant(ask)
-            got = await books.wait(ask, found) if isinstance(found, Bound) else found
+        async def call(name: str, prompt: int, person: SpendingCounter) -> None:
+            ask = SpendingRequest(MODEL, prompt, 1024, (person, home), limits[person])
+            found = books.try_grant(ask)
+            got = await books.wait_for_grant(ask, found) if isinstance(found, AppliedBudget) else found
             order.append(name)
             await asyncio.sleep(1)
             books.settle(got, 0, 0)
@@ -262,7 +286,7 @@ def test_a_person_with_many_calls_waiting_does_not_keep_the_home_from_others() -
             await asyncio.sleep(0)
             group.create_task(call("ann 5", 9000, ann))
         assert [ann.waiting, bob.waiting, home.waiting] == [[], [], []]
-        assert home.held == Sums()
+        assert home.reserved == SpendingTotals()
         return order
 
     assert virtual_run(story()) == ["ann 0", "bob", "ann 1", "ann 2", "ann 3", "ann 4", "ann 5"]
@@ -270,15 +294,19 @@ def test_a_person_with_many_calls_waiting_does_not_keep_the_home_from_others() -
 
 def test_who_has_to_go_back_to_a_narrower_line_has_its_place_there_and_nobody_waits_behind_it() -> None:
     async def story() -> list[str]:
-        books = Books(SetClock())
-        ann, bob, home = books.tally("person", "ann"), books.tally("person", "bob"), books.tally("home", "")
+        books = BudgetLedger(SetClock())
+        ann, bob, home = (
+            books.get_counter("person", "ann"),
+            books.get_counter("person", "bob"),
+            books.get_counter("home", ""),
+        )
         own, shared = bound(ann, 12_000, kind="tokens"), bound(home, 25_000, kind="tokens")
         order: list[str] = []
 
-        async def call(name: str, prompt: int, person: Tally, bounds: list[Bound]) -> None:
-            ask = Ask(MODEL, prompt, 1024, (person, home), bounds)
-            found = books.grant(ask)
-            got = await books.wait(ask, found) if isinstance(found, Bound) else found
+        async def call(name: str, prompt: int, person: SpendingCounter, bounds: list[AppliedBudget]) -> None:
+            ask = SpendingRequest(MODEL, prompt, 1024, (person, home), bounds)
+            found = books.try_grant(ask)
+            got = await books.wait_for_grant(ask, found) if isinstance(found, AppliedBudget) else found
             order.append(name)
             await asyncio.sleep(1)
             books.settle(got, 0, 0)
@@ -303,16 +331,16 @@ def test_who_has_to_go_back_to_a_narrower_line_has_its_place_there_and_nobody_wa
 
 def test_who_is_cancelled_leaves_the_line() -> None:
     async def story() -> None:
-        books = Books(SetClock())
-        home = books.tally("home", "")
+        books = BudgetLedger(SetClock())
+        home = books.get_counter("home", "")
         limits = [bound(home, 20_000, kind="tokens")]
         granted(books, limits, prompt=10, output=19_000)
-        asks = [Ask(MODEL, 10, 16_000, (home,), limits) for _ in range(100)]
+        asks = [SpendingRequest(MODEL, 10, 16_000, (home,), limits) for _ in range(100)]
         tasks = []
         for ask in asks:
-            found = books.grant(ask)
-            assert isinstance(found, Bound)
-            tasks.append(asyncio.ensure_future(books.wait(ask, found)))
+            found = books.try_grant(ask)
+            assert isinstance(found, AppliedBudget)
+            tasks.append(asyncio.ensure_future(books.wait_for_grant(ask, found)))
             await asyncio.sleep(0)
         for task in tasks[1:]:
             task.cancel()
@@ -327,19 +355,19 @@ def test_who_is_cancelled_leaves_the_line() -> None:
 
 def test_what_is_in_the_way_is_named_also_to_those_who_only_stand_behind_another() -> None:
     async def story() -> None:
-        books = Books(SetClock())
-        tally = books.tally("workspace", "w")
+        books = BudgetLedger(SetClock())
+        tally = books.get_counter("workspace", "w")
         limits = [bound(tally, 10**9, "hour", "tokens"), bound(tally, 40_000_000)]
         granted(books, limits, prompt=10, output=16_000)
-        ask = Ask(MODEL, 3000, 4000, (tally,), limits)
-        found = books.grant(ask)
+        ask = SpendingRequest(MODEL, 3000, 4000, (tally,), limits)
+        found = books.try_grant(ask)
         assert found is limits[1]
-        assert in_the_way(limits[1]) == (
+        assert describe_blocker(limits[1]) == (
             "the workspace's budget of $0.04 a day: calls under way have all of it that is left"
         )
-        waiting = asyncio.ensure_future(books.wait(ask, limits[1]))
+        waiting = asyncio.ensure_future(books.wait_for_grant(ask, limits[1]))
         await asyncio.sleep(0)
-        assert books.grant(Ask(MODEL, 1, 1, (tally,), limits)) is limits[1]
+        assert books.try_grant(SpendingRequest(MODEL, 1, 1, (tally,), limits)) is limits[1]
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
@@ -347,25 +375,25 @@ def test_what_is_in_the_way_is_named_also_to_those_who_only_stand_behind_another
 
 
 def test_a_call_that_can_never_fit_is_not_told_when_to_come_again() -> None:
-    books = Books(SetClock())
-    tally = books.tally("home", "")
+    books = BudgetLedger(SetClock())
+    tally = books.get_counter("home", "")
     with pytest.raises(BudgetExhausted, match="too small for a call that can take 2,024 tokens") as caught:
         granted(books, [bound(tally, 1000, "hour", "tokens"), bound(tally, 1)])
     assert caught.value.frees_at == 0
-    tally.add(hour_of(BEGINNING_MS), 0, 9000)
+    tally.add(hour_at(START_MS), 0, 9000)
     with pytest.raises(BudgetExhausted) as caught:
         granted(books, [bound(tally, 10_000, "hour", "tokens")])
     assert str(caught.value) == (
         "the home's budget of 10,000 tokens an hour has 1,000 tokens left, too little for a call that can take "
         "2,024 tokens; it frees at 2026-01-01 01:00 UTC"
     )
-    assert caught.value.frees_at == BEGINNING_MS + HOUR_MS
+    assert caught.value.frees_at == START_MS + HOUR_MS
 
 
 def test_a_clock_that_was_ahead_takes_nothing_from_the_books() -> None:
     clock = SetClock()
-    books = Books(clock)
-    tally = books.tally("home", "")
+    books = BudgetLedger(clock)
+    tally = books.get_counter("home", "")
     month = bound(tally, 10**9, "month")
     for _ in range(700):
         books.spend((tally,), 1000, 1)
@@ -374,8 +402,8 @@ def test_a_clock_that_was_ahead_takes_nothing_from_the_books() -> None:
     for _ in range(200):
         books.spend((tally,), 1, 1)
         clock.ms += HOUR_MS
-    clock.ms = BEGINNING_MS + 700 * HOUR_MS
-    assert books.left(month, clock.ms) == 10**9 - 700_000 - 200
+    clock.ms = START_MS + 700 * HOUR_MS
+    assert books.remaining(month, clock.ms) == 10**9 - 700_000 - 200
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -383,10 +411,10 @@ def test_whoever_waits_in_any_line_goes_on_in_the_end(part: int) -> None:
     """Calls of several people in several workspaces, some of which are cancelled; nobody is forgotten."""
 
     async def story(chance: random.Random) -> None:
-        books = Books(SetClock())
-        home = books.tally("home", "")
-        people = [books.tally("person", name) for name in "abc"]
-        places = [books.tally("workspace", name) for name in "vw"]
+        books = BudgetLedger(SetClock())
+        home = books.get_counter("home", "")
+        people = [books.get_counter("person", name) for name in "abc"]
+        places = [books.get_counter("workspace", name) for name in "vw"]
         limits = {one: bound(one, chance.randrange(3000, 20_000), kind="tokens") for one in (home, *people, *places)}
         ended = 0
 
@@ -394,9 +422,9 @@ def test_whoever_waits_in_any_line_goes_on_in_the_end(part: int) -> None:
             nonlocal ended
             payers = (chance.choice(people), chance.choice(places), home)
             bounds = [limits[one] for one in payers if chance.random() < 0.8]
-            ask = Ask(MODEL, chance.randrange(1, 1500), chance.randrange(1, 6000), payers, bounds)
-            found = books.grant(ask)
-            got = await books.wait(ask, found) if isinstance(found, Bound) else found
+            ask = SpendingRequest(MODEL, chance.randrange(1, 1500), chance.randrange(1, 6000), payers, bounds)
+            found = books.try_grant(ask)
+            got = await books.wait_for_grant(ask, found) if isinstance(found, AppliedBudget) else found
             try:
                 await asyncio.sleep(chance.randrange(1, 5))
             finally:
@@ -429,48 +457,50 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.clock = SetClock(BEGINNING_MS + self.chance.randrange(40 * 24) * HOUR_MS)
+        self.clock = SetClock(START_MS + self.chance.randrange(40 * 24) * HOUR_MS)
         self.journals: dict[str, list[Record]] = {}
         self.turns: dict[str, int] = {}
-        self.under_way: list[tuple[str, Reserved, Grant]] = []
-        self.books = Books(self.clock)
-        self.books.load(())
+        self.under_way: list[tuple[str, Reserved, SpendingGrant]] = []
+        self.books = BudgetLedger(self.clock)
+        self.books.load_rows(())
         self.limits = [
-            Budget("home", self.chance.choice(("hour", "day", "month")), "money", self.chance.randrange(1, 60) * 10**6),
-            Budget("workspace", "day", "tokens", self.chance.randrange(2000, 60_000)),
-            Budget("person", "month", "money", self.chance.randrange(1, 60) * 10**6),
+            SpendingBudget(
+                "home", self.chance.choice(("hour", "day", "month")), "money", self.chance.randrange(1, 60) * 10**6
+            ),
+            SpendingBudget("workspace", "day", "tokens", self.chance.randrange(2000, 60_000)),
+            SpendingBudget("person", "month", "money", self.chance.randrange(1, 60) * 10**6),
         ]
 
     def write(self, session: str, event: Event) -> None:
         journal = self.journals.setdefault(session, [])
         journal.append(Record(len(journal) + 1, self.clock.ms, event))
 
-    def payers(self, session: str) -> list[Tally]:
+    def payers(self, session: str) -> list[SpendingCounter]:
         person, workspace = session.split("@")
-        tally = self.books.tally
+        tally = self.books.get_counter
         return [tally("person", person), tally("workspace", workspace), tally("home", "")]
 
     def reserve(self) -> None:
         session = self.chance.choice(("ann@one", "bob@one", "ann@two", "@two"))
         payers = self.payers(session)
-        bounds = [Bound(budget, one) for one in payers for budget in self.limits if budget.scope == one.scope]
-        ask = Ask(MODEL, self.chance.randrange(1, 2000), self.chance.randrange(1, 8000), payers, bounds)
-        before = {id(one): self.books.left(one, self.clock.ms) for one in bounds}
+        bounds = [AppliedBudget(budget, one) for one in payers for budget in self.limits if budget.scope == one.scope]
+        ask = SpendingRequest(MODEL, self.chance.randrange(1, 2000), self.chance.randrange(1, 8000), payers, bounds)
+        before = {id(one): self.books.remaining(one, self.clock.ms) for one in bounds}
         try:
-            found = self.books.grant(ask)
+            found = self.books.try_grant(ask)
         except BudgetExhausted:
             return
-        if isinstance(found, Bound):
+        if isinstance(found, AppliedBudget):
             return
         for one in bounds:
-            left = self.books.left(one, self.clock.ms)
+            left = self.books.remaining(one, self.clock.ms)
             assert left >= 0
             assert before[id(one)] - left == (found.money if one.budget.kind == "money" else found.tokens)
         turn = self.turns[session] = self.turns.get(session, 0) + 1
         self.write(session, TurnStarted((), turn=turn))
         person = session.split("@")[0]
         reserved = Reserved(
-            step_id(turn, 1), "m", ask.prompt, found.output, found.money, person=person, turn=turn, step=1
+            step_reservation_id(turn, 1), "m", ask.prompt, found.output, found.money, person=person, turn=turn, step=1
         )
         self.write(session, reserved)
         self.under_way.append((session, reserved, found))
@@ -490,28 +520,28 @@ class World:
             case _:
                 usage, cost = Usage(), 0.0
                 self.write(session, Settled(reserved.id, **at))
-        self.books.settle(grant, round(cost * NANO), usage.prompt + usage.completion)
+        self.books.settle(grant, round(cost * NANODOLLARS_PER_DOLLAR), usage.prompt + usage.completion)
 
     def crash(self) -> None:
         """Some of what was under way is taken up again, and then it is said that it was lost; some never is."""
         for session, reserved, _ in self.under_way:
             if self.chance.random() < 0.5:
-                self.write(session, lost([reserved])[0])
+                self.write(session, settle_lost([reserved])[0])
         self.under_way = []
-        self.books = Books(self.clock)
-        self.books.load(self.counted())
+        self.books = BudgetLedger(self.clock)
+        self.books.load_rows(self.counted())
 
     def pass_time(self) -> None:
         self.clock.ms += self.chance.choice(
             (1, 60_000, HOUR_MS, 24 * HOUR_MS, 20 * 24 * HOUR_MS, -HOUR_MS, -40 * HOUR_MS)
         )
 
-    def counted(self) -> Iterator[Row]:
+    def counted(self) -> Iterator[LedgerRow]:
         """As the ledger counts: from the journals alone."""
         for session, records in self.journals.items():
             person, workspace = session.split("@")
-            open: dict[str, Put] = {}
-            for entry in entries(Stretch(Standing(key=session, person=person), records), open):
+            open: dict[str, OpenReservation] = {}
+            for entry in ledger_entries(JournalBatch(SessionInfo(key=session, person=person), records), open):
                 amounts = (entry.hour, entry.money, entry.tokens, entry.calls)
                 yield "person", entry.person, *amounts
                 yield "workspace", workspace, *amounts
@@ -520,29 +550,29 @@ class World:
     def check(self) -> None:
         """What the journals say was spent is what the books say was spent or is put aside. The hour of what is under
         way is not known before it ends."""
-        expected: dict[tuple[Scope, str], list[int]] = {}
+        expected: dict[tuple[BudgetScope, str], list[int]] = {}
         for scope, name, _, money, tokens, _ in self.counted():
             sums = expected.setdefault((scope, name), [0, 0])
             sums[0] += money
             sums[1] += tokens
         for (scope, name), sums in expected.items():
-            tally = self.books.tally(scope, name)
-            spent = tally.spent(0)
-            assert [spent.money + tally.held.money, spent.tokens + tally.held.tokens] == sums
-        for tally in self.books._tallies.values():
-            held = [grant for _, _, grant in self.under_way if tally in grant.tallies]
-            assert (tally.held.money, tally.held.tokens) == (
+            tally = self.books.get_counter(scope, name)
+            spent = tally.sum_since(0)
+            assert [spent.money + tally.reserved.money, spent.tokens + tally.reserved.tokens] == sums
+        for tally in self.books._counters.values():
+            held = [grant for _, _, grant in self.under_way if tally in grant.counters]
+            assert (tally.reserved.money, tally.reserved.tokens) == (
                 sum(one.money for one in held),
                 sum(one.tokens for one in held),
             )
 
     def check_hours(self) -> None:
         """Once nothing is under way, each hour is right as well."""
-        rows: dict[tuple[Scope, str, int], int] = {}
+        rows: dict[tuple[BudgetScope, str, int], int] = {}
         for scope, name, hour, money, _, _ in self.counted():
             rows[scope, name, hour] = rows.get((scope, name, hour), 0) + money
-        for (scope, name), tally in self.books._tallies.items():
-            kept = {hour: sums.money for hour, sums in tally._hours.items() if sums.money}
+        for (scope, name), tally in self.books._counters.items():
+            kept = {hour: sums.money for hour, sums in tally._hourly.items() if sums.money}
             known = {hour: money for (who, whose, hour), money in rows.items() if (who, whose) == (scope, name)}
             assert kept == {hour: money for hour, money in known.items() if money}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.limits import Limits
-from mainstay.metering.breaker import PROBE_S, Breaker
+from mainstay.metering.circuit_breaker import PROBE_S, CircuitBreaker
 
 
 class Clock:
@@ -20,33 +20,33 @@ class Clock:
         raise AssertionError("a breaker does not sleep")
 
 
-def opened(*, patient: bool = False) -> tuple[Breaker, Clock]:
+def opened(*, patient: bool = False) -> tuple[CircuitBreaker, Clock]:
     clock = Clock()
-    breaker = Breaker(clock, Limits(), patient=patient)
+    breaker = CircuitBreaker(clock, Limits(), trusts_slow_probes=patient)
     for _ in range(5):
         assert breaker.admit()
-        breaker.failed()
+        breaker.record_failure()
     return breaker, clock
 
 
 def test_five_failures_open_it_for_thirty_seconds() -> None:
     breaker, clock = opened()
     assert not breaker.admit()
-    assert breaker.closed_for_s() == 30
+    assert breaker.open_for_s() == 30
     clock.at += 29.9
     assert not breaker.admit()
     clock.at += 0.2
-    assert breaker.closed_for_s() == 0
+    assert breaker.open_for_s() == 0
     assert breaker.admit()
 
 
 def test_a_success_in_between_starts_the_count_again() -> None:
-    breaker = Breaker(Clock(), Limits())
+    breaker = CircuitBreaker(Clock(), Limits())
     for _ in range(4):
-        breaker.failed()
-    breaker.succeeded()
+        breaker.record_failure()
+    breaker.record_success()
     for _ in range(4):
-        breaker.failed()
+        breaker.record_failure()
     assert breaker.admit()
 
 
@@ -55,11 +55,11 @@ def test_half_open_lets_one_through_and_its_end_decides() -> None:
     clock.at += 30
     assert breaker.admit()
     assert not breaker.admit()
-    breaker.failed()
-    assert breaker.closed_for_s() == 30
+    breaker.record_failure()
+    assert breaker.open_for_s() == 30
     clock.at += 30
     assert breaker.admit()
-    breaker.spoke()
+    breaker.record_first_output()
     assert breaker.admit()
     assert breaker.admit()
 
@@ -68,13 +68,13 @@ def test_a_probe_that_says_nothing_for_a_while_lets_another_try() -> None:
     breaker, clock = opened()
     clock.at += 30
     assert breaker.admit()
-    assert breaker.probed_for_s() == PROBE_S
+    assert breaker.probe_wait_s() == PROBE_S
     clock.at += PROBE_S
-    assert breaker.probed_for_s() == 0
+    assert breaker.probe_wait_s() == 0
     assert breaker.admit()
     assert not breaker.admit(), "one at a time"
-    breaker.failed()
-    assert breaker.closed_for_s() == 30
+    breaker.record_failure()
+    assert breaker.open_for_s() == 30
 
 
 def test_where_to_take_long_is_a_good_sign_it_lets_everybody_by_and_a_failure_counts_at_once() -> None:
@@ -85,7 +85,7 @@ def test_where_to_take_long_is_a_good_sign_it_lets_everybody_by_and_a_failure_co
     clock.at += PROBE_S
     assert breaker.admit()
     assert breaker.admit()
-    assert breaker.failed()
+    assert breaker.record_failure()
     assert not breaker.admit()
 
 
@@ -93,14 +93,14 @@ def test_a_probe_that_leaves_lets_the_next_try() -> None:
     breaker, clock = opened()
     clock.at += 30
     assert breaker.admit()
-    breaker.left()
+    breaker.record_ignored()
     assert breaker.admit()
 
 
 def test_streams_that_begin_and_break_open_it_too() -> None:
-    breaker = Breaker(Clock(), Limits())
+    breaker = CircuitBreaker(Clock(), Limits())
     for _ in range(5):
         assert breaker.admit()
-        breaker.spoke()
-        breaker.failed()
+        breaker.record_first_output()
+        breaker.record_failure()
     assert not breaker.admit()

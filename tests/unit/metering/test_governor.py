@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 from support.governor_world import HELLO, Account, Bound, Crowd, always_empty, bare_zero, silent, truthful
 
-from mainstay.core.allowance import NOTHING, Allowance, Left
 from mainstay.core.errors import Overloaded, ProviderError, RateLimited, Unreachable
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Options
-from mainstay.metering.governor import PAUSE_MAX_S, WINDOW, Governor, Governors
-from mainstay.metering.line import AGED_S, EVERY
-from mainstay.metering.resilient import Resilient
-from mainstay.metering.seat import Seat
+from mainstay.core.rate_limits import NO_RATE_LIMITS, RateLimitQuota, RateLimitStatus
+from mainstay.metering.call_permit import CallPermit
+from mainstay.metering.call_queue import LONG_WAIT_S, STARTING_SHARE
+from mainstay.metering.rate_limiter import PAUSE_MAX_S, WINDOW, RateLimiter, RateLimiterRegistry
+from mainstay.metering.resilient_provider import ResilientProvider
 from mainstay.testing import CountingIds, VirtualClock, virtual_run
 
-FULL = Allowance((Left("requests", "requests", 0.0, 60.0, 60.0),))  # nothing is left; one comes back every second
+FULL = RateLimitStatus(
+    (RateLimitQuota("requests", "requests", 0.0, 60.0, 60.0),)
+)  # nothing is left; one comes back every second
 
 
 def on_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -32,22 +34,22 @@ def on_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[
     return run
 
 
-def seat_of(governor: Governor, step: int = 1, patience_s: float = 3600.0) -> Seat:
-    return governor.seat(HELLO, Options(turn=1, step=step), patience_s)
+def seat_of(governor: RateLimiter, step: int = 1, patience_s: float = 3600.0) -> CallPermit:
+    return governor.create_permit(HELLO, Options(turn=1, step=step), patience_s)
 
 
-async def entered(seat: Seat, order: list[Any], name: Any) -> None:
-    await seat.enter()
+async def entered(seat: CallPermit, order: list[Any], name: Any) -> None:
+    await seat.acquire()
     order.append(name)
-    seat.heard(NOTHING)
+    seat.record_accepted(NO_RATE_LIMITS)
 
 
-async def full_governor() -> Governor:
+async def full_governor() -> RateLimiter:
     """An account of which nothing is left, and a second of it just begun."""
-    governor = Governor("made-up", VirtualClock())
+    governor = RateLimiter("made-up", VirtualClock())
     first = seat_of(governor)
-    await first.enter()
-    first.heard(FULL)
+    await first.acquire()
+    first.record_accepted(FULL)
     return governor
 
 
@@ -61,20 +63,20 @@ async def settle() -> None:
 
 @on_virtual_time
 async def test_where_nothing_is_known_and_nobody_waits_a_call_goes_at_once_without_a_switch() -> None:
-    governor = Governor("made-up", VirtualClock())
+    governor = RateLimiter("made-up", VirtualClock())
     for _ in range(1000):
         seat = seat_of(governor)
         with pytest.raises(StopIteration):
-            seat.enter().send(None)  # it never gives the loop a chance to run anything else
-        seat.heard(NOTHING)
-    assert governor.state().admitted == 1000
+            seat.acquire().send(None)  # it never gives the loop a chance to run anything else
+        seat.record_accepted(NO_RATE_LIMITS)
+    assert governor.snapshot_state().admitted == 1000
 
 
 @on_virtual_time
 async def test_a_provider_that_takes_its_time_is_sent_more_but_not_everything_at_once() -> None:
-    governor = Governor("made-up", VirtualClock())
+    governor = RateLimiter("made-up", VirtualClock())
     seats = [seat_of(governor) for _ in range(WINDOW + 200)]
-    waiting = [asyncio.ensure_future(seat.enter()) for seat in seats]
+    waiting = [asyncio.ensure_future(seat.acquire()) for seat in seats]
     await settle()
     assert sum(one.done() for one in waiting) == WINDOW
     await asyncio.sleep(10)
@@ -97,11 +99,11 @@ async def test_turns_under_way_go_before_turns_that_begin_and_each_in_the_order_
 async def test_a_call_that_was_refused_keeps_its_place() -> None:
     governor, order = await full_governor(), []
     unlucky = seat_of(governor, 2)
-    await unlucky.enter()
+    await unlucky.acquire()
     others = [asyncio.ensure_future(entered(seat_of(governor, 2), order, n)) for n in range(3)]
     await settle()
     error = RateLimited("slow down")
-    assert unlucky.refused(error)
+    assert unlucky.record_refused(error)
     await asyncio.gather(entered(unlucky, order, "unlucky"), *others)
     assert order[0] == "unlucky"
 
@@ -119,7 +121,7 @@ async def test_a_turn_that_waits_long_begins_though_others_never_stop_coming() -
     others = [asyncio.ensure_future(busy()) for _ in range(20)]
     await asyncio.wait_for(new, 300)
     waited_s = asyncio.get_running_loop().time() - began
-    assert AGED_S <= waited_s <= AGED_S + EVERY + 3, "one place in eight, at one call a second"
+    assert LONG_WAIT_S <= waited_s <= LONG_WAIT_S + STARTING_SHARE + 3, "one place in eight, at one call a second"
     for other in others:
         other.cancel()
     await asyncio.gather(*others, return_exceptions=True)
@@ -136,7 +138,7 @@ async def test_who_goes_away_leaves_the_line_at_once_and_takes_no_place() -> Non
     for task in tasks[:9]:
         task.cancel()
     await asyncio.gather(*tasks[:9], return_exceptions=True)
-    assert governor.state().waiting == 1
+    assert governor.snapshot_state().waiting == 1
     began = asyncio.get_running_loop().time()
     await tasks[9]
     assert asyncio.get_running_loop().time() - began <= 3
@@ -160,7 +162,7 @@ def test_cancelled_at_any_moment_nothing_is_leaked_and_the_others_get_through(se
         assert len(crowd.ended) >= 30
         assert crowd.failed == []
         assert crowd.governor is not None
-        state = crowd.governor.state()
+        state = crowd.governor.snapshot_state()
         assert (state.waiting, state.unheard, account.under_way) == (0, 0, 0)
 
     virtual_run(main())
@@ -171,13 +173,13 @@ async def test_cancelled_in_the_very_moment_it_is_called_it_gives_its_place_back
     governor, order = await full_governor(), []
     first, second = (asyncio.ensure_future(entered(seat_of(governor, 2), order, n)) for n in range(2))
     await settle()
-    while not order and governor.state().unheard == 0:
+    while not order and governor.snapshot_state().unheard == 0:
         await asyncio.sleep(0.01)
     first.cancel()  # it was called, and has not run since
     await asyncio.gather(first, return_exceptions=True)
     await second
     assert order == [0, 1] or order == [1]
-    assert governor.state().unheard == 0
+    assert governor.snapshot_state().unheard == 0
 
 
 @on_virtual_time
@@ -187,14 +189,14 @@ async def test_whoever_crashes_under_way_frees_its_place() -> None:
             raise RuntimeError("a bug")
             yield
 
-    governor = Governor("made-up", VirtualClock())
-    provider = Resilient(
-        [Crashing(Bound(1, 1))], clock=VirtualClock(), ids=CountingIds(), limits=Limits(), governors=[governor]
+    governor = RateLimiter("made-up", VirtualClock())
+    provider = ResilientProvider(
+        [Crashing(Bound(1, 1))], clock=VirtualClock(), ids=CountingIds(), limits=Limits(), limiters=[governor]
     )
     for _ in range(3):
         with pytest.raises(RuntimeError):
             await anext(provider.stream(HELLO, Options()))
-    assert governor.state().unheard == 0
+    assert governor.snapshot_state().unheard == 0
 
 
 # --- waiting is a state ---------------------------------------------------------------------------
@@ -211,7 +213,11 @@ async def test_who_waits_is_told_why_and_the_time_told_covers_the_time_waited() 
 
     async def call(number: int) -> None:
         told = notices.setdefault(number, [])
-        options = Options(step=2, notice=lambda why, seconds: told.append((loop.time(), why, seconds)), weigh=lambda: 1)
+        options = Options(
+            step=2,
+            on_wait=lambda why, seconds: told.append((loop.time(), why, seconds)),
+            count_context_tokens=lambda: 1,
+        )
         began = loop.time()
         async with aclosing(crowd.provider.stream(HELLO, options)) as stream:
             async for _ in stream:
@@ -249,8 +255,8 @@ async def test_where_there_is_another_model_to_ask_nobody_waits_longer_than_for_
     clock = VirtualClock()
     limits = Limits(retry_wait_max_s=20.0)
     first, second = Account(Bound(1, 1), storming=lambda now: True), Account(Bound(100, 100))
-    governors = [Governor("first", clock), Governor("second", clock)]
-    both = Resilient([first, second], clock=clock, ids=CountingIds(), limits=limits, governors=governors)
+    governors = [RateLimiter("first", clock), RateLimiter("second", clock)]
+    both = ResilientProvider([first, second], clock=clock, ids=CountingIds(), limits=limits, limiters=governors)
     pieces = [piece async for piece in both.stream(HELLO, Options())]
     assert pieces
     assert 20 <= clock.monotonic() <= 25
@@ -342,12 +348,12 @@ def test_wall_clocks_that_jump_change_nothing() -> None:
 
 def test_accounts_are_told_apart_and_the_same_one_is_shared() -> None:
     async def main() -> None:
-        governors = Governors(VirtualClock())
-        one = governors.of("digest", "openai", "gpt")
-        assert governors.of("digest", "openai", "gpt") is one
-        assert governors.of("digest", "openai", "other") is not one
-        assert governors.of("another", "openai", "gpt") is not one
-        assert [state.who for state in governors.states()] == ["openai"] * 3
+        governors = RateLimiterRegistry(VirtualClock())
+        one = governors.get_limiter("digest", "openai", "gpt")
+        assert governors.get_limiter("digest", "openai", "gpt") is one
+        assert governors.get_limiter("digest", "openai", "other") is not one
+        assert governors.get_limiter("another", "openai", "gpt") is not one
+        assert [state.provider_name for state in governors.snapshot_states()] == ["openai"] * 3
 
     virtual_run(main())
 
@@ -358,13 +364,13 @@ def test_the_state_says_what_people_ask_about() -> None:
         running = asyncio.ensure_future(crowd.run())
         await asyncio.sleep(1.5)
         assert crowd.governor is not None
-        state = crowd.governor.state()
+        state = crowd.governor.snapshot_state()
         assert state.waiting > 0
-        assert state.left["requests"][1] == 5
-        assert 0 <= state.left["tokens"][0] <= 5000
-        assert state.believed
+        assert state.remaining["requests"][1] == 5
+        assert 0 <= state.remaining["tokens"][0] <= 5000
+        assert state.trusts_reports
         await running
-        after = crowd.governor.state()
+        after = crowd.governor.snapshot_state()
         assert (after.waiting, after.unheard) == (0, 0)
         assert after.admitted == 40 + after.refused
         assert after.waited_s > 10
@@ -382,6 +388,6 @@ async def test_a_line_that_everybody_leaves_holds_nobody_in_memory() -> None:
         for one in crowd:
             one.cancel()
         await asyncio.gather(*crowd, return_exceptions=True)
-    assert len(governor.line) == 1
-    assert len(governor.line._finishing) <= 200
+    assert len(governor.queue) == 1
+    assert len(governor.queue._finishing) <= 200
     await patient

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from support.governor_world import HELLO, Account, Bound, silent, truthful
 
-from mainstay.core.allowance import Allowance
 from mainstay.core.errors import ContextTooLong, ProviderError, RateLimited
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.metering.governor import Governor
-from mainstay.metering.resilient import Resilient
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
+from mainstay.core.rate_limits import RateLimitStatus
+from mainstay.metering.rate_limiter import RateLimiter
+from mainstay.metering.resilient_provider import ResilientProvider
 from mainstay.testing import CountingIds, VirtualClock, virtual_run
 
 TOKENS = 30_000.0
@@ -32,7 +32,7 @@ class Narrow(Account):
             return super()._refusal(now, weight)
         self.large += 1
         error = RateLimited("slow down")
-        error.allowance = Allowance(self.says(self))
+        error.rate_limits = RateLimitStatus(self.says(self))
         return error
 
 
@@ -42,15 +42,15 @@ class Office:
     def __init__(self, says: Callable[[Account], Any], limits: Limits | None = None) -> None:
         clock = VirtualClock()
         self.account = Narrow(Bound(500 / 60, 500), Bound(500, TOKENS), says=says)
-        self.governor = Governor("made-up", clock)
-        self.provider = Resilient(
-            [self.account], clock=clock, ids=CountingIds(), limits=limits or Limits(), governors=[self.governor]
+        self.governor = RateLimiter("made-up", clock)
+        self.provider = ResilientProvider(
+            [self.account], clock=clock, ids=CountingIds(), limits=limits or Limits(), limiters=[self.governor]
         )
         self.took: list[float] = []
 
     async def ask(self, tokens: int, step: int = 1) -> float:
         began = asyncio.get_running_loop().time()
-        options = Options(turn=1, step=step, output_tokens=200, weigh=lambda: tokens - 200)
+        options = Options(turn=1, step=step, output_tokens_max=200, count_context_tokens=lambda: tokens - 200)
         async with aclosing(self.provider.stream(HELLO, options)) as stream:
             async for _ in stream:
                 pass
@@ -112,7 +112,7 @@ def test_what_was_refused_for_good_is_not_missing_afterwards() -> None:
         await asyncio.sleep(60)
         with pytest.raises(ContextTooLong):
             await office.ask(41_000)
-        assert office.governor.state().left["tokens"][0] >= 0.9 * TOKENS
+        assert office.governor.snapshot_state().remaining["tokens"][0] >= 0.9 * TOKENS
         assert await office.ask(20_000) <= 2
 
     virtual_run(main())
@@ -156,15 +156,17 @@ class Hanging:
         if number <= 3 + self.hangs:
             await asyncio.sleep(3600)
         yield TextPiece("hello")
-        yield Finished(FinishReason.END, Usage(1, 1))
+        yield StreamFinished(FinishReason.END, Usage(1, 1))
 
 
 @pytest.mark.parametrize(("hangs", "within_s"), [(1, 6), (3, 20)])
 def test_a_call_that_hangs_while_it_finds_out_for_all_keeps_nobody_for_long(hangs: int, within_s: float) -> None:
     async def main() -> None:
         clock = VirtualClock()
-        governor = Governor("made-up", clock)
-        provider = Resilient([Hanging(hangs)], clock=clock, ids=CountingIds(), limits=Limits(), governors=[governor])
+        governor = RateLimiter("made-up", clock)
+        provider = ResilientProvider(
+            [Hanging(hangs)], clock=clock, ids=CountingIds(), limits=Limits(), limiters=[governor]
+        )
 
         async def ask(number: int) -> None:
             await asyncio.sleep(number * 0.1)
@@ -178,7 +180,7 @@ def test_a_call_that_hangs_while_it_finds_out_for_all_keeps_nobody_for_long(hang
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert governor.state().unheard == 0
+        assert governor.snapshot_state().unheard == 0
 
     virtual_run(main())
 
@@ -186,16 +188,16 @@ def test_a_call_that_hangs_while_it_finds_out_for_all_keeps_nobody_for_long(hang
 def test_calls_that_went_out_before_the_storm_keep_nobody_from_finding_out_that_it_is_over() -> None:
     async def main() -> None:
         clock = VirtualClock()
-        governor = Governor("made-up", clock)
-        slow = governor.seat(HELLO, Options(turn=1, step=1), 3600)
-        await slow.enter()  # and is not heard of for long
-        unlucky = governor.seat(HELLO, Options(turn=1, step=1), 3600)
+        governor = RateLimiter("made-up", clock)
+        slow = governor.create_permit(HELLO, Options(turn=1, step=1), 3600)
+        await slow.acquire()  # and is not heard of for long
+        unlucky = governor.create_permit(HELLO, Options(turn=1, step=1), 3600)
         for _ in range(3):
-            await unlucky.enter()
+            await unlucky.acquire()
             await asyncio.sleep(0.02)
-            assert unlucky.refused(RateLimited("slow down"))
+            assert unlucky.record_refused(RateLimited("slow down"))
         began = clock.monotonic()
-        await unlucky.enter()
+        await unlucky.acquire()
         assert clock.monotonic() - began <= 2
 
     virtual_run(main())
@@ -205,17 +207,17 @@ def test_a_call_is_said_to_be_sent_each_time_it_goes_out_and_never_while_it_wait
     async def main() -> None:
         clock = VirtualClock()
         storm = Account(Bound(50, 50), storming=lambda now: now < 2.5)
-        governor = Governor("made-up", clock)
-        provider = Resilient([storm], clock=clock, ids=CountingIds(), limits=Limits(), governors=[governor])
+        governor = RateLimiter("made-up", clock)
+        provider = ResilientProvider([storm], clock=clock, ids=CountingIds(), limits=Limits(), limiters=[governor])
         sent: list[float] = []
-        options = Options(turn=1, step=1, sent=lambda: sent.append(clock.monotonic()))
+        options = Options(turn=1, step=1, on_sent=lambda: sent.append(clock.monotonic()))
         assert [piece async for piece in provider.stream(HELLO, options)]
         assert len(sent) == len(storm.refused) + 1 >= 3
 
         full = asyncio.ensure_future(anext(provider.stream(HELLO, Options())))
         governor._pause(clock.monotonic(), 30.0)
         waits: list[float] = []
-        waiting = asyncio.ensure_future(anext(provider.stream(HELLO, Options(sent=lambda: waits.append(0)))))
+        waiting = asyncio.ensure_future(anext(provider.stream(HELLO, Options(on_sent=lambda: waits.append(0)))))
         await asyncio.sleep(5)
         waiting.cancel()
         full.cancel()

@@ -6,46 +6,48 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.metering.pace import FORGET_S, Pace
+from mainstay.metering.adaptive_rate import EXPIRY_S, AdaptiveRate
 
 
-def feed(pace: Pace, begin: float, seconds: float, bears: float, bucket: float = 1.0) -> tuple[float, list[float]]:
+def feed(
+    pace: AdaptiveRate, begin: float, seconds: float, bears: float, bucket: float = 1.0
+) -> tuple[float, list[float]]:
     """Calls as fast as they may go, at somebody who bears so many a second: how many were answered, and when not."""
     answered, refused, level, now = 0, [], bucket, begin
     while now < begin + seconds:
         wait_s = pace.wait_s(now)
         if wait_s > 0:
-            pace.grow(now)
+            pace.increase(now)
             passed = min(max(wait_s, 0.001), 1.0)  # a governor looks at least once a second
             now, level = now + passed, min(bucket, level + bears * passed)
             continue
-        pace.take(now)
+        pace.consume(now)
         if level >= 1:
             level -= 1
             answered += 1
-            pace.answered(now)
+            pace.record_answer(now)
         else:
             refused.append(now)
-            pace.cut(now, 0.25, storm=False)
+            pace.slow_down(now, 0.25, in_streak=False)
             now += 0.25
             level = min(bucket, level + bears * 0.25)
     return answered, refused
 
 
 def test_nobody_is_slowed_down_before_the_first_refusal() -> None:
-    pace = Pace()
+    pace = AdaptiveRate()
     assert (pace.rate, pace.wait_s(5.0)) == (None, 0.0)
 
 
 @given(st.floats(0.5, 200), st.floats(0.5, 10))
 @settings(max_examples=15, deadline=None)
 def test_it_finds_what_a_provider_bears_and_stays_near(bears: float, bucket_s: float) -> None:
-    pace = Pace()
+    pace = AdaptiveRate()
     bucket = max(2.0, bears * bucket_s)
     for number in range(int(3 * bears) + 3):
-        pace.answered(number / max(bears, 1.0))
+        pace.record_answer(number / max(bears, 1.0))
     begin = 10.0
-    pace.cut(begin, 0.25, storm=False)
+    pace.slow_down(begin, 0.25, in_streak=False)
     feed(pace, begin + 0.25, 30.0, bears, bucket)
     answered, refused = feed(pace, begin + 30.25, 60.0, bears, bucket)
     assert answered >= 0.7 * bears * 60 - 2
@@ -53,21 +55,21 @@ def test_it_finds_what_a_provider_bears_and_stays_near(bears: float, bucket_s: f
 
 
 def test_a_storm_says_nothing_about_what_a_provider_bears() -> None:
-    pace = Pace()
+    pace = AdaptiveRate()
     for number in range(400):
-        pace.answered(number / 100)
-    pace.cut(4.0, 0.25, storm=False)
+        pace.record_answer(number / 100)
+    pace.slow_down(4.0, 0.25, in_streak=False)
     before, _ = feed(pace, 4.25, 10.0, bears=100, bucket=100)
     for number in range(20):
-        pace.cut(15.0 + number, 1.0, storm=number > 0)
+        pace.slow_down(15.0 + number, 1.0, in_streak=number > 0)
     after, _ = feed(pace, 36.0, 10.0, bears=100, bucket=100)
     assert after >= 0.8 * before
 
 
 def test_begun_without_a_refusal_it_is_not_forgotten_at_once() -> None:
-    pace = Pace()
-    pace.begin(1000.0)
-    pace.forget(1000.1)
+    pace = AdaptiveRate()
+    pace.start_limiting(1000.0)
+    pace.expire(1000.1)
     assert pace.rate == 10
     answered, refused = feed(pace, 1000.1, 4.0, bears=1e5, bucket=1e5)
     assert answered > 1000, "it doubles twice a second"
@@ -75,18 +77,18 @@ def test_begun_without_a_refusal_it_is_not_forgotten_at_once() -> None:
 
 
 def test_after_long_without_a_refusal_there_is_no_pace() -> None:
-    pace = Pace()
-    pace.cut(0.0, 0.25, storm=False)
-    pace.forget(FORGET_S)
+    pace = AdaptiveRate()
+    pace.slow_down(0.0, 0.25, in_streak=False)
+    pace.expire(EXPIRY_S)
     assert pace.rate is not None
-    pace.forget(FORGET_S + 1)
+    pace.expire(EXPIRY_S + 1)
     assert pace.rate is None
 
 
 def test_it_is_never_so_slow_that_it_does_not_come_back() -> None:
-    pace = Pace()
+    pace = AdaptiveRate()
     for number in range(200):
-        pace.cut(float(number), 0.25, storm=False)
+        pace.slow_down(float(number), 0.25, in_streak=False)
     assert pace.rate is not None
     answered, _ = feed(pace, 200.25, 120.0, bears=50, bucket=50)
     assert answered > 50 * 120 * 0.3
@@ -94,11 +96,11 @@ def test_it_is_never_so_slow_that_it_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("jump", [-1e6, 0.0, 1e6], ids=["back", "none", "far ahead"])
 def test_a_clock_that_jumps_does_no_harm(jump: float) -> None:
-    pace = Pace()
-    pace.cut(1e6, 0.25, storm=False)
-    pace.take(1e6 + 1)
+    pace = AdaptiveRate()
+    pace.slow_down(1e6, 0.25, in_streak=False)
+    pace.consume(1e6 + 1)
     wait_s = pace.wait_s(1e6 + 1 + jump)
-    pace.grow(1e6 + 1 + jump)
+    pace.increase(1e6 + 1 + jump)
     assert 0 <= wait_s < 100
     assert pace.rate is not None
     assert 0 < pace.rate < 100

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.core.budget_reservations import to_nanodollars
 from mainstay.core.messages import Usage
-from mainstay.core.models import LongPrices, ModelInfo
-from mainstay.core.reservations import nanodollars
-from mainstay.metering.prices import dearest, per_token
-from mainstay.metering.tallies import Ask
+from mainstay.core.model_info import LongPromptPrices, ModelInfo
+from mainstay.metering.prices import combine_highest_prices, convert_price
+from mainstay.metering.spending_counters import SpendingRequest
 
 prices = st.integers(0, 200_000).map(lambda units: units / 1000)
 maybe = st.none() | prices
 tokens = st.integers(0, 2_000_000)
-longs = st.none() | st.builds(LongPrices, st.integers(1, 300_000), prices, prices, maybe, maybe)
+longs = st.none() | st.builds(LongPromptPrices, st.integers(1, 300_000), prices, prices, maybe, maybe)
 models = st.builds(
     ModelInfo,
     name=st.just("m"),
@@ -27,7 +27,7 @@ models = st.builds(
 
 
 def most(model: ModelInfo, prompt: int, output: int) -> int:
-    return Ask(model, prompt, output, (), ()).cost(output)
+    return SpendingRequest(model, prompt, output, (), ()).cost(output)
 
 
 @given(models, tokens, tokens, st.floats(0, 1), st.floats(0, 1))
@@ -36,13 +36,13 @@ def test_no_use_of_so_many_tokens_costs_more_than_the_most(
 ) -> None:
     cached = int(prompt * read)
     usage = Usage(prompt, output, cached, 0, int((prompt - cached) * wrote))
-    assert nanodollars(model.cost(usage)) <= most(model, prompt, output)
+    assert to_nanodollars(model.cost(usage)) <= most(model, prompt, output)
 
 
 @given(models, st.integers(0, 200_000), st.integers(-(10**9), 10**13))
 def test_what_is_afforded_can_be_paid_and_one_token_more_cannot(model: ModelInfo, prompt: int, money: int) -> None:
-    ask = Ask(model, prompt, 1000, (), ())
-    output = ask.fits("money", money)
+    ask = SpendingRequest(model, prompt, 1000, (), ())
+    output = ask.output_affordable("money", money)
     if output is None:
         assert most(model, prompt, 10**9) == most(model, prompt, 0) <= max(money, 0)
     elif output < 0:
@@ -53,22 +53,22 @@ def test_what_is_afforded_can_be_paid_and_one_token_more_cannot(model: ModelInfo
 
 @given(st.lists(models, min_size=1, max_size=4), tokens, tokens)
 def test_the_dearest_is_never_cheaper_than_who_answers(some: list[ModelInfo], prompt: int, output: int) -> None:
-    assert most(dearest(some), prompt, output) >= max(most(one, prompt, output) for one in some)
+    assert most(combine_highest_prices(some), prompt, output) >= max(most(one, prompt, output) for one in some)
 
 
 def test_prices_are_whole_numbers_of_picodollars_a_token() -> None:
-    assert per_token(1.0) == 1_000_000
-    assert per_token(0.0375) == 37_500
-    assert per_token(0.000001) == 1
+    assert convert_price(1.0) == 1_000_000
+    assert convert_price(0.0375) == 37_500
+    assert convert_price(0.000001) == 1
 
 
 def test_what_has_no_price_is_asked_whatever_is_left() -> None:
-    assert Ask(ModelInfo(name="m"), 10**6, 1000, (), ()).fits("money", -5) is None
-    assert Ask(ModelInfo(name="m"), 10**6, 1000, (), ()).fits("tokens", 5) == 5 - 10**6
+    assert SpendingRequest(ModelInfo(name="m"), 10**6, 1000, (), ()).output_affordable("money", -5) is None
+    assert SpendingRequest(ModelInfo(name="m"), 10**6, 1000, (), ()).output_affordable("tokens", 5) == 5 - 10**6
 
 
 def test_guesses_are_passed_on() -> None:
     known, guessed = ModelInfo(name="a", price_prompt=1.0), ModelInfo(name="b", price_prompt=2.0, guessed=True)
-    made = dearest([known, guessed])
+    made = combine_highest_prices([known, guessed])
     assert (made.name, made.price_prompt, made.guessed) == ("a", 2.0, True)
-    assert dearest([known]) is known
+    assert combine_highest_prices([known]) is known

@@ -12,10 +12,10 @@ from mainstay.core.errors import CircuitOpen, StreamBroken, Unreachable
 from mainstay.core.events import MessageAdded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.metering.breaker import PROBE_S
-from mainstay.metering.governor import Governor
-from mainstay.metering.resilient import Resilient
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
+from mainstay.metering.circuit_breaker import PROBE_S
+from mainstay.metering.rate_limiter import RateLimiter
+from mainstay.metering.resilient_provider import ResilientProvider
 from mainstay.testing import CountingIds, Raise, Say, ScriptedProvider, VirtualClock, virtual_run
 
 DEAR = ModelInfo(name="dear", price_prompt=100.0, price_completion=100.0)
@@ -26,7 +26,7 @@ def test_a_model_that_stood_in_is_named_and_its_price_is_paid() -> None:
     async def main() -> None:
         first = ScriptedProvider([Raise(Unreachable("gone")), "I am back"], info=DEAR)
         second = ScriptedProvider([Say("standing in", usage=Usage(1_000_000, 1_000_000))], info=CHEAP)
-        both = Resilient([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
+        both = ResilientProvider([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
         async with Agent(both, home=":memory:") as agent:
             reply = await agent.run("s", "hi")
             assert (reply.text, reply.cost) == ("standing in", 3.0)
@@ -34,7 +34,7 @@ def test_a_model_that_stood_in_is_named_and_its_price_is_paid() -> None:
             said = [record.event for record in records if isinstance(record.event, MessageAdded)]
             assert said[0].model == "cheap"
             assert (await agent.run("s", "hi")).text == "I am back"
-            assert (await agent.sessions.replay("s")).identical
+            assert (await agent.sessions.replay("s")).is_identical
 
     virtual_run(main())
 
@@ -60,7 +60,7 @@ class Odd:
             raise done
         await asyncio.sleep(done)
         yield TextPiece("yes")
-        yield Finished(FinishReason.END, Usage(1, 1))
+        yield StreamFinished(FinishReason.END, Usage(1, 1))
 
 
 EMPTY = Context("", ())
@@ -71,13 +71,13 @@ def test_one_that_says_nothing_but_that_it_is_done_is_named_too() -> None:
 
     class Mute(Odd):
         async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
-            yield Finished(FinishReason.END, Usage(1000, 1000))
+            yield StreamFinished(FinishReason.END, Usage(1000, 1000))
 
     async def main() -> None:
         first, second = Odd(lambda _: Unreachable("gone")), Mute(lambda _: 0.0, CHEAP)
-        both = Resilient([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
+        both = ResilientProvider([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
         assert [piece async for piece in both.stream(EMPTY, Options())] == [
-            Finished(FinishReason.END, Usage(1000, 1000), by=CHEAP)
+            StreamFinished(FinishReason.END, Usage(1000, 1000), model=CHEAP)
         ]
 
     virtual_run(main())
@@ -87,11 +87,11 @@ def test_one_that_can_say_less_is_not_asked_for_more() -> None:
     async def main() -> None:
         first = Odd(lambda _: Unreachable("gone"), ModelInfo(name="first", output=64_000))
         second = Odd(lambda _: 0.0, ModelInfo(name="second", output=4096))
-        both = Resilient([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
+        both = ResilientProvider([first, second], clock=VirtualClock(), ids=CountingIds(), limits=Limits())
         for wanted, given in ((16_384, 4096), (1000, 1000), (None, None)):
-            assert [piece async for piece in both.stream(EMPTY, Options(output_tokens=wanted))]
-            assert first.asked[-1].output_tokens == wanted
-            assert second.asked[-1].output_tokens == given
+            assert [piece async for piece in both.stream(EMPTY, Options(output_tokens_max=wanted))]
+            assert first.asked[-1].output_tokens_max == wanted
+            assert second.asked[-1].output_tokens_max == given
 
     virtual_run(main())
 
@@ -104,10 +104,10 @@ def test_while_one_call_finds_out_the_others_wait_for_it_but_not_for_ever(
     async def main() -> None:
         clock = VirtualClock()
         odd = Odd(lambda n: StreamBroken("torn") if n <= 5 else takes_s if n == 6 else 0.0)
-        governors = [Governor("odd", clock)] if governed else ()
-        provider = Resilient([odd], clock=clock, ids=CountingIds(), limits=Limits(), governors=governors)
+        governors = [RateLimiter("odd", clock)] if governed else ()
+        provider = ResilientProvider([odd], clock=clock, ids=CountingIds(), limits=Limits(), limiters=governors)
         notices: list[str] = []
-        options = Options(turn=1, step=1, notice=lambda sentence, seconds: notices.append(sentence))
+        options = Options(turn=1, step=1, on_wait=lambda sentence, seconds: notices.append(sentence))
 
         async def ask() -> float:
             assert [piece async for piece in provider.stream(EMPTY, options)]
@@ -142,7 +142,7 @@ def test_when_it_fails_again_those_who_waited_are_told_for_how_long_it_is_left_a
                 yield
 
         odd = Failing(lambda _: 0.0)
-        provider = Resilient([odd], clock=clock, ids=CountingIds(), limits=Limits())
+        provider = ResilientProvider([odd], clock=clock, ids=CountingIds(), limits=Limits())
 
         async def ask() -> str:
             with pytest.raises((StreamBroken, CircuitOpen)) as failed:

@@ -15,11 +15,11 @@ from mainstay.core.events import Guarded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import ToolContext
-from mainstay.metering.breaker import PROBE_S, Breakers
-from mainstay.plugins.plugin import PluginGone, PluginSays
+from mainstay.metering.circuit_breaker import PROBE_S, CircuitBreakerRegistry
+from mainstay.plugins.plugin import PluginExited, PluginReportedError
 from mainstay.testing import Call, ScriptedProvider, VirtualClock, virtual_run
-from mainstay.turn.control import Control
-from mainstay.turn.toolbox import Prepared, Toolbox
+from mainstay.turn.control import TurnControl
+from mainstay.turn.toolbox import PreparedCall, Toolbox
 
 
 class Workshop:
@@ -43,7 +43,9 @@ class Workshop:
             """Hammers."""
             return "hammered"
 
-        self.toolbox = Toolbox([drill, hammer], Limits(), breaker=Breakers(VirtualClock(), Limits()).of)
+        self.toolbox = Toolbox(
+            [drill, hammer], Limits(), breaker_for=CircuitBreakerRegistry(VirtualClock(), Limits()).get_breaker
+        )
 
     async def call(self, name: str = "drill", session: str = "s", toolbox: Toolbox | None = None) -> ToolResult:
         box = toolbox or self.toolbox
@@ -51,10 +53,10 @@ class Workshop:
         prepared = box.prepare(asked)
         if isinstance(prepared, ToolResult):
             return prepared
-        assert isinstance(prepared, Prepared)
+        assert isinstance(prepared, PreparedCall)
         context = ToolContext(session, 1, 1, asked.id, lambda event: None)
-        result = await box.execute(asked, prepared, context, Control(), again=False)
-        self.news += [one for one in context.news if isinstance(one, Guarded)]
+        result = await box.execute(asked, prepared, context, TurnControl(), is_resumed=False)
+        self.news += [one for one in context.guard_events if isinstance(one, Guarded)]
         return result
 
     async def fail(self, error: BaseException, times: int) -> None:
@@ -83,7 +85,7 @@ def test_after_five_failures_in_a_row_it_is_left_alone_and_says_until_when(caplo
 
     with caplog.at_level(logging.WARNING):
         virtual_run(main())
-    assert "the tool drill failed too often" in caplog.text
+    assert "circuit breaker opened for tool drill" in caplog.text
 
 
 def test_it_is_left_alone_for_all_sessions_of_a_workspace_and_all_shapes_of_its_toolbox() -> None:
@@ -91,7 +93,7 @@ def test_it_is_left_alone_for_all_sessions_of_a_workspace_and_all_shapes_of_its_
         shop = Workshop()
         await shop.fail(RuntimeError("broken"), 5)
         shop.does = lambda: "mended"
-        for toolbox in (shop.toolbox, shop.toolbox.narrowed(("drill",))):
+        for toolbox in (shop.toolbox, shop.toolbox.restrict_to(("drill",))):
             assert "left alone" in (await shop.call(session="another", toolbox=toolbox)).content
         assert (await Workshop().call()).content == "fine", "another workspace has its own"
 
@@ -106,7 +108,7 @@ def test_when_the_time_is_over_one_call_finds_out_and_the_others_wait_for_it() -
         shop.does = lambda: asyncio.sleep(1, "mended")
         trying = asyncio.ensure_future(shop.call())
         await asyncio.sleep(0.5)
-        assert "right now" in (await shop.call()).content
+        assert "testing it now" in (await shop.call()).content
         assert (await trying).content == "mended"
         assert (await shop.call()).content == "mended"
 
@@ -127,7 +129,7 @@ def test_one_that_fails_again_is_left_alone_again_at_once() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [RuntimeError("bug"), ConnectionError("refused"), OSError("disk"), TimeoutError("slow"), PluginGone("it ended")],
+    [RuntimeError("bug"), ConnectionError("refused"), OSError("disk"), TimeoutError("slow"), PluginExited("it ended")],
     ids=lambda error: type(error).__name__,
 )
 def test_crashes_of_the_tool_count(error: BaseException) -> None:
@@ -141,7 +143,7 @@ def test_crashes_of_the_tool_count(error: BaseException) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("no such city"), KeyError("it"), InputRefused("not this"), PluginSays("there is none")],
+    [ValueError("no such city"), KeyError("it"), InputRefused("not this"), PluginReportedError("there is none")],
     ids=lambda error: type(error).__name__,
 )
 def test_what_was_asked_of_it_being_wrong_does_not(error: BaseException) -> None:
@@ -223,4 +225,4 @@ async def test_a_turn_goes_on_without_it_and_the_journal_says_so() -> None:
         held = [event for event in records if isinstance(event, Guarded) and event.kinds == ("breaker",)]
         assert [(event.action, event.turn) for event in held] == [("held", 1)]
         assert "left alone" in held[0].note
-        assert (await agent.sessions.replay("s")).identical
+        assert (await agent.sessions.replay("s")).is_identical

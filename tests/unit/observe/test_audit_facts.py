@@ -22,10 +22,10 @@ from support.faulty_vfs import FaultyVFS, Plan
 from support.paths import PYTHONPATH
 
 from mainstay import Agent, Config, tool
-from mainstay.agent.auditing import checked, noting
+from mainstay.agent.home_audit import open_home_audit, verify_audit
 from mainstay.config.schema_observability import AuditSettings
-from mainstay.core.addresses import Address, Heard
-from mainstay.core.audit import Entry, Fact, Wanted
+from mainstay.core.audit import AuditEntry, AuditEvent, AuditQuery
+from mainstay.core.chat_addresses import ChatAddress, PlatformMessage
 from mainstay.core.errors import AuditUnavailable, StoreFailed, StoreFull
 from mainstay.core.events import (
     ApprovalAnswered,
@@ -49,21 +49,21 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Binary, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
 from mainstay.core.people import Person
-from mainstay.core.ports import Standing
-from mainstay.gateway.audited_people import NotedPeople
-from mainstay.observe.facts import facts_of
-from mainstay.observe.notes import WAITING_MAX, Notes
-from mainstay.store.sqlite.audit import audit_in
-from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.core.ports import SessionInfo
+from mainstay.core.projections import JournalBatch
+from mainstay.gateway.audited_people_store import AuditedPeopleStore
+from mainstay.observe.audit_events import build_audit_events
+from mainstay.observe.audit_recorder import BUFFER_MAX, BufferedAuditRecorder
+from mainstay.store.memory.people_store import InMemoryPeopleStore
+from mainstay.store.sqlite.audit_log import get_audit_log
+from mainstay.store.sqlite.home_database import HomeDatabase
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.memory_gateway import MemoryGateway
-from mainstay.trust.guards.redact import Redactor
+from mainstay.trust.guards.redaction import Redactor
 
 AT = 1_700_000_000_000
 WORDS = "the words that were said"
@@ -78,18 +78,18 @@ def sha(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    return Redactor([CANARY]).whole(text)[0]
+    return Redactor([CANARY]).redact(text)[0]
 
 
-def facts(*events: Event, earlier: Sequence[Event] = (), person: str = "") -> list[Fact]:
+def facts(*events: Event, earlier: Sequence[Event] = (), person: str = "") -> list[AuditEvent]:
     """Ten milliseconds lie between two records."""
     records = [Record(number, AT + 10 * number, event) for number, event in enumerate([*earlier, *events], 1)]
-    standing = Standing(key="s", person=person, head=len(records))
-    stretch = Stretch(standing, records[len(earlier) :], records[: len(earlier)])
-    return facts_of(stretch, "blue", clean)
+    standing = SessionInfo(key="s", person=person, head=len(records))
+    stretch = JournalBatch(standing, records[len(earlier) :], records[: len(earlier)])
+    return build_audit_events(stretch, "blue", clean)
 
 
-def details(fact: Fact) -> dict[str, Any]:
+def details(fact: AuditEvent) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(fact.details)
     return found
 
@@ -155,10 +155,11 @@ def test_no_words_of_a_conversation_are_on_record() -> None:
         Guarded("input", "flagged", ("injection",), note=WORDS),
         Judged((Score("kind", 0.4, WORDS),), 0.4, passed=False),
         Folded(1, WORDS, by="openai/fake"),
-        Delivered("k", Address("slack", WORDS), note=WORDS),
+        Delivered("k", ChatAddress("slack", WORDS), note=WORDS),
         SessionChanged(title=WORDS, profile={"a": WORDS}),
         Received(
-            (Text(WORDS), Binary("image/png", b"x")), heard=Heard(Address("slack", WORDS), text=WORDS, name=WORDS)
+            (Text(WORDS), Binary("image/png", b"x")),
+            heard=PlatformMessage(ChatAddress("slack", WORDS), text=WORDS, name=WORDS),
         ),
     ]
     made = facts(*turn_of(Failed(WORDS, WORDS)), *more)
@@ -231,7 +232,7 @@ def test_everything_else_that_matters_is_told() -> None:
         TurnResumed(turn=2),
         Judged((Score("kind", 0.9), Score("short", error="it timed out")), 0.9, passed=True, attempt=2, last=True),
         Folded(9, "so", through=3, by="openai/fake", usage=Usage(9, 1), cost=0.1),
-        Delivered("k", Address("slack", "C1"), ("1", "2"), "failed"),
+        Delivered("k", ChatAddress("slack", "C1"), ("1", "2"), "failed"),
         SessionChanged(model="openai/other", status="paused", title="t"),
         Forked("elsewhere", 12),
         person="kim",
@@ -322,11 +323,11 @@ def settings(**given: Any) -> Config:
     return Config(audit=AuditSettings(**given), limits=Limits(store_busy_s=0.2))
 
 
-async def entries(agent: Agent, **wanted: Any) -> list[Entry]:
-    opened = await agent.opened()
-    await opened.settle()
-    assert opened.audit is not None
-    return await opened.audit.entries(Wanted(**wanted))
+async def entries(agent: Agent, **wanted: Any) -> list[AuditEntry]:
+    opened = await agent.runtime()
+    await opened.wait_for_audit()
+    assert opened.audit_reader is not None
+    return await opened.audit_reader.find_entries(AuditQuery(**wanted))
 
 
 async def test_what_an_agent_does_is_on_record_and_can_be_asked_for_by_whoever_where_and_what(tmp_path: Path) -> None:
@@ -348,7 +349,7 @@ async def test_what_an_agent_does_is_on_record_and_can_be_asked_for_by_whoever_w
         assert await entries(agent, workspace="other") == []
         assert await entries(agent, until=1) == []
         assert [one.seq for one in await entries(agent, limit=2)] == [7, 8]
-    assert list(checked(tmp_path)) == []
+    assert list(verify_audit(tmp_path)) == []
 
 
 async def test_what_was_done_in_a_session_is_on_record_before_it_is_forgotten(tmp_path: Path) -> None:
@@ -362,9 +363,9 @@ async def test_an_agent_without_an_audit_keeps_none(tmp_path: Path) -> None:
     for home, config in ((tmp_path, settings(enabled=False)), (":memory:", settings(fail_closed=True))):
         async with Agent(ScriptedProvider(["hello"]), home=home, config=config) as agent:
             assert (await agent.run("one", "something")).text == "hello"
-            opened = await agent.opened()
-            await opened.settle()
-            assert opened.audit is None or await opened.audit.entries(Wanted()) == []
+            opened = await agent.runtime()
+            await opened.wait_for_audit()
+            assert opened.audit_reader is None or await opened.audit_reader.find_entries(AuditQuery()) == []
 
 
 async def test_everything_is_caught_up_exactly_once_however_often_the_process_dies_before_the_audit(
@@ -378,7 +379,7 @@ async def test_everything_is_caught_up_exactly_once_however_often_the_process_di
             await entries(agent)
     async with Agent(ScriptedProvider([]), home=tmp_path, config=settings()) as agent:
         assert [one.record for one in await entries(agent, session="one")] == [1, 4, 5, 8, 9, 12]
-    assert list(checked(tmp_path)) == []
+    assert list(verify_audit(tmp_path)) == []
 
 
 async def test_a_record_that_was_lost_is_made_again_from_the_journals_and_says_so(tmp_path: Path) -> None:
@@ -392,8 +393,8 @@ async def test_a_record_that_was_lost_is_made_again_from_the_journals_and_says_s
         (resumed,) = await entries(agent, kind="record.resumed")
     assert after == before
     assert resumed.what == "all its entries are gone, of which there were 5"
-    (found,) = checked(tmp_path)
-    assert "went on although all its entries are gone" in found.what
+    (found,) = verify_audit(tmp_path)
+    assert "was continued although all its entries are gone" in found.message
 
 
 # --- when it cannot be written -------------------------------------------------------------------
@@ -422,7 +423,7 @@ async def test_fail_closed_no_turn_begins_while_the_audit_cannot_be_written_and_
         said = [(one.kind, one.what) for one in await entries(agent, session="one")]
     assert asked == ["first", "third"]
     assert said[2:4] == [("input", "prompt"), ("turn", "failed")]
-    assert list(checked(tmp_path)) == []
+    assert list(verify_audit(tmp_path)) == []
 
 
 async def test_fail_closed_a_turn_begins_only_when_its_input_is_on_record(tmp_path: Path) -> None:
@@ -449,7 +450,7 @@ async def test_fail_open_turns_go_on_and_what_they_did_is_on_record_later(
         db.execute("BEGIN IMMEDIATE")
         assert (await agent.run("one", "second")).text == "b"
         with pytest.raises(AuditUnavailable):
-            await (await agent.opened()).settle()
+            await (await agent.runtime()).wait_for_audit()
         assert any("audit is behind" in one.message for one in caplog.records if one.levelname == "ERROR")
         db.execute("ROLLBACK")
         db.close()
@@ -465,7 +466,7 @@ async def test_a_session_is_not_deleted_before_what_was_done_in_it_is_on_record(
         await entries(agent)
         with held(tmp_path):
             await agent.run("one", "second")
-            with pytest.raises(AuditUnavailable, match="nothing is deleted while the audit cannot be written"):
+            with pytest.raises(AuditUnavailable, match="nothing is deleted while the audit log cannot be written"):
                 await agent.sessions.delete("one")
         assert len(await agent.sessions.records("one")) == 8
         assert all(not isinstance(one.event, Blanked) for one in await agent.sessions.records("one"))
@@ -490,56 +491,58 @@ async def test_a_database_that_cannot_be_opened_at_the_start_is_used_as_soon_as_
     async with Agent(ScriptedProvider(["b", "c"]), home=tmp_path, config=settings(fail_closed=True)) as agent:
         refused = (await agent.run("one", "second")).outcome
         assert isinstance(refused, Failed)
-        assert "is a link" in refused.sentence
+        assert "is a symbolic link" in refused.sentence
         away.replace(path)
         assert (await agent.run("one", "third")).text == "b"
         assert [one.what for one in await entries(agent, kind="turn")] == ["answered", "failed", "answered"]
-    assert list(checked(tmp_path)) == []
+    assert list(verify_audit(tmp_path)) == []
 
 
 async def test_what_no_journal_tells_is_tried_again_by_itself_and_at_the_end(tmp_path: Path) -> None:
-    async with noting(tmp_path, settings()) as noted:
-        assert noted.notary is not None
-        await noted.notary.note("key.made", "first")
+    async with open_home_audit(tmp_path, settings()) as noted:
+        assert noted.recorder is not None
+        await noted.recorder.record("key.made", "first")
         with held(tmp_path):
-            await noted.notary.note("key.made", "second")
+            await noted.recorder.record("key.made", "second")
         async with asyncio.timeout(PATIENCE_S):
-            while len(found := await audit_in(noted.books).entries(Wanted(kind="key"))) < 2:
+            while len(found := await get_audit_log(noted.database).find_entries(AuditQuery(kind="key"))) < 2:
                 await asyncio.sleep(0.05)
         assert [one.what for one in found] == ["first", "second"]
         with held(tmp_path):
-            await noted.notary.note("key.made", "third")
-    async with noting(tmp_path, settings()) as noted:
-        assert [one.what for one in await audit_in(noted.books).entries(Wanted(kind="key"))][2:] == ["third"]
+            await noted.recorder.record("key.made", "third")
+    async with open_home_audit(tmp_path, settings()) as noted:
+        assert [one.what for one in await get_audit_log(noted.database).find_entries(AuditQuery(kind="key"))][2:] == [
+            "third"
+        ]
 
 
 async def test_what_cannot_be_put_on_record_even_at_the_end_is_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with contextlib.ExitStack() as stack:
-        async with noting(tmp_path, settings()) as noted:
-            assert noted.notary is not None
+        async with open_home_audit(tmp_path, settings()) as noted:
+            assert noted.recorder is not None
             stack.enter_context(held(tmp_path))
-            await noted.notary.note("key.made", "the one")
+            await noted.recorder.record("key.made", "the one")
     (last,) = [one.getMessage() for one in caplog.records if one.levelname == "CRITICAL"]
-    assert "this could not be put on record (another program holds" in last
+    assert "an audit event could not be written (another program holds" in last
     assert '"what":"the one"' in last
 
 
 async def test_fail_closed_nobody_is_let_in_who_could_not_be_put_on_record_but_anybody_is_kept_out(
     tmp_path: Path,
 ) -> None:
-    async with noting(tmp_path, settings(fail_closed=True)) as noted:
-        people = NotedPeople(MemoryGateway(), lambda: noted.notary)
+    async with open_home_audit(tmp_path, settings(fail_closed=True)) as noted:
+        people = AuditedPeopleStore(InMemoryPeopleStore(), lambda: noted.recorder)
         await people.open()
         await people.put_person(Person(name="ann"))
         with held(tmp_path):
-            with pytest.raises(AuditUnavailable, match="nothing was changed: the audit cannot be written"):
+            with pytest.raises(AuditUnavailable, match="nothing was changed: the audit log cannot be written"):
                 await people.put_person(Person(name="bob"))
-            assert [one.name for one in await people.people()] == ["ann"]
+            assert [one.name for one in await people.list_people()] == ["ann"]
             assert await people.remove_person("ann")
         await people.put_person(Person(name="cid"))
-        found = await audit_in(noted.books).entries(Wanted(kind="person"))
+        found = await get_audit_log(noted.database).find_entries(AuditQuery(kind="person"))
     assert [(one.kind, one.what) for one in found] == [
         ("person.changed", "ann"),
         ("person.removed", "ann"),
@@ -580,40 +583,40 @@ async def test_a_disk_that_fails_at_any_write_leaves_a_chain_in_which_nothing_is
     for at in range(1, 26):
         home = tmp_path / str(at)
         home.mkdir()
-        books = SqliteObserved(str(home / "gateway.db"), busy_s=0.2, vfs=f"audit-{action}")
+        books = HomeDatabase(str(home / "gateway.db"), busy_s=0.2, vfs=f"audit-{action}")
         await books.open()
-        audit = audit_in(books)
+        audit = get_audit_log(books)
         plan.count, plan.at = 0, at
         for number in range(4):
-            fact = Fact(at=AT, kind="turn", what=str(number))
+            fact = AuditEvent(at=AT, kind="turn", what=str(number))
             while (await audit.positions("w")).get("s", 0) <= number:
                 with suppress(StoreFull, StoreFailed):
-                    await audit.follow("w", "s", number + 1, [fact])
+                    await audit.add_from_journal("w", "s", number + 1, [fact])
         plan.at = 0
-        said = [one.what for one in await audit.entries(Wanted(kind="turn"))]
+        said = [one.what for one in await audit.find_entries(AuditQuery(kind="turn"))]
         await books.close()
         assert said == ["0", "1", "2", "3"], at
-        assert list(checked(home)) == [], at
+        assert list(verify_audit(home)) == [], at
 
 
 KILLED = """
 import asyncio, sys
 from pathlib import Path
 from support.faulty_vfs import FaultyVFS, Plan
-from mainstay.core.audit import Fact
-from mainstay.store.sqlite.audit import audit_in
-from mainstay.store.sqlite.observed import SqliteObserved
+from mainstay.core.audit import AuditEvent
+from mainstay.store.sqlite.audit_log import get_audit_log
+from mainstay.store.sqlite.home_database import HomeDatabase
 
 async def main(home, at):
     plan = Plan(at=at)
     plan.vfs = FaultyVFS("killed", plan)
-    books = SqliteObserved(str(Path(home) / "gateway.db"), vfs="killed")
+    books = HomeDatabase(str(Path(home) / "gateway.db"), vfs="killed")
     await books.open()
-    audit = audit_in(books)
+    audit = get_audit_log(books)
     done = (await audit.positions("w")).get("s", 0)
     plan.action, plan.count = "kill", 0
     for number in range(done, 6):
-        await audit.follow("w", "s", number + 1, [Fact(at=1, kind="turn", what=str(number))])
+        await audit.add_from_journal("w", "s", number + 1, [AuditEvent(at=1, kind="turn", what=str(number))])
     plan.action = ""
     await books.close()
 
@@ -629,13 +632,13 @@ def test_a_process_that_is_killed_at_any_write_leaves_a_chain_in_which_nothing_i
     for at in range(2, 60) if ALL else (3, 8, 5, 11):
         ran = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(at)], env=env, timeout=PATIENCE_S)
         codes.append(ran.returncode)
-        assert [str(one) for one in checked(tmp_path) if not one.fine] == []
+        assert [str(one) for one in verify_audit(tmp_path) if not one.is_note] == []
     assert -signal.SIGKILL in codes
     last = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "1000000"], env=env, timeout=PATIENCE_S)
     assert last.returncode == 0
     db = apsw.Connection(str(tmp_path / "gateway.db"))
     assert [what for (what,) in db.execute("SELECT what FROM audit WHERE kind='turn' ORDER BY seq")] == list("012345")
-    assert list(checked(tmp_path)) == []
+    assert list(verify_audit(tmp_path)) == []
 
 
 class Down:
@@ -644,23 +647,25 @@ class Down:
     def __init__(self) -> None:
         self.down = True
         self.slow = False
-        self.facts: list[Fact] = []
+        self.facts: list[AuditEvent] = []
 
     async def positions(self, workspace: str) -> dict[str, int]:
         return {}
 
-    async def follow(self, workspace: str, session: str, position: int, facts: Sequence[Fact]) -> None: ...
+    async def add_from_journal(
+        self, workspace: str, session: str, position: int, events: Sequence[AuditEvent]
+    ) -> None: ...
 
-    async def prune(self, before: int) -> int:
+    async def prune(self, before_ms: int) -> int:
         return 0
 
-    async def add(self, facts: Sequence[Fact]) -> None:
+    async def add(self, events: Sequence[AuditEvent]) -> None:
         if self.down:
             raise StoreFull("no space left")
-        facts = list(facts)
+        events = list(events)
         for _ in range(5 if self.slow else 0):
             await asyncio.sleep(0)
-        self.facts += facts
+        self.facts += events
 
 
 class At:
@@ -675,14 +680,14 @@ class At:
 
 async def test_what_is_noted_while_somebody_asks_whether_it_could_be_is_not_lost() -> None:
     log = Down()
-    notes = Notes(log, At(), clean, strict=True)
+    notes = BufferedAuditRecorder(log, At(), clean, strict=True)
     with pytest.raises(AuditUnavailable, match="no space left"):
-        await notes.ready()
-    await notes.note("key.made", "before")
+        await notes.ensure_available()
+    await notes.record("key.made", "before")
     log.down, log.slow = False, True
-    asking = asyncio.create_task(notes.ready())
+    asking = asyncio.create_task(notes.ensure_available())
     await asyncio.sleep(0)
-    await notes.note("key.made", "meanwhile")
+    await notes.record("key.made", "meanwhile")
     await asking
     await notes.close()
     assert [one.what for one in log.facts] == ["before", "meanwhile"]
@@ -690,13 +695,13 @@ async def test_what_is_noted_while_somebody_asks_whether_it_could_be_is_not_lost
 
 async def test_what_no_journal_tells_is_kept_until_it_can_be_written_and_no_more_than_so_much_of_it() -> None:
     log = Down()
-    notes = Notes(log, At(), clean)
-    for number in range(WAITING_MAX + 3):
-        await notes.note("key.made", str(number), details={"for": CANARY})
-    assert notes.lost == 3
+    notes = BufferedAuditRecorder(log, At(), clean)
+    for number in range(BUFFER_MAX + 3):
+        await notes.record("key.made", str(number), details={"for": CANARY})
+    assert notes.lost_count == 3
     log.down = False
-    await notes.note("key.made", "the last", by="ann")
+    await notes.record("key.made", "the last", by="ann")
     await notes.close()
-    assert len(log.facts) == WAITING_MAX + 1
+    assert len(log.facts) == BUFFER_MAX + 1
     assert (log.facts[0].what, log.facts[-1].what, log.facts[-1].person) == ("3", "the last", "ann")
     assert CANARY not in msgspec.json.encode(log.facts).decode()

@@ -14,27 +14,37 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.agent.auditing import accept, checked, exported
-from mainstay.core.audit import BEGUN, FIELDS, NOTHING, PRUNED, RESUMED, Fact, Wanted, digest_of, linked
+from mainstay.agent.home_audit import accept_resumed_entry, export_audit, verify_audit
+from mainstay.core.audit import (
+    CHAIN_BEGUN,
+    CHAIN_PRUNED,
+    CHAIN_RESUMED,
+    ENTRY_FIELDS,
+    GENESIS_DIGEST,
+    AuditEvent,
+    AuditQuery,
+    chain_entry,
+    entry_digest,
+)
 from mainstay.core.errors import AuditUnavailable, InputRefused, StoreCorrupt
-from mainstay.observe.audit import Audit
-from mainstay.observe.chain import Against, End, Finding, Row, verify
-from mainstay.observe.exported import Exported, Format, written
-from mainstay.store.sqlite.audit import audit_in
-from mainstay.store.sqlite.audit_file import ANCHOR
-from mainstay.store.sqlite.observed import SqliteObserved
-from mainstay.testing.virtual import VirtualClock
+from mainstay.observe.audit_chain import AuditFinding, ChainAnchor, ChainRow, ExportComparison, verify_chain
+from mainstay.observe.audit_export import AuditExportFormat, AuditExportReader, encode_export
+from mainstay.observe.audit_projection import AuditProjection
+from mainstay.store.sqlite.audit_log import get_audit_log
+from mainstay.store.sqlite.audit_snapshot import ANCHOR_FILE
+from mainstay.store.sqlite.home_database import HomeDatabase
+from mainstay.testing.virtual_time import VirtualClock
 
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 DB = "gateway.db"
 AT = 1_700_000_000_000  # long ago
 
 
-def facts(count: int, *, at: int = AT) -> list[Fact]:
+def facts(count: int, *, at: int = AT) -> list[AuditEvent]:
     """Of all that stands in names: commas, quotes, lines, other scripts, nothing."""
     names = ("plain", 'a "quoted", name', "two\nlines", "Zürich 東京", "", "tab\tend\r")
     return [
-        Fact(
+        AuditEvent(
             at=at + number,
             kind="tool",
             what=names[number % len(names)],
@@ -43,18 +53,18 @@ def facts(count: int, *, at: int = AT) -> list[Fact]:
             turn=number,
             record=number + 7,
             person="ann" if number % 2 else "",
-            details=f'{{"ms":{number},"digest":"{digest_of([number])}"}}',
+            details=f'{{"ms":{number},"digest":"{entry_digest([number])}"}}',
         )
         for number in range(count)
     ]
 
 
-def written_in(home: Path, *batches: Sequence[Fact], strict: bool = False) -> None:
+def written_in(home: Path, *batches: Sequence[AuditEvent], strict: bool = False) -> None:
     async def write() -> None:
-        books = SqliteObserved(str(home / DB))
+        books = HomeDatabase(str(home / DB))
         await books.open()
         try:
-            audit = audit_in(books)
+            audit = get_audit_log(books)
             audit.strict = strict
             for batch in batches:
                 await audit.add(batch)
@@ -65,7 +75,7 @@ def written_in(home: Path, *batches: Sequence[Fact], strict: bool = False) -> No
 
 
 def found_in(home: Path) -> list[str]:
-    return [str(one) for one in checked(home) if not one.fine]
+    return [str(one) for one in verify_audit(home) if not one.is_note]
 
 
 def changed(home: Path, *statements: str) -> None:
@@ -88,9 +98,9 @@ def home(tmp_path: Path) -> Path:
 def every_change(home: Path) -> Iterator[tuple[int, str, object]]:
     """Of every row and every column every byte, as it could be another."""
     with closing(sqlite3.connect(home / DB)) as db:
-        rows = db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq").fetchall()
+        rows = db.execute(f"SELECT {', '.join(ENTRY_FIELDS)} FROM audit ORDER BY seq").fetchall()
     for row in rows:
-        for column, value in zip(FIELDS, row, strict=True):
+        for column, value in zip(ENTRY_FIELDS, row, strict=True):
             if column == "seq":
                 continue
             if isinstance(value, int):
@@ -109,11 +119,13 @@ def test_any_character_of_any_column_of_any_row_is_missed_and_its_entry_named(ho
         for seq, column, value in some:
             db.execute("BEGIN")
             db.execute(f"UPDATE audit SET {column}=? WHERE seq=?", (value, seq))
-            rows = [Row("db", one) for one in db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq")]
+            rows = [
+                ChainRow("db", one) for one in db.execute(f"SELECT {', '.join(ENTRY_FIELDS)} FROM audit ORDER BY seq")
+            ]
             db.execute("ROLLBACK")
-            found = list(verify(rows, lambda: None))
+            found = list(verify_chain(rows, lambda: None))
             what = f"the digest of entry {seq} was changed" if column == "digest" and seq < len(rows) else None
-            assert [one.what for one in found] == [what or f"entry {seq} was changed"], (seq, column)
+            assert [one.message for one in found] == [what or f"entry {seq} was changed"], (seq, column)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +133,11 @@ def test_any_character_of_any_column_of_any_row_is_missed_and_its_entry_named(ho
     [
         (["DELETE FROM audit WHERE seq=4"], ["gateway.db: entry 4 is missing"]),
         (["DELETE FROM audit WHERE seq IN (4, 5, 6)"], ["gateway.db: entries 4 to 6 are missing"]),
-        (["DELETE FROM audit WHERE seq=1"], ["gateway.db: entry 1 is missing, and no entry says that"]),
-        (["DELETE FROM audit WHERE seq < 5"], ["gateway.db: entries 1 to 4 are missing, and no entry says"]),
+        (["DELETE FROM audit WHERE seq=1"], ["gateway.db: entry 1 is missing, and no pruning entry accounts for this"]),
+        (
+            ["DELETE FROM audit WHERE seq < 5"],
+            ["gateway.db: entries 1 to 4 are missing, and no pruning entry accounts for this"],
+        ),
         (["DELETE FROM audit WHERE seq=12"], ["audit-head: entry 12 is missing at the end"]),
         (["DELETE FROM audit WHERE seq > 9"], ["audit-head: entries 10 to 12 are missing at the end"]),
         (["DELETE FROM audit"], ["audit-head: entries 1 to 12 are missing at the end"]),
@@ -131,9 +146,9 @@ def test_any_character_of_any_column_of_any_row_is_missed_and_its_entry_named(ho
         (["INSERT INTO audit SELECT 13, at, kind, workspace, session, turn, record, person, what, details, before, "
           "digest FROM audit WHERE seq=12"], ["gateway.db: entry 13 was changed"]),
         (["INSERT INTO audit SELECT -5, at, kind, workspace, session, turn, record, 'mallory', what, details, before, "
-          "digest FROM audit WHERE seq=2"], ["gateway.db: entry -5 was put in: numbers begin with 1"]),
+          "digest FROM audit WHERE seq=2"], ["gateway.db: entry -5 was inserted: numbers begin with 1"]),
         (["INSERT INTO audit SELECT 0, at, kind, workspace, session, turn, record, person, what, details, before, "
-          "digest FROM audit WHERE seq=2"], ["gateway.db: entry 0 was put in"]),
+          "digest FROM audit WHERE seq=2"], ["gateway.db: entry 0 was inserted"]),
     ],
     ids=["one", "some", "the first", "the oldest", "the last", "the newest", "all", "swapped", "moved", "put in",
          "put in before", "numbered nought"],
@@ -150,9 +165,11 @@ def test_rows_that_are_taken_out_put_in_or_moved_are_told_with_their_numbers(
 
 
 def test_two_rows_that_changed_places_are_both_named(home: Path) -> None:
-    columns = [name for name in FIELDS if name != "seq"]
+    columns = [name for name in ENTRY_FIELDS if name != "seq"]
     with closing(sqlite3.connect(home / DB)) as db:
-        rows = {row[0]: row[1:] for row in db.execute(f"SELECT {', '.join(FIELDS)} FROM audit WHERE seq IN (4, 5)")}
+        rows = {
+            row[0]: row[1:] for row in db.execute(f"SELECT {', '.join(ENTRY_FIELDS)} FROM audit WHERE seq IN (4, 5)")
+        }
         for seq, other in ((4, 5), (5, 4)):
             assignments = ", ".join(f"{name}=?" for name in columns)
             db.execute(f"UPDATE audit SET {assignments} WHERE seq=?", (*rows[other], seq))
@@ -165,34 +182,36 @@ def test_two_rows_that_changed_places_are_both_named(home: Path) -> None:
 def test_a_chain_that_was_forged_to_its_end_does_not_fit_what_was_noted_beside_it(home: Path) -> None:
     """Whoever can write the rows can work out digests; whoever can write both files is not found out by them."""
     with closing(sqlite3.connect(home / DB)) as db:
-        rows = db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq").fetchall()
+        rows = db.execute(f"SELECT {', '.join(ENTRY_FIELDS)} FROM audit ORDER BY seq").fetchall()
         before = rows[3][-1]
         for row in rows[4:]:
-            fields = dict(zip(FIELDS, row, strict=True)) | {"person": "mallory"}
-            made = linked(Fact(**{name: fields[name] for name in Fact.__struct_fields__}), row[0], before)
+            fields = dict(zip(ENTRY_FIELDS, row, strict=True)) | {"person": "mallory"}
+            made = chain_entry(
+                AuditEvent(**{name: fields[name] for name in AuditEvent.__struct_fields__}), row[0], before
+            )
             before = made[-1]
-            db.execute(f"REPLACE INTO audit VALUES ({','.join('?' * len(FIELDS))})", made)
+            db.execute(f"REPLACE INTO audit VALUES ({','.join('?' * len(ENTRY_FIELDS))})", made)
         db.commit()
-    assert found_in(home) == ["audit-head: entry 12 has not the digest that was noted here"]
+    assert found_in(home) == ["audit-head: entry 12 does not have the digest that is recorded here"]
 
 
 def test_every_byte_of_the_note_beside_it_counts(home: Path) -> None:
-    kept = (home / ANCHOR).read_bytes()
+    kept = (home / ANCHOR_FILE).read_bytes()
     for place in range(len(kept) - 1):  # the last is the end of the line, which says nothing
-        (home / ANCHOR).write_bytes(kept[:place] + bytes([kept[place] ^ 1]) + kept[place + 1 :])
+        (home / ANCHOR_FILE).write_bytes(kept[:place] + bytes([kept[place] ^ 1]) + kept[place + 1 :])
         assert found_in(home), f"byte {place}"
-    (home / ANCHOR).unlink()
-    assert found_in(home) == ["audit-head: it is missing, or says nothing: entries may lack at the end"]
+    (home / ANCHOR_FILE).unlink()
+    assert found_in(home) == ["audit-head: it is missing or empty: entries may be missing at the end"]
 
 
 def test_rows_that_a_crash_left_newer_than_the_note_are_fine(home: Path) -> None:
-    older = (home / ANCHOR).read_bytes()
+    older = (home / ANCHOR_FILE).read_bytes()
     written_in(home, facts(3))
-    (home / ANCHOR).write_bytes(older)
+    (home / ANCHOR_FILE).write_bytes(older)
     assert found_in(home) == []
     written_in(home, facts(1))
     assert found_in(home) == []
-    assert not [one for one in checked(home) if one.fine]
+    assert not [one for one in verify_audit(home) if one.is_note]
 
 
 # --- pages ---------------------------------------------------------------------------------------
@@ -240,8 +259,8 @@ def test_a_row_that_is_no_text_any_more_is_named_and_the_others_are_read(home: P
     found = found_in(home)
     assert "gateway.db: entry 6 cannot be read" in found
     assert not any("entry 9" in one for one in found)
-    with pytest.raises(StoreCorrupt, match="entry 6 of the audit cannot be read"):
-        list(exported(home, "jsonl"))
+    with pytest.raises(StoreCorrupt, match="entry 6 of the audit log cannot be read"):
+        list(export_audit(home, "jsonl"))
 
 
 def test_a_file_that_is_no_database_any_more_is_one_finding(home: Path) -> None:
@@ -253,16 +272,16 @@ def test_a_file_that_is_no_database_any_more_is_one_finding(home: Path) -> None:
 # --- exports -------------------------------------------------------------------------------------
 
 
-def read_back(content: bytes) -> list[Finding]:
-    kept = Exported(io.BytesIO(content))
-    return list(verify(kept.rows(), kept.end))
+def read_back(content: bytes) -> list[AuditFinding]:
+    kept = AuditExportReader(io.BytesIO(content))
+    return list(verify_chain(kept.rows(), kept.anchor))
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
 def test_an_export_is_verified_by_itself_and_any_changed_byte_of_it_is_found_and_located(
-    home: Path, format: Format
+    home: Path, format: AuditExportFormat
 ) -> None:
-    lines = list(exported(home, format))
+    lines = list(export_audit(home, format))
     content = b"".join(lines)
     assert read_back(content) == []
     ends = [sum(map(len, lines[: number + 1])) for number in range(len(lines))]
@@ -274,17 +293,17 @@ def test_an_export_is_verified_by_itself_and_any_changed_byte_of_it_is_found_and
             assert found, f"byte {place}: {broken[max(0, place - 20) : place + 20]!r}"
             record = next(number for number, end in enumerate(ends) if place < end)
             line = b"".join(lines[:record]).count(b"\n") + 1
-            assert f"line {line}" in [one.where for one in found], (place, found)
+            assert f"line {line}" in [one.location for one in found], (place, found)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
-def test_an_export_that_was_cut_or_added_to_says_so(home: Path, format: Format) -> None:
-    lines = list(exported(home, format))
+def test_an_export_that_was_cut_or_added_to_says_so(home: Path, format: AuditExportFormat) -> None:
+    lines = list(export_audit(home, format))
     cases: dict[str, Callable[[], list[bytes]]] = {
-        "this is not the end": lambda: lines[:-1],
+        "the end line is missing": lambda: lines[:-1],
         "missing": lambda: [*lines[:4], *lines[5:]],
-        "something stands after the end": lambda: [*lines, lines[3]],
-        "stands after entry": lambda: [*lines[:5], lines[3], *lines[5:]],
+        "there is something after the end line": lambda: [*lines, lines[3]],
+        "comes after entry": lambda: [*lines[:5], lines[3], *lines[5:]],
     }
     for said, cut in cases.items():
         assert said in " ".join(map(str, read_back(b"".join(cut()))))
@@ -294,8 +313,8 @@ def test_an_export_that_was_cut_or_added_to_says_so(home: Path, format: Format) 
 
 def test_an_export_of_nothing_is_fine_and_a_file_of_nothing_is_not() -> None:
     for format in ("jsonl", "csv"):
-        assert read_back(b"".join(written([], format))) == []  # type: ignore[arg-type]
-    assert [one.what for one in read_back(b"")] == ["this is not the end: the last line is missing"]
+        assert read_back(b"".join(encode_export([], format))) == []  # type: ignore[arg-type]
+    assert [one.message for one in read_back(b"")] == ["the end line is missing"]
 
 
 # --- pruning -------------------------------------------------------------------------------------
@@ -303,10 +322,10 @@ def test_an_export_of_nothing_is_fine_and_a_file_of_nothing_is_not() -> None:
 
 def pruned(home: Path, before: int) -> int:
     async def prune() -> int:
-        books = SqliteObserved(str(home / DB))
+        books = HomeDatabase(str(home / DB))
         await books.open()
         try:
-            return await audit_in(books).prune(before)
+            return await get_audit_log(books).prune(before)
         finally:
             await books.close()
 
@@ -327,23 +346,23 @@ def test_what_is_too_old_goes_and_the_rest_can_still_be_verified(tmp_path: Path)
     with closing(sqlite3.connect(home / DB)) as db:
         kinds = [kind for (kind,) in db.execute("SELECT kind FROM audit ORDER BY seq")]
         first = db.execute("SELECT min(seq) FROM audit").fetchone()
-    assert (first, kinds.count(PRUNED), len(kinds)) == ((32,), 1, 11)
-    assert read_back(b"".join(exported(home, "jsonl"))) == []
+    assert (first, kinds.count(CHAIN_PRUNED), len(kinds)) == ((32,), 1, 11)
+    assert read_back(b"".join(export_audit(home, "jsonl"))) == []
     assert pruned(home, AT + 1_000) == 0
     changed(home, "DELETE FROM audit WHERE seq=32")
-    assert "no entry says that this was meant to be" in found_in(home)[0]
+    assert "no pruning entry accounts for this" in found_in(home)[0]
 
 
 def test_what_is_too_old_goes_also_where_nothing_happens(tmp_path: Path) -> None:
     async def idle() -> None:
-        books = SqliteObserved(str(tmp_path / DB))
+        books = HomeDatabase(str(tmp_path / DB))
         await books.open()
         try:
             clock = VirtualClock(start_ms=AT + 400 * 86_400_000)
-            reader = Audit(audit_in(books), clock, "default", str, 365)
-            await reader.tend()
-            assert [one.seq for one in await audit_in(books).entries(Wanted())] == [12, 13]
-            await reader.tend()
+            reader = AuditProjection(get_audit_log(books), clock, "default", str, 365)
+            await reader.run_maintenance()
+            assert [one.seq for one in await get_audit_log(books).find_entries(AuditQuery())] == [12, 13]
+            await reader.run_maintenance()
         finally:
             await books.close()
 
@@ -359,7 +378,7 @@ def test_an_audit_into_which_entries_were_put_is_left_as_it_is(home: Path) -> No
         "INSERT INTO audit SELECT -5, 1, kind, workspace, session, turn, record, person, what, details, before, digest"
     )
     changed(home, f"{put} FROM audit WHERE seq=2")
-    with pytest.raises(AuditUnavailable, match="into which entries were put"):
+    with pytest.raises(AuditUnavailable, match="with forged entries is not pruned"):
         pruned(home, AT * 2)
     assert len(found_in(home)) == 1
 
@@ -368,26 +387,28 @@ def test_the_first_thing_done_to_an_audit_may_be_to_look_for_what_is_too_old(hom
     changed(home, "DELETE FROM audit")
 
     async def look() -> None:
-        books = SqliteObserved(str(home / DB))
+        books = HomeDatabase(str(home / DB))
         await books.open()
         try:
-            await audit_in(books).prune(1)
-            await audit_in(books).add(facts(1))
+            await get_audit_log(books).prune(1)
+            await get_audit_log(books).add(facts(1))
         finally:
             await books.close()
 
     asyncio.run(look())
     with closing(sqlite3.connect(home / DB)) as db:
-        assert db.execute("SELECT count(*) FROM audit WHERE kind=?", (RESUMED,)).fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM audit WHERE kind=?", (CHAIN_RESUMED,)).fetchone() == (1,)
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\tx", "'quoted", "''", "it's"])
 def test_a_name_that_a_spreadsheet_would_work_out_is_text_in_it_and_comes_back(name: str) -> None:
-    begun = linked(Fact(at=AT, kind=BEGUN), 1, NOTHING)
-    row = linked(Fact(at=AT, kind="tool", what=name), 2, begun[-1])
-    content = b"".join(written((begun, row), "csv"))
+    begun = chain_entry(AuditEvent(at=AT, kind=CHAIN_BEGUN), 1, GENESIS_DIGEST)
+    row = chain_entry(AuditEvent(at=AT, kind="tool", what=name), 2, begun[-1])
+    content = b"".join(encode_export((begun, row), "csv"))
     assert read_back(content) == []
-    (cell,) = [one[FIELDS.index("what")] for one in csv.reader(io.StringIO(content.decode())) if one[0] == "2"][:1]
+    (cell,) = [one[ENTRY_FIELDS.index("what")] for one in csv.reader(io.StringIO(content.decode())) if one[0] == "2"][
+        :1
+    ]
     assert cell == (name if name == "it's" else f"'{name}")
 
 
@@ -396,13 +417,13 @@ def test_a_bug_in_what_one_writes_is_told_to_that_one_and_the_others_go_on(tmp_p
         raise AttributeError("a bug")
 
     async def write() -> None:
-        books = SqliteObserved(str(tmp_path / DB))
+        books = HomeDatabase(str(tmp_path / DB))
         await books.open()
         try:
-            tried = (audit_in(books).add(facts(1)), books.write(breaks), audit_in(books).add(facts(1)))
+            tried = (get_audit_log(books).add(facts(1)), books.write(breaks), get_audit_log(books).add(facts(1)))
             done = await asyncio.wait_for(asyncio.gather(*tried, return_exceptions=True), 30)
             assert [type(one) for one in done] == [type(None), AttributeError, type(None)]
-            await asyncio.wait_for(audit_in(books).add(facts(1)), 30)
+            await asyncio.wait_for(get_audit_log(books).add(facts(1)), 30)
         finally:
             await books.close()
 
@@ -412,15 +433,15 @@ def test_a_bug_in_what_one_writes_is_told_to_that_one_and_the_others_go_on(tmp_p
 
 def _again(db: sqlite3.Connection, times: dict[int, int]) -> None:
     """The same entries at other times, and the note beside them."""
-    before = NOTHING
-    rows = db.execute(f"SELECT {', '.join(FIELDS)} FROM audit ORDER BY seq").fetchall()
+    before = GENESIS_DIGEST
+    rows = db.execute(f"SELECT {', '.join(ENTRY_FIELDS)} FROM audit ORDER BY seq").fetchall()
     for row in rows:
-        fields = dict(zip(FIELDS, row, strict=True))
+        fields = dict(zip(ENTRY_FIELDS, row, strict=True))
         fields["at"] = times.get(row[0], row[1])
-        made = linked(Fact(**{name: fields[name] for name in Fact.__struct_fields__}), row[0], before)
+        made = chain_entry(AuditEvent(**{name: fields[name] for name in AuditEvent.__struct_fields__}), row[0], before)
         before = made[-1]
-        db.execute(f"REPLACE INTO audit VALUES ({','.join('?' * len(FIELDS))})", made)
-    path = Path(db.execute("PRAGMA database_list").fetchone()[2]).with_name(ANCHOR)
+        db.execute(f"REPLACE INTO audit VALUES ({','.join('?' * len(ENTRY_FIELDS))})", made)
+    path = Path(db.execute("PRAGMA database_list").fetchone()[2]).with_name(ANCHOR_FILE)
     path.write_text(f'{{"seq":{rows[-1][0]},"digest":"{before}"}}\n')
     db.commit()
 
@@ -442,10 +463,10 @@ def test_an_audit_that_is_not_as_it_was_left_goes_on_with_that_on_record_or_not_
     written_in(home, facts(1))
     assert any(one.levelname == "CRITICAL" for one in caplog.records)
     with closing(sqlite3.connect(home / DB)) as db:
-        ((seq,),) = db.execute("SELECT seq FROM audit WHERE kind=?", (RESUMED,)).fetchall()
+        ((seq,),) = db.execute("SELECT seq FROM audit WHERE kind=?", (CHAIN_RESUMED,)).fetchall()
     written_in(home, facts(1), strict=True)  # that is how it was left now
     *others, went_on = found_in(home)
-    assert went_on.startswith(f"gateway.db: entry {seq} says that the audit went on although")
+    assert went_on.startswith(f"gateway.db: entry {seq} says that the audit log was continued although")
     assert others == (["gateway.db: entry 12 was changed"] if "UPDATE" in statement else [])
 
 
@@ -453,39 +474,41 @@ def test_that_the_audit_went_on_is_wrong_until_the_owner_says_that_they_know_whi
     changed(home, "DELETE FROM audit WHERE seq > 9")
     written_in(home, facts(1))
     for other in (1, 9, 11, 99):
-        with pytest.raises(InputRefused, match=f"entry {other} is none that says that the audit went on"):
-            asyncio.run(accept(home, other))
+        with pytest.raises(InputRefused, match=f"entry {other} does not say that the audit log was continued"):
+            asyncio.run(accept_resumed_entry(home, other))
     assert len(found_in(home)) == 1
-    asyncio.run(accept(home, 10))
+    asyncio.run(accept_resumed_entry(home, 10))
     assert found_in(home) == []
-    (note,) = [one.what for one in checked(home) if one.fine]
-    assert note.endswith("although entries 10 to 12 are gone; entry 12 says that this is known")
+    (note,) = [one.message for one in verify_audit(home) if one.is_note]
+    assert note.endswith("although entries 10 to 12 are gone; entry 12 acknowledges this")
     changed(home, "DELETE FROM audit WHERE seq > 11")  # and if that goes, it is missed like any other
     with pytest.raises(AuditUnavailable):
-        asyncio.run(accept(home, 10))
+        asyncio.run(accept_resumed_entry(home, 10))
     assert len(found_in(home)) == 2
 
 
 def test_an_audit_of_which_nothing_is_left_is_not_a_new_one(tmp_path: Path) -> None:
     assert found_in(tmp_path) == []  # nobody ever kept one
     followed_in(tmp_path)
-    (tmp_path / ANCHOR).unlink()
+    (tmp_path / ANCHOR_FILE).unlink()
     changed(tmp_path, "DELETE FROM audit")
-    gone = "gateway.db: all entries are gone: journals were followed, and nothing of it is here"
+    gone = "gateway.db: all entries are missing, although journal records were audited"
     assert found_in(tmp_path) == [gone]
     followed_in(tmp_path)
-    assert "although all its entries are gone, and nobody" in found_in(tmp_path)[0]
+    assert "although all its entries are gone, and no entry acknowledges" in found_in(tmp_path)[0]
     for name in (DB, f"{DB}-wal", f"{DB}-shm"):
         (tmp_path / name).unlink(missing_ok=True)
-    assert found_in(tmp_path) == [f"gateway.db: it is missing, and {ANCHOR} says that there was an audit in it"]
+    assert found_in(tmp_path) == [
+        f"gateway.db: the file is missing, although {ANCHOR_FILE} says that it held an audit log"
+    ]
 
 
 def followed_in(home: Path) -> None:
     async def write() -> None:
-        books = SqliteObserved(str(home / DB))
+        books = HomeDatabase(str(home / DB))
         await books.open()
         try:
-            await audit_in(books).follow("default", "s", 3, facts(2))
+            await get_audit_log(books).add_from_journal("default", "s", 3, facts(2))
         finally:
             await books.close()
 
@@ -497,34 +520,38 @@ def followed_in(home: Path) -> None:
 
 def compared(home: Path, export: bytes) -> list[str]:
     return [
-        str(one) for one in checked(home, Against("old.jsonl", Exported(io.BytesIO(export)).rows())) if not one.fine
+        str(one)
+        for one in verify_audit(home, ExportComparison("old.jsonl", AuditExportReader(io.BytesIO(export)).rows()))
+        if not one.is_note
     ]
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
-def test_an_earlier_export_tells_a_rollback_and_a_forged_chain_from_the_true_one(home: Path, format: Format) -> None:
-    early = (home / DB).read_bytes(), (home / ANCHOR).read_bytes()
-    assert compared(home, b"".join(exported(home, format))) == []
+def test_an_earlier_export_tells_a_rollback_and_a_forged_chain_from_the_true_one(
+    home: Path, format: AuditExportFormat
+) -> None:
+    early = (home / DB).read_bytes(), (home / ANCHOR_FILE).read_bytes()
+    assert compared(home, b"".join(export_audit(home, format))) == []
     written_in(home, facts(4))
-    export = b"".join(exported(home, format))
+    export = b"".join(export_audit(home, format))
     written_in(home, facts(3))
     assert compared(home, export) == []  # what came since is none of its business
 
-    whole = (home / DB).read_bytes(), (home / ANCHOR).read_bytes()
+    whole = (home / DB).read_bytes(), (home / ANCHOR_FILE).read_bytes()
     (home / DB).write_bytes(early[0])
-    (home / ANCHOR).write_bytes(early[1])
+    (home / ANCHOR_FILE).write_bytes(early[1])
     assert found_in(home) == []  # by itself it is sound
     assert compared(home, export) == [
-        "old.jsonl: entries 13 to 16 are missing: when this was written, the audit went further"
+        "old.jsonl: entries 13 to 16 are missing: this export goes further than the audit log"
     ]
 
     (home / DB).write_bytes(whole[0])
-    (home / ANCHOR).write_bytes(whole[1])
+    (home / ANCHOR_FILE).write_bytes(whole[1])
     with closing(sqlite3.connect(home / DB)) as db:
         db.execute("UPDATE audit SET person='mallory' WHERE seq=6")
         _again(db, {})
     assert found_in(home) == []
-    assert compared(home, export) == ["old.jsonl: entry 6 was another one when this was written, or was changed since"]
+    assert compared(home, export) == ["old.jsonl: entry 6 was different when this export was written"]
 
 
 def test_an_export_that_is_older_than_everything_that_is_kept_says_what_it_can(tmp_path: Path) -> None:
@@ -532,39 +559,40 @@ def test_an_export_that_is_older_than_everything_that_is_kept_says_what_it_can(t
     changed(tmp_path, "UPDATE audit SET at=1 WHERE seq=1")  # it began long ago
     with closing(sqlite3.connect(tmp_path / DB)) as db:
         _again(db, {})
-    whole = b"".join(exported(tmp_path, "jsonl"))
+    whole = b"".join(export_audit(tmp_path, "jsonl"))
     assert pruned(tmp_path, AT * 2) == 11
     assert compared(tmp_path, whole) == []
     lines = whole.splitlines(keepends=True)
     assert compared(tmp_path, b"".join(lines[:11])) == []  # the digest of the last that went is there
     assert compared(tmp_path, b"".join(lines[:5])) == [
-        "old.jsonl: nothing of it can be compared: all that it has was removed since"
+        "old.jsonl: it cannot be compared: all of its entries have been removed since"
     ]
-    assert compared(tmp_path, b"".join(written((), "jsonl"))) == []
+    assert compared(tmp_path, b"".join(encode_export((), "jsonl"))) == []
 
 
 def test_rows_that_go_missing_while_it_is_written_to_are_missed(home: Path) -> None:
     async def write() -> None:
-        books = SqliteObserved(str(home / DB))
+        books = HomeDatabase(str(home / DB))
         await books.open()
         try:
-            await audit_in(books).add(facts(2))
+            await get_audit_log(books).add(facts(2))
             changed(home, "DELETE FROM audit WHERE seq=14")
-            await audit_in(books).add(facts(1))
+            await get_audit_log(books).add(facts(1))
         finally:
             await books.close()
 
     asyncio.run(write())
-    assert ["says that the audit went on although entry 14 is gone" in str(one) for one in checked(home)] == [True]
+    continued = "says that the audit log was continued although entry 14 is gone"
+    assert [continued in str(one) for one in verify_audit(home)] == [True]
 
 
 def test_facts_of_many_writers_are_one_chain(tmp_path: Path) -> None:
     async def write() -> None:
-        books = SqliteObserved(str(tmp_path / DB))
+        books = HomeDatabase(str(tmp_path / DB))
         await books.open()
         try:
-            audit = audit_in(books)
-            await asyncio.gather(*(audit.follow("w", f"s{n}", 4, facts(3)) for n in range(100)))
+            audit = get_audit_log(books)
+            await asyncio.gather(*(audit.add_from_journal("w", f"s{n}", 4, facts(3)) for n in range(100)))
             assert await audit.positions("w") == {f"s{n}": 4 for n in range(100)}
         finally:
             await books.close()
@@ -576,9 +604,9 @@ def test_facts_of_many_writers_are_one_chain(tmp_path: Path) -> None:
 
 
 def test_the_end_may_be_known_from_elsewhere_alone() -> None:
-    rows, before = [], NOTHING
+    rows, before = [], GENESIS_DIGEST
     for seq, fact in enumerate(facts(3), 1):
-        rows.append(linked(fact, seq, before))
+        rows.append(chain_entry(fact, seq, before))
         before = rows[-1][-1]
-    found = list(verify([Row("x", one) for one in rows], lambda: End("there", 3, before)))
-    assert [str(one) for one in found] == ["x: entry 1 is not how an audit begins"]
+    found = list(verify_chain([ChainRow("x", one) for one in rows], lambda: ChainAnchor("there", 3, before)))
+    assert [str(one) for one in found] == ["x: entry 1 is not a valid first entry"]

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.agent.sessions import fork
 from mainstay.core.errors import StoreError, StoreFull
 from mainstay.core.events import (
     Event,
@@ -24,17 +23,18 @@ from mainstay.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from mainstay.core.following import Reader, Stretch
 from mainstay.core.journal import Record
 from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Store
-from mainstay.observe import follower as following
-from mainstay.observe.follower import Follower
-from mainstay.observe.stretches import open_in
-from mainstay.store.sqlite import SqliteStore
-from mainstay.testing.memory_store import MemoryStore
-from mainstay.testing.writing import Writing
+from mainstay.core.projections import JournalBatch, Projection
+from mainstay.observe import projection_runner as following
+from mainstay.observe.journal_batches import open_records
+from mainstay.observe.projection_runner import ProjectionRunner
+from mainstay.operations.sessions import copy_session
+from mainstay.store.memory.store import MemoryStore
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.store_writer import SessionWriter
 
 PATIENCE_S = 30.0
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
@@ -47,7 +47,7 @@ class Noting:
         self.name = name
         self.places: dict[str, int] = {}
         self.taken: dict[str, list[Record]] = {}
-        self.stretches: list[Stretch] = []
+        self.stretches: list[JournalBatch] = []
         self.trouble: Exception | None = None
         self.picky: str = ""  # a session that it cannot take
         self.replaced = False  # its places are of another journal
@@ -55,27 +55,27 @@ class Noting:
     async def positions(self) -> dict[str, int]:
         return dict(self.places)
 
-    async def take(self, stretch: Stretch) -> None:
+    async def apply(self, batch: JournalBatch) -> None:
         await asyncio.sleep(0)
-        key = stretch.standing.key
+        key = batch.info.key
         if self.trouble is not None:
             raise self.trouble
         if key == self.picky:
             raise ZeroDivisionError("a bug of this reader's")
-        first = stretch.records[0]
+        first = batch.records[0]
         follows = first.seq == self.places.get(key, 0) + 1 or isinstance(first.event, Forked)
         assert follows or self.replaced, "nothing is left out, nothing told twice"
-        self.taken.setdefault(key, []).extend(stretch.records)
-        self.places[key] = stretch.records[-1].seq
-        self.stretches.append(stretch)
+        self.taken.setdefault(key, []).extend(batch.records)
+        self.places[key] = batch.records[-1].seq
+        self.stretches.append(batch)
 
     def seqs(self, key: str) -> list[int]:
         return [record.seq for record in self.taken.get(key, [])]
 
 
 @asynccontextmanager
-async def followed(store: Store, *readers: Reader) -> AsyncIterator[Follower]:
-    follower = Follower(store, readers, workspace="blue")
+async def followed(store: Store, *readers: Projection) -> AsyncIterator[ProjectionRunner]:
+    follower = ProjectionRunner(store, readers, workspace="blue")
     follower.start()
     try:
         yield follower
@@ -91,12 +91,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await made.close()
 
 
-async def until(follower: Follower, reader: Noting, key: str, seq: int) -> None:
+async def until(follower: ProjectionRunner, reader: Noting, key: str, seq: int) -> None:
     """A reader that was in trouble is tried again, some time."""
     async with asyncio.timeout(PATIENCE_S):
         while reader.places.get(key, 0) < seq:
-            await follower.retry()
-            await follower.caught_up(PATIENCE_S)
+            await follower.retry_failed()
+            await follower.wait_caught_up(PATIENCE_S)
             await asyncio.sleep(0.01)
 
 
@@ -106,89 +106,89 @@ async def until(follower: Follower, reader: Noting, key: str, seq: int) -> None:
 async def test_every_reader_is_given_each_record_once_and_in_order(store: Store) -> None:
     one, other = Noting("one"), Noting("other")
     async with followed(store, one, other) as follower:
-        talks = [Writing(store, f"s{number}") for number in range(70)]  # more than are followed at once
+        talks = [SessionWriter(store, f"s{number}") for number in range(70)]  # more than are followed at once
         for text in ("a", "b", "c"):
             for talk in talks:
-                await talk.turn(text)
-                follower.touched(talk.view.key)
-            assert await follower.caught_up(PATIENCE_S)
+                await talk.write_turn(text)
+                follower.notify(talk.session.key)
+            assert await follower.wait_caught_up(PATIENCE_S)
         for talk in talks:
-            assert one.seqs(talk.view.key) == other.seqs(talk.view.key) == list(range(1, talk.view.head + 1))
-    assert {stretch.standing.workspace for stretch in one.stretches} == {"blue"}
+            assert one.seqs(talk.session.key) == other.seqs(talk.session.key) == list(range(1, talk.session.head + 1))
+    assert {stretch.info.workspace for stretch in one.stretches} == {"blue"}
 
 
 async def test_a_session_longer_than_a_page_is_followed_to_its_end(store: Store) -> None:
-    reader, talk = Noting(), Writing(store, "s")
-    for number in range(following.PAGE // 2):
-        await talk.turn(str(number))
+    reader, talk = Noting(), SessionWriter(store, "s")
+    for number in range(following.PAGE_RECORDS // 2):
+        await talk.write_turn(str(number))
     async with followed(store, reader) as follower:
-        assert await follower.caught_up(PATIENCE_S)
-        await talk.turn("more")
-        follower.touched("s")
-        assert await follower.caught_up(PATIENCE_S)
-    assert reader.seqs("s") == list(range(1, talk.view.head + 1))
+        assert await follower.wait_caught_up(PATIENCE_S)
+        await talk.write_turn("more")
+        follower.notify("s")
+        assert await follower.wait_caught_up(PATIENCE_S)
+    assert reader.seqs("s") == list(range(1, talk.session.head + 1))
     assert len(reader.stretches) > 2
 
 
 async def test_what_happened_while_nobody_followed_is_caught_up_exactly_once(store: Store) -> None:
-    reader, talk = Noting(), Writing(store, "s")
-    await talk.turn("a")
+    reader, talk = Noting(), SessionWriter(store, "s")
+    await talk.write_turn("a")
     async with followed(store, reader) as follower:
-        assert await follower.caught_up(PATIENCE_S)
-    await talk.turn("b")
-    await Writing(store, "new").turn("c")
+        assert await follower.wait_caught_up(PATIENCE_S)
+    await talk.write_turn("b")
+    await SessionWriter(store, "new").write_turn("c")
     async with followed(store, reader) as follower:
-        assert await follower.caught_up(PATIENCE_S)
+        assert await follower.wait_caught_up(PATIENCE_S)
         assert reader.seqs("s") == list(range(1, 9))
         assert reader.seqs("new") == [1, 2, 3, 4]
 
 
 async def test_a_session_that_begins_while_readers_say_where_they_are_is_not_cut(store: Store) -> None:
     """What was on disk when the second was asked was news to the first one too."""
-    talk = Writing(store, "s")
+    talk = SessionWriter(store, "s")
 
     class Slow(Noting):
         async def positions(self) -> dict[str, int]:
-            await talk.turn("meanwhile")
+            await talk.write_turn("meanwhile")
             return await super().positions()
 
     first, second = Noting("first"), Slow("second")
     async with followed(store, first, second) as follower:
-        assert await follower.caught_up(PATIENCE_S)
-        await talk.turn("after")
-        follower.touched("s")
-        assert await follower.caught_up(PATIENCE_S)
-    assert first.seqs("s") == second.seqs("s") == list(range(1, talk.view.head + 1))
+        assert await follower.wait_caught_up(PATIENCE_S)
+        await talk.write_turn("after")
+        follower.notify("s")
+        assert await follower.wait_caught_up(PATIENCE_S)
+    assert first.seqs("s") == second.seqs("s") == list(range(1, talk.session.head + 1))
 
 
 async def test_what_was_touched_is_still_followed_when_the_agent_closes(store: Store) -> None:
-    reader, talk = Noting(), Writing(store, "s")
+    reader, talk = Noting(), SessionWriter(store, "s")
     async with followed(store, reader) as follower:
-        assert await follower.caught_up(PATIENCE_S)
-        await talk.turn("the last thing it did")
-        follower.touched("s")
+        assert await follower.wait_caught_up(PATIENCE_S)
+        await talk.write_turn("the last thing it did")
+        follower.notify("s")
     assert reader.seqs("s") == [1, 2, 3, 4]
 
 
 async def test_a_quiet_agent_is_followed_without_being_asked(store: Store) -> None:
-    reader, talk = Noting(), Writing(store, "s")
+    reader, talk = Noting(), SessionWriter(store, "s")
     async with followed(store, reader) as follower:
-        await talk.turn("a")
-        follower.touched("s")
+        await talk.write_turn("a")
+        follower.notify("s")
         async with asyncio.timeout(PATIENCE_S):
             while not reader.seqs("s"):
                 await asyncio.sleep(0.05)
 
 
 async def test_what_a_fork_copied_is_not_told_again(store: Store) -> None:
-    reader, talk = Noting(), Writing(store, "s")
-    for number in range(following.PAGE // 3):
-        await talk.turn(str(number))
+    reader, talk = Noting(), SessionWriter(store, "s")
+    for number in range(following.PAGE_RECORDS // 3):
+        await talk.write_turn(str(number))
     async with followed(store, reader) as follower:
-        await fork(store, "s", "copy", None, 5_000)
-        follower.touched("copy")
-        await follower.caught_up(PATIENCE_S)
-        told = [stretch for stretch in reader.stretches if stretch.standing.key == "copy"]
+        await copy_session(store, "s", "copy", None, 5_000)
+        follower.notify("copy")
+        await follower.wait_caught_up(PATIENCE_S)
+        told = [stretch for stretch in reader.stretches if stretch.info.key == "copy"]
         assert [type(record.event) for record in told[0].records] == [Forked]
 
 
@@ -198,21 +198,21 @@ async def test_what_a_fork_copied_is_not_told_again(store: Store) -> None:
 async def test_a_reader_in_trouble_keeps_no_other_back_and_gets_all_of_it_later(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    well, full, talk = Noting("well"), Noting("full"), Writing(store, "s")
+    well, full, talk = Noting("well"), Noting("full"), SessionWriter(store, "s")
     async with followed(store, full, well) as follower:
         full.trouble = StoreFull("no space left")
         for text in ("a", "b"):
-            await talk.turn(text)
-            follower.touched("s")
-            assert await follower.caught_up(PATIENCE_S)
+            await talk.write_turn(text)
+            follower.notify("s")
+            assert await follower.wait_caught_up(PATIENCE_S)
         assert well.seqs("s") == list(range(1, 9))
         assert full.seqs("s") == []
-        assert follower.troubles == {"full": "no space left"}
-        assert follower.trouble("well") == ""
+        assert follower.errors == {"full": "no space left"}
+        assert follower.get_error("well") == ""
         full.trouble = None
         await until(follower, full, "s", 8)
         assert full.seqs("s") == list(range(1, 9))
-        assert not follower.troubles
+        assert not follower.errors
     assert [one.levelname for one in caplog.records if "full is behind" in one.message and one.levelno > 20] == [
         "ERROR"
     ]
@@ -222,19 +222,19 @@ async def test_a_reader_whose_write_stood_although_it_failed_is_asked_where_it_i
     class Unsure(Noting):
         fails = 1
 
-        async def take(self, stretch: Stretch) -> None:
-            await super().take(stretch)
+        async def apply(self, batch: JournalBatch) -> None:
+            await super().apply(batch)
             if self.fails:
                 self.fails -= 1
                 raise StoreError("it may be on disk or not")
 
-    reader, talk = Unsure(), Writing(store, "s")
+    reader, talk = Unsure(), SessionWriter(store, "s")
     async with followed(store, reader) as follower:
-        await talk.turn("a")
-        follower.touched("s")
-        await follower.caught_up(PATIENCE_S)
-        await talk.turn("b")
-        follower.touched("s")
+        await talk.write_turn("a")
+        follower.notify("s")
+        await follower.wait_caught_up(PATIENCE_S)
+        await talk.write_turn("b")
+        follower.notify("s")
         await until(follower, reader, "s", 8)
     assert reader.seqs("s") == list(range(1, 9))
 
@@ -248,14 +248,14 @@ async def test_a_reader_that_cannot_say_where_it_is_joins_later(store: Store) ->
                 raise StoreError("not yet")
             return await super().positions()
 
-    late, well, talk = Late("late"), Noting("well"), Writing(store, "s")
-    await talk.turn("a")
+    late, well, talk = Late("late"), Noting("well"), SessionWriter(store, "s")
+    await talk.write_turn("a")
     async with followed(store, late, well) as follower:
-        assert await follower.caught_up(PATIENCE_S)
+        assert await follower.wait_caught_up(PATIENCE_S)
         assert well.seqs("s") == [1, 2, 3, 4]
         assert not late.seqs("s")
-        await talk.turn("b")
-        follower.touched("s")
+        await talk.write_turn("b")
+        follower.notify("s")
         late.broken = False
         await until(follower, late, "s", 8)
     assert late.seqs("s") == well.seqs("s") == list(range(1, 9))
@@ -269,17 +269,17 @@ async def test_a_bug_with_one_session_leaves_the_others_followed(
     caplog.set_level(logging.CRITICAL, "mainstay.observe")
     async with followed(store, reader) as follower:
         for key in ("odd", "even"):
-            await Writing(store, key).turn("a")
-            follower.touched(key)
-        assert await follower.caught_up(PATIENCE_S)
+            await SessionWriter(store, key).write_turn("a")
+            follower.notify(key)
+        assert await follower.wait_caught_up(PATIENCE_S)
         assert reader.seqs("even") == [1, 2, 3, 4]
         assert not reader.seqs("odd")
-        assert "session 'odd' cannot be taken" in follower.trouble(reader.name)
+        assert "session 'odd' cannot be processed" in follower.get_error(reader.name)
         reader.picky = ""
-        follower.touched("odd")
-        await follower.caught_up(PATIENCE_S)
+        follower.notify("odd")
+        await follower.wait_caught_up(PATIENCE_S)
         assert reader.seqs("odd") == [1, 2, 3, 4]
-        assert not follower.trouble(reader.name)
+        assert not follower.get_error(reader.name)
 
 
 async def test_a_journal_that_cannot_be_read_yet_is_looked_at_again(
@@ -291,16 +291,16 @@ async def test_a_journal_that_cannot_be_read_yet_is_looked_at_again(
     class Flaky(MemoryStore):
         fails = 3
 
-        async def heads(self) -> dict[str, int]:
+        async def list_heads(self) -> dict[str, int]:
             if self.fails:
                 self.fails -= 1
                 raise StoreError("busy")
-            return await super().heads()
+            return await super().list_heads()
 
     store, reader = Flaky(), Noting()
-    await Writing(store, "s").turn("a")
+    await SessionWriter(store, "s").write_turn("a")
     async with followed(store, reader) as follower:
-        assert await follower.caught_up(PATIENCE_S)
+        assert await follower.wait_caught_up(PATIENCE_S)
         assert reader.seqs("s") == [1, 2, 3, 4]
 
 
@@ -308,14 +308,14 @@ async def test_whoever_waits_for_a_reader_that_hangs_is_told_so_in_time() -> Non
     hangs = asyncio.Event()
 
     class Hanging(Noting):
-        async def take(self, stretch: Stretch) -> None:
+        async def apply(self, batch: JournalBatch) -> None:
             await hangs.wait()
 
     store = MemoryStore()
     async with followed(store, Hanging()) as follower:
-        await Writing(store, "s").turn("a")
-        follower.touched("s")
-        assert not await follower.caught_up(0.05)
+        await SessionWriter(store, "s").write_turn("a")
+        follower.notify("s")
+        assert not await follower.wait_caught_up(0.05)
         hangs.set()
 
 
@@ -326,30 +326,30 @@ async def test_whoever_waits_is_served_however_busy_everybody_else_is() -> None:
     class Busy(Noting):
         more = 0
 
-        async def take(self, stretch: Stretch) -> None:
-            await super().take(stretch)
+        async def apply(self, batch: JournalBatch) -> None:
+            await super().apply(batch)
             self.more += 1
-            await Writing(store, f"more {self.more}").turn("a")
-            follower.touched(f"more {self.more}")
+            await SessionWriter(store, f"more {self.more}").write_turn("a")
+            follower.notify(f"more {self.more}")
 
     reader = Busy()
     async with followed(store, reader) as follower:
-        await Writing(store, "s").turn("a")
-        follower.touched("s")
-        assert await follower.caught_up(PATIENCE_S)
+        await SessionWriter(store, "s").write_turn("a")
+        follower.notify("s")
+        assert await follower.wait_caught_up(PATIENCE_S)
         assert reader.seqs("s") == [1, 2, 3, 4]
 
 
 async def test_a_place_beyond_the_end_of_a_journal_is_its_end(store: Store) -> None:
     """A backup of the journal was put back, of before what the reader was told."""
-    reader, talk = Noting(), Writing(store, "s")
-    await talk.turn("a")
+    reader, talk = Noting(), SessionWriter(store, "s")
+    await talk.write_turn("a")
     reader.places["s"], reader.replaced = 9, True
     async with followed(store, reader) as follower:
-        await follower.caught_up(PATIENCE_S)
-        await talk.turn("b")
-        follower.touched("s")
-        await follower.caught_up(PATIENCE_S)
+        await follower.wait_caught_up(PATIENCE_S)
+        await talk.write_turn("b")
+        follower.notify("s")
+        await follower.wait_caught_up(PATIENCE_S)
         assert reader.seqs("s") == [5, 6, 7, 8]
 
 
@@ -388,35 +388,35 @@ def life(seed: int) -> list[Event]:
 
 def expected_before(records: Sequence[Record], place: int) -> list[int]:
     """By the words of the port: of the turn that is open there, what was told; and inputs that waited."""
-    return [record.seq for record in open_in((), records[:place])]
+    return [record.seq for record in open_records((), records[:place])]
 
 
 @pytest.mark.parametrize("seed", range(200 if ALL else 25))
 async def test_a_reader_is_told_what_it_was_given_of_the_open_turn_wherever_it_left_off(seed: int) -> None:
     chance = random.Random(seed)
-    store, talk, events = MemoryStore(), Writing(MemoryStore(), "s"), life(seed)
+    store, talk, events = MemoryStore(), SessionWriter(MemoryStore(), "s"), life(seed)
     talk.store = store
     readers = [Noting("quick"), Noting("slow"), Noting("later")]
-    follower = Follower(store, readers)
+    follower = ProjectionRunner(store, readers)
     follower.start()
     for event in events:
-        await talk.add(event)
-        follower.touched("s")
+        await talk.append(event)
+        follower.notify("s")
         for reader in readers[1:]:
             reader.trouble = StoreError("busy") if chance.random() < 0.4 else None
         if chance.random() < 0.5:
-            await follower.retry()
-            await follower.caught_up(PATIENCE_S)
+            await follower.retry_failed()
+            await follower.wait_caught_up(PATIENCE_S)
         if chance.random() < 0.1:  # the agent is closed, and opened again
             await follower.close()
-            follower = Follower(store, readers)
+            follower = ProjectionRunner(store, readers)
             follower.start()
     for reader in readers:
         reader.trouble = None
-        follower.touched("s")
+        follower.notify("s")
         await until(follower, reader, "s", len(events))
     await follower.close()
-    records = await store.read("s", 0, 10_000)
+    records = await store.read_records("s", 0, 10_000)
     for reader in readers:
         assert reader.seqs("s") == list(range(1, len(events) + 1))
         for stretch in reader.stretches:
@@ -425,12 +425,12 @@ async def test_a_reader_is_told_what_it_was_given_of_the_open_turn_wherever_it_l
 
 
 async def test_a_very_long_turn_is_looked_back_for_no_further_than_is_told() -> None:
-    store, talk, reader = MemoryStore(), Writing(MemoryStore(), "s"), Noting()
+    store, talk, reader = MemoryStore(), SessionWriter(MemoryStore(), "s"), Noting()
     talk.store = store
-    await talk.add(Received((Text("a"),)), TurnStarted((1,), turn=1))
+    await talk.append(Received((Text("a"),)), TurnStarted((1,), turn=1))
     steps = [MessageAdded("assistant", (Text("so"),), turn=1) for _ in range(700)]
-    await talk.add(*steps)
+    await talk.append(*steps)
     reader.places["s"] = 690
     async with followed(store, reader) as follower:
-        await follower.caught_up(PATIENCE_S)
+        await follower.wait_caught_up(PATIENCE_S)
     assert [record.seq for record in reader.stretches[0].earlier] == list(range(1, 691))

@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 from support.span_stories import calls, child_turn, everything, finished, records, standing, started, tool_turn
 
 from mainstay.core.events import Spawned, ToolFinished, TurnEnded
-from mainstay.core.following import Stretch
 from mainstay.core.messages import ToolResult
 from mainstay.core.outcome import Failed
-from mainstay.observe.counting import CountingReader, Counts
-from mainstay.observe.metrics import OTHER, SERIES_MAX, Counter, Gauge, Histogram, Sample, label, rendered
-from mainstay.observe.spans import Telling
+from mainstay.core.projections import JournalBatch
+from mainstay.observe.metrics import (
+    OTHER_LABEL,
+    SERIES_MAX,
+    Counter,
+    Gauge,
+    Histogram,
+    MetricSample,
+    render_metrics,
+    safe_label,
+)
+from mainstay.observe.spans import TelemetryOptions
+from mainstay.observe.turn_metrics import MetricsProjection, TurnMetrics
 
 parser: Any = pytest.importorskip("prometheus_client.parser")
 
@@ -31,19 +40,19 @@ def values(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return found
 
 
-async def counted(*stretches: Stretch) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    counts = Counts()
-    reader = CountingReader(counts, Telling(), {})
+async def counted(*stretches: JournalBatch) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    counts = TurnMetrics()
+    reader = MetricsProjection(counts, TelemetryOptions(), {})
     for stretch in stretches:
-        await reader.take(stretch)
-    return values(rendered(counts.metrics()))
+        await reader.apply(stretch)
+    return values(render_metrics(counts.metrics()))
 
 
 MODEL = (("gen_ai_operation_name", "chat"), ("gen_ai_provider_name", "openai"), ("gen_ai_request_model", "gpt-9"))
 
 
 async def test_turns_calls_tokens_and_money_are_counted_with_how_long_they_took() -> None:
-    found = await counted(Stretch(standing(), tool_turn()))
+    found = await counted(JournalBatch(standing(), tool_turn()))
     assert found["mainstay_turns_total", (("agent", "main"), ("outcome", "answered"))] == 1
     assert found["mainstay_turn_duration_seconds_sum", (("agent", "main"), ("outcome", "answered"))] == 1.51
     assert found["gen_ai_client_operation_duration_seconds_count", MODEL] == 2
@@ -58,15 +67,15 @@ async def test_turns_calls_tokens_and_money_are_counted_with_how_long_they_took(
 
 async def test_a_turn_that_comes_in_pieces_is_counted_as_one_that_comes_whole() -> None:
     told = everything()
-    whole = await counted(Stretch(standing(), told))
+    whole = await counted(JournalBatch(standing(), told))
     for cut in range(1, len(told)):
-        parts = Stretch(standing(), told[:cut]), Stretch(standing(), told[cut:], told[:cut])
+        parts = JournalBatch(standing(), told[:cut]), JournalBatch(standing(), told[cut:], told[:cut])
         assert await counted(*parts) == whole, cut
 
 
 async def test_everything_that_can_happen_in_a_turn_has_its_counter() -> None:
-    errand = standing("s/call_1_1_2", errand=Spawned("s", "call_1_1_2"))
-    found = await counted(Stretch(standing(), everything()), Stretch(errand, child_turn()))
+    errand = standing("s/call_1_1_2", spawned=Spawned("s", "call_1_1_2"))
+    found = await counted(JournalBatch(standing(), everything()), JournalBatch(errand, child_turn()))
     assert found["mainstay_turns_total", (("agent", "sub"), ("outcome", "answered"))] == 1
     assert found["mainstay_turns_resumed_total", ()] == 1
     assert found["mainstay_steps_restarted_total", ()] == 1
@@ -81,7 +90,7 @@ async def test_everything_that_can_happen_in_a_turn_has_its_counter() -> None:
 
 
 async def test_what_happened_before_this_process_is_not_counted_again() -> None:
-    assert await CountingReader(Counts(), Telling(), {"old": 7}).positions() == {"old": 7}
+    assert await MetricsProjection(TurnMetrics(), TelemetryOptions(), {"old": 7}).positions() == {"old": 7}
 
 
 async def test_names_that_a_model_made_up_do_not_become_labels() -> None:
@@ -89,30 +98,30 @@ async def test_names_that_a_model_made_up_do_not_become_labels() -> None:
     told = [*started()]
     named = [(f"call_1_1_{n}", name) for n, name in enumerate(strange)]
     told += [calls(5, *named), *(finished(9, *one, error=True) for one in named)]
-    found = await counted(Stretch(standing(), records(*told)))
-    assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", OTHER))] == len(strange)
-    assert {label(name) for name in strange} == {OTHER}
-    assert label("mcp.github:search-code") == "mcp.github:search-code"
+    found = await counted(JournalBatch(standing(), records(*told)))
+    assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", OTHER_LABEL))] == len(strange)
+    assert {safe_label(name) for name in strange} == {OTHER_LABEL}
+    assert safe_label("mcp.github:search-code") == "mcp.github:search-code"
 
 
 async def test_a_tool_that_is_not_there_counts_as_unknown_whatever_it_was_called() -> None:
     one = ("call_1_1_0", "ann@example.com")
     none = ToolFinished(ToolResult(*one, "There is no tool 'ann@example.com'. Available: none.", is_error=True), turn=1)
-    found = await counted(Stretch(standing(), records(*started(), calls(5, one), (9, none))))
+    found = await counted(JournalBatch(standing(), records(*started(), calls(5, one), (9, none))))
     assert found["mainstay_tool_calls_total", (("result", "error"), ("tool", "unknown"))] == 1
     assert "ann@" not in str(found)
 
 
 async def test_what_was_counted_is_not_counted_again_when_the_reader_is_asked_where_it_is() -> None:
-    reader = CountingReader(Counts(), Telling(), {"old": 7})
+    reader = MetricsProjection(TurnMetrics(), TelemetryOptions(), {"old": 7})
     told = tool_turn()
-    await reader.take(Stretch(standing(), told))
+    await reader.apply(JournalBatch(standing(), told))
     assert await reader.positions() == {"old": 7, "s": len(told)}
 
 
 def test_a_number_that_is_none_is_said_to_be_none() -> None:
-    samples = tuple(Sample(float(one), {"x": one}) for one in ("nan", "inf", "-inf"))
-    found = values(rendered([Gauge("a", "A.", samples)]))
+    samples = tuple(MetricSample(float(one), {"x": one}) for one in ("nan", "inf", "-inf"))
+    found = values(render_metrics([Gauge("a", "A.", samples)]))
     assert str(found["a", (("x", "nan"),)]) == "nan"
     assert (found["a", (("x", "inf"),)], found["a", (("x", "-inf"),)]) == (float("inf"), float("-inf"))
 
@@ -120,9 +129,11 @@ def test_a_number_that_is_none_is_said_to_be_none() -> None:
 async def test_nobodys_name_is_in_it() -> None:
     person = standing("web:ann:private-matters", person="ann", workspace="anns")
     failed = TurnEnded(Failed("ann's secret plan broke"), turn=1)
-    counts = Counts()
-    await CountingReader(counts, Telling(workspace="anns"), {}).take(Stretch(person, records(*started(), (9, failed))))
-    text = rendered(counts.metrics())
+    counts = TurnMetrics()
+    await MetricsProjection(counts, TelemetryOptions(workspace="anns"), {}).apply(
+        JournalBatch(person, records(*started(), (9, failed)))
+    )
+    text = render_metrics(counts.metrics())
     assert 'outcome="failed"' in text
     assert "ann" not in text
 
@@ -132,10 +143,10 @@ def test_a_metric_has_only_so_many_series_however_many_labels_come() -> None:
     for n in range(5_000):
         counter.add(f"v{n}")
         histogram.observe(0.5, f"v{n}")
-    found = values(rendered((counter, histogram)))
+    found = values(render_metrics((counter, histogram)))
     assert len([one for one in found if one[0] == "a_total"]) == SERIES_MAX + 1
-    assert found["a_total", (("x", OTHER),)] == 5_000 - SERIES_MAX
-    assert found["b_seconds_count", (("x", OTHER),)] == 5_000 - SERIES_MAX
+    assert found["a_total", (("x", OTHER_LABEL),)] == 5_000 - SERIES_MAX
+    assert found["b_seconds_count", (("x", OTHER_LABEL),)] == 5_000 - SERIES_MAX
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,7 +156,7 @@ def test_a_histogram_says_how_many_were_at_most_so_large(numbers: list[float], n
     histogram = Histogram("h_seconds", "H.", edges, ("name",))
     for number in numbers:
         histogram.observe(number, name)
-    found = values(rendered([histogram]))
+    found = values(render_metrics([histogram]))
     if not numbers:
         assert found == {}
         return
@@ -159,12 +170,12 @@ def test_a_histogram_says_how_many_were_at_most_so_large(numbers: list[float], n
 
 def test_labels_are_written_so_that_any_text_comes_back() -> None:
     wild = 'a "b" \\ c\nd'
-    found = values(rendered([Gauge("g", "G.", (Sample(1.5, {"x": wild}),))]))
+    found = values(render_metrics([Gauge("g", "G.", (MetricSample(1.5, {"x": wild}),))]))
     assert found == {("g", (("x", wild),)): 1.5}
 
 
 def test_the_names_of_metrics_follow_the_rules_of_prometheus() -> None:
-    for metric in Counts().metrics():
+    for metric in TurnMetrics().metrics():
         assert metric.name.startswith(("mainstay_", "gen_ai_client_"))
         assert metric.name == metric.name.lower()
         if isinstance(metric, Counter):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mainstay.core.addresses import Address, FileSaid, Heard
+from mainstay.core.chat_addresses import ChatAddress, PlatformMessage, ReceivedFile
 from mainstay.core.events import (
     Delivered,
     Event,
@@ -23,7 +23,7 @@ from mainstay.core.events import (
 from mainstay.core.journal import Record
 from mainstay.core.messages import Binary, Finish, FinishReason, Text, ToolCall, ToolResult
 from mainstay.core.outcome import Answered
-from mainstay.observe.export import history, write_context, write_log
+from mainstay.observe.session_export import full_history, write_context, write_log
 
 AT = 1_767_225_600_123
 
@@ -74,8 +74,8 @@ def test_guppy_048_the_context_has_messages_calls_and_results_in_the_models_orde
 
 
 def test_a_fold_takes_nothing_out_of_an_export() -> None:
-    assert len(history(TOLD)) == 6
-    assert len(history([record for record in TOLD if not isinstance(record.event, Folded)])) == 6
+    assert len(full_history(TOLD)) == 6
+    assert len(full_history([record for record in TOLD if not isinstance(record.event, Folded)])) == 6
 
 
 def test_the_same_session_gives_the_same_bytes_and_a_failed_export_leaves_the_old_one(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_the_same_session_gives_the_same_bytes_and_a_failed_export_leaves_the_ol
 def test_guppy_066_069_a_log_of_a_channel_has_ids_and_names_of_the_platform_and_the_answer_as_it_was_posted(
     tmp_path: Path,
 ) -> None:
-    at = Address("chat", "room", "thread")
-    bo = Heard(at, "m1", "U1", "Bo", "see this", 1_000, (FileSaid("plan.pdf", "attachments/1_plan.pdf"),))
-    ann = Heard(at, "m2", "U2", "Ann Lee", "well?", 2_000)
+    at = ChatAddress("chat", "room", "thread")
+    bo = PlatformMessage(at, "m1", "U1", "Bo", "see this", 1_000, (ReceivedFile("plan.pdf", "attachments/1_plan.pdf"),))
+    ann = PlatformMessage(at, "m2", "U2", "Ann Lee", "well?", 2_000)
     said: list[Event] = [
         Received((Text("[Bo] see this [file]"),), "overheard", id="chat:m1", heard=bo),
         Received((Text("[Ann Lee]"), Text("well?")), sender="ann", id="chat:m2", heard=ann),

@@ -40,26 +40,26 @@ from mainstay.core.events import (
     TurnEnded,
     TurnResumed,
 )
-from mainstay.core.following import Stretch
 from mainstay.core.journal import Record
+from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import Finish, FinishReason, Text, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
-from mainstay.core.recall import RUNTIME
-from mainstay.core.tracing import trace_id
+from mainstay.core.projections import JournalBatch
+from mainstay.core.trace_ids import trace_id
 from mainstay.observe.otlp import encode_spans
-from mainstay.observe.spans import Lineage, Model, Span, Telling, Trace, turns_in
-from mainstay.observe.traces import TraceReader, trace_of
-from mainstay.observe.turn_spans import turn_spans
+from mainstay.observe.spans import ModelEndpoint, Span, TelemetryOptions, Trace, TraceContext, group_by_turn
+from mainstay.observe.traces import TraceProjection, build_trace
+from mainstay.observe.turn_spans import build_turn_spans
 
 TRACE = trace_id("s", BEGUN, 1)
-HERE = Lineage(TRACE, "s")
+HERE = TraceContext(TRACE, "s")
 
 
-PLAIN = Telling()
+PLAIN = TelemetryOptions()
 
 
-def spans_of(told: Sequence[Record], telling: Telling = PLAIN, now: int | None = None) -> list[Span]:
-    return turn_spans(told, HERE, telling, now)
+def spans_of(told: Sequence[Record], telling: TelemetryOptions = PLAIN, now: int | None = None) -> list[Span]:
+    return build_turn_spans(told, HERE, telling, now)
 
 
 def named(spans: Sequence[Span], name: str) -> Span:
@@ -77,7 +77,7 @@ class Books:
     def __init__(self, **kept: list[Record]) -> None:
         self.kept = {name.replace("__", "/"): told for name, told in kept.items()}
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         return [one for one in self.kept.get(key, []) if one.seq > after][:limit]
 
 
@@ -85,7 +85,7 @@ FAMILY = Books(s=everything(), s__call_1_1_2=child_turn())
 
 
 async def whole() -> Trace:
-    made = await trace_of(FAMILY, standing(), everything(), Telling(workspace="w"))
+    made = await build_trace(FAMILY, standing(), everything(), TelemetryOptions(workspace="w"))
     assert made is not None
     return made
 
@@ -100,7 +100,7 @@ def test_a_call_that_the_model_never_answered_is_there_with_the_time_that_it_too
     spans = spans_of(told)
     assert [span.name for span in spans] == ["invoke_agent mainstay", "prepare", "chat gpt-9"]
     assert times(spans[2]) == (30, 905)
-    assert spans[2].error
+    assert spans[2].error_type
 
 
 def test_a_turn_is_an_agent_with_its_model_and_tool_calls_below() -> None:
@@ -112,8 +112,8 @@ def test_a_turn_is_an_agent_with_its_model_and_tool_calls_below() -> None:
         "chat gpt-9",
     ]
     assert [times(span) for span in spans] == [(0, 1510), (0, 400), (410, 700), (700, 1500)]
-    assert {span.parent for span in spans[1:]} == {spans[0].id}
-    assert spans[0].parent == ""
+    assert {span.parent_id for span in spans[1:]} == {spans[0].id}
+    assert spans[0].parent_id == ""
 
 
 def test_tokens_cost_and_finish_reason_are_with_the_call_and_their_sum_with_the_turn() -> None:
@@ -130,7 +130,7 @@ def test_tokens_cost_and_finish_reason_are_with_the_call_and_their_sum_with_the_
 
 
 def test_a_bare_model_name_is_told_with_who_answers_to_it() -> None:
-    telling = Telling(models={"fast": Model("gemini", "fast", "ai.example.org")})
+    telling = TelemetryOptions(models={"fast": ModelEndpoint("gemini", "fast", "ai.example.org")})
     told = records(*started(model="fast"), answer(10, step=1), ended(10))
     chat = spans_of(told, telling)[1]
     assert chat.attributes["gen_ai.provider.name"] == "gcp.gemini"
@@ -166,18 +166,18 @@ def test_waiting_for_an_approval_is_a_span_and_a_denied_call_says_so() -> None:
     waited = named(spans, "approval bash")
     assert times(waited) == (110, 60_000)
     assert waited.attributes["mainstay.approval.verdict"] == "denied"
-    assert named(spans, "execute_tool bash").error == "denied"
-    assert [mark.name for mark in spans[0].marks] == ["mainstay.approval.asked", "mainstay.approval.answered"]
+    assert named(spans, "execute_tool bash").error_type == "denied"
+    assert [mark.name for mark in spans[0].events] == ["mainstay.approval.asked", "mainstay.approval.answered"]
 
 
 def test_an_answer_that_broke_off_and_the_one_asked_for_instead_are_two_spans_with_two_ids() -> None:
     told = records(*started(), (50, StepRestarted("cut", turn=1, step=1)), answer(90, step=1), ended(90))
-    spans = spans_of(told, Telling(notes=True))
+    spans = spans_of(told, TelemetryOptions(include_error_messages=True))
     first, second = spans[1:]
-    assert (first.error, first.note, times(first)) == ("stream_broken", "cut", (0, 50))
-    assert (second.error, times(second)) == ("", (50, 90))
+    assert (first.error_type, first.error_message, times(first)) == ("stream_broken", "cut", (0, 50))
+    assert (second.error_type, times(second)) == ("", (50, 90))
     assert first.id != second.id
-    assert [mark.name for mark in spans[0].marks] == ["mainstay.step.restarted"]
+    assert [mark.name for mark in spans[0].events] == ["mainstay.step.restarted"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_an_answer_that_broke_off_and_the_one_asked_for_instead_are_two_spans_wi
 )
 def test_how_a_turn_ended_is_one_word(outcome: Failed | Aborted | Exhausted, error: str, kind: str) -> None:
     root = spans_of(records(*started(), (20, TurnEnded(outcome, turn=1))))[0]
-    assert (root.error, root.attributes["mainstay.outcome"]) == (error, kind)
+    assert (root.error_type, root.attributes["mainstay.outcome"]) == (error, kind)
     assert root.attributes.get("error.type", "") == error
 
 
@@ -200,7 +200,7 @@ def test_what_the_runtime_says_in_the_models_place_is_no_model_call() -> None:
     said = MessageAdded("assistant", (Text("I had to stop.", origin=RUNTIME), Finish(FinishReason.END)), turn=1, step=1)
     spans = spans_of(records(*started(), (5, said), (5, TurnEnded(Exhausted("money"), turn=1))))
     assert [span.name for span in spans] == ["invoke_agent mainstay"]
-    assert [mark.name for mark in spans[0].marks] == ["mainstay.stopped"]
+    assert [mark.name for mark in spans[0].events] == ["mainstay.stopped"]
 
 
 def test_a_clock_that_is_set_back_makes_no_span_end_before_it_began() -> None:
@@ -234,9 +234,9 @@ def test_a_turn_that_was_resumed_after_crashes_is_one_trace_that_shows_them() ->
     assert [times(span) for span in gaps] == [(110, 5_000), (5_300, 9_000)]
     call = named(spans, "execute_tool write")
     assert times(call) == (110, 5_200)
-    assert [mark.name for mark in call.marks] == ["mainstay.turn.resumed"]
+    assert [mark.name for mark in call.events] == ["mainstay.turn.resumed"]
     chats = [span for span in spans if span.name == "chat gpt-9"]
-    assert [(span.error, times(span)) for span in chats] == [
+    assert [(span.error_type, times(span)) for span in chats] == [
         ("", (0, 100)),
         ("interrupted", (5_200, 5_300)),
         ("", (9_000, 9_500)),
@@ -249,22 +249,22 @@ class Kept:
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
 
-    def put(self, blocks: Sequence[bytes]) -> None:
+    def enqueue(self, blocks: Sequence[bytes]) -> None:
         self.sent.append(list(blocks))
 
 
 async def test_a_resumed_turn_is_sent_once_and_is_the_very_trace_that_the_terminal_draws() -> None:
     told, kept = crashed(), Kept()
-    reader = TraceReader(Books(s=told), kept, Telling(), 1.0, {})
+    reader = TraceProjection(Books(s=told), kept, TelemetryOptions(), 1.0, {})
     cut = 4  # another process reads on from here, and is not given again what had streamed
-    await reader.take(Stretch(standing(), told[:cut]))
+    await reader.apply(JournalBatch(standing(), told[:cut]))
     earlier = [one for one in told[:cut] if not isinstance(one.event, StepCheckpointed)]
-    await reader.take(Stretch(standing(), told[cut:7], earlier))
+    await reader.apply(JournalBatch(standing(), told[cut:7], earlier))
     assert kept.sent == [], "it has not ended"
     earlier = [one for one in told[:7] if not isinstance(one.event, StepCheckpointed)]
     assert len(earlier) == 6
-    await reader.take(Stretch(standing(), told[7:], earlier))
-    shown = await trace_of(Books(), standing(), turns_in(told)[1], Telling())
+    await reader.apply(JournalBatch(standing(), told[7:], earlier))
+    shown = await build_trace(Books(), standing(), group_by_turn(told)[1], TelemetryOptions())
     assert shown is not None
     assert kept.sent == [encode_spans(shown)]
 
@@ -276,20 +276,20 @@ async def test_a_sub_agent_is_in_the_trace_of_the_turn_that_sent_it_below_the_ca
     trace = await whole()
     call = named(trace.spans, "execute_tool spawn")
     child = named(trace.spans, "invoke_agent sub-agent")
-    assert child.parent == call.id
+    assert child.parent_id == call.id
     assert child.attributes["gen_ai.conversation.id"] == "s/call_1_1_2"
-    assert named(trace.spans, "execute_tool read").parent == child.id
+    assert named(trace.spans, "execute_tool read").parent_id == child.id
     assert len({span.id for span in trace.spans}) == len(trace.spans)
     assert child.attributes["mainstay.trace"] == trace_id("s/call_1_1_2", BEGUN + 9_120, 1)
 
 
 async def test_a_sub_agents_own_records_make_no_trace_of_their_own() -> None:
     kept = Kept()
-    reader = TraceReader(FAMILY, kept, Telling(), 1.0, {})
+    reader = TraceProjection(FAMILY, kept, TelemetryOptions(), 1.0, {})
     errand = Spawned("s", "call_1_1_2")
-    await reader.take(Stretch(standing("s/call_1_1_2", errand=errand), child_turn()))
+    await reader.apply(JournalBatch(standing("s/call_1_1_2", spawned=errand), child_turn()))
     assert kept.sent == []
-    await reader.take(Stretch(standing(), everything()))
+    await reader.apply(JournalBatch(standing(), everything()))
     assert len(kept.sent) == 1
 
 
@@ -300,11 +300,11 @@ class Failing(Books):
         super().__init__(**kept)
         self.busy = 0
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         if self.busy:
             self.busy -= 1
             raise StoreBusy("another program holds it")
-        return await super().read(key, after, limit)
+        return await super().read_records(key, after, limit)
 
 
 async def test_a_trace_that_could_not_be_made_is_made_again_and_those_before_it_are_not() -> None:
@@ -312,13 +312,13 @@ async def test_a_trace_that_could_not_be_made_is_made_again_and_those_before_it_
     crashed = [*started(turn=2), (5, TurnResumed(turn=2)), (9, TurnEnded(Answered(), turn=2))]
     told = [*first, *records(*crashed, after=len(first))]
     kept, books = Kept(), Failing(s=told)
-    reader = TraceReader(books, kept, Telling(), 1.0, {})
+    reader = TraceProjection(books, kept, TelemetryOptions(), 1.0, {})
     books.busy = 1
     with pytest.raises(StoreBusy):
-        await reader.take(Stretch(standing(), told))
+        await reader.apply(JournalBatch(standing(), told))
     assert len(kept.sent) == 1
     assert await reader.positions() == {"s": len(first)}
-    await reader.take(Stretch(standing(), told))  # whatever is offered again
+    await reader.apply(JournalBatch(standing(), told))  # whatever is offered again
     assert len(kept.sent) == 2
     assert await reader.positions() == {"s": len(told)}
 
@@ -332,7 +332,7 @@ async def test_a_tenth_of_the_turns_is_sent_always_the_same_ones_and_every_one_t
         for turn in range(1, 1001):
             kept = Kept()
             told = records(*started(turn=turn), (9, TurnEnded(outcome, turn=turn)))  # type: ignore[arg-type]
-            await TraceReader(Books(), kept, Telling(), 0.1, {}).take(Stretch(standing(), told))
+            await TraceProjection(Books(), kept, TelemetryOptions(), 0.1, {}).apply(JournalBatch(standing(), told))
             found += [turn] * len(kept.sent)
         return found
 
@@ -357,19 +357,19 @@ def telling_secrets() -> list[Record]:
 
 
 def test_f40_nothing_that_was_said_is_in_a_trace_unless_it_was_asked_for() -> None:
-    spans = spans_of(telling_secrets(), Telling(clean=lambda text: text.replace(SECRET, "[redacted]")))
+    spans = spans_of(telling_secrets(), TelemetryOptions(redact=lambda text: text.replace(SECRET, "[redacted]")))
     body = b"".join(encode_spans(Trace(id=TRACE, session="s", turn=1, spans=tuple(spans))))
     assert SECRET.encode() not in body
     for word in (b"the key is", b"2 + 3", b'"a": 2', b"It broke", b"refused", b"a judge's words"):
         assert word not in body
-    assert {span.error for span in spans} == {"", "turn_failed", "stream_broken", "judge_failed"}
-    for telling in (Telling(content=True), Telling(notes=True)):
-        notes = [span.note for span in spans_of(telling_secrets(), telling) if span.error]
+    assert {span.error_type for span in spans} == {"", "turn_failed", "stream_broken", "judge_failed"}
+    for telling in (TelemetryOptions(include_content=True), TelemetryOptions(include_error_messages=True)):
+        notes = [span.error_message for span in spans_of(telling_secrets(), telling) if span.error_type]
         assert notes == [f"It broke: {SECRET}", f"refused: {SECRET}", "a judge's words"]
 
 
 def test_f40_what_was_said_is_in_it_without_secrets_where_it_was_asked_for() -> None:
-    telling = Telling(content=True, clean=lambda text: text.replace(SECRET, "[redacted]"))
+    telling = TelemetryOptions(include_content=True, redact=lambda text: text.replace(SECRET, "[redacted]"))
     spans = spans_of(telling_secrets(), telling)
     body = b"".join(encode_spans(Trace(id=TRACE, session="s", turn=1, spans=tuple(spans))))
     assert SECRET.encode() not in body
@@ -379,8 +379,8 @@ def test_f40_what_was_said_is_in_it_without_secrets_where_it_was_asked_for() -> 
 
 
 def test_a_text_is_cut_after_it_was_cleaned_so_that_half_a_secret_is_never_left() -> None:
-    telling = Telling(content=True, clean=lambda text: text.replace(SECRET, "[redacted]"))
-    shown = telling.text("x" * (16 * 1024 - 12) + SECRET + "y" * 100)
+    telling = TelemetryOptions(include_content=True, redact=lambda text: text.replace(SECRET, "[redacted]"))
+    shown = telling.redact_text("x" * (16 * 1024 - 12) + SECRET + "y" * 100)
     assert len(shown) <= 16 * 1024
     assert SECRET[:8] not in shown
 
@@ -413,12 +413,12 @@ async def test_every_name_of_the_conventions_that_is_used_is_published_and_what_
     published = pytest.importorskip("opentelemetry.semconv._incubating.attributes.gen_ai_attributes")
     names = {value for name, value in vars(published).items() if name.startswith("GEN_AI_")}
     operations = {one.value for one in published.GenAiOperationNameValues}
-    telling = Telling(content=True, workspace="w")
-    trace = await trace_of(FAMILY, standing(), everything(), telling)
+    telling = TelemetryOptions(include_content=True, workspace="w")
+    trace = await build_trace(FAMILY, standing(), everything(), telling)
     assert trace is not None
     seen = set()
     for span in trace.spans:
-        for attributes in (span.attributes, *(mark.attributes for mark in span.marks)):
+        for attributes in (span.attributes, *(mark.attributes for mark in span.events)):
             for name in attributes:
                 assert name in names or name in OTHERS or name.startswith("mainstay."), name
         operation = span.attributes.get("gen_ai.operation.name")
@@ -427,13 +427,13 @@ async def test_every_name_of_the_conventions_that_is_used_is_published_and_what_
             assert REQUIRED[str(operation)] <= set(span.attributes), span.name
             assert span.name.startswith(str(operation))
             seen.add(operation)
-        assert ("error.type" in span.attributes) == bool(span.error)
+        assert ("error.type" in span.attributes) == bool(span.error_type)
     assert seen == set(REQUIRED)
 
 
 async def test_loom_007_every_decision_of_a_turn_can_be_found_in_its_trace() -> None:
     trace = await whole()
-    found = {span.name for span in trace.spans} | {mark.name for span in trace.spans for mark in span.marks}
+    found = {span.name for span in trace.spans} | {mark.name for span in trace.spans for mark in span.events}
     assert {
         *("invoke_agent w", "chat gpt-9", "prepare", "execute_tool memory_search", "retrieval memory"),
         *("approval bash", "execute_tool bash", "execute_tool spawn", "invoke_agent sub-agent", "interrupted"),
@@ -441,8 +441,8 @@ async def test_loom_007_every_decision_of_a_turn_can_be_found_in_its_trace() -> 
         *("mainstay.guard", "mainstay.approval.asked", "mainstay.approval.answered", "mainstay.turn.resumed"),
         *("mainstay.step.restarted", "mainstay.steered", "mainstay.correction"),
     } <= found
-    assert named(trace.spans, "judge true").error == "judge_failed"
-    assert [mark.name for mark in named(trace.spans, "execute_tool bash").marks] == [
+    assert named(trace.spans, "judge true").error_type == "judge_failed"
+    assert [mark.name for mark in named(trace.spans, "execute_tool bash").events] == [
         "mainstay.guard",
         "mainstay.turn.resumed",
     ]
@@ -461,10 +461,10 @@ def test_whatever_is_missing_of_a_turn_its_spans_are_sound(data: st.DataObject) 
         assert len({span.id for span in spans}) == len(spans)
         for span in spans:
             assert span.start <= span.end
-            assert now is not None or not span.open
+            assert now is not None or not span.is_open
             assert not spans or spans[0].start <= span.start
         known = {span.id for span in spans}
-        assert all(span.parent in known for span in spans[1:])
+        assert all(span.parent_id in known for span in spans[1:])
 
 
 def test_a_turn_that_goes_on_is_told_as_far_as_it_is_and_not_sent() -> None:
@@ -472,7 +472,7 @@ def test_a_turn_that_goes_on_is_told_as_far_as_it_is_and_not_sent() -> None:
     told = records(*started(), calls(100, one), (110, ToolStarted("call_1_1_0", turn=1, step=1)))
     assert spans_of(told) == []
     spans = spans_of(told, now=BEGUN + 700)
-    assert [(span.name, span.open, times(span)) for span in spans] == [
+    assert [(span.name, span.is_open, times(span)) for span in spans] == [
         ("invoke_agent mainstay", True, (0, 700)),
         ("chat gpt-9", False, (0, 100)),
         ("execute_tool bash", True, (110, 700)),
@@ -483,11 +483,11 @@ async def test_a_summary_that_was_made_between_two_turns_is_a_trace_of_its_own_w
     kept = Kept()
     fold = Folded(3, "so far", by="openai/gpt-9", usage=Usage(70, 7), cost=0.25)
     told = [*tool_turn(), *records((2_000, fold), after=len(tool_turn()))]
-    await TraceReader(Books(s=told), kept, Telling(), 1.0, {}).take(Stretch(standing(), told))
+    await TraceProjection(Books(s=told), kept, TelemetryOptions(), 1.0, {}).apply(JournalBatch(standing(), told))
     turn, folded = kept.sent
     assert len(turn) == len(spans_of(tool_turn()))
     assert len(folded) == 1
-    shown = await trace_of(Books(), standing(), turns_in(told)[1], Telling())
+    shown = await build_trace(Books(), standing(), group_by_turn(told)[1], TelemetryOptions())
     assert shown is not None
     assert encode_spans(shown) == turn
 

@@ -9,28 +9,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.span_stories import BEGUN, calls, child_turn, everything, finished, records, standing, started, tool_turn
 
-from mainstay.cli.chat.safe import visible
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.journal import Record
-from mainstay.observe.spans import Telling, Trace
-from mainstay.observe.traces import trace_of
-from mainstay.observe.waterfall import waterfall
+from mainstay.observe.spans import TelemetryOptions, Trace
+from mainstay.observe.traces import build_trace
+from mainstay.observe.waterfall import render_waterfall
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
 class Books:
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         told = child_turn() if key == "s/call_1_1_2" else []
         return [one for one in told if one.seq > after][:limit]
 
 
 async def traced(told: list[Record], now: int | None = None) -> Trace:
-    made = await trace_of(Books(), standing(), told, Telling(workspace="w", notes=True), now)
+    made = await build_trace(
+        Books(), standing(), told, TelemetryOptions(workspace="w", include_error_messages=True), now
+    )
     assert made is not None
     return made
 
 
 def drawn(trace: Trace, width: int = 100) -> list[str]:
-    return [line.text for line in waterfall(trace, width, visible)]
+    return [line.text for line in render_waterfall(trace, width, escape_line)]
 
 
 async def test_a_turn_is_drawn_with_a_row_for_each_span_and_what_it_took() -> None:
@@ -53,7 +55,7 @@ async def test_approvals_crashes_restarts_and_errors_are_seen_and_sub_agents_sta
     text = "\n".join(lines)
     for said in ("approval bash", "interrupted", "stream_broken: the stream broke off", "tool_error", "judge kind"):
         assert said in text
-    assert lines[-1].startswith("? asked  ! answered  ✗ the process stopped  ↻ asked again")
+    assert lines[-1].startswith("? approval requested  ! answered  ✗ process stopped  ↻ retried")
     spawn = next(n for n, line in enumerate(lines) if line.startswith("  spawn"))
     assert lines[spawn + 1].startswith("    sub-agent")
     assert lines[spawn + 2].startswith("      chat gpt-9")
@@ -67,7 +69,7 @@ async def test_a_wait_of_days_leaves_room_for_what_was_done() -> None:
     (chat,) = (line for line in lines if line.startswith("  chat"))
     assert chat.count("█") > 20
     assert "72 h 0 min…" in lines[0]
-    assert lines[-1].endswith("waiting is drawn shorter than it was")
+    assert lines[-1].endswith("waiting times are drawn shorter")
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 132, 200])

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mainstay.core.errors import MainstayError
-from mainstay.core.ports import Contributor, Tool, ToolContext
-from mainstay.core.recall import is_untrusted
+from mainstay.core.memory_tiers import is_untrusted
+from mainstay.core.ports import ContextContributor, Tool, ToolContext
 from mainstay.core.tools import BadArguments
-from mainstay.patterns.contribute import GUIDANCE, PatternContributor
-from mainstay.patterns.library import Library
-from mainstay.patterns.tool import PatternTool, pattern_tool
+from mainstay.patterns.contributor import GUIDANCE, PatternContributor
+from mainstay.patterns.library import PatternLibrary
+from mainstay.patterns.tool import PatternTool, build_pattern_tool
 
 REFUND = """\
 name: refund_order
@@ -43,8 +43,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def library(folder: Path) -> Library:
-    made = Library([str(folder)])
+def library(folder: Path) -> PatternLibrary:
+    made = PatternLibrary([str(folder)])
     made.load()
     return made
 
@@ -66,9 +66,9 @@ def refused(tool: Tool, arguments: str) -> str:
 # --- beside a request ----------------------------------------------------------------------------
 
 
-def test_what_fits_a_request_is_appended_to_its_turn_each_with_its_origin(library: Library) -> None:
-    contributor: Contributor = PatternContributor(library)
-    first, second = contributor.turn("s", "a refund for order A-17 please")
+def test_what_fits_a_request_is_appended_to_its_turn_each_with_its_origin(library: PatternLibrary) -> None:
+    contributor: ContextContributor = PatternContributor(library)
+    first, second = contributor.turn_notes("s", "a refund for order A-17 please")
     assert first.origin == "context:pattern:refund_order"
     assert second.origin == "context:pattern:refund_part"
     for piece in (
@@ -78,22 +78,22 @@ def test_what_fits_a_request_is_appended_to_its_turn_each_with_its_origin(librar
         "Never refund twice",
     ):
         assert piece in first.text
-    assert contributor.turn("s", "what is the weather like?") == ()
-    assert (contributor.profile("s"), contributor.errand("s")) == ("", "")
+    assert contributor.turn_notes("s", "what is the weather like?") == ()
+    assert (contributor.profile_section("s"), contributor.sub_agent_section("s")) == ("", "")
 
 
 def test_the_fixed_line_is_the_same_whatever_the_patterns_say_and_missing_without_any(
-    folder: Path, library: Library
+    folder: Path, library: PatternLibrary
 ) -> None:
     contributor = PatternContributor(library)
-    before = contributor.fixed("s")
+    before = contributor.fixed_section("s")
     (folder / "more.yaml").write_text("name: more\ndescription: words\n")
     library.reload()
-    assert contributor.fixed("other") == before == GUIDANCE
+    assert contributor.fixed_section("other") == before == GUIDANCE
     for path in folder.glob("*.yaml"):
         path.unlink()
     library.reload()
-    assert contributor.fixed("s") == ""
+    assert contributor.fixed_section("s") == ""
 
 
 @pytest.mark.parametrize("tokens", [30, 100, 300, 2_000])
@@ -101,9 +101,9 @@ def test_what_is_appended_is_bounded_and_says_what_was_left_out(folder: Path, to
     long = "\n".join(f"  Line {number} of a long description." for number in range(2_000))
     for number in range(5):
         (folder / f"{number}.yaml").write_text(f"name: long{number}\nintents: [refund]\ndescription: |\n{long}\n")
-    library = Library([str(folder)])
+    library = PatternLibrary([str(folder)])
     library.load()
-    texts = PatternContributor(library, matches=5, threshold=0.0, tokens=tokens).turn("s", "refund")
+    texts = PatternContributor(library, matches_max=5, threshold=0.0, tokens_max=tokens).turn_notes("s", "refund")
     assert len(texts) == 5
     size = sum(len(one.text.encode()) for one in texts)
     assert size <= tokens * 4 + 5 * 400  # what must be said of each
@@ -113,44 +113,46 @@ def test_what_is_appended_is_bounded_and_says_what_was_left_out(folder: Path, to
 def test_what_was_written_under_the_influence_of_others_is_marked_as_theirs(folder: Path) -> None:
     (folder.parent / "link").symlink_to(folder)
     real = str((folder / "refunds.yaml").resolve())
-    library = Library([str(folder.parent / "link")], labels=lambda path: "untrusted:fetch" if path == real else "")
+    library = PatternLibrary(
+        [str(folder.parent / "link")], file_origin=lambda path: "untrusted:fetch" if path == real else ""
+    )
     library.load()
-    first, *_ = PatternContributor(library).turn("s", "refund an order")
+    first, *_ = PatternContributor(library).turn_notes("s", "refund an order")
     assert is_untrusted(first.origin)
     assert first.origin.endswith("context:pattern:refund_order")
     for arguments in ('{"action":"search","query":"refund"}', '{"action":"show","name":"refund_order"}'):
-        _, context = call(pattern_tool(library), arguments)
+        _, context = call(build_pattern_tool(library), arguments)
         assert context.untrusted
 
 
 # --- the tool ------------------------------------------------------------------------------------
 
 
-def test_search_names_what_is_like_the_query(library: Library) -> None:
-    said, context = call(pattern_tool(library), '{"action":"search","query":"refund an order"}')
+def test_search_names_what_is_like_the_query(library: PatternLibrary) -> None:
+    said, context = call(build_pattern_tool(library), '{"action":"search","query":"refund an order"}')
     first, second = said.splitlines()
     assert first.startswith("refund_order (0.")
     assert second.startswith("refund_part (0.")
     assert not context.untrusted
-    said, _ = call(pattern_tool(library), '{"action":"search","query":"weather"}')
+    said, _ = call(build_pattern_tool(library), '{"action":"search","query":"weather"}')
     assert said == "None of the 2 patterns is about that."
 
 
-def test_show_prints_a_pattern_or_one_template_of_it(library: Library) -> None:
-    said, _ = call(pattern_tool(library), '{"action":"show","name":"refund_order"}')
+def test_show_prints_a_pattern_or_one_template_of_it(library: PatternLibrary) -> None:
+    said, _ = call(build_pattern_tool(library), '{"action":"show","name":"refund_order"}')
     assert "Parameters:\n- order (required): Its number" in said
     assert "- already refunded. look first." in said
-    said, _ = call(pattern_tool(library), '{"action":"show","name":"refund_order","template":"loop"}')
+    said, _ = call(build_pattern_tool(library), '{"action":"show","name":"refund_order","template":"loop"}')
     assert said == "Template loop\n```\n{{#each orders}}{{this}}{{/each}}\n```"
 
 
-def test_fill_puts_values_into_a_template(library: Library) -> None:
+def test_fill_puts_values_into_a_template(library: PatternLibrary) -> None:
     arguments = (
         '{"action":"fill","name":"refund_order","template":"letter","parameters":{"customer":"{{order}}","order":17}}'
     )
-    said, _ = call(pattern_tool(library), arguments)
+    said, _ = call(build_pattern_tool(library), arguments)
     assert said == "Dear {{order}}, order 17 is refunded."
-    said, _ = call(pattern_tool(library), '{"action":"fill","name":"refund_part","parameters":{"order":"A"}}')
+    said, _ = call(build_pattern_tool(library), '{"action":"fill","name":"refund_part","parameters":{"order":"A"}}')
     assert said == "Half of A", "the only template needs no name"
 
 
@@ -183,13 +185,13 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[name.replace(" ", "-") for name in REFUSED])
-def test_what_makes_no_sense_is_a_sentence(case: str, library: Library) -> None:
+def test_what_makes_no_sense_is_a_sentence(case: str, library: PatternLibrary) -> None:
     arguments, sentence = REFUSED[case]
-    assert sentence in refused(pattern_tool(library), arguments)
+    assert sentence in refused(build_pattern_tool(library), arguments)
 
 
-def test_arguments_that_do_not_fit_are_refused_before_anything_runs(library: Library) -> None:
-    tool = pattern_tool(library)
+def test_arguments_that_do_not_fit_are_refused_before_anything_runs(library: PatternLibrary) -> None:
+    tool = build_pattern_tool(library)
     for arguments in ('{"action":"destroy"}', "{}", "[]", '{"action":"show","title":"x"}'):
         with pytest.raises(BadArguments):
             tool.parse(arguments)

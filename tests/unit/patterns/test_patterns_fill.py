@@ -6,25 +6,32 @@ from typing import Any
 
 import pytest
 
-from mainstay.patterns.pattern import FILLED_CHARS_MAX, Parameter, Pattern, Template, Unfillable, fill
+from mainstay.patterns.pattern_template import (
+    FILLED_CHARS_MAX,
+    InstructionPattern,
+    PatternParameter,
+    PatternTemplate,
+    TemplateUnfillable,
+    fill_template,
+)
 
-LETTER = Template("letter", "Dear {{customer}}, {{ order }} and {{.order}} cost {{share}} {left_alone} {}")
-PATTERN = Pattern(
+LETTER = PatternTemplate("letter", "Dear {{customer}}, {{ order }} and {{.order}} cost {{share}} {left_alone} {}")
+PATTERN = InstructionPattern(
     name="refund",
     title="Refund",
     description="x",
     parameters=(
-        Parameter("customer", "Who is written to", required=True),
-        Parameter("order"),
-        Parameter("share", default="all"),
-        Parameter("reason", "Not in this template"),
+        PatternParameter("customer", "Who is written to", required=True),
+        PatternParameter("order"),
+        PatternParameter("share", default="all"),
+        PatternParameter("reason", "Not in this template"),
     ),
     templates=(LETTER,),
 )
 
 
 def filled(**given: Any) -> str:
-    return fill(PATTERN, LETTER, given)
+    return fill_template(PATTERN, LETTER, given)
 
 
 def test_every_place_gets_its_value_and_a_default_where_none_was_given() -> None:
@@ -48,15 +55,17 @@ def test_values_that_are_not_text_are_written_plainly(value: Any, text: str) -> 
 
 
 def test_what_is_missing_is_named_with_what_it_is() -> None:
-    with pytest.raises(Unfillable, match=r"^The template 'letter' needs customer \(Who is written to\), order\.$"):
+    with pytest.raises(
+        TemplateUnfillable, match=r"^The template 'letter' needs customer \(Who is written to\), order\.$"
+    ):
         filled()
-    with pytest.raises(Unfillable, match="needs order"):
+    with pytest.raises(TemplateUnfillable, match="needs order"):
         filled(customer="Ada", order=None)
 
 
 def test_what_nobody_knows_is_refused() -> None:
     with pytest.raises(
-        Unfillable, match=r"^There is no parameter colour; there are: customer, order, share, reason\.$"
+        TemplateUnfillable, match=r"^There is no parameter colour; there are: customer, order, share, reason\.$"
     ):
         filled(customer="Ada", order="x", colour="red")
 
@@ -65,14 +74,14 @@ def test_what_nobody_knows_is_refused() -> None:
     "place", ["{{#each items}}", "{{if .x}}", "{{a.b}}", "{{x|5}}", "{{}}", "{{ }}", "{{range $i, $x := .y}}"]
 )
 def test_a_template_with_more_than_names_says_so(place: str) -> None:
-    template = Template("t", f"{{{{customer}}}} {place}")
-    with pytest.raises(Unfillable, match="has more than names in it"):
-        fill(PATTERN, template, {"customer": "x"})
+    template = PatternTemplate("t", f"{{{{customer}}}} {place}")
+    with pytest.raises(TemplateUnfillable, match="has more than names in it"):
+        fill_template(PATTERN, template, {"customer": "x"})
 
 
 def test_what_comes_out_is_bounded() -> None:
-    template = Template("t", "{{customer}}" * 100)
-    with pytest.raises(Unfillable, match=f"longer than {FILLED_CHARS_MAX} characters"):
-        fill(PATTERN, template, {"customer": "x" * 5_000})
-    with pytest.raises(Unfillable, match="The value of customer is longer than 20000 characters"):
+    template = PatternTemplate("t", "{{customer}}" * 100)
+    with pytest.raises(TemplateUnfillable, match=f"longer than {FILLED_CHARS_MAX} characters"):
+        fill_template(PATTERN, template, {"customer": "x" * 5_000})
+    with pytest.raises(TemplateUnfillable, match="The value of customer is longer than 20000 characters"):
         filled(customer="x" * 20_001, order="y")

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.config.schema_skills import PatternSettings
-from mainstay.core.stems import stems
-from mainstay.patterns.index import Index, Match, terms_of
-from mainstay.patterns.pattern import Pattern
+from mainstay.core.stemming import stem_words
+from mainstay.patterns.index import PatternIndex, PatternMatch, weigh_terms
+from mainstay.patterns.pattern_template import InstructionPattern
 
 
-def pattern(name: str, description: str, intents: str = "", use_cases: str = "", title: str = "") -> Pattern:
-    return Pattern(
+def pattern(name: str, description: str, intents: str = "", use_cases: str = "", title: str = "") -> InstructionPattern:
+    return InstructionPattern(
         name=name,
         title=title or name.replace("_", " "),
         description=description,
@@ -102,8 +102,8 @@ SMALL_TALK = [
 ]
 
 
-def index_of(patterns: list[Pattern]) -> Index:
-    return Index(patterns, [terms_of(one) for one in patterns])
+def index_of(patterns: list[InstructionPattern]) -> PatternIndex:
+    return PatternIndex(patterns, [weigh_terms(one) for one in patterns])
 
 
 INDEX = index_of(HOUSE)
@@ -157,18 +157,18 @@ def test_accents_case_and_endings_make_no_difference() -> None:
 def test_nothing_and_only_common_words_find_nothing() -> None:
     for text in ("", "   ", "please do it for me", "??? 42 !!!", "\ud800", "\x00"):
         assert INDEX.match(text, 3, 0.0) == []
-    assert Index((), ()).match("refund", 3, 0.0) == []
+    assert PatternIndex((), ()).match("refund", 3, 0.0) == []
 
 
-def plainly(patterns: list[Pattern], text: str) -> list[tuple[float, str]]:
+def plainly(patterns: list[InstructionPattern], text: str) -> list[tuple[float, str]]:
     """The same by the book: every vector written out, every cosine computed."""
-    vectors = [terms_of(one) for one in patterns]
+    vectors = [weigh_terms(one) for one in patterns]
     count = len(patterns)
 
     def rarity(stem: str) -> float:
         return 1 + log((1 + count) / (1 + sum(stem in vector for vector in vectors)))
 
-    found = list(stems(text))
+    found = list(stem_words(text))
     wanted = {stem: (1 + log(found.count(stem))) * rarity(stem) for stem in found}
     length = sqrt(sum(weight**2 for weight in wanted.values()))
     made = []
@@ -191,7 +191,7 @@ WORDS = st.lists(st.sampled_from([f"{a}{b}wo" for a in "bcdfg" for b in "aeiou"]
 def test_loom_056_the_scores_are_the_cosines_of_the_vectors(texts: list[str], asked: str, threshold: float) -> None:
     patterns = [pattern(f"p{number:02}", text, title="x") for number, text in enumerate(texts)]
     expected = [one for one in plainly(patterns, asked) if one[0] >= threshold]
-    found: list[Match] = index_of(patterns).match(asked, len(patterns), threshold)
+    found: list[PatternMatch] = index_of(patterns).match(asked, len(patterns), threshold)
     assert {one.pattern.name: pytest.approx(one.score, abs=1e-6) for one in found} == {
         name: score for score, name in expected
     }

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.patterns.library import Changed, Library
-from mainstay.patterns.read import FILE_BYTES_MAX
+from mainstay.patterns.library import PatternChanges, PatternLibrary
+from mainstay.patterns.yaml_parser import FILE_BYTES_MAX
 
 SOON_S = 20.0
 
@@ -37,17 +37,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def library(folder: Path) -> Iterator[Library]:
-    made = Library([str(folder)])
+def library(folder: Path) -> Iterator[PatternLibrary]:
+    made = PatternLibrary([str(folder)])
     yield made
     made.close()
 
 
-def troubles(library: Library, folder: Path) -> list[str]:
-    return [str(one).replace(f"{folder}/", "") for one in library.snapshot.troubles]
+def troubles(library: PatternLibrary, folder: Path) -> list[str]:
+    return [str(one).replace(f"{folder}/", "") for one in library.snapshot.problems]
 
 
-def test_files_are_found_in_folders_below_by_their_ending(folder: Path, library: Library) -> None:
+def test_files_are_found_in_folders_below_by_their_ending(folder: Path, library: PatternLibrary) -> None:
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / ".hidden").mkdir()
     (folder / "a.yaml").write_text(body("a"))
@@ -59,30 +59,34 @@ def test_files_are_found_in_folders_below_by_their_ending(folder: Path, library:
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    found = Library([str(tmp_path / "nowhere")]).load()
+    found = PatternLibrary([str(tmp_path / "nowhere")]).load()
     assert not found.patterns
-    assert not found.troubles
+    assert not found.problems
 
 
-def test_a_reload_says_what_was_added_changed_and_removed(folder: Path, library: Library) -> None:
-    told: list[Changed] = []
+def test_a_reload_says_what_was_added_changed_and_removed(folder: Path, library: PatternLibrary) -> None:
+    told: list[PatternChanges] = []
     library.on_change = told.append
     (folder / "a.yaml").write_text(body("a"))
     (folder / "b.yaml").write_text(body("b"))
     library.load()
-    assert told == [Changed(added=("a", "b"))]
+    assert told == [PatternChanges(added=("a", "b"))]
     (folder / "a.yaml").write_text("# only a remark\n\n" + body("a"))
     (folder / "b.yaml").write_text(body("b", "other words"))
     (folder / "c.yaml").write_text(body("c"))
-    assert library.reload() == Changed(added=("c",), changed=("b",))
+    assert library.reload() == PatternChanges(added=("c",), changed=("b",))
     os.unlink(folder / "a.yaml")
     os.rename(folder / "c.yaml", folder / "d.yaml")
-    assert library.reload() == Changed(removed=("a",))
-    assert library.reload() == Changed()
-    assert told == [Changed(added=("a", "b")), Changed(added=("c",), changed=("b",)), Changed(removed=("a",))]
+    assert library.reload() == PatternChanges(removed=("a",))
+    assert library.reload() == PatternChanges()
+    assert told == [
+        PatternChanges(added=("a", "b")),
+        PatternChanges(added=("c",), changed=("b",)),
+        PatternChanges(removed=("a",)),
+    ]
 
 
-def test_while_nothing_changes_the_snapshot_stays_the_same_object(folder: Path, library: Library) -> None:
+def test_while_nothing_changes_the_snapshot_stays_the_same_object(folder: Path, library: PatternLibrary) -> None:
     (folder / "a.yaml").write_text(body("a"))
     first = library.load()
     old = time.time() - 3600
@@ -91,7 +95,9 @@ def test_while_nothing_changes_the_snapshot_stays_the_same_object(folder: Path, 
     assert library.snapshot is first
 
 
-def test_a_file_rewritten_within_the_same_tick_and_with_as_many_bytes_is_seen(folder: Path, library: Library) -> None:
+def test_a_file_rewritten_within_the_same_tick_and_with_as_many_bytes_is_seen(
+    folder: Path, library: PatternLibrary
+) -> None:
     path = folder / "a.yaml"
     path.write_text(body("a", "first"))
     library.load()
@@ -101,7 +107,9 @@ def test_a_file_rewritten_within_the_same_tick_and_with_as_many_bytes_is_seen(fo
     assert library.reload().changed == ("a",)
 
 
-def test_a_file_that_cannot_be_read_any_more_keeps_what_it_said_and_says_why(folder: Path, library: Library) -> None:
+def test_a_file_that_cannot_be_read_any_more_keeps_what_it_said_and_says_why(
+    folder: Path, library: PatternLibrary
+) -> None:
     path = folder / "a.yaml"
     path.write_text(body("a", "striped zebras") + "---\n" + body("b"))
     library.load()
@@ -113,10 +121,12 @@ def test_a_file_that_cannot_be_read_any_more_keeps_what_it_said_and_says_why(fol
     ]
     assert [one.pattern.name for one in library.match("zebra", 3, 0.1)] == ["a"]
     path.write_text(body("a", "better words"))
-    assert library.reload() == Changed(changed=("a",), removed=("b",))
+    assert library.reload() == PatternChanges(changed=("a",), removed=("b",))
 
 
-def test_one_bad_pattern_of_a_file_keeps_its_old_version_and_the_others_are_new(folder: Path, library: Library) -> None:
+def test_one_bad_pattern_of_a_file_keeps_its_old_version_and_the_others_are_new(
+    folder: Path, library: PatternLibrary
+) -> None:
     path = folder / "a.yaml"
     path.write_text(body("a", "old") + "---\n" + body("b", "old"))
     library.load()
@@ -126,16 +136,16 @@ def test_one_bad_pattern_of_a_file_keeps_its_old_version_and_the_others_are_new(
     assert troubles(library, folder) == ["a.yaml:4: the pattern 'b' has no description"]
 
 
-def test_a_file_that_is_emptied_to_be_written_anew_is_not_gone_meanwhile(folder: Path, library: Library) -> None:
+def test_a_file_that_is_emptied_to_be_written_anew_is_not_gone_meanwhile(folder: Path, library: PatternLibrary) -> None:
     path = folder / "a.yaml"
     path.write_text(body("a"))
     library.load()
     path.write_text("")
-    assert library.reload() == Changed()
+    assert library.reload() == PatternChanges()
     old = time.time() - 3600
     path.write_text(" ")
     os.utime(path, (old, old))
-    assert library.reload() == Changed(removed=("a",))
+    assert library.reload() == PatternChanges(removed=("a",))
 
 
 def test_the_narrower_scope_wins_and_within_one_the_first_file(tmp_path: Path) -> None:
@@ -145,11 +155,11 @@ def test_the_narrower_scope_wins_and_within_one_the_first_file(tmp_path: Path) -
     (home / "b.yaml").write_text(body("same", "home second"))
     (home / "a.yaml").write_text(body("same", "home first") + "---\n" + body("only_home"))
     (workspace / "x.yaml").write_text(body("same", "workspace"))
-    library = Library([str(home), str(workspace)])
+    library = PatternLibrary([str(home), str(workspace)])
     found = library.load()
     assert found.patterns["same"].description == "workspace"
     assert list(found.patterns) == ["only_home", "same"]
-    (trouble,) = found.troubles
+    (trouble,) = found.problems
     assert str(trouble) == (f"{home}/b.yaml:1: there is another pattern 'same' in {home}/a.yaml, which is used")
     (workspace / "x.yaml").unlink()
     assert library.reload().changed == ("same",)
@@ -180,7 +190,7 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "a link out": (_link_out, "a.yaml: it cannot be read: it leads out of its folder"),
     "a link to nowhere": (
         lambda path, outside: path.symlink_to("gone.yaml"),
-        "a.yaml: it is a link that leads nowhere",
+        "a.yaml: it is a broken link",
     ),
     "a link to itself": (_locked, "a.yaml: it cannot be read: too many levels of symbolic links"),
     "binary": (lambda path, outside: path.write_bytes(os.urandom(64) + b"\xff\xfe"), "not UTF-8"),
@@ -200,7 +210,7 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], object], str]] = {
 
 @pytest.mark.parametrize("case", HOSTILE, ids=[name.replace(" ", "-") for name in HOSTILE])
 def test_f34_a_hostile_file_is_refused_with_a_sentence_and_the_old_version_is_kept(
-    case: str, folder: Path, library: Library, tmp_path: Path
+    case: str, folder: Path, library: PatternLibrary, tmp_path: Path
 ) -> None:
     make, sentence = HOSTILE[case]
     path = folder / "a.yaml"
@@ -217,19 +227,21 @@ def test_f34_a_hostile_file_is_refused_with_a_sentence_and_the_old_version_is_ke
     assert said.startswith("a.yaml")
     assert sentence in said
     assert library.snapshot.patterns["a"].description == "good words"
-    fresh = Library([str(folder)]).load()
+    fresh = PatternLibrary([str(folder)]).load()
     assert list(fresh.patterns) == ["b"]
-    assert len(fresh.troubles) == 1
+    assert len(fresh.problems) == 1
 
 
-def test_loom_057_and_059_a_changed_file_is_in_use_soon_without_a_restart(folder: Path, library: Library) -> None:
+def test_loom_057_and_059_a_changed_file_is_in_use_soon_without_a_restart(
+    folder: Path, library: PatternLibrary
+) -> None:
     """What it takes on a quiet machine is measured in benchmarks/patterns.py: below 140 ms."""
     for number in range(150):
         (folder / f"{number}.yaml").write_text(body(f"p{number}", f"about thing{number} and more"))
     library.load()
     begun = threading.Event()
     library.on_change = lambda report: begun.set()
-    library.watch()
+    library.start_watching()
     failed: list[BaseException] = []
     stop = threading.Event()
 
@@ -267,7 +279,7 @@ def _renamed(path: Path, text: str) -> None:
     other.replace(path)
 
 
-def test_loom_058_a_search_sees_all_of_one_version_and_never_half_of_two(folder: Path, library: Library) -> None:
+def test_loom_058_a_search_sees_all_of_one_version_and_never_half_of_two(folder: Path, library: PatternLibrary) -> None:
     """Every version has its own word in all its patterns; whoever searches finds all of them or none."""
     count, versions = 30, 12
 
@@ -302,7 +314,7 @@ def test_loom_058_a_search_sees_all_of_one_version_and_never_half_of_two(folder:
     assert not torn
 
 
-def test_two_reloads_at_once_do_not_lose_anything(folder: Path, library: Library) -> None:
+def test_two_reloads_at_once_do_not_lose_anything(folder: Path, library: PatternLibrary) -> None:
     for number in range(20):
         (folder / f"{number}.yaml").write_text(body(f"p{number}"))
     threads = [threading.Thread(target=library.reload) for _ in range(4)]
@@ -313,7 +325,7 @@ def test_two_reloads_at_once_do_not_lose_anything(folder: Path, library: Library
     assert len(library.snapshot.patterns) == 20
 
 
-def test_a_folder_that_cannot_be_listed_for_a_while_keeps_its_patterns(folder: Path, library: Library) -> None:
+def test_a_folder_that_cannot_be_listed_for_a_while_keeps_its_patterns(folder: Path, library: PatternLibrary) -> None:
     (folder / "a.yaml").write_text(body("a"))
     library.load()
     away = folder.with_name("away")
@@ -321,7 +333,7 @@ def test_a_folder_that_cannot_be_listed_for_a_while_keeps_its_patterns(folder: P
     folder.symlink_to(folder)  # it is there, and nobody can list it
     report = library.reload()
     assert not report.removed
-    assert str(report.troubles[0]) == f"{folder}: it cannot be read: too many levels of symbolic links"
+    assert str(report.problems[0]) == f"{folder}: it cannot be read: too many levels of symbolic links"
     folder.unlink()
     away.rename(folder)
-    assert library.reload() == Changed()
+    assert library.reload() == PatternChanges()

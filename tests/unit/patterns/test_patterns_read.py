@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.io.yaml import YamlRefused, load_all
-from mainstay.patterns.pattern import Parameter, Pattern
-from mainstay.patterns.read import FILE_BYTES_MAX, Page, read_page
+from mainstay.io.yaml import YamlRefused, load_all_yaml
+from mainstay.patterns.pattern_template import InstructionPattern, PatternParameter
+from mainstay.patterns.yaml_parser import FILE_BYTES_MAX, ParsedPatternFile, parse_file
 
 WHOLE = """\
 name: refund_order
@@ -42,13 +42,13 @@ difficulty: easy
 """
 
 
-def read(text: str | bytes) -> Page:
-    return read_page("p.yaml", text if isinstance(text, bytes) else text.encode())
+def read(text: str | bytes) -> ParsedPatternFile:
+    return parse_file("p.yaml", text if isinstance(text, bytes) else text.encode())
 
 
-def only(text: str) -> Pattern:
+def only(text: str) -> InstructionPattern:
     page = read(text)
-    assert not page.troubles, page.troubles
+    assert not page.problems, page.problems
     (pattern,) = page.patterns
     return pattern
 
@@ -56,7 +56,7 @@ def only(text: str) -> Pattern:
 def about(text: str | bytes) -> str:
     """The one thing that is wrong."""
     page = read(text)
-    (trouble,) = page.troubles
+    (trouble,) = page.problems
     return str(trouble)
 
 
@@ -66,8 +66,8 @@ def test_a_pattern_with_everything_is_read_whole() -> None:
     assert pattern.intents == ("refund", "money_back")
     assert pattern.use_cases == ("A parcel never came", "The customer sent it back")
     assert pattern.parameters == (
-        Parameter("order", "Its number", "string", True, None, "A-17"),
-        Parameter("share", "", "number", False, "1.0", ""),
+        PatternParameter("order", "Its number", "string", True, None, "A-17"),
+        PatternParameter("share", "", "number", False, "1.0", ""),
     )
     assert [(one.name, one.text) for one in pattern.templates] == [
         ("letter", "Dear {{customer}}, we refunded {{order}}."),
@@ -92,7 +92,7 @@ LIBRARIES = {
 @pytest.mark.parametrize("shape", LIBRARIES, ids=[name.replace(" ", "-") for name in LIBRARIES])
 def test_a_file_may_hold_several_patterns(shape: str) -> None:
     page = read(LIBRARIES[shape])
-    assert not page.troubles
+    assert not page.problems
     assert [one.name for one in page.patterns] == ["a", "b"]
 
 
@@ -101,12 +101,12 @@ SHAPES: dict[str, tuple[str, Any]] = {
     "intents: |\n  - refund\n  - money back\n": ("intents", ("refund", "money back")),
     "trigger_conditions: [refund, money back]": ("intents", ("refund", "money back")),
     "intent_keywords: [refund]": ("intents", ("refund",)),
-    "parameters: {order: Its number}": ("parameters", (Parameter("order", "Its number"),)),
+    "parameters: {order: Its number}": ("parameters", (PatternParameter("order", "Its number"),)),
     "parameters: {order: {type: string, required: yes}}": (
         "parameters",
-        (Parameter("order", "", "string", True),),
+        (PatternParameter("order", "", "string", True),),
     ),
-    "parameters: [order, share]": ("parameters", (Parameter("order"), Parameter("share"))),
+    "parameters: [order, share]": ("parameters", (PatternParameter("order"), PatternParameter("share"))),
     "best_practices: [look first, then act]": ("best_practices", "- look first\n- then act"),
     "use_cases: ~": ("use_cases", ()),
     "templates: null": ("templates", ()),
@@ -157,11 +157,11 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "no description": ("\nname: a\n", "p.yaml:2: the pattern 'a' has no description"),
     "bad name": (
         "name: ../../etc\ndescription: x\n",
-        "p.yaml:1: '../../etc' is no name: letters, digits, '_', '-' and '.', at most 64",
+        "p.yaml:1: '../../etc' is not a valid name: letters, digits, '_', '-' and '.', at most 64",
     ),
     "name with a line": (
         'name: "a\\nb"\ndescription: x\n',
-        "p.yaml:1: 'a\\nb' is no name: letters, digits, '_', '-' and '.', at most 64",
+        "p.yaml:1: 'a\\nb' is not a valid name: letters, digits, '_', '-' and '.', at most 64",
     ),
     "list for a title": ("name: a\ndescription: x\ntitle: [b]\n", "p.yaml:3: title must be text, and is a list"),
     "map among intents": (
@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "parameter's name": (
         "name: a\ndescription: x\nparameters: ['b c']\n",
-        "p.yaml:3: 'b c' is no name of a parameter: letters, digits, '_' and '-'",
+        "p.yaml:3: 'b c' is not a valid parameter name: letters, digits, '_' and '-'",
     ),
     "required maybe": (
         "name: a\ndescription: x\nparameters:\n  b:\n    required: maybe\n",
@@ -209,24 +209,24 @@ def test_f34_the_bomb_is_the_small_one() -> None:
 def test_one_bad_pattern_does_not_take_the_others_of_its_file_with_it() -> None:
     page = read("- {name: a, description: x}\n- {name: b}\n- {name: c, description: z}\n")
     assert [one.name for one in page.patterns] == ["a", "c"]
-    assert [str(one) for one in page.troubles] == ["p.yaml:2: the pattern 'b' has no description"]
+    assert [str(one) for one in page.problems] == ["p.yaml:2: the pattern 'b' has no description"]
 
 
 def test_a_field_that_is_nearly_ours_is_told_and_the_pattern_is_used() -> None:
     page = read("name: a\ndescription: x\nuse_case: b\nauthor: c\nversion: 1\nroadmap: [d]\n")
     assert [one.name for one in page.patterns] == ["a"]
-    (trouble,) = page.troubles
+    (trouble,) = page.problems
     assert str(trouble) == "p.yaml:3: 'use_case' is not a field of a pattern; did you mean 'use_cases'?"
     assert not trouble.lost
 
 
 def test_documents_of_one_text_share_their_caps_and_not_their_anchors() -> None:
-    documents = load_all("a: &x 1\nb: *x\n---\nc: 2\n")
+    documents = load_all_yaml("a: &x 1\nb: *x\n---\nc: 2\n")
     assert [one.data for one in documents] == [{"a": 1, "b": 1}, {"c": 2}]
-    assert documents[1].line(("c",)) == 4
+    assert documents[1].find_line(("c",)) == 4
     with pytest.raises(YamlRefused, match="line 4: the alias 'x' has no anchor above it"):
-        load_all("a: &x 1\nb: *x\n---\nc: *x\n")
+        load_all_yaml("a: &x 1\nb: *x\n---\nc: *x\n")
     piece = "a: &x 1\nb: [" + "*x, " * 60 + "]\n---\n"
-    assert len(load_all(piece)) == 2
+    assert len(load_all_yaml(piece)) == 2
     with pytest.raises(YamlRefused, match="line 5: more than 100 aliases"):
-        load_all(piece * 2)
+        load_all_yaml(piece * 2)

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Needs
-from mainstay.plugins.manifest import Manifest, PluginLimits, asks, fill_env, read_manifest
-from mainstay.trust.guards.lines import one_line
+from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.plugins.manifest import PluginLimits, PluginManifest, describe_requests, fill_env, read_manifest
+from mainstay.trust.guards.line_escaping import one_line
 
 LEAST = """\
 name: weather
@@ -58,7 +58,7 @@ limits: {memory_mb: 512, processes: 8}
 """
 
 
-def read(folder: Path, text: str) -> Manifest:
+def read(folder: Path, text: str) -> PluginManifest:
     (folder / "plugin.yaml").write_text(text)
     return read_manifest(folder)
 
@@ -71,7 +71,7 @@ def test_the_least_manifest_has_careful_defaults(tmp_path: Path) -> None:
     assert (action.effect, action.timeout_s, action.untrusted, action.sink) == ("unsafe", 30.0, True, False)
     assert action.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
     assert manifest.tool_name(action) == "weather__forecast"
-    assert (manifest.needs, manifest.env, manifest.context) == (Needs(), {}, ())
+    assert (manifest.needs, manifest.env, manifest.context) == (ProcessPermissions(), {}, ())
     assert manifest.limits == PluginLimits()
 
 
@@ -81,12 +81,12 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     assert manifest.run == ("python", "main.py", "--place", "a b")
     assert manifest.actions[0].sink == ("to",)
     assert manifest.actions[0].timeout_s == 5
-    assert manifest.needs == Needs(
+    assert manifest.needs == ProcessPermissions(
         network=("api.weather.com", "*.weather.com:8443"), read=("~/maps",), write=("/srv/weather",)
     )
     assert manifest.context == ("session", "prompt")
     assert manifest.limits == PluginLimits(memory_mb=512, processes=8)
-    assert manifest.wants_env() == ["WEATHER_KEY", "secret:weather"]
+    assert manifest.env_references() == ["WEATHER_KEY", "secret:weather"]
 
 
 def test_a_command_is_split_as_a_shell_would(tmp_path: Path) -> None:
@@ -99,21 +99,21 @@ def test_a_command_is_split_as_a_shell_would(tmp_path: Path) -> None:
 
 
 def test_what_the_owner_is_shown_is_all_of_it_in_plain_words(tmp_path: Path) -> None:
-    assert asks(read(tmp_path, WHOLE)) == [
+    assert describe_requests(read(tmp_path, WHOLE)) == [
         "reach api.weather.com over the network",
         "reach *.weather.com:8443 over the network",
-        "read what is in ~/maps",
-        "read and change what is in /srv/weather",
+        "read the files in ~/maps",
+        "read and change the files in /srv/weather",
         "read the variable WEATHER_KEY of your environment",
         "read your secret weather",
         "know which conversation it is called from",
         "see what you wrote last",
-        "carry things out with forecast to its to",
-        "carry things out with alarm",
+        "send data out with forecast (destination: to)",
+        "send data out with alarm",
         "run up to 8 processes in 512 MB, 600 s of CPU each",
-        "keep up to 1000 values of its own, 4096 KB in all, and 512 MB of files",
+        "store up to 1000 values of its own, 4096 KB in all, and 512 MB of files",
     ]
-    assert len(asks(read(tmp_path, LEAST))) == 2
+    assert len(describe_requests(read(tmp_path, LEAST))) == 2
 
 
 WRONG = {
@@ -167,7 +167,7 @@ MORE = {
     ),
     "no time": ("    timeout_s: 0", 8, "'actions.0.timeout_s': expected a number > 0"),
     "a day": ("    timeout_s: 86400", 8, "'actions.0.timeout_s': expected a number <= 3600"),
-    "a sink that is no parameter": ("    sink: [to]", 8, "'actions.0.sink' names 'to', which is no parameter"),
+    "a sink that is no parameter": ("    sink: [to]", 8, "'actions.0.sink' names 'to', which is not a parameter"),
     "a sink that is text": ("    sink: to", 8, "'actions.0.sink': expected true, false or a list, got text"),
     "the same action twice": (
         "  - name: forecast\n    description: Again.",
@@ -178,21 +178,21 @@ MORE = {
     "parameters from elsewhere": (
         "    parameters: {type: object, properties: {a: {$ref: 'http://example.com'}}}",
         8,
-        "cannot be used: '$ref' leads out",
+        "cannot be used: '$ref' points outside",
     ),
-    "a host with a path": ("needs: {network: [example.com/x]}", 8, "'needs.network.0' is no host"),
-    "a host with a blank": ("needs: {network: ['a b']}", 8, "'needs.network.0' is no host"),
+    "a host with a path": ("needs: {network: [example.com/x]}", 8, "'needs.network.0' is not a host"),
+    "a host with a blank": ("needs: {network: ['a b']}", 8, "'needs.network.0' is not a host"),
     "forty hosts": (f"needs: {{network: [{', '.join(f'a{n}.com' for n in range(40))}]}}", 8, "names more than 32"),
-    "a folder from here": ("needs: {read: [maps]}", 8, "'needs.read.0' is no folder"),
-    "a folder above": ("needs: {read: [~/../other]}", 8, "'needs.read.0' is no folder"),
-    "all folders": ("needs: {write: [/]}", 8, "'needs.write.0' is no folder"),
-    "the home folder": ("needs: {write: [~/]}", 8, "'needs.write.0' is no folder"),
+    "a folder from here": ("needs: {read: [maps]}", 8, "'needs.read.0' cannot be granted"),
+    "a folder above": ("needs: {read: [~/../other]}", 8, "'needs.read.0' cannot be granted"),
+    "all folders": ("needs: {write: [/]}", 8, "'needs.write.0' cannot be granted"),
+    "the home folder": ("needs: {write: [~/]}", 8, "'needs.write.0' cannot be granted"),
     "another need": ("needs: {netwrk: [a.com]}", 8, "unknown key 'needs.netwrk'; did you mean 'network'?"),
     "a context that is none": ("context: [secrets]", 8, "'context.0': expected one of session, workspace"),
     "a context twice": ("context: [prompt, prompt]", 8, "'context' names something twice"),
     "no memory": ("limits: {memory_mb: 1}", 8, "'limits.memory_mb': expected a whole number >= 16"),
     "another limit": ("limits: {memory: 1}", 8, "unknown key 'limits.memory'; did you mean 'memory_mb'?"),
-    "a variable with a blank": ("env: {'A B': x}", 8, "'env' has a name that is none of a variable"),
+    "a variable with a blank": ("env: {'A B': x}", 8, "'env' has a key that is not a valid variable name"),
     "an open reference": ("env: {A: '${B'}", 8, "'env.A' holds '${'"),
     "a secret with a path": ("env: {A: '${secret:../../x}'}", 8, "'env.A' holds '${'"),
     "a variable that is a list": ("env: {A: [1]}", 8, "'env'"),
@@ -222,7 +222,7 @@ STEERING += ["SSL_CERT_FILE", "GRPC_VERBOSITY", "MAINSTAY_STATE_SOCKET", "MAINST
 
 @pytest.mark.parametrize("name", STEERING)
 def test_variables_that_steer_programs_are_not_a_plugins_to_set(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="steers how programs are run"):
+    with pytest.raises(ConfigError, match="is reserved: it controls how programs are run"):
         read(tmp_path, f"{LEAST}env: {{{name}: x}}\n")
 
 
@@ -238,7 +238,7 @@ def test_nothing_that_a_manifest_says_breaks_the_terminal(tmp_path: Path) -> Non
             read(tmp_path, f"{LEAST}{more}\n")
         assert str(refused.value).isprintable()
     manifest = read(tmp_path, LEAST.replace("Tells the weather.", f'"{hostile}"'))
-    assert all(one.isprintable() for one in asks(manifest))
+    assert all(one.isprintable() for one in describe_requests(manifest))
 
 
 def test_a_manifest_that_is_no_file_of_its_folder_is_refused(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(key=st.sampled_from(Manifest.__struct_fields__), value=VALUES)
+@given(key=st.sampled_from(PluginManifest.__struct_fields__), value=VALUES)
 @settings(
     max_examples=1500 if os.environ.get("MAINSTAY_TEST_ALL") else 150,
     deadline=None,
@@ -313,7 +313,7 @@ def test_variables_are_filled_from_the_owners_environment_and_secrets(tmp_path: 
 
 def test_what_a_value_holds_is_not_expanded_again(tmp_path: Path, secrets: Path) -> None:
     manifest = read(tmp_path, f"{LEAST}env: {{A: '${{X}} $${{Y}} ${{Z:-none}}'}}\n")
-    assert manifest.wants_env() == ["X", "Z"]
+    assert manifest.env_references() == ["X", "Z"]
     assert fill_env(manifest, {}, {"X": "${secret:weather}"}, secrets) == {"A": "${secret:weather} ${Y} none"}
 
 
@@ -324,14 +324,14 @@ def test_what_is_missing_is_named(tmp_path: Path, secrets: Path) -> None:
     (secrets / "weather").unlink()
     with pytest.raises(ConfigError, match="'BOTH' needs the secret 'weather': put it into"):
         fill_env(manifest, {}, {"WEATHER_KEY": "k"}, secrets)
-    with pytest.raises(ConfigError, match="it asks for no variable 'TOKEN'; those it asks for: KEY, BOTH, MODE"):
+    with pytest.raises(ConfigError, match="its manifest does not name the variable 'TOKEN'; it names: KEY, BOTH, MODE"):
         fill_env(manifest, {"TOKEN": "x"}, {}, secrets)
 
 
 def test_a_secret_that_others_could_read_or_that_is_a_link_is_not_used(tmp_path: Path, secrets: Path) -> None:
     manifest = read(tmp_path, WHOLE)
     (secrets / "weather").chmod(0o644)
-    with pytest.raises(ConfigError, match="other users may read"):
+    with pytest.raises(ConfigError, match="other users can read"):
         fill_env(manifest, {}, {"WEATHER_KEY": "k"}, secrets)
     (secrets / "weather").unlink()
     (secrets / "weather").symlink_to("/etc/hostname")

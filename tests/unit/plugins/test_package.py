@@ -16,12 +16,19 @@ from pathlib import Path
 import pytest
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Needs
-from mainstay.io.packages import digest_of
-from mainstay.plugins import package
-from mainstay.plugins.manifest import asks, read_manifest
-from mainstay.plugins.package import Installed, install, installed, plan, remove, verify
-from mainstay.plugins.scaffold import scaffold
+from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.io.package_folder import compute_digest
+from mainstay.plugins import installer
+from mainstay.plugins.installer import (
+    InstalledPlugin,
+    install_plugin,
+    list_installed,
+    plan_install,
+    remove_plugin,
+    verify_plugin,
+)
+from mainstay.plugins.manifest import describe_requests, read_manifest
+from mainstay.plugins.scaffold import scaffold_plugin
 
 ROOT = Path(__file__).parents[3]
 MANIFEST = """\
@@ -68,33 +75,33 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_a_plan_shows_what_is_asked_and_changes_nothing(tmp_path: Path, home: Path) -> None:
-    found = plan(plugin_at(tmp_path / "source"), home)
+    found = plan_install(plugin_at(tmp_path / "source"), home)
     assert found.manifest.name == "weather"
-    assert found.asks == found.new == asks(found.manifest)
-    assert "reach api.weather.com over the network" in found.asks
-    assert (found.replaces, found.digest[:7]) == ("", "sha256:")
+    assert found.requests == found.new_requests == describe_requests(found.manifest)
+    assert "reach api.weather.com over the network" in found.requests
+    assert (found.replaced_version, found.digest[:7]) == ("", "sha256:")
     assert not home.exists()
 
 
 def test_a_plugin_is_installed_listed_verified_and_removed(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
-    seen = plan(source, home)
-    added = install(source, home, expected=seen.digest)
-    assert added == Installed(
+    seen = plan_install(source, home)
+    added = install_plugin(source, home, expected_digest=seen.digest)
+    assert added == InstalledPlugin(
         name="weather",
         version="1.0",
         digest=seen.digest,
-        needs=Needs(network=("api.weather.com",)),
+        needs=ProcessPermissions(network=("api.weather.com",)),
         env=("WEATHER_KEY",),
         context=("session",),
         added=added.added,
     )
-    assert installed(home) == [added]
+    assert list_installed(home) == [added]
     assert tree(home / "weather") == tree(source)
     assert os.access(home / "weather" / "run.sh", os.X_OK)
-    assert verify("weather", home) == seen.manifest
-    assert remove("weather", home) == added
-    assert installed(home) == []
+    assert verify_plugin("weather", home) == seen.manifest
+    assert remove_plugin("weather", home) == added
+    assert list_installed(home) == []
     assert sorted(os.listdir(home)) == [".changing", "lock.json"]
 
 
@@ -105,19 +112,19 @@ def test_an_archive_gives_the_same_as_the_folder_it_was_made_of(
 ) -> None:
     source = plugin_at(tmp_path / "source")
     archive = packed(source, tmp_path / name, top=top)
-    added = install(archive, home)
+    added = install_plugin(archive, home)
     assert tree(home / "weather") == tree(source)
-    assert added.digest == plan(source, home).digest
+    assert added.digest == plan_install(source, home).digest
 
 
 def test_what_tools_leave_beside_the_files_is_not_part_of_a_plugin(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
-    before = plan(source, home).digest
+    before = plan_install(source, home).digest
     for name in (".git/HEAD", "__pycache__/main.pyc", "node_modules/.bin/x", ".DS_Store"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text("x")
     (source / "node_modules" / ".bin" / "link").symlink_to("/bin/sh")
-    assert plan(source, home).digest == before
+    assert plan_install(source, home).digest == before
 
 
 # --- pinned -------------------------------------------------------------------------------------
@@ -144,12 +151,12 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_not_what_was_added_is_not_run(tmp_path: Path, home: Path, name: str) -> None:
     source = plugin_at(tmp_path / "source")
-    install(source, home)
+    install_plugin(source, home)
     CHANGES[name](home / "weather")
     with pytest.raises(ConfigError, match="`mainstay plugin add` again"):
-        verify("weather", home)
-    install(source, home)
-    assert verify("weather", home).name == "weather"
+        verify_plugin("weather", home)
+    install_plugin(source, home)
+    assert verify_plugin("weather", home).name == "weather"
 
 
 def test_files_that_trade_contents_or_names_have_another_hash(tmp_path: Path) -> None:
@@ -159,27 +166,27 @@ def test_files_that_trade_contents_or_names_have_another_hash(tmp_path: Path) ->
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-        seen.add(digest_of(folder))
+        seen.add(compute_digest(folder))
     assert len(seen) == 6
 
 
 def test_what_has_changed_since_it_was_looked_at_is_not_installed(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
-    seen = plan(source, home)
+    seen = plan_install(source, home)
     (source / "main.py").write_text("print('evil')\n")
-    with pytest.raises(ConfigError, match="has changed since it was looked at"):
-        install(source, home, expected=seen.digest)
-    assert installed(home) == []
+    with pytest.raises(ConfigError, match="has changed since it was inspected"):
+        install_plugin(source, home, expected_digest=seen.digest)
+    assert list_installed(home) == []
 
 
 def test_an_upgrade_shows_what_is_newly_asked(tmp_path: Path, home: Path) -> None:
-    install(plugin_at(tmp_path / "old"), home)
+    install_plugin(plugin_at(tmp_path / "old"), home)
     newer = plugin_at(tmp_path / "new", version="'1.1'", hosts="api.weather.com, tracker.example.com")
-    found = plan(newer, home)
-    assert found.replaces == "1.0"
-    assert found.new == ["reach tracker.example.com over the network"]
-    install(newer, home)
-    assert (verify("weather", home).version, installed(home)[0].version) == ("1.1", "1.1")
+    found = plan_install(newer, home)
+    assert found.replaced_version == "1.0"
+    assert found.new_requests == ["reach tracker.example.com over the network"]
+    install_plugin(newer, home)
+    assert (verify_plugin("weather", home).version, list_installed(home)[0].version) == ("1.1", "1.1")
     assert not [name for name in os.listdir(home) if name.startswith(".aside")]
 
 
@@ -191,8 +198,8 @@ def test_an_upgrade_shows_what_it_does_otherwise(tmp_path: Path, home: Path) -> 
         "  - {name: gone, description: d}\n"
     )
     (source / "plugin.yaml").write_text(text.replace("needs:", f"{more}needs:"))
-    install(source, home)
-    assert plan(source, home).changes == []
+    install_plugin(source, home)
+    assert plan_install(source, home).changes == []
     more = (
         "  - {name: send, description: e, parameters: {type: object, properties: {to: {}, x: {}}}, sink: [to],"
         " effect: pure, untrusted: false}\n"
@@ -200,12 +207,12 @@ def test_an_upgrade_shows_what_it_does_otherwise(tmp_path: Path, home: Path) -> 
     )
     text = text.replace("python main.py", "sh evil.sh").replace("needs:", f"{more}needs:")
     (source / "plugin.yaml").write_text(text)
-    found = plan(source, home)
+    found = plan_install(source, home)
     assert found.changes == [
         "runs sh evil.sh, no longer python main.py",
-        "has no action gone any more",
-        "says pure, no longer unsafe, of send",
-        "names to as the sink, no longer every call, of send",
+        "no longer has the action gone",
+        "declares pure, no longer unsafe, as the effect of send",
+        "declares to, no longer every call, as the sink of send",
         "asks you to trust the answers of send",
         "changes the description of send",
         "changes the parameters of send",
@@ -215,9 +222,9 @@ def test_an_upgrade_shows_what_it_does_otherwise(tmp_path: Path, home: Path) -> 
 
 def test_an_upgrade_of_what_was_tampered_with_shows_everything_again(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
-    install(source, home)
+    install_plugin(source, home)
     (home / "weather" / "plugin.yaml").write_text(MANIFEST.format(version="'1.0'", hosts='"*"'))
-    assert plan(source, home).new == plan(source, home).asks
+    assert plan_install(source, home).new_requests == plan_install(source, home).requests
 
 
 # --- trouble ------------------------------------------------------------------------------------
@@ -228,14 +235,14 @@ def test_an_upgrade_of_what_was_tampered_with_shows_everything_again(tmp_path: P
 )
 def test_no_path_can_be_made_of_a_name(home: Path, name: str) -> None:
     """OPENTALON-057"""
-    for use in (verify, remove):
-        with pytest.raises(ConfigError, match="is no plugin's name") as refused:
+    for use in (verify_plugin, remove_plugin):
+        with pytest.raises(ConfigError, match="is not a valid plugin name") as refused:
             use(name, home)
         assert str(refused.value).isprintable()
 
 
 def test_a_plugin_that_is_refused_leaves_the_old_one_and_nothing_else(tmp_path: Path, home: Path) -> None:
-    install(plugin_at(tmp_path / "source"), home)
+    install_plugin(plugin_at(tmp_path / "source"), home)
     before = tree(home)
     broken = plugin_at(tmp_path / "broken")
     (broken / "plugin.yaml").write_text("name: weather\nversion: x\n")
@@ -250,32 +257,36 @@ def test_a_plugin_that_is_refused_leaves_the_old_one_and_nothing_else(tmp_path: 
         archive.addfile(entry, io.BytesIO(b"evil"))
     for source, why in (
         (broken, r"plugin\.yaml line 1: the manifest needs"),
-        (linked, "link is a link, not a file"),
+        (linked, "link is a link, not a regular file"),
         (empty, r"there is no plugin\.yaml"),
         (hostile, "leads out of the archive"),
         (tmp_path / "nothing", "there is no"),
     ):
-        for use in (install, plan):
+        for use in (install_plugin, plan_install):
             with pytest.raises(ConfigError, match=why):
                 use(source, home)
     assert tree(home) == before
-    assert verify("weather", home).version == "1.0"
+    assert verify_plugin("weather", home).version == "1.0"
 
 
 def test_a_lock_that_cannot_be_read_is_told_and_left_alone(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
-    install(source, home)
+    install_plugin(source, home)
     for text in ("", "{", "[]", '{"plugins": [{"name": "../x"}]}', '{"format": 2}', '{"other": 1}'):
         (home / "lock.json").write_text(text)
-        for use in (lambda: installed(home), lambda: verify("weather", home), lambda: install(source, home)):
-            with pytest.raises(ConfigError, match="is damaged, or of a newer release"):
+        for use in (
+            lambda: list_installed(home),
+            lambda: verify_plugin("weather", home),
+            lambda: install_plugin(source, home),
+        ):
+            with pytest.raises(ConfigError, match="is damaged or was written by a newer release"):
                 use()
         assert (home / "lock.json").read_text() == text
     assert tree(home / "weather") == tree(source)
 
 
 def test_the_lock_is_json_for_people(tmp_path: Path, home: Path) -> None:
-    install(plugin_at(tmp_path / "source"), home)
+    install_plugin(plugin_at(tmp_path / "source"), home)
     said = json.loads((home / "lock.json").read_text())
     assert said["plugins"][0]["needs"]["network"] == ["api.weather.com"]
     assert (home / "lock.json").stat().st_mode & 0o077 == 0
@@ -283,18 +294,18 @@ def test_the_lock_is_json_for_people(tmp_path: Path, home: Path) -> None:
 
 def test_two_commands_at_once_do_not_meet(tmp_path: Path, home: Path) -> None:
     source = plugin_at(tmp_path / "source")
-    install(source, home)
+    install_plugin(source, home)
     with open(home / ".changing") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        for use in (lambda: install(source, home), lambda: remove("weather", home)):
+        for use in (lambda: install_plugin(source, home), lambda: remove_plugin("weather", home)):
             with pytest.raises(ConfigError, match="another command is adding or removing"):
                 use()
-    assert verify("weather", home).name == "weather"
+    assert verify_plugin("weather", home).name == "weather"
 
 
 def test_what_a_killed_command_left_is_cleared_away(tmp_path: Path, home: Path) -> None:
     (home / ".aside-x" / "new").mkdir(parents=True)
-    install(plugin_at(tmp_path / "source"), home)
+    install_plugin(plugin_at(tmp_path / "source"), home)
     assert sorted(os.listdir(home)) == [".changing", "lock.json", "weather"]
 
 
@@ -303,44 +314,44 @@ def test_what_a_killed_command_left_is_cleared_away(tmp_path: Path, home: Path) 
 def test_killed_between_two_moves_the_version_before_is_found_again(
     tmp_path: Path, home: Path, step: str, use: str
 ) -> None:
-    install(plugin_at(tmp_path / "old"), home)
+    install_plugin(plugin_at(tmp_path / "old"), home)
     before = tree(home / "weather")
     newer = plugin_at(tmp_path / "new", version="'1.1'")
     killed = (
-        "import os, sys\nfrom pathlib import Path\nfrom mainstay.plugins import package\n"
+        "import os, sys\nfrom pathlib import Path\nfrom mainstay.plugins import installer\n"
         "rename, steps = os.rename, [int(sys.argv[3])]\n"
         "def move(*names):\n    if not steps[0]:\n        os.kill(os.getpid(), 9)\n"
         "    steps[0] -= 1\n    rename(*names)\n"
         "def lock(*given):\n    os.kill(os.getpid(), 9)\n"
-        "os.rename, package.write_lock = move, lock\n"
-        "package.install(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "os.rename, installer.write_lock = move, lock\n"
+        "installer.install_plugin(Path(sys.argv[1]), Path(sys.argv[2]))\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[2])}
+    env = {**os.environ, "PYTHONPATH": str(Path(installer.__file__).parents[2])}
     words = [sys.executable, "-c", killed, str(newer), str(home), "1" if step == "moved_away" else "2"]
     assert subprocess.run(words, env=env, check=False).returncode == -9
     if use == "install":
         with pytest.raises(ConfigError, match="there is no"):
-            install(tmp_path / "nothing", home)
-    assert verify("weather", home).version == "1.0"
+            install_plugin(tmp_path / "nothing", home)
+    assert verify_plugin("weather", home).version == "1.0"
     assert tree(home / "weather") == before
-    assert install(newer, home).version == "1.1"
+    assert install_plugin(newer, home).version == "1.1"
     assert sorted(os.listdir(home)) == [".changing", "lock.json", "weather"]
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be changed: Not a directory"):
-        install(plugin_at(tmp_path / "source"), tmp_path / "file" / "plugins")
+        install_plugin(plugin_at(tmp_path / "source"), tmp_path / "file" / "plugins")
 
 
 # --- beginning one ------------------------------------------------------------------------------
 
 
 def test_a_new_plugin_works_as_it_is(tmp_path: Path, home: Path) -> None:
-    made = scaffold(tmp_path / "greeter", "greeter")
+    made = scaffold_plugin(tmp_path / "greeter", "greeter")
     assert [path.name for path in made] == ["plugin.yaml", "main.py", "test_greeter.py", "README.md"]
     manifest = read_manifest(tmp_path / "greeter")
-    install(tmp_path / "greeter", home)
+    install_plugin(tmp_path / "greeter", home)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(
@@ -354,9 +365,9 @@ def test_a_plugin_is_not_begun_where_something_is_or_under_a_name_that_is_none(t
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "main.py").write_text("mine")
     with pytest.raises(ConfigError, match="is not empty"):
-        scaffold(tmp_path / "there", "there")
-    with pytest.raises(ConfigError, match="is no plugin's name"):
-        scaffold(tmp_path / "My Plugin", "My Plugin")
+        scaffold_plugin(tmp_path / "there", "there")
+    with pytest.raises(ConfigError, match="is not a valid plugin name"):
+        scaffold_plugin(tmp_path / "My Plugin", "My Plugin")
     assert tree(tmp_path) == {"there/main.py": b"mine"}
 
 

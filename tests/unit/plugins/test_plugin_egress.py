@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.addresses import AddressRefused
-from mainstay.plugins import egress
-from mainstay.plugins.egress import Egress, Grant, read_grant, read_request
+from mainstay.io.urls import AddressRefused
+from mainstay.plugins import egress_proxy
+from mainstay.plugins.egress_proxy import EgressProxy, HostGrant, parse_host_grant, parse_proxy_request
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ class Proxy:
         self.path = str(where / "out")
         self.said: list[str] = []
         self._names = names or {}
-        self.egress = Egress(granted, self.said.append, self._resolve)
+        self.egress = EgressProxy(granted, self.said.append, self._resolve)
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
         if host not in self._names:
@@ -181,7 +181,7 @@ async def test_closing_ends_the_ways_that_are_open(tmp_path: Path) -> None:
 
 
 async def test_two_that_say_nothing_for_long_are_parted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(egress, "IDLE_S", 0.2)
+    monkeypatch.setattr(egress_proxy, "IDLE_TIMEOUT_S", 0.2)
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with Proxy(tmp_path, [f"127.0.0.1:{port}"]) as proxy:
@@ -196,18 +196,18 @@ async def test_two_that_say_nothing_for_long_are_parted(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("text", "grant"),
     [
-        ("api.example.com", Grant("api.example.com")),
-        ("API.Example.com.", Grant("api.example.com")),
-        ("*.example.com:8443", Grant("example.com", 8443, below=True)),
-        ("127.0.0.1:8080", Grant("127.0.0.1", 8080)),
-        ("[::1]:8080", Grant("::1", 8080)),
-        ("[::1]", Grant("::1")),
-        ("*", Grant("")),
-        ("*:8443", Grant("", 8443)),
+        ("api.example.com", HostGrant("api.example.com")),
+        ("API.Example.com.", HostGrant("api.example.com")),
+        ("*.example.com:8443", HostGrant("example.com", 8443, subdomains_only=True)),
+        ("127.0.0.1:8080", HostGrant("127.0.0.1", 8080)),
+        ("[::1]:8080", HostGrant("::1", 8080)),
+        ("[::1]", HostGrant("::1")),
+        ("*", HostGrant("")),
+        ("*:8443", HostGrant("", 8443)),
     ],
 )
-def test_a_grant_is_read(text: str, grant: Grant) -> None:
-    assert read_grant(text) == grant
+def test_a_grant_is_read(text: str, grant: HostGrant) -> None:
+    assert parse_host_grant(text) == grant
 
 
 @pytest.mark.parametrize(
@@ -215,18 +215,18 @@ def test_a_grant_is_read(text: str, grant: Grant) -> None:
 )
 def test_what_is_no_host_cannot_be_granted(text: str) -> None:
     with pytest.raises(ConfigError, match="is no host that could be granted"):
-        read_grant(text)
+        parse_host_grant(text)
 
 
 def test_a_grant_of_hosts_below_another_is_not_one_of_its_look_alikes() -> None:
-    grant = read_grant("*.example.com")
+    grant = parse_host_grant("*.example.com")
     assert grant.covers("a.example.com", 443)
     assert grant.covers("a.b.example.com", 80)
     for host in ("example.com", "evilexample.com", "a.example.com.evil.com"):
         assert not grant.covers(host, 443)
     assert not grant.covers("a.example.com", 22)
-    assert read_grant("*").covers("anything.example", 8443)
-    assert not read_grant("*").covers("anything.example", 22)
+    assert parse_host_grant("*").covers("anything.example", 8443)
+    assert not parse_host_grant("*").covers("anything.example", 22)
 
 
 @pytest.mark.parametrize("inner", [b"\n", b"\r", b"\n\r"], ids=["lf", "cr", "lfcr"])
@@ -237,10 +237,10 @@ def test_a_line_that_ends_in_another_way_is_refused(inner: bytes) -> None:
         b"CONNECT a.com:443 HTTP/1.1" + inner + b"\r\n\r\n",
     ):
         with pytest.raises(AddressRefused, match="ends with something else"):
-            read_request(head)
+            parse_proxy_request(head)
 
 
 def test_a_request_names_its_place() -> None:
-    assert read_request(b"CONNECT [2606:2800::1]:443 HTTP/1.1\r\n\r\n").place.host == "2606:2800::1"
+    assert parse_proxy_request(b"CONNECT [2606:2800::1]:443 HTTP/1.1\r\n\r\n").destination.host == "2606:2800::1"
     with pytest.raises(AddressRefused):
-        read_request(b"CONNECT a:b:443 HTTP/1.1\r\n\r\n")
+        parse_proxy_request(b"CONNECT a:b:443 HTTP/1.1\r\n\r\n")

@@ -15,11 +15,18 @@ import pytest
 from support import plugin_lab as lab
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Needs, Sandbox
-from mainstay.plugins import launch as launching
-from mainstay.plugins.launch import Launch, NotConfined, RunFolder, launched, resolved, sweep
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox
-from mainstay.sandbox.host import HostSandbox
+from mainstay.core.tool_ports import ProcessPermissions, Sandbox
+from mainstay.plugins import launcher as launching
+from mainstay.plugins.launcher import (
+    ConfinementUnavailable,
+    ProgramRunFolder,
+    ProgramSpec,
+    launch_program,
+    resolve_interpreter,
+    sweep_stale_folders,
+)
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from mainstay.sandbox.host.sandbox import HostSandbox
 
 walls = pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
 
@@ -31,9 +38,9 @@ async def sandbox() -> AsyncIterator[Sandbox]:
     await sandbox.close()
 
 
-async def output_of(sandbox: Sandbox, launch: Launch) -> tuple[int, str]:
+async def output_of(sandbox: Sandbox, launch: ProgramSpec) -> tuple[int, str]:
     said = bytearray()
-    async with launched(sandbox, launch, lambda stream, data: said.extend(data), name="it") as running:
+    async with launch_program(sandbox, launch, lambda stream, data: said.extend(data), name="it") as running:
         code = await running.process.wait()
     return code, said.decode()
 
@@ -47,11 +54,11 @@ async def test_it_has_a_home_a_folder_to_look_at_and_what_was_granted(sandbox: S
         "cat file; cat ../read/file ../write/file; echo $HOME $GIVEN; touch ~/new ../write/new"
         "; touch new; touch ../read/new; cat ../other/file"
     )
-    launch = Launch(
-        words=("sh", "-c", script),
+    launch = ProgramSpec(
+        argv=("sh", "-c", script),
         cwd=str(tmp_path / "code"),
         home=str(tmp_path / "home"),
-        needs=Needs(read=(str(tmp_path / "read"),), write=(str(tmp_path / "write"),)),
+        permissions=ProcessPermissions(read=(str(tmp_path / "read"),), write=(str(tmp_path / "write"),)),
         env={"GIVEN": "a b"},
     )
     code, said = await output_of(sandbox, launch)
@@ -64,60 +71,62 @@ async def test_it_has_a_home_a_folder_to_look_at_and_what_was_granted(sandbox: S
 
 @walls
 async def test_the_folder_is_shared_and_passes(sandbox: Sandbox, tmp_path: Path) -> None:
-    launch = Launch(words=("sh", "-c", "echo hello > $HOME/said; sleep 3600"), cwd=str(tmp_path))
-    async with launched(sandbox, launch, None, name="it") as running:
-        said = Path(running.folder, "said")
+    launch = ProgramSpec(argv=("sh", "-c", "echo hello > $HOME/said; sleep 3600"), cwd=str(tmp_path))
+    async with launch_program(sandbox, launch, None, name="it") as running:
+        said = Path(running.shared_folder, "said")
         await lab.until(lambda: said.exists() and said.read_text() == "hello\n")
-        assert os.stat(Path(running.folder).parent).st_mode & 0o777 == 0o700
-    assert running.process.code is not None
-    assert not Path(running.folder).parent.exists()
+        assert os.stat(Path(running.shared_folder).parent).st_mode & 0o777 == 0o700
+    assert running.process.exit_code is not None
+    assert not Path(running.shared_folder).parent.exists()
 
 
 @walls
 async def test_our_own_python_finds_our_kit_and_the_rest_of_a_checkout_stays_hidden(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    code = "import mainstay.core.contract, grpc, os, sys; print(os.path.exists(sys.argv[1]))"
+    code = "import mainstay.core.plugin_protocol, grpc, os, sys; print(os.path.exists(sys.argv[1]))"
     beside = Path(__file__).parent  # tests lie beside the package in a checkout, and are nobody's business
-    launch = Launch(words=("python", "-c", code, str(beside)), cwd=str(tmp_path))
+    launch = ProgramSpec(argv=("python", "-c", code, str(beside)), cwd=str(tmp_path))
     assert await output_of(sandbox, launch) == (0, "False\n")
 
 
 @walls
 async def test_a_proxy_is_told_of_only_where_something_was_granted(sandbox: Sandbox, tmp_path: Path) -> None:
     words = ("sh", "-c", "echo $HTTPS_PROXY $https_proxy $NO_PROXY")
-    assert await output_of(sandbox, Launch(words=words, cwd=str(tmp_path))) == (0, "\n")
-    granted = Launch(words=words, cwd=str(tmp_path), needs=Needs(network=("example.com",)))
+    assert await output_of(sandbox, ProgramSpec(argv=words, cwd=str(tmp_path))) == (0, "\n")
+    granted = ProgramSpec(argv=words, cwd=str(tmp_path), permissions=ProcessPermissions(network=("example.com",)))
     proxy = "http://127.0.0.1:3128"
     assert await output_of(sandbox, granted) == (0, f"{proxy} {proxy} localhost,127.0.0.1,::1\n")
-    own = Launch(words=words, cwd=str(tmp_path), needs=Needs(network=("127.0.0.1:80",)))
+    own = ProgramSpec(argv=words, cwd=str(tmp_path), permissions=ProcessPermissions(network=("127.0.0.1:80",)))
     assert await output_of(sandbox, own) == (0, f"{proxy} {proxy}\n")
 
 
 @walls
 async def test_a_program_that_is_not_there_says_so(sandbox: Sandbox, tmp_path: Path) -> None:
-    for needs in (Needs(), Needs(network=("example.com",))):
-        code, said = await output_of(sandbox, Launch(words=("no-such-program",), cwd=str(tmp_path), needs=needs))
+    for needs in (ProcessPermissions(), ProcessPermissions(network=("example.com",))):
+        code, said = await output_of(
+            sandbox, ProgramSpec(argv=("no-such-program",), cwd=str(tmp_path), permissions=needs)
+        )
         assert code == 127
         assert "no-such-program" in said
 
 
 async def test_nothing_starts_where_nothing_can_hold_it(tmp_path: Path) -> None:
     sandbox = HostSandbox()
-    launch = Launch(words=("touch", str(tmp_path / "ran")), cwd=str(tmp_path))
-    with pytest.raises(NotConfined, match="it is not started: the sandbox 'host' cannot confine it"):
-        async with launched(sandbox, launch, None, name="it"):
+    launch = ProgramSpec(argv=("touch", str(tmp_path / "ran")), cwd=str(tmp_path))
+    with pytest.raises(ConfinementUnavailable, match="it is not started: the sandbox 'host' cannot confine it"):
+        async with launch_program(sandbox, launch, None, name="it"):
             pass
     assert not (tmp_path / "ran").exists()
     await sandbox.close()
 
 
 async def test_what_stands_for_an_interpreter_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolved(("python", "x.py")) == (sys.executable, "x.py")
-    assert Path(resolved(("node", "x.js"))[0]).name == "node"
-    assert resolved(("./run", "x")) == ("./run", "x")
+    assert resolve_interpreter(("python", "x.py")) == (sys.executable, "x.py")
+    assert Path(resolve_interpreter(("node", "x.js"))[0]).name == "node"
+    assert resolve_interpreter(("./run", "x")) == ("./run", "x")
     with pytest.raises(ConfigError):
-        resolved(())
+        resolve_interpreter(())
 
 
 async def test_a_run_folder_has_a_short_name_wherever_passing_files_lie(
@@ -126,8 +135,8 @@ async def test_a_run_folder_has_a_short_name_wherever_passing_files_lie(
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    room = RunFolder.make()
-    assert len(f"{room.theirs}/plugin") < 100
+    room = ProgramRunFolder.create()
+    assert len(f"{room.program_folder}/plugin") < 100
     assert Path(room.path).parent == Path("/tmp").resolve()
     await room.remove()
     await room.remove()
@@ -139,8 +148,8 @@ async def test_what_a_dead_process_left_is_swept_away_and_what_is_in_use_is_not(
 ) -> None:
     request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(tmp_path / "mainstay-run-left")], check=True))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(launching, "FOLDER_BYTES_MAX", 1000)
-    used = RunFolder.make()
+    monkeypatch.setattr(launching, "PARENT_PATH_BYTES_MAX", 1000)
+    used = ProgramRunFolder.create()
     left, fresh = tmp_path / "mainstay-run-left", tmp_path / "mainstay-run-fresh"
     for path in (left, fresh):
         path.mkdir()
@@ -148,6 +157,6 @@ async def test_what_a_dead_process_left_is_swept_away_and_what_is_in_use_is_not(
     deep = "import os, sys\nos.chdir(sys.argv[1])\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
     old = f"{deep}\nos.utime(sys.argv[1], (1, 1))"
     subprocess.run([sys.executable, "-c", old, str(left)], check=True)
-    await asyncio.to_thread(sweep)
+    await asyncio.to_thread(sweep_stale_folders)
     assert {path.name for path in tmp_path.iterdir()} == {Path(used.path).name, fresh.name}
     await used.remove()

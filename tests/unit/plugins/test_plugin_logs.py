@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.plugins.logs import PluginLog, amount
-from mainstay.trust.guards.redact import Redactor
+from mainstay.plugins.output_log import PluginLog, format_size
+from mainstay.trust.guards.redaction import Redactor
 
 
 def log(where: Path, bytes_max: int = 64 * 1024) -> PluginLog:
@@ -27,26 +27,26 @@ def lines(where: Path) -> list[str]:
 def test_lines_come_whole_however_they_are_cut(tmp_path: Path) -> None:
     made = log(tmp_path)
     for piece in (b"one\ntw", b"o\n\n", b"gr\xc3", b"\xbc\xc3\x9fe\n"):
-        made.take("stdout", piece)
-    made.take("stderr", b"no end")
-    made.finish()
+        made.append_output("stdout", piece)
+    made.append_output("stderr", b"no end")
+    made.flush()
     assert lines(tmp_path) == ["stdout one", "stdout two", "stdout grüße", "stderr no end"]
-    assert made.last_words == "one | two | grüße | no end"
+    assert made.last_output == "one | two | grüße | no end"
 
 
 def test_nothing_in_it_moves_a_screen(tmp_path: Path) -> None:
     made = log(tmp_path)
-    made.take("stderr", b"\x1b[2J\rhidden\x00\xff\xe2\x80\xae\n")
-    made.note("refused \x1b[31m")
+    made.append_output("stderr", b"\x1b[2J\rhidden\x00\xff\xe2\x80\xae\n")
+    made.append_note("refused \x1b[31m")
     assert lines(tmp_path) == ["stderr \\x1b[2J\\rhidden\\x00\ufffd\\u202e", "host refused \\x1b[31m"]
 
 
 def test_secrets_are_not_kept(tmp_path: Path) -> None:
-    made = PluginLog("weather", tmp_path / "log", 64 * 1024, lambda text: Redactor(["s3cret-of-mine"]).whole(text)[0])
-    made.take("stderr", b"the key is s3cret-")
-    made.take("stderr", b"of-mine, see\n" + b"x" * 4090 + b"s3cret-of-mine" + b"y" * 20_000)
-    made.finish()
-    said = "".join(lines(tmp_path)) + made.last_words
+    made = PluginLog("weather", tmp_path / "log", 64 * 1024, lambda text: Redactor(["s3cret-of-mine"]).redact(text)[0])
+    made.append_output("stderr", b"the key is s3cret-")
+    made.append_output("stderr", b"of-mine, see\n" + b"x" * 4090 + b"s3cret-of-mine" + b"y" * 20_000)
+    made.flush()
+    said = "".join(lines(tmp_path)) + made.last_output
     assert "the key is" in said
     assert "s3cret" not in said
 
@@ -54,9 +54,9 @@ def test_secrets_are_not_kept(tmp_path: Path) -> None:
 def test_a_flood_is_dropped_counted_and_slowed_down(tmp_path: Path) -> None:
     """F22: bytes capped with a notice, whatever is in them."""
     made = log(tmp_path, 8 * 1024)
-    wanted = [made.take("stdout", b"z" * 65536) for _ in range(1600)]
+    wanted = [made.append_output("stdout", b"z" * 65536) for _ in range(1600)]
     assert not any(wanted)
-    made.finish()
+    made.flush()
     kept = lines(tmp_path)
     assert [line[:9] for line in kept] == ["stdout zz", "host … 10"]
     assert "100.0 MB dropped" in kept[-1]
@@ -69,19 +69,19 @@ def test_a_flood_of_lines_costs_little_and_fills_no_more_than_its_share(line: by
     began = time.process_time()
     data = line * (65536 // len(line))
     for _ in range(200):
-        made.take("stderr", data)
-    made.finish()
+        made.append_output("stderr", data)
+    made.flush()
     assert time.process_time() - began < 3
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 3 * 64 * 1024
-    assert not made.take("stderr", data)
-    made.take("stderr", b"...\n[ended: more than 24 processes ran at once]\n")
-    assert made.last_words == "[ended: more than 24 processes ran at once]"
+    assert not made.append_output("stderr", data)
+    made.append_output("stderr", b"...\n[ended: more than 24 processes ran at once]\n")
+    assert made.last_output == "[ended: more than 24 processes ran at once]"
 
 
 def test_a_full_file_makes_room_by_moving_aside(tmp_path: Path) -> None:
     made = log(tmp_path, 4096)
     for number in range(40):
-        made.note(f"line {number} " + "x" * 40)
+        made.append_note(f"line {number} " + "x" * 40)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1"]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * 4096
 
@@ -89,8 +89,8 @@ def test_a_full_file_makes_room_by_moving_aside(tmp_path: Path) -> None:
 def test_what_it_does_wrong_again_and_again_is_not_told_for_ever(tmp_path: Path) -> None:
     made = log(tmp_path, 4096)
     for number in range(10_000):
-        made.note(f"network refused: host{number}.example.com:80")
-    made.finish()
+        made.append_note(f"network refused: host{number}.example.com:80")
+    made.flush()
     assert len(lines(tmp_path)) < 100
     assert "dropped" in lines(tmp_path)[-1]
 
@@ -99,24 +99,29 @@ def test_a_link_in_its_place_is_not_written_through(tmp_path: Path, caplog: pyte
     target = tmp_path / "target"
     target.write_text("the owner's")
     (tmp_path / "log").symlink_to(target)
-    log(tmp_path).note("hello")
+    log(tmp_path).append_note("hello")
     assert target.read_text() == "the owner's"
     assert "cannot be written" in caplog.text
 
 
 def test_why_the_sandbox_ended_it_is_its_last_word(tmp_path: Path) -> None:
     made = log(tmp_path)
-    made.take("stderr", b"[ended: it used more than 160 MB of memory]\nnoise\nnoise\n")
-    assert made.last_words == "[ended: it used more than 160 MB of memory]"
-    made.begin()
-    assert made.last_words == ""
+    made.append_output("stderr", b"[ended: it used more than 160 MB of memory]\nnoise\nnoise\n")
+    assert made.last_output == "[ended: it used more than 160 MB of memory]"
+    made.begin_process()
+    assert made.last_output == ""
 
 
 def test_it_is_told_at_debug_level(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "mainstay.plugins"):
-        log(tmp_path).take("stdout", b"hello\n")
+        log(tmp_path).append_output("stdout", b"hello\n")
     assert caplog.messages == ["weather stdout: hello"]
 
 
 def test_amounts_are_told_as_people_say_them() -> None:
-    assert [amount(count) for count in (12, 3 << 10, 5 << 20, 32 << 26)] == ["12 bytes", "3.0 KB", "5.0 MB", "2.0 GB"]
+    assert [format_size(count) for count in (12, 3 << 10, 5 << 20, 32 << 26)] == [
+        "12 bytes",
+        "3.0 KB",
+        "5.0 MB",
+        "2.0 GB",
+    ]

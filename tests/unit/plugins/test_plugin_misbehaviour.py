@@ -18,10 +18,10 @@ import uvloop
 from support import plugin_lab as lab
 
 from mainstay.core.messages import ToolResult
-from mainstay.core.outside import Sandbox
+from mainstay.core.tool_ports import Sandbox
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.manifest import PluginLimits
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 
 pytestmark = pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
 
@@ -57,11 +57,11 @@ def fine(mode: str, reads: str, fault: str = "") -> Case:
     return Case(mode, reads, fault, is_error=False)
 
 
-NO_RESULT = "AnswerRefused: The plugin bad answered with something that is not a result"
-TOO_LATE = r"PluginSilent: The plugin bad did not answer within 0.6 s, and the call was cancelled\."
-TOO_LARGE = r"AnswerRefused: The plugin bad answered with more than 1.0 MB\."
+NO_RESULT = "PluginResultInvalid: The plugin bad answered with something that is not a result"
+TOO_LATE = r"PluginTimedOut: The plugin bad did not answer within 0.6 s, and the call was cancelled\."
+TOO_LARGE = r"PluginResultInvalid: The plugin bad answered with more than 1.0 MB\."
 ROOMY = msgspec.structs.replace(lab.LIMITS, memory_mb=800)
-NOT_READY = r"PluginNotUp: The plugin bad was not ready within 1.5 s\."
+NOT_READY = r"PluginNotStarted: The plugin bad was not ready within 1.5 s\."
 
 CASES = (
     down("hangs_at_start", NOT_READY, "F21", 1.5),
@@ -85,14 +85,14 @@ CASES = (
     bad("escape_sequences", NO_RESULT, "F25"),
     Case("a_hundred_megabytes", TOO_LARGE, "F25", limits=ROOMY),
     Case("a_hundred_megabytes_packed", TOO_LARGE, "F25", limits=ROOMY),
-    bad("a_long_status", r"PluginSays: The plugin bad failed: INTERNAL \\x1b\[31mredx{100}"),
-    bad("raises", r"PluginSays: The plugin bad failed: UNKNOWN .*no such city: \\x1b\]0;owned\\x07"),
-    bad("error_look_alikes", r"^PluginSays: (?!.*<tool_call>)"),
+    bad("a_long_status", r"PluginReportedError: The plugin bad failed: INTERNAL \\x1b\[31mredx{100}"),
+    bad("raises", r"PluginReportedError: The plugin bad failed: UNKNOWN .*no such city: \\x1b\]0;owned\\x07"),
+    bad("error_look_alikes", r"^PluginReportedError: (?!.*<tool_call>)"),
     fine("tool_call_look_alikes", r"^(?!.*(<tool_call>|\[tool_call\]))"),
     fine("floods_stdout", r"^\d+$", "F22"),
     fine("floods_stderr", r"^\d+$", "F22"),
     fine("floods_with_lines", r"^\d+$", "F22"),
-    down("floods_while_it_starts", "PluginNotUp: The plugin bad was not ready within 1.5 s", "F22", 1.5),
+    down("floods_while_it_starts", "PluginNotStarted: The plugin bad was not ready within 1.5 s", "F22", 1.5),
     fine("prints_protocol", "^from the socket$", "F27"),
     fine("forks_and_leaves", "do", "F24"),
     bad("fork_bomb", "ended with code 137 in the midst of the call|did not answer within", "F24"),
@@ -104,14 +104,16 @@ CASES = (
     ),
     Case(
         "spins",
-        r"PluginGone: The plugin bad ended with code \d+ in the midst of the call\.",
+        r"PluginExited: The plugin bad ended with code \d+ in the midst of the call\.",
         "F23",
         limits=msgspec.structs.replace(lab.LIMITS, cpu_s=1.0),
     ),
     bad("exits_in_a_call", r"ended with code 3 in the midst of the call\.$"),
-    bad("leaves_a_child_on_the_socket", "PluginGone: The plugin bad ended with code 4 in the midst of the call", "F24"),
+    bad(
+        "leaves_a_child_on_the_socket", "PluginExited: The plugin bad ended with code 4 in the midst of the call", "F24"
+    ),
     down("crashes_at_start", r"ended with code 1 before it was ready\. Its last words: no such module", "F26"),
-    down("a_file_for_a_socket", "PluginNotUp: The plugin bad put something else in the place of its socket"),
+    down("a_file_for_a_socket", "PluginNotStarted: The plugin bad put something else in the place of its socket"),
     fine("removes_its_socket", "^gone$"),
     fine("hammers_its_state", "do"),
     fine("floods_its_state", "do"),
@@ -204,7 +206,7 @@ def run_folders() -> set[str]:
 
 
 def log_size(host: PluginHost) -> int:
-    return sum(path.stat().st_size for path in Path(host.plugin.data).glob("log*"))
+    return sum(path.stat().st_size for path in Path(host.plugin.data_folder).glob("log*"))
 
 
 def test_one_that_answers_with_another_calls_id_fools_neither(scene: Scene, tmp_path: Path) -> None:

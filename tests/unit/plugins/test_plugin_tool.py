@@ -12,29 +12,29 @@ from support import plugin_lab as lab
 
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message, Text, Thinking, ToolCall, ToolResult
-from mainstay.core.outside import Needs, Reach, origin_of_tool, told_by_others
-from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import ToolContext
+from mainstay.core.tool_ports import CallDestinations, ProcessPermissions, has_third_party_text, tool_origin
 from mainstay.core.tools import BadArguments
 from mainstay.plugins.host import PluginHost
-from mainstay.plugins.manifest import Action
-from mainstay.plugins.tool import Plugins, PluginTool, call_id, plugin_tools, told
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox
+from mainstay.plugins.manifest import PluginAction
+from mainstay.plugins.tool import PluginTool, PluginToolSource, build_call_context, build_call_id, build_plugin_tools
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from mainstay.store.memory.plugin_state import InMemoryPluginState
 from mainstay.turn.toolbox import Toolbox
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "to": {}}, "required": ["city"]}
 
 
-def host(where: Path, action: Action | None = None, **changed: Any) -> PluginHost:
+def host(where: Path, action: PluginAction | None = None, **changed: Any) -> PluginHost:
     made = lab.plugin("behaves", where, lab.Given(name="weather", context=changed.pop("context", ())))
     if action is not None:
         made = msgspec.structs.replace(made, manifest=msgspec.structs.replace(made.manifest, actions=(action,)))
-    return PluginHost(msgspec.structs.replace(made, **changed), BubblewrapSandbox(), MemoryPluginState())
+    return PluginHost(msgspec.structs.replace(made, **changed), BubblewrapSandbox(), InMemoryPluginState())
 
 
 def tool(where: Path, sink: bool | tuple[str, ...] = False, **changed: Any) -> PluginTool:
-    action = Action(name="now", description="The weather now.", parameters=CITY, effect="pure", sink=sink)
-    (made,) = plugin_tools(host(where, action, **changed))
+    action = PluginAction(name="now", description="The weather now.", parameters=CITY, effect="pure", sink=sink)
+    (made,) = build_plugin_tools(host(where, action, **changed))
     assert isinstance(made, PluginTool)
     return made
 
@@ -50,17 +50,17 @@ async def test_an_action_is_a_tool_with_its_origin_on_it(tmp_path: Path) -> None
     made = tool(tmp_path)
     assert (made.name, made.description, made.schema) == ("weather__now", "The weather now.", CITY)
     assert (made.effect, made.untrusted, made.capabilities) == ("pure", True, ("plugin.weather",))
-    assert origin_of_tool(made) == "plugin:weather"
-    assert told_by_others(made)
+    assert tool_origin(made) == "plugin:weather"
+    assert has_third_party_text(made)
     offered = Toolbox([made], Limits())
-    assert [one.name for one in offered.offer(memory=False, inline=True)] == ["weather__now"]
-    assert offered.foreign
+    assert [one.name for one in offered.select_for_request(memory=False, inline=True)] == ["weather__now"]
+    assert offered.has_external_descriptions
 
 
 async def test_a_call_may_take_thirty_seconds_or_what_was_said(tmp_path: Path) -> None:
     """OPENTALON-049: by default 30 s, and each plugin can have its own limit."""
-    assert tool(tmp_path)._limit_s == 30.0
-    assert tool(tmp_path, timeout_s=5.0)._limit_s == 5.0
+    assert tool(tmp_path)._call_timeout_s == 30.0
+    assert tool(tmp_path, timeout_s=5.0)._call_timeout_s == 5.0
     timeout_s = tool(tmp_path, timeout_s=5.0).timeout_s
     assert timeout_s is not None
     assert 5 < timeout_s < 10  # whoever waits for the host is a little more patient
@@ -79,43 +79,43 @@ async def test_a_call_is_checked_before_anything_is_sent(tmp_path: Path) -> None
 
 
 async def test_the_owner_can_trust_a_plugin_and_the_plugin_itself_cannot_say_so(tmp_path: Path) -> None:
-    modest = Action(name="now", description="d", untrusted=False)
-    assert [one.untrusted for one in plugin_tools(host(tmp_path, modest))] == [True]
-    assert [one.untrusted for one in plugin_tools(host(tmp_path, modest, trusted=True))] == [False]
+    modest = PluginAction(name="now", description="d", untrusted=False)
+    assert [one.untrusted for one in build_plugin_tools(host(tmp_path, modest))] == [True]
+    assert [one.untrusted for one in build_plugin_tools(host(tmp_path, modest, trusted=True))] == [False]
 
 
 async def test_without_network_it_is_no_sink_unless_it_says_so(tmp_path: Path) -> None:
     arguments = {"city": "Bern", "to": ["a@example.com", "b@example.com"]}
-    assert tool(tmp_path).reach(arguments, context()) == Reach()
+    assert tool(tmp_path).reach(arguments, context()) == CallDestinations()
     declared = tool(tmp_path, sink=True).reach(arguments, context())
-    assert (declared.sink, declared.outward, declared.destinations) == (True, False, ("plugin:weather",))
+    assert (declared.sink, declared.leaves_workspace, declared.destinations) == (True, False, ("plugin:weather",))
     named = tool(tmp_path, sink=("to",)).reach(arguments, context())
     assert named.destinations == ("a@example.com", "b@example.com")
 
 
 async def test_what_may_change_the_owners_files_is_a_sink_unless_it_only_reads(tmp_path: Path) -> None:
-    needs = Needs(write=("/srv/notes",))
-    writes = Action(name="put", description="d", parameters=CITY, effect="idempotent")
-    (made,) = plugin_tools(host(tmp_path, writes, needs=needs))
+    needs = ProcessPermissions(write=("/srv/notes",))
+    writes = PluginAction(name="put", description="d", parameters=CITY, effect="idempotent")
+    (made,) = build_plugin_tools(host(tmp_path, writes, permissions=needs))
     reach = made.reach({"city": "Bern"}, context())  # type: ignore[attr-defined]
-    assert (reach.sink, reach.outward, reach.destinations) == (True, False, ("plugin:weather",))
-    assert not tool(tmp_path, needs=needs).reach({"city": "Bern"}, context()).sink
+    assert (reach.sink, reach.leaves_workspace, reach.destinations) == (True, False, ("plugin:weather",))
+    assert not tool(tmp_path, permissions=needs).reach({"city": "Bern"}, context()).sink
 
 
 async def test_with_network_every_call_goes_to_the_plugin_and_to_whatever_it_names(tmp_path: Path) -> None:
-    needs = Needs(network=("api.example.com",))
-    made = tool(tmp_path, needs=needs)
+    needs = ProcessPermissions(network=("api.example.com",))
+    made = tool(tmp_path, permissions=needs)
     assert made.capabilities == ("plugin.weather", "net")
     reach = made.reach({"city": "Bern"}, context())
-    assert (reach.sink, reach.outward, reach.destinations) == (True, True, ("plugin:weather",))
-    named = tool(tmp_path, sink=("to",), needs=needs)
+    assert (reach.sink, reach.leaves_workspace, reach.destinations) == (True, True, ("plugin:weather",))
+    named = tool(tmp_path, sink=("to",), permissions=needs)
     assert named.reach({"city": "x", "to": {"a": ["x.com", 5]}}, context()).destinations == (
         "plugin:weather",
         "x.com",
         "5",
     )
     assert named.reach({"city": "x"}, context()).destinations == ("plugin:weather",)
-    granted_nothing = tool(tmp_path, needs=Needs())  # it asks for network, and was not given it
+    granted_nothing = tool(tmp_path, permissions=ProcessPermissions())  # it asks for network, and was not given it
     assert not granted_nothing.reach({"city": "x"}, context()).sink
 
 
@@ -123,8 +123,8 @@ async def test_a_call_id_tells_nothing_and_is_the_same_when_the_call_is_run_agai
     """OPENTALON-014: each call has an id of its own."""
     one, again = context(), context()
     other = ToolContext("cli:you", 1, 1, "call-1", lambda event: None)
-    assert call_id(one) == call_id(again) != call_id(other)
-    assert "cli" not in call_id(one)
+    assert build_call_id(one) == build_call_id(again) != build_call_id(other)
+    assert "cli" not in build_call_id(one)
 
 
 SAID = (
@@ -137,17 +137,19 @@ SAID = (
 
 async def test_it_is_told_what_its_manifest_asks_for_and_nothing_more(tmp_path: Path) -> None:
     """OPENTALON-005: the context it was granted and its task."""
-    assert told(host(tmp_path), context(*SAID)) == {}
+    assert build_call_context(host(tmp_path), context(*SAID)) == {}
     wanted = ("session", "workspace", "person", "prompt", "conversation")
-    assert told(host(tmp_path, context=wanted), context(*SAID)) == {
+    assert build_call_context(host(tmp_path, context=wanted), context(*SAID)) == {
         "session": "cli:me",
         "workspace": "lab",
         "prompt": "then the weather",
         "conversation": "user: first\nassistant: a plan\nuser: then the weather",
     }
-    assert told(host(tmp_path, context=("prompt",)), context()) == {}
+    assert build_call_context(host(tmp_path, context=("prompt",)), context()) == {}
     long = context(Message(1, "user", (Text("ä" * 100_000),)), *SAID)
-    assert len(told(host(tmp_path, context=("conversation",)), long)["conversation"].encode()) <= 16 * 1024
+    assert (
+        len(build_call_context(host(tmp_path, context=("conversation",)), long)["conversation"].encode()) <= 16 * 1024
+    )
 
 
 @pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
@@ -157,5 +159,5 @@ async def test_the_plugin_sees_its_task_and_that_context(tmp_path: Path) -> None
     result = await lab.call(made, "hello", session="cli:me")
     action, text, given = result.content.split(" ", 2)
     assert (action, text, json.loads(given)) == ("do", "hello", {"session": "cli:me", "workspace": "lab"})
-    await Plugins([made]).close()
+    await PluginToolSource([made]).close()
     await sandbox.close()

@@ -15,13 +15,13 @@ import pytest
 import uvloop
 from support import plugin_lab as lab
 
-from mainstay.core.outside import Needs, Quota, Sandbox
-from mainstay.core.plugin_state import MemoryPluginState
-from mainstay.core.remove import remove_tree
-from mainstay.plugins import homes
+from mainstay.core.tool_ports import PluginStateQuota, ProcessPermissions, Sandbox
+from mainstay.core.tree_removal import remove_tree
+from mainstay.plugins import home_size
 from mainstay.plugins.host import PluginHost
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox
-from mainstay.store.sqlite import SqliteStore
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from mainstay.store.memory.plugin_state import InMemoryPluginState
+from mainstay.store.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -65,7 +65,7 @@ async def test_it_reads_and_writes_nothing_but_what_is_its_own_or_granted(sandbo
     asked = [str(path) for path in places.values()] + ["/etc/shadow", f"/proc/{os.getpid()}/environ", "/root/.ssh/id"]
     given = lab.Given(
         env={"PLACES": json.dumps(asked)},
-        needs=Needs(read=(str(home / "granted"),)),
+        needs=ProcessPermissions(read=(str(home / "granted"),)),
         protected=(str(home / "granted/hid"),),
     )
     host = lab.host("reads_what_is_not_its_own", home, sandbox, given)
@@ -81,7 +81,7 @@ async def test_it_reads_and_writes_nothing_but_what_is_its_own_or_granted(sandbo
 async def test_its_home_outlives_it_and_its_folder_cannot_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
     host = lab.host("ends_late", tmp_path, sandbox)
     calling = asyncio.create_task(lab.call(host))
-    await lab.until(lambda: Path(host.plugin.data, "home", "began").exists())
+    await lab.until(lambda: Path(host.plugin.data_folder, "home", "began").exists())
     await host.close()
     assert (await calling).is_error
     again = lab.host("ends_late", tmp_path, sandbox)
@@ -95,7 +95,7 @@ async def test_a_link_that_a_plugin_lays_in_place_of_its_own_grant_leads_it_nowh
     owner = tmp_path / "owner"
     (owner / "proj").mkdir(parents=True)
     (owner / "key").write_text("secret")
-    needs = Needs(write=(f"{owner}/proj", f"{owner}/proj/out"))
+    needs = ProcessPermissions(write=(f"{owner}/proj", f"{owner}/proj/out"))
     given = lab.Given(needs=needs, env={"LINK": f"{owner}/proj/out", "TO": str(owner)})
     first = lab.host("lays_a_link", tmp_path, sandbox, given)
     assert "No such file" in (await lab.call(first)).content
@@ -113,9 +113,11 @@ async def test_nor_does_it_lead_another_plugin_that_helps_it(sandbox: Sandbox, t
     (owner / "proj").mkdir(parents=True)
     (owner / "key").write_text("secret")
     env = {"LINK": f"{owner}/proj/out", "TO": str(owner)}
-    writes = lab.host("lays_a_link", tmp_path, sandbox, lab.Given(needs=Needs(write=(f"{owner}/proj",)), env=env))
+    writes = lab.host(
+        "lays_a_link", tmp_path, sandbox, lab.Given(needs=ProcessPermissions(write=(f"{owner}/proj",)), env=env)
+    )
     await lab.call(writes)
-    reads = lab.Given(name="other", needs=Needs(read=(f"{owner}/proj/out",)), env=env)
+    reads = lab.Given(name="other", needs=ProcessPermissions(read=(f"{owner}/proj/out",)), env=env)
     other = lab.host("lays_a_link", tmp_path, sandbox, reads)
     result = await lab.call(other)
     assert result.is_error
@@ -164,7 +166,9 @@ async def test_with_a_grant_it_reaches_that_and_nothing_else(sandbox: Sandbox, t
         "0x7f.1:80",
         "[::1]:80",
     ]
-    given = lab.Given(env={"URLS": json.dumps(urls)}, needs=Needs(network=(f"127.0.0.1:{port}", "*.example.com")))
+    given = lab.Given(
+        env={"URLS": json.dumps(urls)}, needs=ProcessPermissions(network=(f"127.0.0.1:{port}", "*.example.com"))
+    )
     host = lab.host("tries_the_proxy", tmp_path, sandbox, given)
     found = await looked(host)
     assert found.pop(f"http://127.0.0.1:{port}/x") == "done: 200 b'hello'"
@@ -187,8 +191,8 @@ async def test_there_is_no_method_but_those_of_its_own_state(sandbox: Sandbox, t
 
 async def test_anothers_state_cannot_be_had(sandbox: Sandbox, tmp_path: Path) -> None:
     """OPENTALON-003, OPENTALON-037, OPENTALON-056: whose state it is was decided by the socket."""
-    state = MemoryPluginState()
-    await state.set("neighbour", "secret", "theirs", Quota())
+    state = InMemoryPluginState()
+    await state.set("neighbour", "secret", "theirs", PluginStateQuota())
     neighbour = lab.host("keeps_state", tmp_path, sandbox, lab.Given(name="neighbour", state=state))
     assert "theirs" in (await lab.call(neighbour, "Get secret")).content
     folders = [link for link in map(_link, os.listdir("/proc/self/fd")) if "mainstay-run-" in link]
@@ -210,10 +214,10 @@ def _link(entry: str) -> str:
 
 async def test_state_has_a_quota_and_keys_are_no_paths(sandbox: Sandbox, tmp_path: Path) -> None:
     limits = msgspec.structs.replace(lab.LIMITS, state_keys=5)
-    state = MemoryPluginState()
+    state = InMemoryPluginState()
     found = await looked(lab.host("state_beyond_quota", tmp_path, sandbox, lab.Given(limits=limits, state=state)))
     assert found["kept"] == "5"
-    assert found["last"] == "INVALID_ARGUMENT at most 5 keys can be kept"
+    assert found["last"] == "INVALID_ARGUMENT at most 5 keys can be stored"
     assert found["huge"].startswith("RESOURCE_EXHAUSTED")
     refused = {"empty", "long", "control", "null", "binary", "fields"}
     assert {name for name, said in found.items() if said.startswith("INVALID_ARGUMENT")} == refused | {"last"}
@@ -274,11 +278,11 @@ async def test_a_home_that_holds_too_much_is_the_end_of_it_until_there_is_room(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     limits = msgspec.structs.replace(lab.LIMITS, home_mb=2)
-    pace = msgspec.structs.replace(lab.SWIFT, look_s=0.0)
+    pace = msgspec.structs.replace(lab.SWIFT, home_check_interval_s=0.0)
     host = lab.host("fills_its_home", tmp_path, sandbox, lab.Given(limits=limits, pace=pace))
     assert (await lab.call(host)).content == "full"
     await lab.until(lambda: not lab.alive(host))
-    assert "this instance is given up: its home holds more than 2 MB" in lab.log_of(host)
+    assert "this process gets no more calls: its home holds more than 2 MB" in lab.log_of(host)
     result = await lab.call(host, "quick")
     assert result.is_error
     assert "The plugin bad is not started: its home holds more than 2 MB." in result.content
@@ -289,13 +293,13 @@ async def test_a_home_that_holds_too_much_is_the_end_of_it_until_there_is_room(
 
 
 def test_a_home_has_a_bound_on_files_and_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homes, "FILES_MAX", 10)
+    monkeypatch.setattr(home_size, "FILES_MAX", 10)
     (tmp_path / "link").symlink_to("/usr")
-    assert homes.overfull(str(tmp_path), 1) == ""
+    assert home_size.check_home_size(str(tmp_path), 1) == ""
     for number in range(10):
         (tmp_path / str(number)).touch()
-    assert homes.overfull(str(tmp_path), 1) == "holds more than 10 files"
-    monkeypatch.setattr(homes, "FILES_MAX", 10_000)
+    assert home_size.check_home_size(str(tmp_path), 1) == "holds more than 10 files"
+    monkeypatch.setattr(home_size, "FILES_MAX", 10_000)
     deep = str(tmp_path)
     for _ in range(20):
         deep = os.path.join(deep, "d" * 200)
@@ -308,21 +312,21 @@ def test_a_home_has_a_bound_on_files_and_hides_nothing(tmp_path: Path, monkeypat
     os.mkdir("f" * 250, dir_fd=inner)
     os.close(folder)
     os.close(inner)
-    assert "holds a folder that cannot be looked into" in homes.overfull(str(tmp_path), 1)
+    assert "holds a folder that cannot be looked into" in home_size.check_home_size(str(tmp_path), 1)
     assert remove_tree(tmp_path)
 
 
-class CountingState(MemoryPluginState):
+class CountingState(InMemoryPluginState):
     count = 0
 
-    async def set(self, plugin: str, key: str, value: str, quota: Quota) -> None:
+    async def set(self, plugin: str, key: str, value: str, quota: PluginStateQuota) -> None:
         self.count += 1
         await super().set(plugin, key, value, quota)
 
 
 async def test_no_number_of_connections_takes_our_open_files(sandbox: Sandbox, tmp_path: Path) -> None:
     limits = msgspec.structs.replace(lab.LIMITS, processes=24)
-    given = lab.Given(limits=limits, needs=Needs(network=("example.com",)))
+    given = lab.Given(limits=limits, needs=ProcessPermissions(network=("example.com",)))
     host = lab.host("opens_many_connections", tmp_path, sandbox, given)
     assert (await lab.call(host, "quick")).content == "quick"
     files = most = lab.open_files()

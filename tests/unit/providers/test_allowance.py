@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.core.allowance import Left
-from mainstay.providers.allowance import RESET_MAX_S, read
+from mainstay.core.rate_limits import RateLimitQuota
+from mainstay.providers.wire.rate_limit_headers import RESET_MAX_S, parse_rate_limits
 
 NOW_S = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 
 
-def lefts(headers: dict[str, str]) -> dict[str, Left]:
-    return {left.name: left for left in read(headers, now_s=NOW_S).lefts}
+def lefts(headers: dict[str, str]) -> dict[str, RateLimitQuota]:
+    return {left.name: left for left in parse_rate_limits(headers, now_s=NOW_S).quotas}
 
 
 def test_openai_and_its_like_say_requests_and_tokens() -> None:
@@ -29,8 +29,8 @@ def test_openai_and_its_like_say_requests_and_tokens() -> None:
             "x-ratelimit-reset-tokens": "6m0s",
         }
     )
-    assert found["requests"] == Left("requests", "requests", 59, 60, 1.0)
-    assert found["tokens"] == Left("tokens", "tokens", 149984, 150000, 360.0)
+    assert found["requests"] == RateLimitQuota("requests", "requests", 59, 60, 1.0)
+    assert found["tokens"] == RateLimitQuota("tokens", "tokens", 149984, 150000, 360.0)
 
 
 def test_anthropic_says_input_and_output_apart_and_resets_are_moments() -> None:
@@ -49,9 +49,9 @@ def test_anthropic_says_input_and_output_apart_and_resets_are_moments() -> None:
             "anthropic-ratelimit-output-tokens-reset": "2026-09-21T14:13:20Z",
         }
     )
-    assert found["requests"] == Left("requests", "requests", 49, 50, 2.0)
-    assert found["input-tokens"] == Left("input-tokens", "input", 15000, 30000, 30.0)
-    assert found["output-tokens"] == Left("output-tokens", "output", 8000, 8000, 0.0)
+    assert found["requests"] == RateLimitQuota("requests", "requests", 49, 50, 2.0)
+    assert found["input-tokens"] == RateLimitQuota("input-tokens", "input", 15000, 30000, 30.0)
+    assert found["output-tokens"] == RateLimitQuota("output-tokens", "output", 8000, 8000, 0.0)
 
 
 def test_a_reset_is_reckoned_by_the_servers_own_clock() -> None:
@@ -61,13 +61,13 @@ def test_a_reset_is_reckoned_by_the_servers_own_clock() -> None:
         "anthropic-ratelimit-requests-limit": "50",
         "anthropic-ratelimit-requests-reset": "2026-09-21T10:00:07Z",
     }
-    assert lefts(there | said)["requests"].whole_in_s == 7.0
+    assert lefts(there | said)["requests"].resets_in_s == 7.0
 
 
 def test_azure_says_what_is_left_and_nothing_else() -> None:
     found = lefts({"x-ratelimit-remaining-requests": "119", "x-ratelimit-remaining-tokens": "119980"})
-    assert found["requests"] == Left("requests", "requests", 119)
-    assert found["tokens"] == Left("tokens", "tokens", 119980)
+    assert found["requests"] == RateLimitQuota("requests", "requests", 119)
+    assert found["tokens"] == RateLimitQuota("tokens", "tokens", 119980)
 
 
 def test_groq_counts_requests_by_the_day() -> None:
@@ -78,7 +78,7 @@ def test_groq_counts_requests_by_the_day() -> None:
             "x-ratelimit-reset-requests": "2m59.56s",
         }
     )
-    assert found["requests"].whole_in_s == pytest.approx(179.56)
+    assert found["requests"].resets_in_s == pytest.approx(179.56)
 
 
 def test_some_count_by_the_minute_and_by_the_day() -> None:
@@ -117,7 +117,7 @@ def test_some_count_by_the_minute_and_by_the_day() -> None:
 )
 def test_a_reset_is_read_as_it_is_written_or_not_at_all(value: str, seconds: float) -> None:
     said = {"x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": value}
-    assert lefts(said)["requests"].whole_in_s == pytest.approx(seconds)
+    assert lefts(said)["requests"].resets_in_s == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_reset_is_read_as_it_is_written_or_not_at_all(value: str, seconds: flo
 )
 def test_less_than_nothing_is_nothing_and_garbage_is_not_a_number(value: str, left: float | None) -> None:
     found = lefts({"x-ratelimit-remaining-requests": value, "x-ratelimit-limit-requests": value})
-    assert (found["requests"].left if found else None) == left
+    assert (found["requests"].remaining if found else None) == left
 
 
 def test_who_says_nothing_has_said_nothing() -> None:
-    assert read({"content-type": "text/event-stream"}) == read({})
-    assert read({}).lefts == ()
-    assert read({"retry-after": "7"}).asked_s == 7.0
+    assert parse_rate_limits({"content-type": "text/event-stream"}) == parse_rate_limits({})
+    assert parse_rate_limits({}).quotas == ()
+    assert parse_rate_limits({"retry-after": "7"}).retry_after_s == 7.0
 
 
 NAMES = st.sampled_from(
@@ -153,9 +153,9 @@ NAMES = st.sampled_from(
 
 @given(st.dictionaries(NAMES, st.one_of(st.text(max_size=80), st.floats().map(str), st.integers().map(str))))
 def test_whatever_stands_there_is_bounded_or_nothing(headers: dict[str, str]) -> None:
-    found = read(headers, now_s=NOW_S)
-    assert found.asked_s is None or 0 <= found.asked_s < math.inf
-    for left in found.lefts:
-        assert 0 <= left.left <= 1e12
+    found = parse_rate_limits(headers, now_s=NOW_S)
+    assert found.retry_after_s is None or 0 <= found.retry_after_s < math.inf
+    for left in found.quotas:
+        assert 0 <= left.remaining <= 1e12
         assert 0 <= left.limit <= 1e12
-        assert 0 <= left.whole_in_s <= RESET_MAX_S
+        assert 0 <= left.resets_in_s <= RESET_MAX_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mainstay.providers.holding import BUSY_HOLD_S, HOLD_S, LOOK_S, Holding
+from mainstay.providers.wire.read_coalescer import HOLD_MAX_S, HOLD_MIN_S, MEASURE_EVERY_S, ReadCoalescer
 
 
 class Loop:
@@ -38,43 +38,43 @@ class Loop:
         self.now = when
 
 
-def holding(loop: Loop, cpu: list[float]) -> Holding:
-    return Holding(loop, lambda: cpu[0])  # type: ignore[arg-type]
+def holding(loop: Loop, cpu: list[float]) -> ReadCoalescer:
+    return ReadCoalescer(loop, lambda: cpu[0])  # type: ignore[arg-type]
 
 
-def spend(loop: Loop, made: Holding, cpu: list[float], share: float, seconds: float) -> None:
+def spend(loop: Loop, made: ReadCoalescer, cpu: list[float], share: float, seconds: float) -> None:
     """Time passes, and the thread works for so much of it; streams are held all the while."""
     end = loop.now + seconds
     while loop.now < end:
-        loop.go_to(loop.now + LOOK_S)
-        cpu[0] += LOOK_S * share
-        made.hold(lambda: None)
+        loop.go_to(loop.now + MEASURE_EVERY_S)
+        cpu[0] += MEASURE_EVERY_S * share
+        made.schedule_resume(lambda: None)
 
 
 def test_a_busy_thread_leaves_streams_alone_for_longer_and_an_idle_one_does_not() -> None:
     loop, cpu = Loop(), [0.0]
     made = holding(loop, cpu)
     spend(loop, made, cpu, 0.1, 3.0)
-    assert made.seconds == HOLD_S
+    assert made.hold_s == HOLD_MIN_S
     spend(loop, made, cpu, 1.0, 3.0)
-    assert 0.9 * BUSY_HOLD_S < made.seconds <= BUSY_HOLD_S
+    assert 0.9 * HOLD_MAX_S < made.hold_s <= HOLD_MAX_S
     spend(loop, made, cpu, 0.3, 3.0)
-    assert HOLD_S < made.seconds < BUSY_HOLD_S
+    assert HOLD_MIN_S < made.hold_s < HOLD_MAX_S
     spend(loop, made, cpu, 0.0, 5.0)
-    assert abs(made.seconds - HOLD_S) < 0.001
+    assert abs(made.hold_s - HOLD_MIN_S) < 0.001
 
 
 def test_a_machine_that_is_late_counts_as_busy() -> None:
     loop, cpu = Loop(), [0.0]
     made = holding(loop, cpu)
     for _ in range(10):
-        made.hold(lambda: None)
-        late = loop.now + LOOK_S
+        made.schedule_resume(lambda: None)
+        late = loop.now + MEASURE_EVERY_S
         loop.due, due = [], loop.due  # nobody looks at the clock meanwhile
         loop.now = late
         loop.due = [(late, timer) for _, timer in due]
         loop.go_to(late)
-    assert made.seconds > HOLD_S
+    assert made.hold_s > HOLD_MIN_S
 
 
 def test_each_is_let_go_when_its_time_is_up_and_those_beside_it_together() -> None:
@@ -83,19 +83,19 @@ def test_each_is_let_go_when_its_time_is_up_and_those_beside_it_together() -> No
     released: list[tuple[int, float]] = []
     for number, at in enumerate((0.0, 0.001, 0.002, 0.1)):
         loop.go_to(at)
-        made.hold(lambda number=number: released.append((number, loop.now)))  # type: ignore[misc]
+        made.schedule_resume(lambda number=number: released.append((number, loop.now)))  # type: ignore[misc]
     loop.go_to(1.0)
     assert [number for number, _ in released] == [0, 1, 2, 3]
     times = [when for _, when in released]
-    assert times[0] == times[1] == times[2] == HOLD_S
-    assert times[3] == 0.1 + HOLD_S
+    assert times[0] == times[1] == times[2] == HOLD_MIN_S
+    assert times[3] == 0.1 + HOLD_MIN_S
 
 
 def test_nothing_is_let_go_after_the_end() -> None:
     loop, cpu = Loop(), [0.0]
     made = holding(loop, cpu)
     released: list[int] = []
-    made.hold(lambda: released.append(1))
+    made.schedule_resume(lambda: released.append(1))
     made.close()
     loop.go_to(1.0)
     assert released == []

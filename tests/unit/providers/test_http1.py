@@ -12,8 +12,8 @@ from support.paths import KEYS
 
 from mainstay.core.errors import Unreachable
 from mainstay.core.limits import Limits
-from mainstay.providers.http1 import HEAD_BYTES_MAX, Broken, Connection
-from mainstay.providers.http_client import Client
+from mainstay.providers.wire.http1 import HEAD_BYTES_MAX, ConnectionBroken, HttpConnection
+from mainstay.providers.wire.http_client import HttpClient
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -56,15 +56,15 @@ class FakeTransport(asyncio.Transport):
         self.closed = True
 
 
-def connection() -> Connection:
-    made = Connection()
+def connection() -> HttpConnection:
+    made = HttpConnection()
     made.connection_made(FakeTransport())
     made.send(b"")
     return made
 
 
-async def whole(made: Connection) -> bytes:
-    await made.head()
+async def whole(made: HttpConnection) -> bytes:
+    await made.read_head()
     body = b""
     while more := await made.read():
         body += more
@@ -84,8 +84,8 @@ async def test_a_response_is_read_the_same_however_it_is_cut(name: str) -> None:
             await asyncio.sleep(0)
         made.connection_lost(None)
         assert await reading == body
-        assert made.over
-        assert made.keeps is keeps
+        assert made.is_complete
+        assert made.keep_alive is keeps
     made = connection()
     reading = asyncio.ensure_future(whole(made))
     for byte in raw:
@@ -103,12 +103,12 @@ async def test_f12_a_response_that_is_cut_is_never_whole(name: str) -> None:
             made = connection()
             made.data_received(raw[:cut])
             made.connection_lost(error)
-            with pytest.raises(Broken):
+            with pytest.raises(ConnectionBroken):
                 await whole(made)
     made = connection()
     made.data_received(BODIES["until it ends"][0])
     made.connection_lost(ConnectionResetError("reset"))
-    with pytest.raises(Broken, match="reset"):
+    with pytest.raises(ConnectionBroken, match="reset"):
         await whole(made)
 
 
@@ -131,7 +131,7 @@ async def test_f12_a_response_that_is_cut_is_never_whole(name: str) -> None:
 async def test_what_is_not_http_is_refused(raw: bytes) -> None:
     made = connection()
     made.data_received(raw)
-    with pytest.raises(Broken):
+    with pytest.raises(ConnectionBroken):
         await whole(made)
 
 
@@ -167,11 +167,11 @@ def answering(seen: list[bytes], answer: bytes = CHUNKED + b"0\r\n\r\n", times: 
     return handle
 
 
-async def ask(client: Client, url: str) -> None:
-    reply = await client.open(url, {"X-Test": "yes"}, b"{}")
+async def ask(client: HttpClient, url: str) -> None:
+    reply = await client.open_stream(url, {"X-Test": "yes"}, b"{}")
     while await reply.read():
         pass
-    reply.done = True
+    reply.is_done = True
     reply.close()
 
 
@@ -185,7 +185,7 @@ async def test_a_connection_is_used_again_and_a_dead_one_is_replaced_without_a_w
         await answering(seen, times=3)(reader, writer)  # closes after the third answer, as servers do
 
     async with serving(handle) as port:
-        client = Client("it", Limits())
+        client = HttpClient("it", Limits())
         for _ in range(7):
             await ask(client, f"http://127.0.0.1:{port}/v1/x?y=z")
             await asyncio.sleep(0.01)
@@ -210,8 +210,8 @@ async def test_an_answer_that_is_left_early_closes_its_connection() -> None:
         writer.close()
 
     async with serving(handle) as port:
-        client = Client("it", Limits())
-        reply = await client.open(f"http://127.0.0.1:{port}/", {}, b"{}")
+        client = HttpClient("it", Limits())
+        reply = await client.open_stream(f"http://127.0.0.1:{port}/", {}, b"{}")
         reply.close()
         await asyncio.wait_for(gone.wait(), 5)
         await client.close()
@@ -226,12 +226,12 @@ def server_tls() -> ssl.SSLContext:
 async def test_https_is_checked_against_the_known_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
     async with serving(answering(seen), server_tls()) as port:
-        strict = Client("it", Limits())
+        strict = HttpClient("it", Limits())
         with pytest.raises(Unreachable):
             await ask(strict, f"https://localhost:{port}/")
         await strict.close()
         monkeypatch.setenv("SSL_CERT_FILE", str(KEYS / "localhost.pem"))
-        client = Client("it", Limits())
+        client = HttpClient("it", Limits())
         await ask(client, f"https://localhost:{port}/")
         await ask(client, f"https://localhost:{port}/")
         await client.close()
@@ -243,7 +243,7 @@ async def test_a_proxy_of_the_environment_is_used_for_http(monkeypatch: pytest.M
     async with serving(answering(seen)) as port:
         monkeypatch.setenv("http_proxy", f"http://user:pa%20ss@127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "")
-        client = Client("it", Limits())
+        client = HttpClient("it", Limits())
         await ask(client, "http://models.example/v1")
         await client.close()
     assert seen[0].startswith(b"POST http://models.example/v1 HTTP/1.1\r\nHost: models.example\r\n")
@@ -274,7 +274,7 @@ async def test_https_goes_through_a_proxy_by_a_tunnel(monkeypatch: pytest.Monkey
         monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy_port}")
         monkeypatch.setenv("no_proxy", "")
         monkeypatch.setenv("SSL_CERT_FILE", str(KEYS / "localhost.pem"))
-        client = Client("it", Limits())
+        client = HttpClient("it", Limits())
         await ask(client, f"https://localhost:{port}/v1")
         with pytest.raises(Unreachable, match="localhost:1"):
             await ask(client, "https://localhost:1/v1")

@@ -9,8 +9,8 @@ import pytest
 
 from mainstay.core.errors import StreamBroken
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import CallPiece, Piece, TextPiece, ThinkingPiece
-from mainstay.providers.local.actions import LocalAnswer, Progress
+from mainstay.core.ports import Piece, TextPiece, ThinkingPiece, ToolCallPiece
+from mainstay.providers.local.response import LocalResponseParser, PromptProgress
 
 NAMES = frozenset({"read", "read_all", "say_it"})
 
@@ -19,13 +19,13 @@ def chunk(text: str = "", reason: str | None = None, **more: Any) -> bytes:
     return json.dumps({"choices": [{"delta": {"content": text}, "finish_reason": reason}]} | more).encode()
 
 
-def heard(text: str, size: int, word: str = "say", reason: str = "stop") -> tuple[list[Piece], LocalAnswer]:
-    answer = LocalAnswer("it", word, NAMES, lambda progress: None)
+def heard(text: str, size: int, word: str = "say", reason: str = "stop") -> tuple[list[Piece], LocalResponseParser]:
+    answer = LocalResponseParser("it", word, NAMES, lambda progress: None)
     pieces: list[Piece] = []
     for start in range(0, len(text), size):
         pieces += answer.feed([chunk(text[start : start + size])])
     pieces += answer.feed([chunk(reason=reason), b"[DONE]"])
-    assert answer.over
+    assert answer.is_over
     return pieces, answer
 
 
@@ -37,23 +37,23 @@ def words(pieces: list[Piece]) -> str:
 def test_words_and_calls_are_the_same_however_they_are_cut(size: int) -> None:
     pieces, answer = heard("say Hello, read {} there!", size)
     assert words(pieces) == "Hello, read {} there!"
-    assert not any(isinstance(one, CallPiece) for one in pieces)
-    finished = answer.finished()
+    assert not any(isinstance(one, ToolCallPiece) for one in pieces)
+    finished = answer.final_piece()
     assert finished is not None
     assert finished.reason is FinishReason.END
     for name in NAMES:
         pieces, answer = heard(name + ' {"path":"a b"}', size)
-        calls = [one for one in pieces if isinstance(one, CallPiece)]
+        calls = [one for one in pieces if isinstance(one, ToolCallPiece)]
         assert [one.name for one in calls if one.name] == [name]
         assert "".join(one.input for one in calls) == '{"path":"a b"}'
         assert not words(pieces)
-        finished = answer.finished()
+        finished = answer.final_piece()
         assert finished is not None
         assert finished.reason is FinishReason.TOOL_CALLS
 
 
 def test_words_are_passed_on_as_they_come() -> None:
-    answer = LocalAnswer("it", "say", NAMES, lambda progress: None)
+    answer = LocalResponseParser("it", "say", NAMES, lambda progress: None)
     assert answer.feed([chunk("sa")]) == []
     assert answer.feed([chunk("y Hel")]) == [TextPiece("Hel")]
     assert answer.feed([chunk("lo")]) == [TextPiece("lo")]
@@ -76,33 +76,33 @@ def test_without_a_word_everything_is_words() -> None:
 
 def test_a_call_that_was_cut_by_the_limit_says_so() -> None:
     _, answer = heard('read {"path":"a', 2, reason="length")
-    finished = answer.finished()
+    finished = answer.final_piece()
     assert finished is not None
     assert finished.reason is FinishReason.LENGTH
 
 
 def test_tokens_that_were_known_from_before_are_counted_as_such() -> None:
-    seen: list[Progress] = []
-    answer = LocalAnswer("it", "say", NAMES, seen.append)
+    seen: list[PromptProgress] = []
+    answer = LocalResponseParser("it", "say", NAMES, seen.append)
     answer.feed([chunk(prompt_progress={"total": 30, "cache": 20, "processed": 25, "time_ms": 7})])
     answer.feed([chunk("say x", "stop"), b'{"choices":[],"timings":{"cache_n":20,"prompt_n":10,"predicted_n":3}}'])
-    assert seen == [Progress(30, 20, 25, 7)]
-    finished = answer.finished()
+    assert seen == [PromptProgress(30, 20, 25, 7)]
+    finished = answer.final_piece()
     assert finished is not None
     assert finished.usage == Usage(30, 3, 20)
 
 
 def test_thinking_aloud_is_thinking() -> None:
-    answer = LocalAnswer("it", "", frozenset(), lambda progress: None)
+    answer = LocalResponseParser("it", "", frozenset(), lambda progress: None)
     payload = b'{"choices":[{"delta":{"reasoning_content":"hm"},"finish_reason":null}]}'
     assert answer.feed([payload]) == [ThinkingPiece("hm")]
 
 
 def test_an_event_that_makes_no_sense_and_an_error_are_errors() -> None:
-    answer = LocalAnswer("it", "say", NAMES, lambda progress: None)
+    answer = LocalResponseParser("it", "say", NAMES, lambda progress: None)
     answer.feed([b"{nonsense"])
     assert isinstance(answer.error, StreamBroken)
-    answer = LocalAnswer("it", "say", NAMES, lambda progress: None)
+    answer = LocalResponseParser("it", "say", NAMES, lambda progress: None)
     answer.feed([chunk("say half"), b'{"error":{"message":"out of memory"}}'])
     assert isinstance(answer.error, StreamBroken)
     assert "out of memory" in str(answer.error)

@@ -15,13 +15,13 @@ import pytest
 from support.tiny_gguf import token, write_tiny_gguf
 
 from mainstay.core.messages import Message, Text
-from mainstay.core.ports import Context, Finished, ModelInfo, Options
+from mainstay.core.ports import Context, ModelInfo, Options, StreamFinished
 from mainstay.core.tools import FunctionTool
-from mainstay.io.json_schema import Schema
+from mainstay.io.json_schema import CompiledJsonSchema
 from mainstay.providers.local import provider as providers
-from mainstay.providers.local.grammar import RULES_MAX, literal, write_grammar
-from mainstay.providers.local.prefix import _post
-from mainstay.providers.local.process import Place, Weight, _end, start
+from mainstay.providers.local.grammar import RULES_MAX, build_grammar, quote_literal
+from mainstay.providers.local.process import LocalModelOptions, RunningModelServer, _stop_process, start_server
+from mainstay.providers.local.prompt_cache import _post_json
 
 pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install -e '.[local]'")
 SEEDS = 20 if os.environ.get("MAINSTAY_TEST_ALL") == "1" else 3
@@ -81,21 +81,21 @@ LEFT_OPEN: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningModelServer]:
     folder = tmp_path_factory.mktemp("grammar")
-    made = start(Weight(write_tiny_gguf(folder / "tiny.gguf"), 8192, 600.0, folder / "states"))
+    made = start_server(LocalModelOptions(write_tiny_gguf(folder / "tiny.gguf"), 8192, 600.0, folder / "states"))
     yield made
-    _end(made.process)
+    _stop_process(made.process)
 
 
 def tool(schema: Any, name: str = "act") -> Any:
     return SimpleNamespace(name=name, description="Act.", schema=schema)
 
 
-def babble(place: Place, grammar: str, seed: int) -> tuple[str, bool]:
+def babble(place: RunningModelServer, grammar: str, seed: int) -> tuple[str, bool]:
     """What it says, and whether it came to an end."""
     body = {"prompt": "act", "grammar": grammar, "seed": seed, "temperature": 1.0, "n_predict": 1500}
-    said = _post(place.url, place.key, "/completion", body | {"logit_bias": ENDS})
+    said = _post_json(place.url, place.key, "/completion", body | {"logit_bias": ENDS})
     return said["content"], said["stop_type"] == "eos"
 
 
@@ -107,13 +107,15 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def only_calls(grammar: str, name: str = "act") -> str:
     first, _, rest = grammar.partition("\n")
-    return f"root ::= {first[first.index(literal(name + ' ')) :]}\n{rest}"
+    return f"root ::= {first[first.index(quote_literal(name + ' ')) :]}\n{rest}"
 
 
 @pytest.mark.parametrize("kind", [*FOLLOWED, *LEFT_OPEN])
-def test_a_call_always_parses_and_fits_as_far_as_the_schema_can_be_followed(place: Place, kind: str) -> None:
+def test_a_call_always_parses_and_fits_as_far_as_the_schema_can_be_followed(
+    place: RunningModelServer, kind: str
+) -> None:
     schema = {**FOLLOWED, **LEFT_OPEN}[kind]
-    grammar = only_calls(write_grammar((tool(schema),), "say"))
+    grammar = only_calls(build_grammar((tool(schema),), "say"))
     ended = 0
     for seed in range(SEEDS):
         said, whole = babble(place, grammar, seed)
@@ -124,21 +126,21 @@ def test_a_call_always_parses_and_fits_as_far_as_the_schema_can_be_followed(plac
         arguments = json.loads(said.removeprefix("act "), object_pairs_hook=once if kind in FOLLOWED else None)
         assert isinstance(arguments, dict)
         if kind in FOLLOWED:
-            assert Schema(schema).check(arguments) is None, said
+            assert CompiledJsonSchema(schema).find_error(arguments) is None, said
     assert ended or kind in ("wide", "wide and deep"), "none of them came to an end"
 
 
-def test_words_and_calls_are_all_that_is_allowed(place: Place) -> None:
-    grammar = write_grammar((tool(FOLLOWED["truth"]), tool({}, "other")), "say")
+def test_words_and_calls_are_all_that_is_allowed(place: RunningModelServer) -> None:
+    grammar = build_grammar((tool(FOLLOWED["truth"]), tool({}, "other")), "say")
     heads = {babble(place, grammar, seed)[0].split(" ")[0] for seed in range(12)}
     assert heads <= {"say", "act", "other"}
     assert len(heads) > 1
-    assert {babble(place, write_grammar((), "say"), seed)[0].split(" ")[0] for seed in range(3)} == {"say"}
+    assert {babble(place, build_grammar((), "say"), seed)[0].split(" ")[0] for seed in range(3)} == {"say"}
 
 
-def test_a_crowd_of_large_tools_is_still_a_grammar(place: Place) -> None:
+def test_a_crowd_of_large_tools_is_still_a_grammar(place: RunningModelServer) -> None:
     tools = tuple(tool(LEFT_OPEN["wide and deep"], f"tool_{number}") for number in range(60))
-    grammar = write_grammar(tools, "say")
+    grammar = build_grammar(tools, "say")
     assert grammar.count("::=") < RULES_MAX + 20
     said, _ = babble(place, only_calls(grammar, "tool_0"), 1)
     assert said.split(" ")[0] in {one.name for one in tools}
@@ -149,7 +151,7 @@ def test_a_grammar_that_is_refused_gives_way_to_a_looser_one(tmp_path: Path, mon
 
     def badly(tools: Any, word: str, loose: bool = False) -> str:
         written.append(loose)
-        return write_grammar(tools, word, loose) if loose else "root ::= ("
+        return build_grammar(tools, word, loose) if loose else "root ::= ("
 
     def act(what: str) -> str:
         """Act."""
@@ -162,18 +164,18 @@ def test_a_grammar_that_is_refused_gives_way_to_a_looser_one(tmp_path: Path, mon
         context = Context("", [Message(1, "user", (Text("hello"),))], (FunctionTool(act),))
         try:
             for _ in range(2):
-                pieces = [piece async for piece in made.stream(context, Options(output_tokens=5))]
-                assert isinstance(pieces[-1], Finished)
+                pieces = [piece async for piece in made.stream(context, Options(output_tokens_max=5))]
+                assert isinstance(pieces[-1], StreamFinished)
         finally:
             await made.close()
 
-    monkeypatch.setattr(providers, "write_grammar", badly)
+    monkeypatch.setattr(providers, "build_grammar", badly)
     asyncio.run(ask())
     assert written == [False, True], "it is tried once"
 
 
-def test_every_character_can_be_asked_for(place: Place) -> None:
+def test_every_character_can_be_asked_for(place: RunningModelServer) -> None:
     odd = 'a"b\\c\nd\te\r\x7f\u00fc\u2028\U0001f600 ]['
-    ask = partial(_post, place.url, place.key, "/completion")
-    said = ask({"prompt": "x", "grammar": f"root ::= {literal(odd)}", "n_predict": 200})
+    ask = partial(_post_json, place.url, place.key, "/completion")
+    said = ask({"prompt": "x", "grammar": f"root ::= {quote_literal(odd)}", "n_predict": 200})
     assert said["content"] == odd

@@ -18,14 +18,14 @@ import pytest
 from support.paths import PYTHONPATH
 from support.tiny_gguf import write_tiny_gguf
 
-from mainstay.cli.chat.ahead import loaded_ahead
-from mainstay.config.loading import Config
+from mainstay.cli.chat.model_preloader import preload_model
+from mainstay.config.loader import Config
 from mainstay.core.errors import ConfigError, ContextTooLong, RequestRefused, StreamBroken, Unreachable
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Message, Text
-from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, Piece
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, ToolCallPiece
 from mainstay.core.tools import FunctionTool
-from mainstay.providers import catalogue
+from mainstay.providers import registry
 from mainstay.providers.local import process as processes
 from mainstay.providers.local.provider import LocalProvider
 
@@ -61,13 +61,13 @@ def asked(text: str) -> Context:
 
 
 async def answer(provider: LocalProvider, context: Context, options: Options | None = None) -> list[Piece]:
-    return [piece async for piece in provider.stream(context, options or Options(output_tokens=20))]
+    return [piece async for piece in provider.stream(context, options or Options(output_tokens_max=20))]
 
 
 def pid_of(provider: LocalProvider) -> int:
     assert provider._process is not None
-    assert provider._process._place is not None
-    return provider._process._place.process.pid
+    assert provider._process._server is not None
+    return provider._process._server.process.pid
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
@@ -104,9 +104,9 @@ async def test_it_starts_with_the_first_question_streams_and_goes_when_it_is_clo
     async with provided(weights) as provider:
         assert provider._process is None
         pieces = await answer(
-            provider, asked("hello"), Options(output_tokens=20, notice=lambda text, s: notices.append(text))
+            provider, asked("hello"), Options(output_tokens_max=20, on_wait=lambda text, s: notices.append(text))
         )
-        assert isinstance(pieces[-1], Finished)
+        assert isinstance(pieces[-1], StreamFinished)
         assert pieces[-1].reason in (FinishReason.END, FinishReason.LENGTH)
         assert pieces[-1].usage.prompt > 5
         assert notices[0] == "tiny is being loaded"
@@ -117,7 +117,7 @@ async def test_it_starts_with_the_first_question_streams_and_goes_when_it_is_clo
             assert b"OMP_WAIT_POLICY=passive" in environ
             assert b"tiny" not in Path(f"/proc/{pid}/cmdline").read_bytes(), "nor the key, which is told likewise"
         again = await answer(provider, asked("hello"))
-        assert isinstance(again[-1], Finished)
+        assert isinstance(again[-1], StreamFinished)
         assert again[-1].usage.cached > 0, "what was read before is known"
         assert pid_of(provider) == pid
     await until(lambda: is_gone(pid), "it stays when nobody has it any more")
@@ -126,11 +126,11 @@ async def test_it_starts_with_the_first_question_streams_and_goes_when_it_is_clo
 async def test_two_who_ask_for_the_same_weights_share_a_process_and_take_turns(weights: Path) -> None:
     notices: list[str] = []
     async with provided(weights) as one, provided(weights) as other:
-        options = Options(output_tokens=200, notice=lambda text, s: notices.append(text))
+        options = Options(output_tokens_max=200, on_wait=lambda text, s: notices.append(text))
         done = await asyncio.gather(*(answer(each, asked("hello"), options) for each in (one, other, one)))
-        assert all(isinstance(pieces[-1], Finished) for pieces in done)
+        assert all(isinstance(pieces[-1], StreamFinished) for pieces in done)
         assert pid_of(one) == pid_of(other)
-        assert "tiny answers somebody else first" in notices
+        assert "tiny is answering another request first" in notices
         pid = pid_of(one)
         await one.close()
         assert not is_gone(pid), "the other one still has it"
@@ -151,7 +151,7 @@ async def test_whoever_goes_away_stops_the_writing(weights: Path) -> None:
                 return len(spent) > 20 and spent[-1] - spent[-20] <= 0.02
 
             await until(rests, "it goes on writing for nobody")
-        assert isinstance((await answer(provider, asked("hello")))[-1], Finished)
+        assert isinstance((await answer(provider, asked("hello")))[-1], StreamFinished)
 
 
 async def test_a_process_that_is_killed_says_so_and_the_next_question_starts_another(weights: Path) -> None:
@@ -159,10 +159,10 @@ async def test_a_process_that_is_killed_says_so_and_the_next_question_starts_ano
         async with aclosing(provider.stream(asked("tell me a long story"), Options())) as stream:
             await anext(stream)
             os.kill(pid_of(provider), signal.SIGKILL)
-            with pytest.raises(StreamBroken, match="process of tiny went in the middle of its answer: it was killed"):
+            with pytest.raises(StreamBroken, match="process of tiny ended in the middle of its answer: it was killed"):
                 [piece async for piece in stream]
         pieces = await answer(provider, asked("hello"))
-        assert isinstance(pieces[-1], Finished)
+        assert isinstance(pieces[-1], StreamFinished)
 
 
 async def test_it_goes_when_nothing_was_asked_for_a_while_and_comes_back(weights: Path) -> None:
@@ -170,7 +170,7 @@ async def test_it_goes_when_nothing_was_asked_for_a_while_and_comes_back(weights
         await answer(provider, asked("hello"))
         pid = pid_of(provider)
         await until(lambda: is_gone(pid), "it stays though nobody asks")
-        assert isinstance((await answer(provider, asked("hello")))[-1], Finished)
+        assert isinstance((await answer(provider, asked("hello")))[-1], StreamFinished)
         assert pid_of(provider) != pid
 
 
@@ -202,10 +202,10 @@ async def test_the_beginning_is_kept_on_disk_and_the_next_process_need_not_read_
     states = tmp_path / "states"
     for text in ("hello", "something else", "a disk that was full"):
         notices: list[str] = []
-        options = Options(output_tokens=20, notice=lambda sentence, s, told=notices: told.append(sentence))  # type: ignore[misc]
+        options = Options(output_tokens_max=20, on_wait=lambda sentence, s, told=notices: told.append(sentence))  # type: ignore[misc]
         async with provided(path) as provider:
             pieces = await answer(provider, Context("Be kind.", [Message(1, "user", (Text(text),))], TOOLS), options)
-        assert isinstance(pieces[-1], Finished)
+        assert isinstance(pieces[-1], StreamFinished)
         usage = pieces[-1].usage
         assert usage.prompt - usage.cached < 100 < usage.cached, f"of {usage.prompt} tokens {usage.cached} were known"
         (state,) = states.iterdir()
@@ -228,7 +228,7 @@ async def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "letter.gguf"
     path.write_bytes(b"GGUF dear friend")
     async with provided(path) as provider:
-        with pytest.raises(RequestRefused, match=r"letter\.gguf could not be loaded: it is no GGUF file"):
+        with pytest.raises(RequestRefused, match=r"letter\.gguf could not be loaded: it is damaged, or no GGUF file"):
             await answer(provider, asked("hello"))
 
 
@@ -238,30 +238,30 @@ def test_it_works_on_another_loop_after_the_first_has_ended(weights: Path) -> No
     provider = LocalProvider(weights, weights.parent / "states", info=info)
     for factory in (None, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=factory) as runner:
-            assert isinstance(runner.run(answer(provider, asked("hello")))[-1], Finished)
+            assert isinstance(runner.run(answer(provider, asked("hello")))[-1], StreamFinished)
             if factory is not None:
                 runner.run(provider.close())
     gc.collect()
-    assert not processes._kept
+    assert not processes._processes
 
 
 async def test_a_call_comes_whole_and_is_the_end_of_the_answer(weights: Path) -> None:
     async with provided(weights) as provider:
         context = Context("", [Message(1, "user", (Text("hello"),))], TOOLS)
-        pieces = await answer(provider, context, Options(output_tokens=1000, tool_choice="none"))
-        assert not any(isinstance(piece, CallPiece) for piece in pieces), "it was told not to"
+        pieces = await answer(provider, context, Options(output_tokens_max=1000, tool_choice="none"))
+        assert not any(isinstance(piece, ToolCallPiece) for piece in pieces), "it was told not to"
 
 
 def test_one_names_it_like_any_other_model(weights: Path, tmp_path: Path) -> None:
     env = {"MAINSTAY_MODELS": str(tmp_path)}
-    made = catalogue.make(f"local/{weights}", environ=env)
-    assert made.model() == catalogue.info("local", str(weights))
+    made = registry.build_provider(f"local/{weights}", environ=env)
+    assert made.model() == registry.find_model_info("local", str(weights))
     assert made.model().name == "tiny"
     assert made.model().terse
-    with pytest.raises(ConfigError, match="are not here yet: mainstay model pull"):
-        catalogue.make("local/qwen2.5-coder-1.5b", environ=env)
+    with pytest.raises(ConfigError, match="are not downloaded yet: mainstay model pull"):
+        registry.build_provider("local/qwen2.5-coder-1.5b", environ=env)
     with pytest.raises(ConfigError, match="there is no file"):
-        catalogue.make("local//nowhere/my.gguf", environ=env)
+        registry.build_provider("local//nowhere/my.gguf", environ=env)
 
 
 async def test_one_that_is_closed_while_it_loads_leaves_no_process_behind(weights: Path) -> None:
@@ -278,7 +278,7 @@ async def test_one_that_is_closed_while_it_loads_leaves_no_process_behind(weight
             await asking
         with pytest.raises(Unreachable, match="closed"):
             await listen()
-    assert processes._kept == {}
+    assert processes._processes == {}
 
 
 async def test_it_is_heard_where_more_than_a_thousand_files_are_open(weights: Path) -> None:
@@ -300,10 +300,10 @@ async def test_it_is_loaded_while_somebody_still_types_and_given_back_when_they_
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAINSTAY_MODELS", str(tmp_path))
-    async with loaded_ahead(f"local/{weights}", Config()):
+    async with preload_model(f"local/{weights}", Config()):
         async with asyncio.timeout(SOON_S):
-            while not any(one.running for one in processes._kept.values()):
+            while not any(one.is_running for one in processes._processes.values()):
                 await asyncio.sleep(0.01)
-    assert processes._kept == {}
-    async with loaded_ahead("local/qwen2.5-coder-1.5b", Config()):  # its weights are not there: heard when it is asked
-        assert processes._kept == {}
+    assert processes._processes == {}
+    async with preload_model("local/qwen2.5-coder-1.5b", Config()):  # its weights are not there: heard when it is asked
+        assert processes._processes == {}

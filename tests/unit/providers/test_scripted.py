@@ -9,7 +9,7 @@ import pytest
 
 from mainstay.core.errors import Overloaded
 from mainstay.core.messages import FinishReason, Message, Text, ToolCall, ToolResult, Usage
-from mainstay.core.ports import CallPiece, Context, Finished, Options, Piece, TextPiece, ThinkingPiece
+from mainstay.core.ports import Context, Options, Piece, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.providers.scripted import Call, Pieces, Raise, Say, ScriptedProvider, ScriptEnded, Stall
 
@@ -25,11 +25,11 @@ async def test_it_says_what_it_is_told() -> None:
     both = [Call("a", {"n": 1}), Call("b", "{")]
     provider = ScriptedProvider(["hi", Say("yes", thinking="hm", usage=usage), Call("now"), both])
     assert (await heard(provider))[0] == TextPiece("hi")
-    assert await heard(provider) == [ThinkingPiece("hm"), TextPiece("yes"), Finished(FinishReason.END, usage)]
-    assert (await heard(provider))[0] == CallPiece(0, "now", "{}")
+    assert await heard(provider) == [ThinkingPiece("hm"), TextPiece("yes"), StreamFinished(FinishReason.END, usage)]
+    assert (await heard(provider))[0] == ToolCallPiece(0, "now", "{}")
     *calls, finished = await heard(provider)
-    assert calls == [CallPiece(0, "a", '{"n":1}'), CallPiece(1, "b", "{")]
-    assert isinstance(finished, Finished)
+    assert calls == [ToolCallPiece(0, "a", '{"n":1}'), ToolCallPiece(1, "b", "{")]
+    assert isinstance(finished, StreamFinished)
     assert finished.reason is FinishReason.TOOL_CALLS
 
 
@@ -68,7 +68,7 @@ async def test_a_stall_holds_until_it_is_let_go() -> None:
     await stall.reached.wait()
     assert not task.done()
     stall.release()
-    assert [type(piece) for piece in await task] == [TextPiece, TextPiece, Finished]
+    assert [type(piece) for piece in await task] == [TextPiece, TextPiece, StreamFinished]
 
 
 async def test_a_stream_that_is_left_early_is_counted() -> None:

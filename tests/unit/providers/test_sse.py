@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.core.errors import StreamBroken
-from mainstay.providers.sse import EVENT_BYTES_MAX, EventCutter
+from mainstay.providers.wire.sse import EVENT_BYTES_MAX, SseDecoder
 
 
 def cut(*parts: bytes) -> list[bytes]:
-    cutter = EventCutter()
-    return [payload for part in parts for payload in cutter.feed(part)] + cutter.end()
+    cutter = SseDecoder()
+    return [payload for part in parts for payload in cutter.feed(part)] + cutter.flush()
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_cuts_never_change_what_is_read(made: list[bytes], end: bytes, cuts: lis
 
 
 def test_what_is_no_event_is_kept_a_little() -> None:
-    cutter = EventCutter()
+    cutter = SseDecoder()
     cutter.feed(b'{\n  "error": {"message": "no"}\n}')
-    cutter.end()
-    assert b'"message": "no"' in cutter.stray
-    cutter = EventCutter()
+    cutter.flush()
+    assert b'"message": "no"' in cutter.non_event_data
+    cutter = SseDecoder()
     cutter.feed(b"<html>" + b"x\n" * 1_000_000)
-    assert len(cutter.stray) < 5000
+    assert len(cutter.non_event_data) < 5000
 
 
 @pytest.mark.parametrize("piece", [b"x" * 1000, b"data: " + b"x" * 1000 + b"\n"], ids=["one line", "many lines"])

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mainstay.core import errors
-from mainstay.providers.allowance import RESET_MAX_S
-from mainstay.providers.trouble import Report, from_report, from_status, read_report, retry_after_s
+from mainstay.providers.wire.errors import (
+    ProviderErrorReport,
+    error_from_report,
+    error_from_status,
+    parse_error_body,
+    parse_retry_after_s,
+)
+from mainstay.providers.wire.rate_limit_headers import RESET_MAX_S
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,7 @@ from mainstay.providers.trouble import Report, from_report, from_status, read_re
     ],
 )
 def test_f16_when_to_come_back(headers: dict[str, str], wait_s: float | None) -> None:
-    assert retry_after_s(headers, now_s=1000.0) == wait_s
+    assert parse_retry_after_s(headers, now_s=1000.0) == wait_s
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_f16_when_to_come_back(headers: dict[str, str], wait_s: float | None) ->
     ],
 )
 def test_reports_of_every_shape_are_read(body: bytes, message: str | None) -> None:
-    report = read_report(body)
+    report = parse_error_body(body)
     assert message is None or report.message == message
     assert len(report.message) <= 500
 
@@ -74,29 +80,29 @@ def test_reports_of_every_shape_are_read(body: bytes, message: str | None) -> No
 @pytest.mark.parametrize(
     ("report", "kind"),
     [
-        (Report("x", "rate_limit_error"), errors.RateLimited),
-        (Report("x", "insufficient_quota"), errors.Unauthorised),
-        (Report("x", "", 429), errors.RateLimited),
-        (Report("x", "", 502), errors.Overloaded),
-        (Report("x", "authentication_error"), errors.Unauthorised),
-        (Report("x", "context_length_exceeded"), errors.ContextTooLong),
-        (Report("the prompt is too long", ""), errors.ContextTooLong),
-        (Report("x", "invalid_request_error"), errors.RequestRefused),
-        (Report("x", "unheard_of"), errors.Overloaded),
+        (ProviderErrorReport("x", "rate_limit_error"), errors.RateLimited),
+        (ProviderErrorReport("x", "insufficient_quota"), errors.Unauthorised),
+        (ProviderErrorReport("x", "", 429), errors.RateLimited),
+        (ProviderErrorReport("x", "", 502), errors.Overloaded),
+        (ProviderErrorReport("x", "authentication_error"), errors.Unauthorised),
+        (ProviderErrorReport("x", "context_length_exceeded"), errors.ContextTooLong),
+        (ProviderErrorReport("the prompt is too long", ""), errors.ContextTooLong),
+        (ProviderErrorReport("x", "invalid_request_error"), errors.RequestRefused),
+        (ProviderErrorReport("x", "unheard_of"), errors.Overloaded),
     ],
 )
-def test_an_error_inside_a_stream_is_mapped_by_its_kind(report: Report, kind: type) -> None:
-    assert type(from_report("p", report)) is kind
+def test_an_error_inside_a_stream_is_mapped_by_its_kind(report: ProviderErrorReport, kind: type) -> None:
+    assert type(error_from_report("p", report)) is kind
 
 
 def test_an_unknown_model_is_answered_with_a_hint() -> None:
-    error = from_status("p", 404, {}, b'{"error":{"message":"no such model"}}', now_s=0)
+    error = error_from_status("p", 404, {}, b'{"error":{"message":"no such model"}}', now_s=0)
     assert isinstance(error, errors.RequestRefused)
     assert "check the model's name and base_url: no such model" in str(error)
 
 
 def test_spent_credit_is_not_waited_for() -> None:
-    error = from_status("p", 429, {}, b'{"error":{"code":"insufficient_quota"}}', now_s=0)
+    error = error_from_status("p", 429, {}, b'{"error":{"code":"insufficient_quota"}}', now_s=0)
     assert isinstance(error, errors.Unauthorised)
 
 
@@ -114,7 +120,7 @@ def test_more_at_once_than_an_account_has_is_made_shorter_and_not_waited_for(
     status: int, message: str, window: int | None
 ) -> None:
     body = b'{"error":{"message":"%s","code":"rate_limit_exceeded"}}' % message.encode()
-    error = from_status("p", status, {"retry-after": "7"}, body, now_s=0)
+    error = error_from_status("p", status, {"retry-after": "7"}, body, now_s=0)
     assert isinstance(error, errors.ContextTooLong)
     assert error.window == window
 
@@ -129,13 +135,13 @@ def test_more_at_once_than_an_account_has_is_made_shorter_and_not_waited_for(
     ],
 )
 def test_what_there_will_be_room_for_is_waited_for(message: str) -> None:
-    error = from_status("p", 429, {}, b'{"error":{"message":"%s"}}' % message.encode(), now_s=0)
+    error = error_from_status("p", 429, {}, b'{"error":{"message":"%s"}}' % message.encode(), now_s=0)
     assert isinstance(error, errors.RateLimited)
 
 
 @pytest.mark.parametrize("name", ["retry-after", "retry-after-ms"])
 def test_nobody_asks_for_longer_than_a_month(name: str) -> None:
-    error = from_status("p", 429, {name: "1e300"}, b"", now_s=0)
+    error = error_from_status("p", 429, {name: "1e300"}, b"", now_s=0)
     assert error.retry_after_s == RESET_MAX_S
-    assert error.allowance is not None
-    assert error.allowance.asked_s == RESET_MAX_S
+    assert error.rate_limits is not None
+    assert error.rate_limits.retry_after_s == RESET_MAX_S

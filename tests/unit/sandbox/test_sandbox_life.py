@@ -18,32 +18,32 @@ import pytest
 import uvloop
 
 from mainstay.core.errors import AgentClosed, InputRefused
-from mainstay.core.outside import Command
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
-from mainstay.sandbox.host import HostSandbox
-from mainstay.sandbox.limits import SandboxRules, SandboxUnusable
-from mainstay.sandbox.running import Runner
-from mainstay.testing.sandbox_suite import WAYS_TO_STAY, grounds_at, left_over
+from mainstay.core.tool_ports import SandboxCommand
+from mainstay.sandbox.base import BaseSandbox
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.host.sandbox import HostSandbox
+from mainstay.sandbox.limits import SandboxLimits, SandboxUnusable
+from mainstay.testing.sandbox_suite import DAEMON_SCRIPTS, create_folders, find_processes
 
 SANDBOXES = [
     pytest.param(HostSandbox, id="host"),
     pytest.param(
         BubblewrapSandbox,
         id="bubblewrap",
-        marks=pytest.mark.skipif(trouble() is not None, reason=trouble() or ""),
+        marks=pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or ""),
     ),
 ]
-Make = Callable[..., Runner]
+Make = Callable[..., BaseSandbox]
 
 DIES = """
 import asyncio, sys
 from pathlib import Path
-from mainstay.core.outside import Command
-from mainstay.sandbox.{module} import {name}
-from mainstay.testing.sandbox_suite import grounds_at
+from mainstay.core.tool_ports import SandboxCommand
+from {module} import {name}
+from mainstay.testing.sandbox_suite import create_folders
 
 async def main():
-    command = Command(script=sys.argv[3], grounds=grounds_at(Path(sys.argv[1])), env={{"MARK": sys.argv[2]}})
+    command = SandboxCommand(script=sys.argv[3], folders=create_folders(Path(sys.argv[1])), env={{"MARK": sys.argv[2]}})
     sandbox = {name}()
     await sandbox.start(command)
     await sandbox.exec(command, lambda stream, data: print("up", flush=True))
@@ -53,33 +53,35 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("make", SANDBOXES)
-def test_nothing_survives_the_death_of_our_process(make: type[Runner], tmp_path: Path) -> None:
+def test_nothing_survives_the_death_of_our_process(make: type[BaseSandbox], tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    script = "\n".join([*WAYS_TO_STAY.values(), "trap '' TERM; echo up; sleep 1000; sleep 1000"])
-    source = DIES.format(module=make.__module__.split(".")[-1], name=make.__name__)
+    script = "\n".join([*DAEMON_SCRIPTS.values(), "trap '' TERM; echo up; sleep 1000; sleep 1000"])
+    source = DIES.format(module=make.__module__, name=make.__name__)
     ours = subprocess.Popen([sys.executable, "-c", source, str(tmp_path), mark, script], stdout=subprocess.PIPE)
     assert ours.stdout is not None
     try:
         assert ours.stdout.readline() == b"up\n"
-        assert len(left_over(mark)) > 5
+        assert len(find_processes(mark)) > 5
     finally:
         ours.send_signal(signal.SIGKILL)
         ours.wait()
         ours.stdout.close()
     patience = time.monotonic() + 20
-    while left_over(mark) and time.monotonic() < patience:
+    while find_processes(mark) and time.monotonic() < patience:
         os.sched_yield()
-    assert left_over(mark) == []
+    assert find_processes(mark) == []
 
 
 @pytest.mark.parametrize("make", SANDBOXES)
 def test_it_works_on_uvloop_too(make: Make, tmp_path: Path) -> None:
     async def work() -> None:
         sandbox, mark = make(), uuid.uuid4().hex
-        command = Command(script="cat; echo err >&2; exit 3", grounds=grounds_at(tmp_path), input=b"in")
+        command = SandboxCommand(script="cat; echo err >&2; exit 3", folders=create_folders(tmp_path), input=b"in")
         every = await asyncio.gather(*(sandbox.exec(command) for _ in range(10)))
-        assert {(ran.code, ran.stdout, ran.stderr) for ran in every} == {(3, b"in", b"err\n")}
-        stays = Command(script="setsid sleep 1000 & sleep 1000", grounds=grounds_at(tmp_path), env={"MARK": mark})
+        assert {(ran.exit_code, ran.stdout, ran.stderr) for ran in every} == {(3, b"in", b"err\n")}
+        stays = SandboxCommand(
+            script="setsid sleep 1000 & sleep 1000", folders=create_folders(tmp_path), env={"MARK": mark}
+        )
         process = await sandbox.start(stays)
         running = asyncio.create_task(sandbox.exec(stays))
         await asyncio.wait({running}, timeout=0.1)
@@ -87,7 +89,7 @@ def test_it_works_on_uvloop_too(make: Make, tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
         await process.stop()
-        assert left_over(mark) == []
+        assert find_processes(mark) == []
         await sandbox.close()
 
     _on_uvloop(work())
@@ -101,7 +103,11 @@ def _on_uvloop(work: Coroutine[Any, Any, None]) -> None:
 @pytest.mark.parametrize("make", SANDBOXES)
 async def test_no_file_and_no_zombie_is_left(make: Make, tmp_path: Path) -> None:
     sandbox = make()
-    command = Command(script="echo x; (sleep 5 &) ; exit 1", grounds=grounds_at(tmp_path), guarded=sandbox.guards)
+    command = SandboxCommand(
+        script="echo x; (sleep 5 &) ; exit 1",
+        folders=create_folders(tmp_path),
+        protect_deletions=sandbox.can_protect_deletions,
+    )
     await sandbox.exec(command)
     before = sorted(os.listdir("/dev/fd"))
     for _ in range(10):
@@ -117,11 +123,11 @@ async def test_no_file_and_no_zombie_is_left(make: Make, tmp_path: Path) -> None
 
 async def test_a_flood_neither_fills_memory_nor_keeps_the_loop(tmp_path: Path) -> None:
     """F22"""
-    sandbox = HostSandbox(SandboxRules(output_bytes=1_000_000))
-    command = Command(script="yes flood & yes flood >&2", grounds=grounds_at(tmp_path), timeout_s=1.5)
+    sandbox = HostSandbox(SandboxLimits(output_bytes=1_000_000))
+    command = SandboxCommand(script="yes flood & yes flood >&2", folders=create_folders(tmp_path), timeout_s=1.5)
     before, spent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     ran = await sandbox.exec(command)
-    assert ran.cut
+    assert ran.truncated
     assert ran.timed_out
     assert len(ran.stdout) == len(ran.stderr) == 1_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KB
@@ -132,21 +138,21 @@ async def test_a_flood_neither_fills_memory_nor_keeps_the_loop(tmp_path: Path) -
 async def test_a_nearly_full_disk_ends_a_command(tmp_path: Path) -> None:
     stat = os.statvfs(tmp_path)
     left_mb = stat.f_bavail * stat.f_frsize // (1024 * 1024)
-    sandbox = HostSandbox(SandboxRules(disk_free_mb=left_mb - 20))
+    sandbox = HostSandbox(SandboxLimits(disk_free_mb=left_mb - 20))
     script = "i=0; while :; do i=$((i + 1)); head -c 2000000 /dev/zero > file$i; sync file$i; done"
-    ran = await sandbox.exec(Command(script=script, grounds=grounds_at(tmp_path), timeout_s=60))
-    assert ran.code == 137
+    ran = await sandbox.exec(SandboxCommand(script=script, folders=create_folders(tmp_path), timeout_s=60))
+    assert ran.exit_code == 137
     assert b"left on the disk" in ran.stderr
     await sandbox.close()
 
 
 async def test_too_many_wait_their_turn_and_too_many_processes_are_refused(tmp_path: Path) -> None:
-    sandbox = HostSandbox(SandboxRules(commands=2, background=2))
+    sandbox = HostSandbox(SandboxLimits(commands=2, background=2))
     counting = "mkdir here.$$; ls -d here.* | wc -l; sleep 0.05; rmdir here.$$"
-    command = Command(script=counting, grounds=grounds_at(tmp_path))
+    command = SandboxCommand(script=counting, folders=create_folders(tmp_path))
     every = await asyncio.gather(*(sandbox.exec(command) for _ in range(6)))
     assert max(int(ran.stdout) for ran in every) <= 2
-    stays = Command(script="sleep 1000", grounds=grounds_at(tmp_path))
+    stays = SandboxCommand(script="sleep 1000", folders=create_folders(tmp_path))
     for _ in range(2):
         await sandbox.start(stays)
     with pytest.raises(InputRefused, match="2 processes run already"):
@@ -158,26 +164,28 @@ async def test_too_many_wait_their_turn_and_too_many_processes_are_refused(tmp_p
 
 async def test_the_host_cannot_hold_removals_back_and_says_so(tmp_path: Path) -> None:
     sandbox = HostSandbox()
-    assert (sandbox.guards, sandbox.confined) == (False, False)
+    assert (sandbox.can_protect_deletions, sandbox.is_confined) == (False, False)
     with pytest.raises(SandboxUnusable, match="hold removals back"):
-        await sandbox.exec(Command(script="touch ran", grounds=grounds_at(tmp_path), guarded=True))
+        await sandbox.exec(SandboxCommand(script="touch ran", folders=create_folders(tmp_path), protect_deletions=True))
     assert not (tmp_path / "work/ran").exists()
 
 
 async def test_a_keeper_that_was_killed_does_not_leave_us_waiting(tmp_path: Path) -> None:
     """On the host a command can kill its own keeper; we notice, and go on."""
     sandbox = HostSandbox()
-    ran = await sandbox.exec(Command(script="kill -9 $PPID; exit 0", grounds=grounds_at(tmp_path), timeout_s=20))
-    assert ran.code == 137
+    ran = await sandbox.exec(
+        SandboxCommand(script="kill -9 $PPID; exit 0", folders=create_folders(tmp_path), timeout_s=20)
+    )
+    assert ran.exit_code == 137
     await sandbox.close()
 
 
 async def test_a_process_that_reads_nothing_does_not_stop_us_writing(tmp_path: Path) -> None:
     sandbox = HostSandbox()
-    process = await sandbox.start(Command(script="echo up; sleep 1000", grounds=grounds_at(tmp_path)))
+    process = await sandbox.start(SandboxCommand(script="echo up; sleep 1000", folders=create_folders(tmp_path)))
     await process.read(5)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(process.write(b"x" * 1_000_000), 0.2)
     await process.stop()
-    assert process.code == 143
+    assert process.exit_code == 143
     await sandbox.close()

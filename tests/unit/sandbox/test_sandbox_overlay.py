@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.core.outside import Command, Grounds
-from mainstay.sandbox import overlay
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, can_overlay
+from mainstay.core.tool_ports import SandboxCommand, SessionFolders
+from mainstay.sandbox.bubblewrap import overlay
+from mainstay.sandbox.bubblewrap.overlay import (
+    BoundedPathList,
+    CommandOverlay,
+    OverlayMerger,
+    overlay_parents,
+    remove_stale_overlays,
+)
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, can_overlay
 from mainstay.sandbox.limits import SandboxUnusable
-from mainstay.sandbox.overlay import Guarded, Merge, Named, room_for, sweep
-from mainstay.testing.sandbox_suite import grounds_at
+from mainstay.testing.sandbox_suite import create_folders
 
 GUARDING = pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel has no overlay for us")
 
@@ -21,14 +27,14 @@ GUARDING = pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel ha
 def merge(
     upper: Path, lower: Path, fixed: set[str] | None = None, mine: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    merged = Merge(fixed or set(), lambda path: path in mine)
+    merged = OverlayMerger(fixed or set(), lambda path: path in mine)
     files = os.open(upper, os.O_RDONLY), os.open(lower, os.O_RDONLY)
     try:
-        merged.folder(*files, str(lower))
+        merged.merge_folder(*files, str(lower))
     finally:
         for file in files:
             os.close(file)
-    return merged.changed.told(), merged.held.told()
+    return merged.changed.to_tuple(), merged.held.to_tuple()
 
 
 @pytest.fixture
@@ -88,23 +94,23 @@ def test_protected_names_are_kept_whatever_their_case(layers: tuple[Path, Path])
 
 
 def test_names_are_told_up_to_a_bound_and_counted_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay, "NAMED_MAX", 3)
-    named = Named()
+    monkeypatch.setattr(overlay, "NAMED_PATHS_MAX", 3)
+    named = BoundedPathList()
     for number in range(10):
         named.add(str(number))
-    assert named.told() == ("0", "1", "2", "… and 7 more")
+    assert named.to_tuple() == ("0", "1", "2", "… and 7 more")
 
 
 def test_leftovers_of_a_crash_are_swept_and_work_in_progress_is_not(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    at_work = Guarded([str(tmp_path / "root")], [], str(tmp_path))
+    at_work = CommandOverlay([str(tmp_path / "root")], [], str(tmp_path))
     dead = tmp_path / ".mainstay-guarded-dead"
     (dead / "0.work/work").mkdir(parents=True)
     (dead / "0.work/work").chmod(0)
     (dead / "link").symlink_to(tmp_path / "root")
     (tmp_path / "root/file").write_text("mine")
     before = set(os.listdir(tmp_path))
-    sweep(str(tmp_path))
+    remove_stale_overlays(str(tmp_path))
     assert set(os.listdir(tmp_path)) == before - {dead.name}
     assert (tmp_path / "root/file").read_text() == "mine"
     at_work.merge()
@@ -113,15 +119,15 @@ def test_leftovers_of_a_crash_are_swept_and_work_in_progress_is_not(tmp_path: Pa
 
 def test_layers_lie_beside_the_scratch_folder_and_never_in_the_workspace(tmp_path: Path) -> None:
     real = os.path.realpath(tmp_path)
-    inside = Grounds(cwd=f"{real}/w", writable=(f"{real}/w",), scratch=f"{real}/s")
-    assert room_for(inside)[0] == real
-    around = Grounds(cwd=real, writable=(real,), scratch=f"{real}/s/t")
-    assert not any(place.startswith(real) for place in room_for(around))
+    inside = SessionFolders(cwd=f"{real}/w", writable=(f"{real}/w",), scratch=f"{real}/s")
+    assert overlay_parents(inside)[0] == real
+    around = SessionFolders(cwd=real, writable=(real,), scratch=f"{real}/s/t")
+    assert not any(place.startswith(real) for place in overlay_parents(around))
 
 
 def test_a_disk_that_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    guarded = Guarded([str(tmp_path / "root")], [], str(tmp_path))
+    guarded = CommandOverlay([str(tmp_path / "root")], [], str(tmp_path))
     (tmp_path / "root").rmdir()
     with pytest.raises(SandboxUnusable, match="could not be put in its place: No such file"):
         guarded.merge()
@@ -134,14 +140,14 @@ async def test_layers_on_another_disk_are_copied(tmp_path: Path, monkeypatch: py
     if os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
         pytest.skip("/dev/shm is no other disk")
     sandbox = BubblewrapSandbox()
-    monkeypatch.setattr(sandbox, "_room", lambda grounds: "/dev/shm")
+    monkeypatch.setattr(sandbox, "_find_overlay_folder", lambda folders: "/dev/shm")
     before = os.listdir("/dev/shm")
     (tmp_path / "work").mkdir()
     (tmp_path / "work/old").write_text("old")
     script = "echo new > new; chmod 750 new; ln -s new link; mkdir d; echo x > d/x; rm old; touch -d 2001-02-03 new"
-    ran = await sandbox.exec(Command(script=script, grounds=grounds_at(tmp_path), guarded=True))
+    ran = await sandbox.exec(SandboxCommand(script=script, folders=create_folders(tmp_path), protect_deletions=True))
     work = tmp_path / "work"
-    assert (ran.code, len(ran.changed), ran.held) == (0, 3, (f"{os.path.realpath(work)}/old",))
+    assert (ran.exit_code, len(ran.changed), ran.undone_deletions) == (0, 3, (f"{os.path.realpath(work)}/old",))
     assert sorted(os.listdir(work)) == ["d", "link", "new", "old"]
     assert (work / "link").read_text() == "new\n"
     assert stat.S_IMODE((work / "new").stat().st_mode) == 0o750
@@ -152,34 +158,34 @@ async def test_layers_on_another_disk_are_copied(tmp_path: Path, monkeypatch: py
 @GUARDING
 async def test_a_workspace_of_two_folders_is_guarded_in_both(tmp_path: Path) -> None:
     sandbox = BubblewrapSandbox()
-    grounds = grounds_at(tmp_path)
+    grounds = create_folders(tmp_path)
     for folder in grounds.writable:
         Path(folder, "old").write_text("old")
     script = "; ".join(f"rm {folder}/old; echo x > {folder}/new" for folder in grounds.writable)
-    ran = await sandbox.exec(Command(script=script, grounds=grounds, guarded=True))
+    ran = await sandbox.exec(SandboxCommand(script=script, folders=grounds, protect_deletions=True))
     assert sorted(ran.changed) == sorted(f"{folder}/new" for folder in grounds.writable)
-    assert sorted(ran.held) == sorted(f"{folder}/old" for folder in grounds.writable)
-    assert all(Path(path).read_text() == "old" for path in ran.held)
+    assert sorted(ran.undone_deletions) == sorted(f"{folder}/old" for folder in grounds.writable)
+    assert all(Path(path).read_text() == "old" for path in ran.undone_deletions)
 
 
 @GUARDING
 async def test_what_the_session_made_itself_may_go_and_a_folder_with_anything_else_may_not(
     tmp_path: Path,
 ) -> None:
-    grounds = grounds_at(tmp_path)
+    grounds = create_folders(tmp_path)
     work = Path(grounds.cwd)
     for name in ("build/mine.o", "mixed/mine.o", "mixed/theirs.c", "theirs.txt", "mine.txt"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("x")
-    command = Command(
+    command = SandboxCommand(
         script="rm -rf build mixed theirs.txt mine.txt; echo new > new.txt; echo y > kept.txt",
-        grounds=grounds,
-        guarded=True,
-        made=lambda path: "mine" in path.rsplit("/", 1)[-1],
+        folders=grounds,
+        protect_deletions=True,
+        is_own_file=lambda path: "mine" in path.rsplit("/", 1)[-1],
     )
     (work / "kept.txt").write_text("old")
     ran = await BubblewrapSandbox().exec(command)
-    assert sorted(ran.held) == [f"{work}/mixed/theirs.c", f"{work}/theirs.txt"]
+    assert sorted(ran.undone_deletions) == [f"{work}/mixed/theirs.c", f"{work}/theirs.txt"]
     assert sorted(one.relative_to(work).as_posix() for one in work.rglob("*") if one.is_file()) == [
         "kept.txt",
         "mixed/theirs.c",

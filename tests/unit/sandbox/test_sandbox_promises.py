@@ -12,15 +12,15 @@ from support.fake_docker import fake_docker
 
 from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
-from mainstay.core.outside import Command, Grounds, Sandbox
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
-from mainstay.sandbox.docker import DockerSandbox
-from mainstay.sandbox.host import HostSandbox
+from mainstay.core.tool_ports import Sandbox, SandboxCommand, SessionFolders
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.docker.sandbox import DockerSandbox
+from mainstay.sandbox.host.sandbox import HostSandbox
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.sandbox_suite import grounds_at
+from mainstay.testing.sandbox_suite import create_folders
 
 KINDS = ("host", "bubblewrap", "docker")
-NO_WALLS = trouble()
+NO_WALLS = bubblewrap_problem()
 
 
 @pytest.fixture(params=KINDS)
@@ -40,20 +40,20 @@ async def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
-def grounds(tmp_path: Path) -> Grounds:
-    made = grounds_at(tmp_path)
+def grounds(tmp_path: Path) -> SessionFolders:
+    made = create_folders(tmp_path)
     Path(made.cwd, "sub").mkdir()
     return made
 
 
-def beating(grounds: Grounds) -> str:
+def beating(grounds: SessionFolders) -> str:
     """Children and grandchildren, one of them in a session of its own, that write for as long as they live."""
     beat = "while :; do date +%s%N > {}; sleep 0.02; done"
     one, two = (beat.format(name) for name in ("one", "two"))
     return f"({one}) & (setsid sh -c '{two}' &) ; sleep 60"
 
 
-async def dead(grounds: Grounds) -> None:
+async def dead(grounds: SessionFolders) -> None:
     """Both are at work, and then neither is."""
 
     def told() -> list[str]:
@@ -67,26 +67,28 @@ async def dead(grounds: Grounds) -> None:
     raise AssertionError("something still runs")
 
 
-async def at_work(grounds: Grounds) -> None:
+async def at_work(grounds: SessionFolders) -> None:
     async with asyncio.timeout(20):
         while not all(Path(grounds.cwd, name).exists() for name in ("one", "two")):
             await asyncio.sleep(0.02)
 
 
 async def test_guppy_083_guppy_085_one_interface_gives_streams_code_and_whether_time_ran_out(
-    sandbox: Sandbox, grounds: Grounds
+    sandbox: Sandbox, grounds: SessionFolders
 ) -> None:
-    ran = await sandbox.exec(Command(script="echo out; echo err >&2; exit 3", grounds=grounds))
-    assert (ran.stdout, ran.stderr, ran.code, ran.timed_out) == (b"out\n", b"err\n", 3, False)
+    ran = await sandbox.exec(SandboxCommand(script="echo out; echo err >&2; exit 3", folders=grounds))
+    assert (ran.stdout, ran.stderr, ran.exit_code, ran.timed_out) == (b"out\n", b"err\n", 3, False)
 
 
-async def test_guppy_084_a_command_has_a_time_a_folder_and_can_be_cancelled(sandbox: Sandbox, grounds: Grounds) -> None:
-    assert Command(script="x", grounds=grounds).timeout_s == 120.0
+async def test_guppy_084_a_command_has_a_time_a_folder_and_can_be_cancelled(
+    sandbox: Sandbox, grounds: SessionFolders
+) -> None:
+    assert SandboxCommand(script="x", folders=grounds).timeout_s == 120.0
     place = os.path.join(grounds.cwd, "sub")
-    ran = await sandbox.exec(Command(script="echo here > made.txt", grounds=grounds, cwd=place))
-    assert ran.code == 0
+    ran = await sandbox.exec(SandboxCommand(script="echo here > made.txt", folders=grounds, cwd=place))
+    assert ran.exit_code == 0
     assert Path(place, "made.txt").read_text() == "here\n"
-    task = asyncio.ensure_future(sandbox.exec(Command(script=beating(grounds), grounds=grounds)))
+    task = asyncio.ensure_future(sandbox.exec(SandboxCommand(script=beating(grounds), folders=grounds)))
     await at_work(grounds)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -94,31 +96,31 @@ async def test_guppy_084_a_command_has_a_time_a_folder_and_can_be_cancelled(sand
     await dead(grounds)
 
 
-async def test_guppy_088_out_of_time_the_whole_tree_is_killed(sandbox: Sandbox, grounds: Grounds) -> None:
-    ran = await sandbox.exec(Command(script=beating(grounds), grounds=grounds, timeout_s=1.5))
+async def test_guppy_088_out_of_time_the_whole_tree_is_killed(sandbox: Sandbox, grounds: SessionFolders) -> None:
+    ran = await sandbox.exec(SandboxCommand(script=beating(grounds), folders=grounds, timeout_s=1.5))
     assert ran.timed_out
     await dead(grounds)
 
 
-async def test_guppy_086_a_command_is_the_text_of_a_shell(sandbox: Sandbox, grounds: Grounds) -> None:
+async def test_guppy_086_a_command_is_the_text_of_a_shell(sandbox: Sandbox, grounds: SessionFolders) -> None:
     """`sh -c`; where there is a bash, it is that one, which understands all that sh does."""
     script = 'name=${0##*/}; echo "$name $#"; case $- in *c*) echo as text;; esac; echo a | tr a b && exit 4'
-    ran = await sandbox.exec(Command(script=script, grounds=grounds))
+    ran = await sandbox.exec(SandboxCommand(script=script, folders=grounds))
     shell, told, piped = ran.stdout.decode().splitlines()
     assert shell in ("sh 0", "bash 0")
-    assert (told, piped, ran.code) == ("as text", "b", 4)
+    assert (told, piped, ran.exit_code) == ("as text", "b", 4)
 
 
 async def test_guppy_087_ten_megabytes_of_a_stream_are_kept_and_a_cut_is_noted(
-    sandbox: Sandbox, grounds: Grounds
+    sandbox: Sandbox, grounds: SessionFolders
 ) -> None:
     script = "head -c 12000000 /dev/zero | tr '\\0' x; head -c 11000000 /dev/zero | tr '\\0' y >&2"
-    ran = await sandbox.exec(Command(script=script, grounds=grounds))
-    assert ran.cut
+    ran = await sandbox.exec(SandboxCommand(script=script, folders=grounds))
+    assert ran.truncated
     assert len(ran.stdout) <= 10 * 1024 * 1024
     assert len(ran.stderr) <= 10 * 1024 * 1024
     assert len(ran.stdout) + len(ran.stderr) > 19 * 1024 * 1024
-    assert not (await sandbox.exec(Command(script="echo short", grounds=grounds))).cut
+    assert not (await sandbox.exec(SandboxCommand(script="echo short", folders=grounds))).truncated
 
 
 async def test_guppy_090_docker_runs_a_command_in_a_container_that_somebody_else_manages(tmp_path: Path) -> None:
@@ -127,15 +129,17 @@ async def test_guppy_090_docker_runs_a_command_in_a_container_that_somebody_else
     spy.write_text(f'#!/bin/sh\necho "$@" | head -n 1 >> {log}\nexec {real} "$@"\n')
     spy.chmod(0o755)
     sandbox = DockerSandbox("box", docker=str(spy))
-    grounds = grounds_at(tmp_path)
-    assert (await sandbox.exec(Command(script="echo made > x.txt", grounds=grounds))).code == 0
+    grounds = create_folders(tmp_path)
+    assert (await sandbox.exec(SandboxCommand(script="echo made > x.txt", folders=grounds))).exit_code == 0
     await sandbox.close()
     assert Path(grounds.cwd, "x.txt").read_text() == "made\n"
     words = [line.split() for line in log.read_text().splitlines()]
     assert {line[0] for line in words} == {"inspect", "exec"}, "it is neither made nor ended by us"
     assert all("box" in line for line in words)
-    assert sandbox.inside(grounds.cwd) == str(tmp_path / "box" / "workspace" / "work")
-    assert any(sandbox.inside(grounds.cwd) in line for line in words if line[0] == "exec"), "where the container has it"
+    assert sandbox.to_sandbox_path(grounds.cwd) == str(tmp_path / "box" / "workspace" / "work")
+    assert any(sandbox.to_sandbox_path(grounds.cwd) in line for line in words if line[0] == "exec"), (
+        "where the container has it"
+    )
 
 
 async def test_guppy_082_the_agent_is_told_the_containers_paths(
@@ -158,7 +162,9 @@ async def test_guppy_082_the_agent_is_told_the_containers_paths(
         assert (work / "x.txt").read_text() == "made\n"
 
 
-async def test_guppy_043_an_abort_during_a_tool_kills_its_whole_process_tree(tmp_path: Path, grounds: Grounds) -> None:
+async def test_guppy_043_an_abort_during_a_tool_kills_its_whole_process_tree(
+    tmp_path: Path, grounds: SessionFolders
+) -> None:
     provider = ScriptedProvider([[Call("bash", {"command": beating(grounds)})], "never"])
     config = Config(tools=ToolSettings(builtin=("bash",), roots=(grounds.cwd,)), policy=PolicySettings(allow=("bash",)))
     async with Agent(provider, home=tmp_path / "home", config=config) as agent:

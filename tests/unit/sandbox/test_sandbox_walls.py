@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mainstay.core.outside import Command, Grounds
-from mainstay.sandbox import system
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
+from mainstay.core.tool_ports import SandboxCommand, SessionFolders
+from mainstay.sandbox.bubblewrap import host_mounts
+from mainstay.sandbox.bubblewrap.host_mounts import build_toolchain_environment, find_toolchains
+from mainstay.sandbox.bubblewrap.mounts import BubblewrapSetup, plan_mounts
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.bubblewrap.seccomp import build_filter
 from mainstay.sandbox.limits import SandboxUnusable
-from mainstay.sandbox.mounts import Site, lay_out
-from mainstay.sandbox.seccomp import program
-from mainstay.sandbox.system import installations, toolchain_env
-from mainstay.sandbox.tree import Bounds, kept
-from mainstay.testing.sandbox_suite import grounds_at
+from mainstay.sandbox.process_tree import SupervisorLimits, build_supervised_argv
+from mainstay.testing.sandbox_suite import create_folders
 
-WORKS = pytest.mark.skipif(trouble() is not None, reason=trouble() or "")
+WORKS = pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or "")
 ALLOW = 0x7FFF0000
 
 
@@ -57,7 +57,7 @@ def judge(code: bytes, arch: int, number: int, second: int = 0) -> int:
 
 @pytest.mark.parametrize(("machine", "arch", "ioctl"), [("x86_64", 0xC000003E, 16), ("aarch64", 0xC00000B7, 29)])
 def test_the_filter_refuses_what_it_lists_and_nothing_else(machine: str, arch: int, ioctl: int) -> None:
-    code = program(machine)
+    code = build_filter(machine)
     verdicts = {number: judge(code, arch, number) for number in range(500)}
     refused = {number for number, verdict in verdicts.items() if verdict != ALLOW}
     mount, keyctl = {"x86_64": (165, 250), "aarch64": (40, 219)}[machine]
@@ -70,7 +70,7 @@ def test_the_filter_refuses_what_it_lists_and_nothing_else(machine: str, arch: i
     assert judge(code, arch, ioctl, 0x5413) == ALLOW
     assert judge(code, 0x40000003, 4) & 0xFFFF == errno.EPERM  # 32-bit programs count otherwise
     assert judge(code, arch, 0x40000000 + 1) & 0xFFFF == errno.EPERM
-    assert program("vax") == b""
+    assert build_filter("vax") == b""
 
 
 @pytest.mark.skipif(landlock() < 2, reason="the kernel has no Landlock that we use")
@@ -86,8 +86,8 @@ def test_landlock_alone_keeps_writes_in_their_folders(tmp_path: Path) -> None:
     )
     ours, theirs = socket.socketpair()
     watched = (256, 1 << 31, 0, str(tmp_path))
-    words, code = kept(
-        Bounds(control=theirs.fileno(), limits={}, writable=(str(tmp_path / "in"),), watched=watched),
+    words, code = build_supervised_argv(
+        SupervisorLimits(control=theirs.fileno(), limits={}, writable=(str(tmp_path / "in"),), watched=watched),
         ["/bin/sh", "-c", script],
     )
     done = subprocess.run(words, cwd=tmp_path, pass_fds=(theirs.fileno(), code), capture_output=True, check=False)
@@ -114,9 +114,9 @@ async def test_a_granted_network_does_not_open_abstract_sockets(tmp_path: Path) 
         (tmp_path / "work").mkdir()
         script = f"import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + '{name}')"
         (tmp_path / "work/try.py").write_text(script)
-        command = Command(script=f"{sys.executable} -S try.py", grounds=grounds_at(tmp_path), network=True)
+        command = SandboxCommand(script=f"{sys.executable} -S try.py", folders=create_folders(tmp_path), network=True)
         ran = await BubblewrapSandbox().exec(command)
-    assert ran.code == 1
+    assert ran.exit_code == 1
     assert b"PermissionError" in ran.stderr
     assert not heard.is_set()
 
@@ -137,7 +137,7 @@ async def test_what_a_command_is_given_is_not_seen_in_the_list_of_processes(tmp_
         (tmp_path / "work/seen").touch()
 
     script = "echo $TOKEN | wc -c; until [ -e seen ]; do sleep 0.01; done"
-    command = Command(script=script, grounds=grounds_at(tmp_path), env={"TOKEN": canary})
+    command = SandboxCommand(script=script, folders=create_folders(tmp_path), env={"TOKEN": canary})
     ran = await BubblewrapSandbox().exec(command, look)
     assert ran.stdout.strip() == b"33"
     assert "until [ -e seen ]" in seen
@@ -155,7 +155,7 @@ async def test_what_we_run_on_is_not_written_even_inside_the_workspace(
     monkeypatch.setattr(sys, "prefix", os.path.realpath(venv))
     tries = "echo x > tools/venv/module.py; mv tools t; mv tools/venv v; rm -rf tools; echo x > own"
     script = f"cat tools/venv/module.py; {tries}"
-    ran = await BubblewrapSandbox().exec(Command(script=script, grounds=grounds_at(tmp_path)))
+    ran = await BubblewrapSandbox().exec(SandboxCommand(script=script, folders=create_folders(tmp_path)))
     assert ran.stdout == b"as installed"
     assert (venv / "module.py").read_text() == "as installed"
     assert (tmp_path / "work/own").exists()
@@ -164,9 +164,9 @@ async def test_what_we_run_on_is_not_written_even_inside_the_workspace(
 @WORKS
 async def test_a_folder_that_goes_away_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = BubblewrapSandbox()
-    monkeypatch.setattr(sandbox, "_installed", [str(tmp_path / "uninstalled")])
+    monkeypatch.setattr(sandbox, "_toolchains", [str(tmp_path / "uninstalled")])
     with pytest.raises(SandboxUnusable, match="could not be started"):
-        await sandbox.exec(Command(script="true", grounds=grounds_at(tmp_path)))
+        await sandbox.exec(SandboxCommand(script="true", folders=create_folders(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -178,12 +178,12 @@ def test_what_must_not_come_into_being_is_taken_away_and_nothing_else(tmp_path: 
     """F32, F53: a link on the way there leads us nowhere."""
     (tmp_path / "beside/b").mkdir(parents=True)
     (tmp_path / "beside/b/key").write_text("theirs")
-    grounds = grounds_at(tmp_path)
+    grounds = create_folders(tmp_path)
     path = f"{grounds.cwd}/a/b/key"
-    site = Site(Command(script="true", grounds=replace(grounds, protected=(path,))), None)
+    site = BubblewrapSetup(SandboxCommand(script="true", folders=replace(grounds, protected=(path,))), None)
     subprocess.run(["sh", "-c", made], cwd=grounds.cwd, check=True)
     assert os.path.lexists(path)
-    assert site.settle() == ((), (), ())
+    assert site.finish() == ((), (), ())
     assert not os.path.lexists(path)
     assert (tmp_path / "beside/b/key").read_text() == "theirs"
 
@@ -193,14 +193,14 @@ def test_mounts_come_parents_first_and_the_strictest_wins(tmp_path: Path) -> Non
     for name in ("w/a/b", "w/ro", "w/hidden/scratch"):
         os.makedirs(f"{real}/{name}")
     Path(real, "w/a/b/key").touch()
-    grounds = Grounds(
+    grounds = SessionFolders(
         cwd=f"{real}/w",
         writable=(f"{real}/w", f"{real}/w/a"),
         readable=(f"{real}/w/ro",),
         protected=(f"{real}/w/a/b/key", f"{real}/w/hidden", f"{real}/w/missing"),
         scratch=f"{real}/w/hidden/scratch",
     )
-    laid = lay_out(Command(script="true", grounds=grounds), [f"{real}/w/a/python", "/opt/tool"])
+    laid = plan_mounts(SandboxCommand(script="true", folders=grounds), [f"{real}/w/a/python", "/opt/tool"])
     kinds = {one.path.removeprefix(real): one.kind for one in laid}
     assert kinds == {
         "/opt/tool": "read",
@@ -249,18 +249,18 @@ def test_of_a_home_only_installations_are_let_in(
     if on_path.startswith("project"):
         (home / "project/.venv/pyvenv.cfg").touch()
     monkeypatch.setenv("PATH", f"/usr/bin:{home}/{on_path}:relative/bin")
-    assert sorted(installations()) == sorted(f"{home}/{name}" for name in let_in)
+    assert sorted(find_toolchains()) == sorted(f"{home}/{name}" for name in let_in)
 
 
 def test_toolchains_find_themselves_although_home_is_another(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (".cargo/bin", ".rustup", ".pyenv/bin"):
         (home / name).mkdir(parents=True)
     monkeypatch.setenv("PATH", f"{home}/.cargo/bin:{home}/.pyenv/bin")
-    for name in system._NAMED:
+    for name in host_mounts._PASSED_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_HOME", f"{home}/secret/java")
     monkeypatch.setenv("GOROOT", "/usr/lib/go")
-    assert toolchain_env(installations()) == {
+    assert build_toolchain_environment(find_toolchains()) == {
         "RUSTUP_HOME": f"{home}/.rustup",
         "PYENV_ROOT": f"{home}/.pyenv",
         "GOROOT": "/usr/lib/go",

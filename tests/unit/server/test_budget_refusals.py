@@ -16,9 +16,9 @@ from mainstay import Config
 from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
-from mainstay.core.ports import Finished, TextPiece
-from mainstay.server.openai import telling
-from mainstay.server.quota import refused
+from mainstay.core.ports import StreamFinished, TextPiece
+from mainstay.server.openai import http_response
+from mainstay.server.quota_problem import find_quota_problem
 from mainstay.testing import Pieces, Say, Stall
 
 DAY = BudgetSettings(workspace=PeriodBudgets(day=BudgetEntry(tokens=30_000)))
@@ -88,7 +88,7 @@ async def test_a_stream_that_has_begun_ends_with_the_refusal(
     path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn that waits longer than anybody can be left without an answer is refused within the stream."""
-    monkeypatch.setattr(telling, "BEGINS_S", 0.0)
+    monkeypatch.setattr(http_response, "HOLD_BACK_S", 0.0)
     async with served([MUCH, "never"], config={"budgets": DAY}) as here:
         assert (await here.post(path, body))[0] == 200
         lines = await here.lines(path, {**body, "stream": True})
@@ -102,7 +102,7 @@ async def test_a_stream_that_has_begun_ends_with_the_refusal(
 
 async def test_a_stream_begins_before_a_slow_model_has_said_anything() -> None:
     stall = Stall()
-    async with served([Pieces([stall, TextPiece("late"), Finished(FinishReason.END, Usage(1, 1))])]) as here:
+    async with served([Pieces([stall, TextPiece("late"), StreamFinished(FinishReason.END, Usage(1, 1))])]) as here:
         body = {"model": "mainstay", "messages": [said("hi")], "stream": True}
         assert here.http is not None
         async with asyncio.timeout(HOLDS_S), here.http.post(f"{here.url}/chat/completions", json=body) as got:
@@ -134,7 +134,7 @@ async def test_a_turn_that_was_answered_in_part_is_no_refusal() -> None:
 
 def test_what_counts_as_refused() -> None:
     spent = Exhausted("the turn's budget is used up", "turn.money")
-    assert refused(spent, Usage()) is not None
-    assert refused(spent, Usage(1)) is None
-    assert refused(Exhausted("25 steps"), Usage()) is None
-    assert refused(Answered(), Usage()) is None
+    assert find_quota_problem(spent, Usage()) is not None
+    assert find_quota_problem(spent, Usage(1)) is None
+    assert find_quota_problem(Exhausted("25 steps"), Usage()) is None
+    assert find_quota_problem(Answered(), Usage()) is None

@@ -17,14 +17,14 @@ from support import grpc_world, http_world, openai_rig
 from support.http_world import ALL, HOLDS_S, MAIN
 
 from mainstay import Agent
-from mainstay.cli.commands.logs import Json
+from mainstay.cli.log_setup import JsonLogFormatter
 from mainstay.core.errors import MainstayError, RequestRefused, SessionUnknown, StoreFailed
 from mainstay.core.events import TurnEnded
 from mainstay.core.outcome import Failed
-from mainstay.core.where import Where
+from mainstay.core.turn_location import TurnLocation
 from mainstay.providers.scripted import Call, Raise, ScriptedProvider
-from mainstay.trust.guards.redact import Redactor
-from mainstay.trust.guards.terminal import LogFilter, Placing
+from mainstay.trust.guards.log_filters import RedactingLogFilter, SessionLogFilter
+from mainstay.trust.guards.redaction import Redactor
 
 MODEL = RequestRefused("the model said no")
 BUG = RuntimeError("nobody thought of this")
@@ -42,8 +42,8 @@ def lines() -> Iterator[list[dict[str, Any]]]:
             found.append(json.loads(self.format(record)))
 
     handler = Kept()
-    handler.setFormatter(Json())
-    handler.filters[:] = [Placing(), LogFilter(Redactor())]
+    handler.setFormatter(JsonLogFormatter())
+    handler.filters[:] = [SessionLogFilter(), RedactingLogFilter(Redactor())]
     logging.getLogger("mainstay").addHandler(handler)
     yield found
     logging.getLogger("mainstay").removeHandler(handler)
@@ -63,25 +63,27 @@ def look() -> str:
     return "nothing"
 
 
-async def journaled(agent: Agent, key: str) -> Where:
+async def journaled(agent: Agent, key: str) -> TurnLocation:
     for record in await agent.sessions.records(key):
         if isinstance(record.event, TurnEnded) and isinstance(failed := record.event.outcome, Failed):
             assert not failed.session, "in a journal that goes without saying"
-            return Where(key, failed.turn, failed.step, failed.trace)
+            return TurnLocation(key, failed.turn, failed.step, failed.trace)
     raise AssertionError("no turn failed")
 
 
-def logged(lines: list[dict[str, Any]]) -> list[Where]:
-    names = Where.__struct_fields__
-    return [Where(**{name: one[name] for name in names if name in one}) for one in lines if one["level"] != "info"]
+def logged(lines: list[dict[str, Any]]) -> list[TurnLocation]:
+    names = TurnLocation.__struct_fields__
+    return [
+        TurnLocation(**{name: one[name] for name in names if name in one}) for one in lines if one["level"] != "info"
+    ]
 
 
-def named(where: Where, session: str) -> Where:
+def named(where: TurnLocation, session: str) -> TurnLocation:
     return msgspec.structs.replace(where, session=session)
 
 
-def of(details: dict[str, Any]) -> Where:
-    return msgspec.convert(details, Where, strict=True)
+def of(details: dict[str, Any]) -> TurnLocation:
+    return msgspec.convert(details, TurnLocation, strict=True)
 
 
 @pytest.mark.parametrize("error", TURNS)
@@ -94,9 +96,9 @@ async def test_a_failed_turn_says_where_to_the_library(error: Exception, lines: 
         assert failed.trace == (await journaled(agent, "t")).trace != kept.trace
     assert isinstance(reply.outcome, Failed)
     assert (
-        Where(reply.outcome.session, reply.turn, reply.outcome.step, reply.trace)
+        TurnLocation(reply.outcome.session, reply.turn, reply.outcome.step, reply.trace)
         == kept
-        == Where("s", 1, 2, kept.trace)
+        == TurnLocation("s", 1, 2, kept.trace)
     )
     assert len(kept.trace) == 32
     assert kept in logged(lines)
@@ -106,7 +108,7 @@ async def test_a_store_that_fails_says_where_to_the_library(lines: list[dict[str
     async with Agent(ScriptedProvider(failing(STORE)), tools=[look], home=":memory:") as agent:
         with pytest.raises(StoreFailed) as raised:
             await agent.run("s", "go")
-    where = raised.value.where
+    where = raised.value.location
     assert where is not None
     assert (where.session, where.turn, where.step, len(where.trace)) == ("s", 1, 2, 32)
     assert where.trace in {one.trace for one in logged(lines)}
@@ -120,14 +122,14 @@ async def test_a_failed_turn_says_where_over_http(error: Exception, lines: list[
         answer = await here.say("s", "go", key)
         kept = await journaled(here.agents[MAIN], "web:ann:s")
         told = answer.json
-        assert of({name: told["outcome"][name] for name in Where.__struct_fields__}) == named(kept, "s")
+        assert of({name: told["outcome"][name] for name in TurnLocation.__struct_fields__}) == named(kept, "s")
         assert told["trace"] == answer.headers["x-trace-id"] == kept.trace
         async with here.hear("/api/sessions/t/prompt", {"text": "go"}, key=key) as events:
             heard = [one async for one in events]
         there = await journaled(here.agents[MAIN], "web:ann:t")
         assert heard[-1].data["outcome"]["trace"] == there.trace
         [failed] = [one.data for one in heard if one.event == "Failed"]
-        assert of({name: failed[name] for name in Where.__struct_fields__}) == named(there, "t")
+        assert of({name: failed[name] for name in TurnLocation.__struct_fields__}) == named(there, "t")
         async with here.browser.ws_connect(here.url("/api/ws"), protocols=("x", f"bearer.{key}")) as socket:
             await socket.send_json({"do": "prompt", "session": "u", "text": "go"})
             while (ended := await socket.receive_json(timeout=HOLDS_S))["type"] != "TurnEnded":
@@ -212,7 +214,7 @@ async def test_a_failed_turn_says_where_over_grpc(
             call = client.stream("s", "go") if streamed else client.weave("s", "go")
             trouble = await grpc_world.trouble(call)
     info, _ = grpc_world.details(trouble)
-    told = Where(
+    told = TurnLocation(
         info.metadata["session"], int(info.metadata["turn"]), int(info.metadata["step"]), info.metadata["trace"]
     )
     assert (told.session, told.turn, told.step) == ("s", 1, 2)
@@ -238,21 +240,21 @@ async def test_a_tool_that_fails_has_the_trace_of_its_turn_over_grpc() -> None:
 async def test_nobody_learns_where_something_of_another_went_wrong() -> None:
     """An error that somebody else's session raised, by whatever way it came to this person."""
     async with http_world.world(lambda context, options: "fine") as here:
-        office = await here.app.doors.gateway.office(MAIN)
+        runtime = (await here.app.state.gateway.open_workspace(MAIN)).current
         key = await here.key("bob")
         of_another = SessionUnknown("there is no such session")
-        of_another.where = Where("web:ann:secret", 3, 1, "a" * 32)
+        of_another.location = TurnLocation("web:ann:secret", 3, 1, "a" * 32)
 
-        async def accept(*_: Any, **__: Any) -> Any:
+        def get(key: str) -> Any:
             raise of_another
 
-        office.accept = accept  # type: ignore[method-assign]
+        runtime.lanes.get = get  # type: ignore[method-assign]
         refused = await here.say("mine", "go", key)
         assert refused.status == 404
         assert "details" not in refused.json["error"]
         assert "x-trace-id" not in refused.headers
         theirs = MainstayError("broken inside")
-        theirs.where = of_another.where
+        theirs.location = of_another.location
         of_another = theirs  # type: ignore[assignment]
         broken = await here.say("mine", "go", key)
         assert broken.status == 500

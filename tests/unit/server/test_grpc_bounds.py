@@ -19,8 +19,8 @@ from mainstay.config.schema import EmbeddingSettings, MemorySettings, SessionSet
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import tool
-from mainstay.server.grpc.entry import Grpc
-from mainstay.server.grpc.serving import serve_grpc
+from mainstay.server.grpc.authentication import GrpcSettings
+from mainstay.server.grpc.server import serve_grpc
 from mainstay.testing import Call, Stall
 
 MB = 1024 * 1024
@@ -37,7 +37,7 @@ def hello(context: Any, options: Any) -> str:
 
 async def test_f20_a_message_over_the_bound_is_refused_and_one_at_it_is_not() -> None:
     """F20"""
-    settings = Grpc(workspace="main", message_bytes_max=100_000, drain_s=1.0)
+    settings = GrpcSettings(workspace="main", message_bytes_max=100_000, drain_s=1.0)
     async with served({"main": hello}, settings=settings) as world, world.client() as client:
         room = 100_000 - len(client.pb.WeaveRequest(session="s", text="x" * 90_000).SerializeToString()) + 90_000
         assert (await client.weave("s", "x" * room)).text == "hello"
@@ -81,7 +81,7 @@ async def test_f19_whoever_does_not_read_is_left_alone_and_the_turn_goes_on() ->
             await asyncio.sleep(0)
         return "said"
 
-    settings = Grpc(workspace="main", unread_s=0.3, streams_max=1, drain_s=1.0)
+    settings = GrpcSettings(workspace="main", read_timeout_s=0.3, streams_max=1, drain_s=1.0)
     script = [[Call("talk")], "done", "hello"]
     small = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536))  # what the client takes in unread
     plain = SessionSettings(memory=MemorySettings(embeddings=EmbeddingSettings(enabled=False)))  # a model takes memory
@@ -116,7 +116,7 @@ async def once_free(world: Any) -> None:
 
 async def test_f19_who_says_nothing_or_nonsense_is_hung_up_on() -> None:
     """F19"""
-    settings = Grpc(workspace="main", handshake_s=0.3, drain_s=1.0)
+    settings = GrpcSettings(workspace="main", handshake_timeout_s=0.3, drain_s=1.0)
     async with served({"main": hello}, settings=settings) as world:
 
         async def hangs_up(said: bytes) -> None:
@@ -135,7 +135,7 @@ async def test_f19_who_says_nothing_or_nonsense_is_hung_up_on() -> None:
 
 async def test_f19_a_crowd_that_says_nothing_does_not_keep_others_out() -> None:
     """F19"""
-    settings = Grpc(workspace="main", connections_max=4, handshake_s=0.3, drain_s=1.0)
+    settings = GrpcSettings(workspace="main", connections_max=4, handshake_timeout_s=0.3, drain_s=1.0)
     async with served({"main": hello}, settings=settings) as world:
         crowd = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(40)]
         try:
@@ -147,7 +147,7 @@ async def test_f19_a_crowd_that_says_nothing_does_not_keep_others_out() -> None:
 
 async def test_f19_there_are_so_many_connections_and_no_more() -> None:
     """F19"""
-    settings = Grpc(workspace="main", connections_max=4, drain_s=1.0)
+    settings = GrpcSettings(workspace="main", connections_max=4, drain_s=1.0)
     async with served({"main": hello}, settings=settings) as world, AsyncExitStack() as held:
         alone = (("grpc.use_local_subchannel_pool", 1),)
         clients = [await held.enter_async_context(world.client(options=alone)) for _ in range(5)]
@@ -160,10 +160,10 @@ async def test_f19_there_are_so_many_connections_and_no_more() -> None:
 async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
     async with served({"main": hello}) as world, offices({"main": hello}, (), None, {}) as (gateway, _):
         with pytest.raises(ConfigError, match=f"cannot be served on 127.0.0.1:{world.port}"):
-            await serve_grpc(gateway, Grpc(), f"127.0.0.1:{world.port}", asyncio.Event())
+            await serve_grpc(gateway, GrpcSettings(), f"127.0.0.1:{world.port}", asyncio.Event())
         with pytest.raises(ConfigError, match="both a certificate and its key"):
-            await serve_grpc(gateway, Grpc(certificate="x"), "127.0.0.1:0", asyncio.Event())
-        gone = Grpc(certificate="/nowhere/x", private_key="/nowhere/y")
+            await serve_grpc(gateway, GrpcSettings(certificate="x"), "127.0.0.1:0", asyncio.Event())
+        gone = GrpcSettings(certificate="/nowhere/x", private_key="/nowhere/y")
         with pytest.raises(ConfigError, match="cannot be read"):
             await serve_grpc(gateway, gone, "127.0.0.1:0", asyncio.Event())
 
@@ -175,7 +175,7 @@ async def test_it_is_served_over_tls_with_the_servers_certificate(tmp_path: Path
     made = subprocess.run(["openssl", *f"{request} {files}".split()], capture_output=True, check=False, timeout=60)
     if made.returncode:
         pytest.skip("openssl is not here")
-    settings = Grpc(workspace="main", certificate=str(certificate), private_key=str(key), drain_s=1.0)
+    settings = GrpcSettings(workspace="main", certificate=str(certificate), private_key=str(key), drain_s=1.0)
     async with served({"main": hello}, settings=settings) as world:
         trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
         pb, stubs = compiled()

@@ -13,14 +13,15 @@ from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from support.fixed_home import FixedHome
 from support.grpc_world import PROTO, World, details, everything, offices, served, trailing, trouble, until
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.gateway.gateway import Gateway
-from mainstay.server.grpc.describing import describe
-from mainstay.server.grpc.entry import Grpc, is_private
-from mainstay.server.grpc.serving import serve_grpc
+from mainstay.server.grpc.agent_schema import build_file_descriptor
+from mainstay.server.grpc.authentication import GrpcSettings, is_local_address
+from mainstay.server.grpc.server import serve_grpc
 from mainstay.testing import Stall
 
 CANARY = "canary-7f3a"
@@ -37,7 +38,7 @@ async def test_no_key_is_needed_on_this_machine_unless_one_is_wanted_or_somebody
             request, metadata = keyed(world, (name, "10.0.0.9"))
             error = await trouble(client.stub.Weave(request, metadata=metadata))
             assert error.code() is grpc.StatusCode.UNAUTHENTICATED
-    async with served({"main": []}, settings=Grpc(keys="required")) as world, world.client() as client:
+    async with served({"main": []}, settings=GrpcSettings(keys="required")) as world, world.client() as client:
         error = await trouble(client.weave("s", "hello"))
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
         assert trailing(error)["mainstay-error-type"] == "unauthorized"
@@ -113,7 +114,7 @@ async def test_a_key_may_do_what_it_is_for_until_it_is_revoked() -> None:
 
 async def test_a_key_has_its_rate_and_its_streams() -> None:
     held = Stall(then="done")
-    settings = Grpc(workspace="main", rate_per_min=4, streams_max=2, drain_s=1.0)
+    settings = GrpcSettings(workspace="main", rate_per_min=4, streams_max=2, drain_s=1.0)
     async with served({"main": lambda context, options: held}, settings=settings) as world, world.client() as client:
         streams = [client.stream(f"s{n}", "hello") for n in range(2)]
         for stream in streams:
@@ -141,11 +142,11 @@ async def test_a_key_has_its_rate_and_its_streams() -> None:
     ],
 )  # fmt: skip
 async def test_another_address_than_this_machines_own_needs_a_key_to_exist(address: str, private: bool) -> None:
-    assert is_private(address) is private
+    assert is_local_address(address) is private
     if not private:
         async with offices({"main": []}, (), None, {}) as (gateway, _):
             with pytest.raises(ConfigError, match="without an API key"):
-                await serve_grpc(gateway, Grpc(), address, asyncio.Event())
+                await serve_grpc(gateway, GrpcSettings(), address, asyncio.Event())
 
 
 async def test_health_and_reflection_are_served_as_the_usual_tools_ask_for_them() -> None:
@@ -167,13 +168,17 @@ async def test_health_and_reflection_are_served_as_the_usual_tools_ask_for_them(
 
         services, file = await asyncio.to_thread(reflect)
         assert set(services) == {
-            "mainstay.v1.Agent", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
+            "mainstay.v1.Agent", "mainstay.v1.Operations",
+            "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
         }  # fmt: skip
-        assert descriptor_pb2.FileDescriptorProto.FromString(file) == describe()
+        assert descriptor_pb2.FileDescriptorProto.FromString(file) == build_file_descriptor()
 
 
 async def test_strangers_may_ask_whether_it_serves_and_nothing_that_holds_a_call_open() -> None:
-    async with served({"main": []}, settings=Grpc(keys="required", drain_s=1.0)) as world, world.client() as client:
+    async with (
+        served({"main": []}, settings=GrpcSettings(keys="required", drain_s=1.0)) as world,
+        world.client() as client,
+    ):
         health = health_pb2_grpc.HealthStub(client.channel)
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
         error = await trouble(health.Watch(health_pb2.HealthCheckRequest()))
@@ -191,7 +196,7 @@ def test_what_is_served_is_what_is_published(tmp_path: Path) -> None:
     file = str(PROTO / "mainstay" / "v1" / "agent.proto")
     assert protoc.main(["protoc", f"-I{PROTO}", f"--descriptor_set_out={made}", file]) == 0
     (published,) = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
-    assert describe() == published
+    assert build_file_descriptor() == published
 
 
 async def test_a_fault_of_ours_is_for_the_log_and_not_for_whoever_called(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,8 +206,8 @@ async def test_a_fault_of_ours_is_for_the_log_and_not_for_whoever_called(caplog:
             raise RuntimeError(f"the {CANARY} is broken")
 
         stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
-        gateway, settings = Gateway(find, good.people), Grpc(drain_s=0.1)
-        serving = asyncio.create_task(serve_grpc(gateway, settings, "127.0.0.1:0", stop, listening=port.set_result))
+        gateway, settings = Gateway(find, good.people, FixedHome(good.people)), GrpcSettings(drain_s=0.1)
+        serving = asyncio.create_task(serve_grpc(gateway, settings, "127.0.0.1:0", stop, on_listening=port.set_result))
         async with World(good.people, {}, await port, stop).client() as client:
             error = await trouble(client.weave("s", "hello"))
         stop.set()
@@ -222,7 +227,7 @@ async def test_a_server_that_is_stopped_lets_turns_end_and_tells_the_others_to_c
     def model(context: Any, options: Any) -> Any:
         return quick if "quick" in context.messages[-1].text else slow
 
-    settings = Grpc(workspace="main", drain_s=0.7)
+    settings = GrpcSettings(workspace="main", drain_s=0.7)
     async with served({"main": model}, settings=settings, limits=Limits()) as world, world.client() as client:
         health = health_pb2_grpc.HealthStub(client.channel)
         watching = aiter(health.Watch(health_pb2.HealthCheckRequest()))
@@ -237,7 +242,7 @@ async def test_a_server_that_is_stopped_lets_turns_end_and_tells_the_others_to_c
         assert (await one).text == "in time"
         error = await other
         assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert "goes on" in (error.details() or "")
+        assert "continues when it is back" in (error.details() or "")
         slow.release()
         await world.agents["main"].settled()
         records = await world.agents["main"].sessions.records("b")

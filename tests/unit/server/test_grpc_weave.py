@@ -13,12 +13,12 @@ from support.grpc_world import World, details, everything, served, trailing, tro
 from mainstay.core.errors import Unreachable
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Stall
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
-END = Finished(FinishReason.END, Usage(prompt=10, completion=5))
+END = StreamFinished(FinishReason.END, Usage(prompt=10, completion=5))
 
 
 @tool(effect="pure")
@@ -255,8 +255,8 @@ async def test_a_session_that_is_archived_or_unknown_says_so() -> None:
     [
         pytest.param({"session": "s"}, "empty", id="nothing"),
         pytest.param({"session": "", "text": "hello"}, "name", id="no session"),
-        pytest.param({"session": "s", "text": "hi", "after": 3}, "id of what was sent", id="after without id"),
-        pytest.param({"session": "s", "parts": [{"mime": "image/png"}]}, "either text, or data", id="half a part"),
+        pytest.param({"session": "s", "text": "hi", "after": 3}, "give the id of the prompt", id="after without id"),
+        pytest.param({"session": "s", "parts": [{"mime": "image/png"}]}, "must be text, or data", id="half a part"),
         pytest.param({"session": "s", "parts": [{"text": "a"}] * 101}, "at most 100", id="many parts"),
     ],
 )

@@ -9,10 +9,10 @@ from typing import Any
 from support.http_world import HOLDS_S, MAIN, World, world
 
 from mainstay.providers.scripted import Step
-from mainstay.server.http_app import Web
+from mainstay.server.http_app import HttpSettings
 
 MOST = 10_000
-SMALL = Web(workspace=MAIN, body_bytes_max=MOST)
+SMALL = HttpSettings(workspace=MAIN, body_bytes_max=MOST)
 PROMPT = "/api/sessions/s/prompt"
 
 
@@ -28,7 +28,7 @@ async def status(here: World, said: bytes) -> int:
 async def unharmed(here: World) -> None:
     """Nothing was kept, and others are served."""
     assert (await here.ask("GET", "/api/sessions")).json == {"sessions": []}
-    assert here.app.doors.held == 0
+    assert here.app.state.held_body_bytes == 0
     assert (await here.say("other", "hi")).json["text"] == "yes"
 
 
@@ -94,10 +94,10 @@ async def test_f20_what_is_compressed_is_not_unpacked() -> None:
 
 async def test_f20_all_bodies_together_have_a_bound() -> None:
     async with world(echoing, settings=SMALL) as here:
-        here.app.doors.held = here.app.doors.held_max
+        here.app.state.held_body_bytes = here.app.state.held_body_bytes_max
         refused = await here.say("s", "hi")
         assert (refused.status, refused.error) == (503, "busy")
-        here.app.doors.held = 0
+        here.app.state.held_body_bytes = 0
         await unharmed(here)
 
 

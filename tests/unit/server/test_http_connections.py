@@ -17,14 +17,21 @@ from support.http_world import HOLDS_S, World, until, world
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.providers.scripted import Pieces, Step
-from mainstay.server.crowd import Bounds
-from mainstay.server.web import Serving, bind, serve_web, tls_context
+from mainstay.server.connection_limits import ConnectionLimits
+from mainstay.server.uvicorn_server import UvicornOptions, bind_socket, create_tls_context, serve_asgi
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 HEAD = b"POST /api/sessions/s/prompt HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-SHORT = Bounds(connections_max=40, per_address_max=30, head_s=0.3, body_s=0.3, read_s=0.3, frame_bytes_max=1 << 20)
+SHORT = ConnectionLimits(
+    connections_max=40,
+    connections_per_address_max=30,
+    headers_timeout_s=0.3,
+    body_timeout_s=0.3,
+    read_timeout_s=0.3,
+    frame_bytes_max=1 << 20,
+)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"] if os.environ.get("MAINSTAY_TEST_ALL") else ["uvloop"])
@@ -67,7 +74,7 @@ def test_f19_slow_heads_and_bodies_are_cut_off_and_others_served(run: Run) -> No
             assert (await here.say("s", "hi")).json["text"] == "yes"
             await waiting
             assert (await here.ask("GET", "/api/sessions/s")).json["turns"] == 1
-            assert here.app.doors.held == 0
+            assert here.app.state.held_body_bytes == 0
 
     run(main())
 
@@ -90,7 +97,7 @@ def test_a_body_that_keeps_coming_may_take_its_time(run: Run) -> None:
 def flooding(context: Any, options: Any) -> Step:
     if "flood" not in context.messages[-1].text:
         return "yes"
-    return Pieces([*(TextPiece("x" * 8_000) for _ in range(400)), Finished(FinishReason.END, Usage(1, 1))])
+    return Pieces([*(TextPiece("x" * 8_000) for _ in range(400)), StreamFinished(FinishReason.END, Usage(1, 1))])
 
 
 def deaf(port: int) -> socket.socket:
@@ -106,9 +113,9 @@ def test_f19_a_client_that_never_reads_its_stream_is_dropped_and_its_turn_goes_o
             with deaf(here.port) as made:
                 body = b'{"text": "flood"}'
                 made.sendall(HEAD + b"Accept: text/event-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-                await until(lambda: here.app.doors.listening)
+                await until(lambda: here.app.state.open_streams)
                 assert (await here.say("t", "hi")).json["text"] == "yes"
-                await until(lambda: not here.app.doors.listening)
+                await until(lambda: not here.app.state.open_streams)
             await here.agents["default"].settled()
             assert (await here.ask("GET", "/api/sessions/s")).json["turns"] == 1
             async with here.hear("/api/sessions/s/events") as events:  # whoever reads has all of it
@@ -126,10 +133,10 @@ def test_f19_a_websocket_that_never_reads_is_dropped(run: Run) -> None:
                     b"GET /api/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
                 )
-                await until(lambda: here.app.doors.listening)
+                await until(lambda: here.app.state.open_streams)
                 said = b'{"do": "prompt", "session": "s", "text": "flood"}'
                 made.sendall(b"\x81" + bytes([0x80 | len(said)]) + b"\0\0\0\0" + said)
-                await until(lambda: not here.app.doors.listening)
+                await until(lambda: not here.app.state.open_streams)
             assert (await here.say("t", "hi")).json["text"] == "yes"
 
     run(main())
@@ -146,9 +153,9 @@ def test_f19_half_open_connections_are_noticed_by_the_system(run: Run) -> None:
             await send({"type": "lifespan.shutdown.complete"})
 
     async def main() -> None:
-        from mainstay.server import connections
+        from mainstay.server import uvicorn_protocols
 
-        before = connections.notice_when_gone
+        before = uvicorn_protocols.enable_tcp_keepalive
 
         def look(transport: Any, seconds: float) -> None:
             before(transport, seconds)
@@ -157,10 +164,10 @@ def test_f19_half_open_connections_are_noticed_by_the_system(run: Run) -> None:
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == seconds * 1000
 
-        with pytest.MonkeyPatch.context() as patch, bind("127.0.0.1", 0) as at:
-            patch.setattr(connections, "notice_when_gone", look)
+        with pytest.MonkeyPatch.context() as patch, bind_socket("127.0.0.1", 0) as at:
+            patch.setattr(uvicorn_protocols, "enable_tcp_keepalive", look)
             stop = asyncio.Event()
-            serving = asyncio.create_task(serve_web(app, at, stop))
+            serving = asyncio.create_task(serve_asgi(app, at, stop))
             _, writer = await asyncio.open_connection(*at.getsockname())
             await until(lambda: seen)
             writer.close()
@@ -176,7 +183,9 @@ def test_f19_many_connections_keep_nobody_out(run: Run) -> None:
     """Ten times as many as there may be, silent or in the midst of something; those who work are left alone."""
 
     async def main() -> None:
-        roomy = Bounds(connections_max=40, per_address_max=30, head_s=20.0, frame_bytes_max=1 << 20)
+        roomy = ConnectionLimits(
+            connections_max=40, connections_per_address_max=30, headers_timeout_s=20.0, frame_bytes_max=1 << 20
+        )
         async with world(echoing, bounds=roomy) as here:
             await here.say("s", "hi")
             async with here.hear("/api/sessions/s/events") as events:
@@ -197,7 +206,7 @@ def test_f19_many_connections_keep_nobody_out(run: Run) -> None:
 
 def test_when_all_are_busy_the_next_is_told_to_come_again(run: Run) -> None:
     async def main() -> None:
-        narrow = Bounds(connections_max=4, per_address_max=4, frame_bytes_max=1 << 20)
+        narrow = ConnectionLimits(connections_max=4, connections_per_address_max=4, frame_bytes_max=1 << 20)
         async with world(echoing, bounds=narrow) as here, contextlib.AsyncExitStack() as stack:
             await here.say("s", "hi")
             for _ in range(4):
@@ -223,10 +232,10 @@ def test_tls_is_spoken_from_1_2_on(run: Run, tmp_path: Path) -> None:
         await send({"type": "http.response.body", "body": scope["scheme"].encode()})
 
     async def main() -> None:
-        with bind("127.0.0.1", 0) as at:
+        with bind_socket("127.0.0.1", 0) as at:
             stop = asyncio.Event()
-            how = Serving(tls=tls_context(str(certificate), str(key)))
-            serving = asyncio.create_task(serve_web(app, at, stop, None, how))
+            how = UvicornOptions(tls=create_tls_context(str(certificate), str(key)))
+            serving = asyncio.create_task(serve_asgi(app, at, stop, None, how))
             port = at.getsockname()[1]
             trusted = ssl.create_default_context(cafile=str(certificate))
             reader, writer = await asyncio.open_connection("localhost", port, ssl=trusted)
@@ -279,4 +288,4 @@ def test_a_certificate_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> No
     (tmp_path / "rubbish.pem").write_text("rubbish")
     for pair in ((certificate, tmp_path / "none.pem"), (tmp_path / "rubbish.pem", key), (certificate, certificate)):
         with pytest.raises(ConfigError, match="certificate"):
-            tls_context(*map(str, pair))
+            create_tls_context(*map(str, pair))

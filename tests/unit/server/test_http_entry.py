@@ -10,7 +10,7 @@ import pytest
 from support.http_world import HOLDS_S, MAIN, World, world
 
 from mainstay.providers.scripted import Step
-from mainstay.server.http_app import Web
+from mainstay.server.http_app import HttpSettings
 
 PAGE = "https://chat.example"
 
@@ -62,7 +62,7 @@ async def test_our_own_names_are_known() -> None:
 
 
 async def test_names_are_configured_and_need_a_key() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, hosts=("agent.lan",))) as here:
+    async with world(echoing, settings=HttpSettings(workspace=MAIN, hosts=("agent.lan",))) as here:
         key = await here.key("ann")
         assert (await head(here, "Host: agent.lan", body=SAY))[0] == 401
         assert (await head(here, "Host: agent.lan:8080", f"Authorization: bearer {key}", body=SAY))[0] == 200
@@ -91,7 +91,7 @@ async def test_f43_a_page_from_elsewhere_is_refused() -> None:
 
 
 async def test_our_own_page_may_ask_and_one_that_is_configured_with_a_key() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, origins=(PAGE,))) as here:
+    async with world(echoing, settings=HttpSettings(workspace=MAIN, origins=(PAGE,))) as here:
         own = {"Origin": f"http://127.0.0.1:{here.port}"}
         assert (await here.ask("GET", "/api/me", headers=own)).status == 200
         asked = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
@@ -125,8 +125,10 @@ async def test_f43_what_comes_from_further_than_this_machine_needs_a_key() -> No
             assert (await head(here, "Host: localhost", line, bearer, method="GET", path="/api/me"))[0] == 200
 
 
-@pytest.mark.parametrize("settings", [Web(keys="required"), Web(host="0.0.0.0"), Web(host="192.0.2.1")])
-async def test_f43_without_a_key_nobody_comes_in_where_keys_are_needed(settings: Web) -> None:
+@pytest.mark.parametrize(
+    "settings", [HttpSettings(keys="required"), HttpSettings(host="0.0.0.0"), HttpSettings(host="192.0.2.1")]
+)
+async def test_f43_without_a_key_nobody_comes_in_where_keys_are_needed(settings: HttpSettings) -> None:
     async with world(echoing, settings=settings) as here:
         refused = await here.ask("GET", "/api/me")
         assert refused.error == "unauthorised"
@@ -163,7 +165,7 @@ async def test_a_key_that_cannot_be_ours_says_nothing_to_whoever_needs_none() ->
             assert (await head(here, *foreign, method="GET", path="/api/me"))[0] == 403
             passed_on = ("Host: localhost", "X-Forwarded-For: 192.0.2.7", line)
             assert (await head(here, *passed_on, method="GET", path="/api/me"))[0] == 401
-    async with world(echoing, settings=Web(keys="required")) as here:
+    async with world(echoing, settings=HttpSettings(keys="required")) as here:
         for line in ("Authorization: Bearer sk-anything", "X-API-Key: x"):
             assert (await head(here, "Host: localhost", line, method="GET", path="/api/me"))[0] == 401
 
@@ -209,8 +211,8 @@ async def test_f43_a_websocket_is_refused_before_it_is_one() -> None:
 
 
 async def test_a_key_that_is_revoked_keeps_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstay.server.sockets.CHECK_S", 0.05)
-    monkeypatch.setattr("mainstay.server.events_stream.KEEP_ALIVE_S", 0.15)
+    monkeypatch.setattr("mainstay.server.websocket.KEY_CHECK_S", 0.05)
+    monkeypatch.setattr("mainstay.server.server_sent_events.KEEP_ALIVE_S", 0.15)
     async with world(echoing) as here:
         key = await here.key("ann")
         await here.say("s", "hi", key=key)
@@ -219,7 +221,7 @@ async def test_a_key_that_is_revoked_keeps_nothing_open(monkeypatch: pytest.Monk
             here.browser.ws_connect(here.url("/api/ws"), headers={"Authorization": f"Bearer {key}"}) as socket,
         ):
             assert (await anext(events)).event == "Received"
-            (kept,) = here.people.keys()
+            (kept,) = here.people.list_keys()
             await here.people.revoke_key(kept.id)
             async with asyncio.timeout(HOLDS_S):
                 assert [one.event async for one in events][-1] == "problem"

@@ -7,7 +7,7 @@ from typing import Any
 from support.http_world import ALL, MAIN, world
 
 from mainstay.providers.scripted import Step
-from mainstay.server.http_app import Web
+from mainstay.server.http_app import HttpSettings
 
 TEXT = "# HELP a_total A.\n# TYPE a_total counter\na_total 1\n"
 
@@ -17,7 +17,7 @@ def echoing(context: Any, options: Any) -> Step:
 
 
 async def test_the_owner_on_this_machine_reads_it_as_prometheus_does() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, metrics=lambda: TEXT)) as here:
+    async with world(echoing, settings=HttpSettings(workspace=MAIN, render_metrics=lambda: TEXT)) as here:
         got = await here.ask("GET", "/metrics", headers={"Accept": "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"})
         assert (got.status, got.body) == (200, TEXT.encode())
         assert got.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -27,7 +27,9 @@ async def test_the_owner_on_this_machine_reads_it_as_prometheus_does() -> None:
 
 
 async def test_everybody_else_needs_a_key_of_an_admin_of_the_main_workspace_that_may_read() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, keys="required", metrics=lambda: TEXT)) as here:
+    async with world(
+        echoing, settings=HttpSettings(workspace=MAIN, keys="required", render_metrics=lambda: TEXT)
+    ) as here:
         assert (await here.ask("GET", "/metrics")).error == "unauthorised"
         assert (await here.ask("GET", "/metrics", key="ms_nobody_at_all")).error == "unauthorised"
         member = await here.key("mia")
@@ -42,7 +44,7 @@ async def test_everybody_else_needs_a_key_of_an_admin_of_the_main_workspace_that
 
 
 async def test_a_page_from_elsewhere_and_a_name_that_is_not_ours_read_nothing() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, metrics=lambda: TEXT)) as here:
+    async with world(echoing, settings=HttpSettings(workspace=MAIN, render_metrics=lambda: TEXT)) as here:
         for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
             got = await here.ask("GET", "/metrics", headers=headers)
             assert got.status == 403

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.server.crowd import Bounds, Crowd
-from mainstay.server.ready import Ready
+from mainstay.server.connection_limits import ConnectionLimiter, ConnectionLimits
+from mainstay.server.pollable_iterator import PollableIterator
 
 
 class Source:
@@ -31,36 +31,36 @@ class Source:
 
 async def test_what_is_there_is_taken_and_the_rest_waited_for() -> None:
     source = Source()
-    ready = Ready(source.items())
+    ready = PollableIterator(source.items())
     for number in (1, 2, 3):
         source.queue.put_nowait(number)
-    assert [ready.take() for _ in range(5)] == [1, 2, 3, None, None]
+    assert [ready.poll() for _ in range(5)] == [1, 2, 3, None, None]
     waiting = asyncio.ensure_future(_waited(ready))
     await asyncio.sleep(0)
     source.queue.put_nowait(4)
     assert await waiting == 4
     source.queue.put_nowait(5)
-    assert ready.take() == 5
+    assert ready.poll() == 5
     await ready.aclose()
     assert source.ended
 
 
-async def _waited(ready: Ready[int]) -> int:
-    return await ready.wait()
+async def _waited(ready: PollableIterator[int]) -> int:
+    return await ready.wait_next()
 
 
 async def test_a_step_that_was_begun_can_be_left() -> None:
     source = Source()
-    ready = Ready(source.items())
-    assert ready.take() is None
+    ready = PollableIterator(source.items())
+    assert ready.poll() is None
     await ready.aclose()
     assert source.ended
 
 
 async def test_whoever_is_stopped_while_waiting_stops_the_source() -> None:
     source = Source()
-    ready = Ready(source.items())
-    assert ready.take() is None
+    ready = PollableIterator(source.items())
+    assert ready.poll() is None
     waiting = asyncio.ensure_future(_waited(ready))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -68,7 +68,7 @@ async def test_whoever_is_stopped_while_waiting_stops_the_source() -> None:
         await waiting
     assert source.ended
     with pytest.raises(StopAsyncIteration):
-        ready.take()
+        ready.poll()
 
 
 async def test_an_end_and_an_error_come_through() -> None:
@@ -77,28 +77,28 @@ async def test_an_end_and_an_error_come_through() -> None:
         await asyncio.sleep(0)
         raise KeyError("x")
 
-    ready = Ready(short())
-    assert ready.take() == 1
-    assert ready.take() is None
+    ready = PollableIterator(short())
+    assert ready.poll() == 1
+    assert ready.poll() is None
     with pytest.raises(KeyError):
-        await ready.wait()
+        await ready.wait_next()
     with pytest.raises(StopAsyncIteration):
-        ready.take()
+        ready.poll()
 
 
 class One:
     def __init__(self) -> None:
         self.gone = False
 
-    def go(self) -> None:
+    def evict(self) -> None:
         self.gone = True
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("awcl"), st.integers(0, 9), st.sampled_from("xyz")), max_size=80))
 def test_a_crowd_never_counts_wrongly_and_only_those_who_wait_are_sent_away(steps: list[tuple[str, int, str]]) -> None:
-    bounds = Bounds(connections_max=6, per_address_max=3)
-    crowd = Crowd(bounds)
+    bounds = ConnectionLimits(connections_max=6, connections_per_address_max=3)
+    crowd = ConnectionLimiter(bounds)
     inside: dict[int, tuple[One, str]] = {}
     waiting: list[int] = []
     for what, number, address in steps:
@@ -108,16 +108,16 @@ def test_a_crowd_never_counts_wrongly_and_only_those_who_wait_are_sent_away(step
             admitted = crowd.admit(one, address)
             inside[number] = (one, address)
             if not admitted:  # it is told so, and leaves
-                crowd.leave(one)
+                crowd.remove(one)
                 del inside[number]
         elif what == "w" and number in inside:
-            crowd.wait(inside[number][0])
+            crowd.mark_waiting(inside[number][0])
             waiting = [*waiting, number] if number not in waiting else waiting
         elif what == "c" and number in inside:
-            crowd.calm(inside[number][0])
+            crowd.unmark_waiting(inside[number][0])
             waiting = [key for key in waiting if key != number]
         elif what == "l" and number in inside:
-            crowd.leave(inside.pop(number)[0])
+            crowd.remove(inside.pop(number)[0])
             waiting = [key for key in waiting if key != number]
         gone = [key for key, one in before.items() if one.gone and key in inside]
         assert all(key in waiting for key in gone)
@@ -126,15 +126,15 @@ def test_a_crowd_never_counts_wrongly_and_only_those_who_wait_are_sent_away(step
             waiting.remove(key)
         assert len(crowd) == len(inside) <= bounds.connections_max
         for where in "xyz":
-            assert sum(at == where for _, at in inside.values()) <= bounds.per_address_max
+            assert sum(at == where for _, at in inside.values()) <= bounds.connections_per_address_max
 
 
 def test_the_longest_waiting_goes_first() -> None:
-    crowd = Crowd(Bounds(connections_max=2, per_address_max=2))
+    crowd = ConnectionLimiter(ConnectionLimits(connections_max=2, connections_per_address_max=2))
     first, second, third = One(), One(), One()
     for one in (first, second):
         assert crowd.admit(one, "x")
-    crowd.wait(second)
-    crowd.wait(first)
+    crowd.mark_waiting(second)
+    crowd.mark_waiting(first)
     assert crowd.admit(third, "y")
     assert (first.gone, second.gone) == (False, True)

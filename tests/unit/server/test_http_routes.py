@@ -16,11 +16,11 @@ from starlette.routing import Mount
 from support.http_world import ALL, MAIN, until, world
 from yarl import URL
 
-from mainstay import Config, tool
+from mainstay import Config, Limits, tool
 from mainstay.config.schema import PolicySettings
 from mainstay.providers.scripted import Call, ScriptEnded, Stall, Step
-from mainstay.server.http_app import Web, make_app
-from mainstay.server.web import bind, serve_web
+from mainstay.server.http_app import HttpSettings, create_app
+from mainstay.server.uvicorn_server import bind_socket, serve_asgi
 
 ODD = "slack:C1/2:é 100%"  # a name with all that a path could trip over
 
@@ -157,7 +157,7 @@ async def test_work_is_scheduled_run_and_taken_back(tmp_path: Path) -> None:
 
 
 async def test_those_who_run_the_home_let_people_in_and_out() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, workspaces=lambda: ("other",))) as here:
+    async with world(echoing, workspaces=("other",)) as here:
         made = await here.ask("POST", "/api/people", {"name": "ann", "roles": {MAIN: "member"}})
         assert (made.status, made.json["roles"]) == (201, {MAIN: "member"})
         told = await here.ask("POST", "/api/keys", {"person": "ann", "note": "laptop"})
@@ -180,7 +180,7 @@ async def test_those_who_run_the_home_let_people_in_and_out() -> None:
 
 
 async def test_nobody_is_let_into_a_workspace_that_there_is_not() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, workspaces=lambda: ("other",))) as here:
+    async with world(echoing, workspaces=("other",)) as here:
         for roles in ({"nowhere": "member"}, {MAIN: "member", "nowhere": "admin"}):
             refused = await here.ask("POST", "/api/people", {"name": "ann", "roles": roles})
             assert (refused.status, refused.error) == (400, "invalid_request")
@@ -230,7 +230,7 @@ async def test_a_person_has_sessions_of_their_own_and_there_are_no_others() -> N
                 for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/abort"), ("DELETE", "")):
                     assert (await here.ask(method, where + path, key=key)).error == "not_found"
             found = await here.ask("GET", "/api/memory/search?q=canary", key=key)
-            assert found.json == {"hits": []}
+            assert found.json["hits"] == []
             assert (await here.ask("GET", "/api/sessions", key=key)).json == {"sessions": []}
         assert (await here.ask("GET", "/api/me", key=eve, headers={"X-Workspace": MAIN})).error == "forbidden"
         gone = await here.ask("GET", "/api/me", key=eve, headers={"X-Workspace": "never-was"})
@@ -249,7 +249,7 @@ async def test_the_owner_chooses_the_workspace() -> None:
 
 
 async def test_too_many_requests_and_streams_are_told_when_to_come_again() -> None:
-    async with world(echoing, settings=Web(workspace=MAIN, rate_per_min=3, streams_max=1)) as here:
+    async with world(echoing, settings=HttpSettings(workspace=MAIN, rate_per_min=3, streams_max=1)) as here:
         key = await here.key("ann")
         await here.say("s", "hi", key=key)
         async with here.hear("/api/sessions/s/events", key=key):
@@ -304,17 +304,46 @@ async def test_a_fault_of_ours_is_told_by_its_number_alone(caplog: pytest.LogCap
         def broken() -> dict[str, str]:
             raise RuntimeError(secret)
 
-        here.app.configure(Web(workspace=MAIN, ready=broken))
+        here.app.configure(HttpSettings(workspace=MAIN, find_unready=broken))
         got = await here.ask("GET", "/readyz")
         assert (got.status, got.error) == (500, "internal")
         assert secret not in got.body.decode()
         number = got.json["error"]["message"].rsplit(" ", 1)[1]
         assert any(number in one.getMessage() and one.exc_info for one in caplog.records)
-        here.app.configure(Web(workspace=MAIN, ready=lambda: {"store": "it is being migrated"}))
+        here.app.configure(HttpSettings(workspace=MAIN, find_unready=lambda: {"store": "it is being migrated"}))
         waits = await here.ask("GET", "/readyz")
         assert (waits.status, waits.error) == (503, "not_ready")
         assert "migrated" in waits.json["error"]["message"]
         assert (await here.ask("GET", "/healthz")).status == 200
+
+
+async def test_the_model_is_set_while_a_turn_runs_and_while_others_change_the_session(tmp_path: Path) -> None:
+    """Whatever it races with, it is stored or refused, and never an error of the server."""
+    stall = Stall("done")
+    script: list[Any] = [stall]
+    limits = Limits(lane_idle_s=0.001)  # lanes are unloaded all the time
+
+    def step(context: Any, options: Any) -> Any:
+        return script.pop() if script else "fine"
+
+    async with world(step, homes={MAIN: tmp_path}, config=Config(limits=limits)) as here:
+        running = asyncio.ensure_future(here.say("s", "go"))
+        await stall.reached.wait()
+        assert (await here.ask("PUT", "/api/sessions/s/model", {"model": "scripted"})).status == 204
+        stall.release()
+        assert (await running).status == 200
+        assert (await here.ask("GET", "/api/sessions/s")).json["model"] == "scripted"
+        for number in range(12):
+            requests = [
+                *(here.ask("PUT", "/api/sessions/s/model", {"model": ""}) for _ in range(4)),
+                *(here.say("s", f"again {number}") for _ in range(2)),
+                here.ask("POST", "/api/sessions/s/fork", {"to": f"copy {number}"}),
+                here.ask("PUT", f"/api/sessions/copy%20{number}/model", {"model": ""}),
+                *([here.ask("DELETE", "/api/sessions/s")] if number % 4 == 3 else []),
+            ]
+            answers = await asyncio.gather(*requests)
+            assert {answer.status for answer in answers} <= {200, 201, 204, 400, 404}
+            await asyncio.sleep(0.01)
 
 
 async def test_a_model_that_fails_is_an_outcome_whose_details_are_for_those_who_run_it() -> None:
@@ -340,7 +369,7 @@ async def test_it_can_be_mounted_in_another_application_and_others_in_it() -> No
         await send({"type": "http.response.body", "body": body})
 
     async with world(echoing) as here:
-        app = make_app(here.app.doors.gateway, Web(workspace=MAIN), mounts={"/hooks": hooks})
+        app = create_app(here.app.state.gateway, HttpSettings(workspace=MAIN), mounts={"/hooks": hooks})
         outer = Starlette(routes=[Mount("/agent", app)], exception_handlers={Exception: refused})
         async with served(outer) as port:
             there = URL(f"http://127.0.0.1:{port}/agent")
@@ -362,8 +391,8 @@ async def refused(request: Any, error: Exception) -> Any:
 @asynccontextmanager
 async def served(app: Any) -> AsyncIterator[int]:
     stop = asyncio.Event()
-    with bind("127.0.0.1", 0) as at:
-        task = asyncio.create_task(serve_web(app, at, stop))
+    with bind_socket("127.0.0.1", 0) as at:
+        task = asyncio.create_task(serve_asgi(app, at, stop))
         try:
             yield at.getsockname()[1]
         finally:

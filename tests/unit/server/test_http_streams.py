@@ -14,10 +14,10 @@ from support.http_world import HOLDS_S, MAIN, Heard, World, until, world
 from mainstay import Config, tool
 from mainstay.config.schema import PolicySettings
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.providers.scripted import Call, Pieces, Stall, Step
-from mainstay.server.crowd import Bounds
-from mainstay.server.web import Serving, bind, serve_web
+from mainstay.server.connection_limits import ConnectionLimits
+from mainstay.server.uvicorn_server import UvicornOptions, bind_socket, serve_asgi
 
 EVENTS = "/api/sessions/s/events"
 PROMPT = "/api/sessions/s/prompt"
@@ -34,7 +34,7 @@ async def take(events: Any, count: int) -> list[Heard]:
 
 def spoken(*words: str | Stall) -> Pieces:
     pieces = [TextPiece(word) if isinstance(word, str) else word for word in words]
-    return Pieces([*pieces, Finished(FinishReason.END, Usage(1, 1))])
+    return Pieces([*pieces, StreamFinished(FinishReason.END, Usage(1, 1))])
 
 
 async def test_an_answer_is_heard_while_it_is_said() -> None:
@@ -110,15 +110,15 @@ async def test_somebody_who_hangs_up_is_forgotten_and_the_turn_goes_on() -> None
         async with here.hear(PROMPT, {"text": "go"}) as events:
             await take(events, 2)
             await stall.reached.wait()
-            assert len(here.app.doors.listening) == 1
-        await until(lambda: not here.app.doors.listening)
+            assert len(here.app.state.open_streams) == 1
+        await until(lambda: not here.app.state.open_streams)
         stall.release()
         await here.agents[MAIN].settled()
         assert (await here.ask("GET", "/api/sessions/s")).json["turns"] == 1
 
 
 async def test_a_silent_stream_says_now_and_then_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstay.server.events_stream.KEEP_ALIVE_S", 0.1)
+    monkeypatch.setattr("mainstay.server.server_sent_events.KEEP_ALIVE_S", 0.1)
     async with world(echoing) as here:
         await here.say("s", "hi")
         async with here.browser.get(here.url(f"{EVENTS}?after=4")) as got, asyncio.timeout(HOLDS_S):
@@ -176,7 +176,7 @@ async def test_when_the_server_closes_everybody_is_told_and_nothing_is_lost() ->
     async with world([stall]) as here, here.hear(PROMPT, {"text": "go"}) as turn:
         await stall.reached.wait()
         waiting = asyncio.create_task(here.say("s", "and then", wait=True))
-        await until(lambda: here.app.doors.listening)
+        await until(lambda: here.app.state.open_streams)
         here.app.close()
         assert [one.event async for one in turn][-1] == "bye"
         assert (await waiting).error == "stopping"
@@ -266,7 +266,7 @@ async def test_one_connection_hears_so_many_and_no_more() -> None:
                 await here.say(f"s{number}", "x")
                 got = await told(socket, do="follow", session=f"s{number}", after=1 << 40)
             assert got["error"]["type"] == "too_many_streams"
-        await until(lambda: not here.app.doors.listening)
+        await until(lambda: not here.app.state.open_streams)
 
 
 async def test_a_server_that_is_stopped_lets_nobody_in_waits_for_turns_and_then_says_goodbye() -> None:
@@ -283,10 +283,10 @@ async def test_a_server_that_is_stopped_lets_nobody_in_waits_for_turns_and_then_
             here.app.close()
 
         stop = asyncio.Event()
-        with bind("127.0.0.1", 0) as at:
+        with bind_socket("127.0.0.1", 0) as at:
             port = at.getsockname()[1]
-            how = Serving(bounds=Bounds.of(50, 1 << 20), drain=drain, last=last)
-            serving = asyncio.create_task(serve_web(here.app, at, stop, here.app.drain, how))
+            how = UvicornOptions(limits=ConnectionLimits.for_connections(50, 1 << 20), drain=drain, on_stopped=last)
+            serving = asyncio.create_task(serve_asgi(here.app, at, stop, here.app.drain, how))
             here.port = port
             async with here.hear(PROMPT, {"text": "go"}) as turn:
                 await stall.reached.wait()

@@ -13,7 +13,7 @@ from support.judged_rules import judges, spoken
 
 from mainstay import Config
 from mainstay.core.messages import Usage
-from mainstay.core.ports import CallPiece, Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Pieces
 
@@ -184,7 +184,9 @@ async def test_an_openai_client_hears_what_is_said_before_a_tool_runs(streaming:
         """Look."""
         return "seen"
 
-    looking = Pieces([TextPiece("let me look"), CallPiece(0, "look", "{}"), Finished("tool_calls", Usage(1, 1))])  # type: ignore[arg-type]
+    looking = Pieces(
+        [TextPiece("let me look"), ToolCallPiece(0, "look", "{}"), StreamFinished("tool_calls", Usage(1, 1))]
+    )  # type: ignore[arg-type]
     script = [looking, *attempts()]
     async with openai_rig.served(script, tools=[look], config={"judges": judges(streaming)}) as world:
         _, told, _ = await world.post("/chat/completions", body())
@@ -217,4 +219,4 @@ async def test_over_grpc_what_was_held_is_not_heard_and_what_did_not_pass_is_mar
         assert "the answer" in "".join(one.data for one in events)
         reply = await client.weave("s", "again")
         assert reply.text == "secret 2"
-        assert reply.detail == "judged 0.00, not good enough"
+        assert reply.detail == "score 0.00, too low"

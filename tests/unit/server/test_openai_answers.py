@@ -17,10 +17,16 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Text, ToolResult, Usage
 from mainstay.core.outcome import Answered, Exhausted
-from mainstay.server.openai.answer import OTHERWISE, RESTARTED, Answer
-from mainstay.server.openai.ids import Spot, meant_call, response_id, shown_call, spot_of
-from mainstay.server.openai.memory import Memory, Newest
-from mainstay.server.openai.wishes import CallSaid, Said, digest_of
+from mainstay.server.openai.completion_request import ClientMessage, ClientToolCall, history_digest
+from mainstay.server.openai.conversation_cache import BoundedCache, ConversationCache
+from mainstay.server.openai.ids import (
+    ResponsePosition,
+    format_response_id,
+    from_client_call_id,
+    parse_response_id,
+    to_client_call_id,
+)
+from mainstay.server.openai.turn_answer import FINAL_ANSWER_NOTE, RESTART_NOTE, OpenAIAnswer
 
 ANN, BOB = ("home", "ann"), ("home", "bob")
 
@@ -34,8 +40,8 @@ def delta(text: str, step: int = 1) -> TextDelta:
 
 
 def heard(*events: Event, late: bool = False) -> str:
-    answer = Answer("s", late=late)
-    told = "".join(answer.take(event) for event in events) + answer.end()
+    answer = OpenAIAnswer("s", is_late=late)
+    told = "".join(answer.handle_event(event) for event in events) + answer.finish()
     assert told == answer.text
     return told
 
@@ -59,46 +65,46 @@ def test_steps_are_told_apart() -> None:
 
 
 def test_an_answer_that_begins_again_says_so_because_nothing_can_be_taken_back() -> None:
-    assert heard(delta("Hel"), StepRestarted(turn=1), delta("Hi"), said("Hi")) == f"Hel{RESTARTED}\n\nHi"
+    assert heard(delta("Hel"), StepRestarted(turn=1), delta("Hi"), said("Hi")) == f"Hel{RESTART_NOTE}\n\nHi"
     assert heard(StepRestarted(turn=1), delta("Hi"), said("Hi")) == "Hi"
 
 
 def test_an_answer_that_is_kept_otherwise_is_told_as_it_is_kept() -> None:
-    assert heard(delta("Hello"), said("Bye")) == f"Hello{OTHERWISE}Bye"
+    assert heard(delta("Hello"), said("Bye")) == f"Hello{FINAL_ANSWER_NOTE}Bye"
 
 
 def test_an_answer_that_goes_on_with_a_result_begins_after_it() -> None:
     asked = ApprovalAsked("q1", "c1", "weather", "{}", client=True, turn=1, step=1)
-    answer = Answer("s", "c1")
+    answer = OpenAIAnswer("s", "c1")
     usage = Usage(prompt=5, completion=2)
     before = (said("Let me see.", usage=usage), asked, ApprovalAnswered("q1", "approved", result="rain", turn=1))
     for event in (*before, ToolFinished(ToolResult("c1", "weather", "rain"), turn=1), said("Rain.", 2, usage)):
-        answer.take(event)
-    assert (answer.text, answer.usage, answer.over) == ("Rain.", usage, False)
-    answer.take(TurnEnded(Answered(), turn=1))
-    assert (answer.over, answer.ending) == (True, "stop")
+        answer.handle_event(event)
+    assert (answer.text, answer.usage, answer.is_complete) == ("Rain.", usage, False)
+    answer.handle_event(TurnEnded(Answered(), turn=1))
+    assert (answer.is_complete, answer.finish_reason) == (True, "stop")
 
 
 def test_a_bound_that_was_hit_is_a_length() -> None:
-    answer = Answer("s")
-    answer.take(said("That is all I could do."))
-    answer.take(TurnEnded(Exhausted("steps"), turn=1))
-    assert answer.ending == "length"
+    answer = OpenAIAnswer("s")
+    answer.handle_event(said("That is all I could do."))
+    answer.handle_event(TurnEnded(Exhausted("steps"), turn=1))
+    assert answer.finish_reason == "length"
 
 
 def test_a_call_is_known_to_clients_by_an_id_that_is_unique_everywhere() -> None:
-    one, two = shown_call("s", "call_1_1_0"), shown_call("t", "call_1_1_0")
+    one, two = to_client_call_id("s", "call_1_1_0"), to_client_call_id("t", "call_1_1_0")
     assert one != two
-    assert meant_call("s", one) == meant_call("t", two) == "call_1_1_0"
-    assert meant_call("s", two) == two
+    assert from_client_call_id("s", one) == from_client_call_id("t", two) == "call_1_1_0"
+    assert from_client_call_id("s", two) == two
 
 
 def test_an_id_of_a_response_is_worth_nothing_to_anybody_else() -> None:
-    spot = Spot("desk", 4, "c1", 1_700_000_000)
-    id = response_id(ANN, spot)
-    assert spot_of(ANN, id) == spot
+    spot = ResponsePosition("desk", 4, "c1", 1_700_000_000)
+    id = format_response_id(ANN, spot)
+    assert parse_response_id(ANN, id) == spot
     for who in (BOB, ("away", "ann"), ("", "")):
-        assert spot_of(who, id) is None
+        assert parse_response_id(who, id) is None
     for wrong in (
         "",
         "resp_",
@@ -109,33 +115,39 @@ def test_an_id_of_a_response_is_worth_nothing_to_anybody_else() -> None:
         "resp_" + "A" * 5000,
         id.replace("resp_", "rsp_"),
     ):
-        assert spot_of(ANN, wrong) is None, wrong
+        assert parse_response_id(ANN, wrong) is None, wrong
 
 
 def test_a_history_is_found_once_by_whoever_told_it() -> None:
-    memory = Memory()
-    told = (Said(role="user", parts=(Text("a"),)), Said(role="assistant", parts=(Text("b"),)))
-    memory.keep(ANN, told, "s")
-    assert memory.take(BOB, told) is None
-    assert memory.take(ANN, told[:1]) is None
-    assert memory.take(ANN, told) == "s"
-    assert memory.take(ANN, told) is None
-    assert memory.take(ANN, ()) is None
+    memory = ConversationCache()
+    told = (ClientMessage(role="user", parts=(Text("a"),)), ClientMessage(role="assistant", parts=(Text("b"),)))
+    memory.save_session(ANN, told, "s")
+    assert memory.take_session(BOB, told) is None
+    assert memory.take_session(ANN, told[:1]) is None
+    assert memory.take_session(ANN, told) == "s"
+    assert memory.take_session(ANN, told) is None
+    assert memory.take_session(ANN, ()) is None
 
 
 def test_a_history_is_the_same_however_a_client_tells_it() -> None:
-    call = (CallSaid("c1", "weather"),)
-    apart = (Said(role="assistant", parts=(Text("Let me see."),)), Said(role="assistant", calls=call))
-    together = (Said(role="assistant", parts=(Text("Let me see."),), calls=call),)
-    assert digest_of(apart) == digest_of(together) == digest_of((Said(role="assistant", calls=call),))
-    assert digest_of((Said(role="user", parts=(Text(" a\n"),)),)) == digest_of((Said(role="user", parts=(Text("a"),)),))
-    assert digest_of((Said(role="user", parts=(Text("a"),)),)) != digest_of(
-        (Said(role="assistant", parts=(Text("a"),)),)
+    call = (ClientToolCall("c1", "weather"),)
+    apart = (ClientMessage(role="assistant", parts=(Text("Let me see."),)), ClientMessage(role="assistant", calls=call))
+    together = (ClientMessage(role="assistant", parts=(Text("Let me see."),), calls=call),)
+    assert (
+        history_digest(apart)
+        == history_digest(together)
+        == history_digest((ClientMessage(role="assistant", calls=call),))
+    )
+    assert history_digest((ClientMessage(role="user", parts=(Text(" a\n"),)),)) == history_digest(
+        (ClientMessage(role="user", parts=(Text("a"),)),)
+    )
+    assert history_digest((ClientMessage(role="user", parts=(Text("a"),)),)) != history_digest(
+        (ClientMessage(role="assistant", parts=(Text("a"),)),)
     )
 
 
 def test_memory_is_bounded_and_forgets_the_oldest() -> None:
-    newest: Newest[int, int] = Newest(3)
+    newest: BoundedCache[int, int] = BoundedCache(3)
     for number in range(10):
         newest.put(number, number)
     assert len(newest) == 3

@@ -15,11 +15,11 @@ from mainstay import Config
 from mainstay.core.errors import RequestRefused
 from mainstay.core.events import Received, TurnEnded
 from mainstay.core.messages import Binary, FinishReason, Text, Usage
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.core.tools import tool
 from mainstay.providers.scripted import Call, Pieces, Raise, Say, Stall
-from mainstay.server.doors import Web
-from mainstay.server.openai import hearing
+from mainstay.server.http_state import HttpSettings
+from mainstay.server.openai import turn_follower
 
 CHAT = "/chat/completions"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -33,7 +33,7 @@ def ask(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def pieces(*texts: str | Stall) -> Pieces:
     made = [TextPiece(one) if isinstance(one, str) else one for one in texts]
-    return Pieces([*made, Finished(FinishReason.END, Usage(prompt=7, completion=3))])
+    return Pieces([*made, StreamFinished(FinishReason.END, Usage(prompt=7, completion=3))])
 
 
 def events(lines: list[str]) -> list[Any]:
@@ -117,9 +117,9 @@ async def test_an_answer_without_a_stream_has_all_of_it_and_what_the_turn_used()
 
 
 def _calls(name: str) -> list[Any]:
-    from mainstay.core.ports import CallPiece
+    from mainstay.core.ports import ToolCallPiece
 
-    return [CallPiece(0, name, "{}"), Finished(FinishReason.TOOL_CALLS, Usage(prompt=10, completion=5))]
+    return [ToolCallPiece(0, name, "{}"), StreamFinished(FinishReason.TOOL_CALLS, Usage(prompt=10, completion=5))]
 
 
 async def test_what_an_answer_was_cut_by_is_its_finish_reason() -> None:
@@ -151,7 +151,7 @@ async def test_half_a_character_does_not_break_an_answer() -> None:
 async def test_a_client_that_hears_nothing_for_long_is_told_that_somebody_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hearing, "KEEP_ALIVE_S", 0.02)
+    monkeypatch.setattr(turn_follower, "KEEP_ALIVE_S", 0.02)
     stall = Stall()
     async with served([pieces("well", stall)]) as world:
         assert world.http is not None
@@ -175,7 +175,7 @@ async def test_an_image_comes_along_as_a_data_url_and_nothing_is_fetched() -> No
         image["image_url"]["url"] = "http://169.254.169.254/latest/meta-data"  # type: ignore[index]
         status, told, _ = await world.post(CHAT, body)
     assert (status, told["error"]["param"]) == (400, "messages[0].content[1].image_url.url")
-    assert "nothing is fetched" in told["error"]["message"]
+    assert "other URLs are not fetched" in told["error"]["message"]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
@@ -414,7 +414,7 @@ async def test_if_the_client_goes_away_the_turn_goes_on() -> None:
         got = await world.http.post(f"{world.url}{CHAT}", json=ask(said("hi"), stream=True, session_id="s"))
         await asyncio.wait_for(stall.reached.wait(), 20)
         got.close()
-        await until(lambda: not world.app.doors.listening and not _watchers(world))
+        await until(lambda: not world.app.state.open_streams and not _watchers(world))
         stall.release()
         await asyncio.wait_for(world.agents["default"].settled(), 20)
         records = await world.agents["default"].sessions.records("s")
@@ -435,9 +435,9 @@ async def test_a_client_that_tries_again_hears_the_same_turn() -> None:
 
 
 def _watchers(world: World) -> list[Any]:
-    opened = world.agents["default"]._open
+    opened = world.agents["default"]._open_agent
     assert opened is not None
-    return [one for watchers in opened.services.hub._of.values() for one in watchers]
+    return [one for watchers in opened.services.hub._session_watchers.values() for one in watchers]
 
 
 async def test_an_idempotency_key_is_one_prompt_even_if_the_server_died_in_between(tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ async def test_a_server_that_stops_says_so_in_the_stream() -> None:
         stall.release()
     last = events(world_lines)[-1]
     assert last["error"]["type"] == "server_error"
-    assert "goes on" in last["error"]["message"]
+    assert "continues when the server is back" in last["error"]["message"]
 
 
 async def test_whoever_waits_is_told_when_the_agent_is_closed_and_not_to_ask_twice() -> None:
@@ -474,7 +474,7 @@ async def test_whoever_waits_is_told_when_the_agent_is_closed_and_not_to_ask_twi
         await world.agents["default"].aclose()
         status, told, headers = await asyncio.wait_for(waits, 20)
     assert (status, headers["x-should-retry"]) == (503, "false")
-    assert "was taken" in told["error"]["message"]
+    assert "was accepted" in told["error"]["message"]
 
 
 async def test_a_conversation_that_was_refused_is_found_by_whoever_tries_again() -> None:
@@ -488,7 +488,7 @@ async def test_a_conversation_that_was_refused_is_found_by_whoever_tries_again()
 
 async def test_too_many_requests_and_too_many_streams_are_told_when_to_come_again() -> None:
     stall = Stall()
-    async with served([pieces("well", stall)], web=Web(streams_max=1, rate_per_min=3)) as world:
+    async with served([pieces("well", stall)], web=HttpSettings(streams_max=1, rate_per_min=3)) as world:
         key = await world.key("ann")
         waits = asyncio.create_task(world.post(CHAT, ask(said("hi")), key=key))
         await asyncio.wait_for(stall.reached.wait(), 20)

@@ -10,7 +10,7 @@ from support.openai_rig import World, said, served, until
 
 from mainstay.core.errors import RequestRefused
 from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import CallPiece, Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece, ToolCallPiece
 from mainstay.providers.scripted import Call, Pieces, Raise, Say, Stall
 
 RESPONSES = "/responses"
@@ -44,7 +44,9 @@ def events(lines: list[str]) -> list[dict[str, Any]]:
 
 
 async def test_a_stream_names_every_item_and_part_and_ends_with_the_whole_response() -> None:
-    step = Pieces([TextPiece("Let me see."), CallPiece(0, "weather", "{}"), Finished(FinishReason.TOOL_CALLS, USED)])
+    step = Pieces(
+        [TextPiece("Let me see."), ToolCallPiece(0, "weather", "{}"), StreamFinished(FinishReason.TOOL_CALLS, USED)]
+    )
     async with served([step]) as world:
         told = events(await world.lines(RESPONSES, ask("weather?", tools=[WEATHER], stream=True)))
     assert [one["type"].removeprefix("response.") for one in told] == [
@@ -183,7 +185,7 @@ async def test_requests_side_by_side_in_one_session_are_answered_each_with_its_o
         one = asyncio.create_task(answer(world, ask("a", conversation="s")))
         await asyncio.wait_for(stall.reached.wait(), 20)
         two = asyncio.create_task(world.lines(RESPONSES, ask("b", conversation="s", stream=True)))
-        await until(lambda: len(world.app.doors.listening) == 2)
+        await until(lambda: len(world.app.state.open_streams) == 2)
         stall.release()
         assert text(await one) == "first"
         assert text(events(await two)[-1]["response"]) == "second"

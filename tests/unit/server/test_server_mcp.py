@@ -11,10 +11,10 @@ from support.serving import operated, until
 
 from mainstay import tool
 from mainstay.core.errors import Unauthorised
-from mainstay.core.outside import Reach
+from mainstay.core.tool_ports import CallDestinations
 from mainstay.providers.scripted import Call, Raise, Stall
-from mainstay.server.mcp import REQUESTS_MAX
-from mainstay.server.mcp_tools import OFFERS
+from mainstay.server.mcp_server import REQUESTS_MAX
+from mainstay.server.mcp_tools import MCP_TOOLS
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -27,7 +27,7 @@ def said(result: Any) -> str:
 async def test_every_tool_is_described_and_says_what_it_does_to_the_world(era: str) -> None:
     async with operated([]) as (_, offered), Client(offered.server, mode=era) as client:
         tools = {one.name: one for one in (await client.list_tools()).tools}
-    assert set(tools) == set(OFFERS) == {"run", "steer", "abort", "memory_search", "sessions"}
+    assert set(tools) == set(MCP_TOOLS) == {"run", "steer", "abort", "memory_search", "sessions"}
     for name, one in tools.items():
         assert one.description, name
         assert one.annotations is not None, name
@@ -46,7 +46,7 @@ async def test_a_conversation_goes_on_under_the_name_it_was_given(era: str) -> N
         assert first.structured_content == {"session": "new-1", "turn": 1, "outcome": "Answered", "text": "Hello."}
         assert [one.text for one in first.content] == [  # type: ignore[union-attr]
             "Hello.",
-            "(session new-1: name it to go on with this conversation)",
+            "(session new-1: name it to continue this conversation)",
         ]
         second = await client.call_tool("run", {"prompt": "what did I say?", "session": "new-1"})
         assert second.structured_content["turn"] == 2
@@ -60,7 +60,7 @@ async def test_a_turn_that_needs_an_approval_says_what_waits_and_cannot_be_answe
         return f"sent to {to}"
 
     send.sink = True
-    send.reach = lambda arguments, context: Reach(sink=True, outward=True, destinations=("x",))  # type: ignore[attr-defined]
+    send.reach = lambda arguments, context: CallDestinations(sink=True, leaves_workspace=True, destinations=("x",))  # type: ignore[attr-defined]
     page = tool(untrusted=True)(lookup)
     steps = [Call("lookup"), Call("send", {"to": "x"})]
     async with operated(steps, [send, page]) as (_, offered), Client(offered.server) as client:
@@ -73,7 +73,7 @@ async def test_a_turn_that_needs_an_approval_says_what_waits_and_cannot_be_answe
         listed = await client.call_tool("sessions", {})
         assert listed.structured_content["sessions"][0]["waits_for"] == approval["id"]
         assert approval["id"] in said(listed)
-        assert not [name for name in OFFERS if "appro" in name]
+        assert not [name for name in MCP_TOOLS if "appro" in name]
 
 
 def lookup() -> str:
@@ -111,7 +111,7 @@ async def test_what_was_said_is_found() -> None:
     async with operated(["Noted."]) as (_, offered), Client(offered.server) as client:
         nothing = await client.call_tool("memory_search", {"query": "xyzzy"})
         assert nothing.structured_content == {"hits": []}
-        assert "Nothing was found." in said(nothing)
+        assert "No results." in said(nothing)
         await client.call_tool("run", {"prompt": "the flat in Lisbon costs 900", "session": "home"})
         found = await client.call_tool("memory_search", {"query": "Lisbon", "k": 1})
         [hit] = found.structured_content["hits"]
@@ -140,7 +140,7 @@ async def test_arguments_that_do_not_fit_are_an_error_result_and_nothing_runs(
         result = await client.call_tool(name, arguments)
         assert result.is_error
         assert why in said(result)
-        assert await operations.sessions(10) == []
+        assert await operations.agent.sessions.list() == []
 
 
 async def test_a_tool_that_is_not_there_is_refused_by_the_protocol() -> None:
@@ -156,11 +156,11 @@ async def test_more_requests_than_the_bound_are_told_so_and_room_comes_back() ->
             asyncio.create_task(client.call_tool("run", {"prompt": "go", "session": f"s{n}"}))
             for n in range(REQUESTS_MAX)
         ]
-        await until(lambda: offered.requests == REQUESTS_MAX)
-        with pytest.raises(MCPError, match="under way already"):
+        await until(lambda: offered.running_requests == REQUESTS_MAX)
+        with pytest.raises(MCPError, match="running already"):
             await client.list_tools()
         for hold in holds:
             hold.release()
         assert {(await one).structured_content["text"] for one in running} == {"done"}
-        assert offered.requests == 0
+        assert offered.running_requests == 0
         assert (await client.list_tools()).tools

@@ -10,7 +10,7 @@ from support.serving import operated, until
 from mainstay.core.errors import HomeTaken
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Aborted, Answered
-from mainstay.core.ports import Finished, TextPiece
+from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.providers.scripted import Pieces, Stall
 
 
@@ -26,7 +26,7 @@ async def test_a_turn_is_heard_to_its_end() -> None:
         heard.append(news)
         hold.release()
 
-    pieces = Pieces([TextPiece("half "), hold, TextPiece("an answer"), Finished(FinishReason.END)])
+    pieces = Pieces([TextPiece("half "), hold, TextPiece("an answer"), StreamFinished(FinishReason.END)])
     async with operated([pieces]) as (_, offered):
         ended = await offered.turns.run("s", "go", tell)
     assert heard[0] == "half ", "it was heard while the model still held back the rest"
@@ -53,9 +53,9 @@ async def test_cancelling_one_that_waits_in_line_stops_that_one_and_not_the_one_
         first = asyncio.create_task(offered.turns.run("s", "one", quiet))
         await hold.reached.wait()
         second = asyncio.create_task(offered.turns.run("s", "two", quiet))
-        lane = (await operations.agent._opened()).lanes.get("s")
+        lane = (await operations.agent.runtime()).lanes.get("s")
         async with asyncio.timeout(20):
-            while not (await lane.view()).waiting:
+            while not (await lane.load_session()).queued_inputs:
                 await asyncio.sleep(0.005)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -73,7 +73,7 @@ async def test_a_request_that_breaks_off_because_we_end_leaves_its_turn_alone() 
     async with operated([hold]) as (operations, offered):
         request = asyncio.create_task(offered.turns.run("s", "go", quiet))
         await hold.reached.wait()
-        offered.turns.ending = True
+        offered.turns.stopping = True
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
             await request
@@ -99,14 +99,14 @@ async def test_trouble_reaches_whoever_asked_and_nobody_else() -> None:
         operations.broken = HomeTaken("it is owned elsewhere")
         with pytest.raises(HomeTaken, match="elsewhere"):
             await offered.turns.run("s", "go", quiet)
-        assert not offered.turns._listening
+        assert not offered.turns._follow_tasks
 
 
 async def test_closing_leaves_no_task_behind() -> None:
     before = asyncio.all_tasks()
     async with operated([Stall("x")]) as (_, offered):
         request = asyncio.create_task(offered.turns.run("s", "go", quiet))
-        await until(lambda: bool(offered.turns._listening))
+        await until(lambda: bool(offered.turns._follow_tasks))
         await offered.turns.close()
         with pytest.raises(asyncio.CancelledError):
             await request

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from mainstay.server import web
-from mainstay.server.web import CONNECTIONS_MAX, PER_ADDRESS_MAX, bind, serve_web
+from mainstay.server import uvicorn_server
+from mainstay.server.uvicorn_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, bind_socket, serve_asgi
 
 LONG_S = 60.0
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -52,9 +52,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 async def serving() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Pair]]]:
     """Gives what connects to it, and lets go of all of them in the end."""
     made: list[Pair] = []
-    with bind("127.0.0.1", 0) as at:
+    with bind_socket("127.0.0.1", 0) as at:
         port, stop = at.getsockname()[1], asyncio.Event()
-        task = asyncio.create_task(serve_web(app, at, stop))
+        task = asyncio.create_task(serve_asgi(app, at, stop))
 
         async def connect(said: bytes = b"", source: str = "127.0.0.1") -> Pair:
             pair = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
@@ -88,7 +88,7 @@ def test_silent_connections_keep_nobody_out(run: Run) -> None:
     async def main() -> None:
         async with serving() as connect:
             silent = [await connect(b"" if number % 2 else HALF) for number in range(2 * CONNECTIONS_MAX)]
-            async with asyncio.timeout(web.HEAD_S / 2):  # not because they are gone by then
+            async with asyncio.timeout(uvicorn_server.SLOW_CLIENT_S / 2):  # not because they are gone by then
                 assert await status(await connect(GET)) == 200
             await closed(silent[0])  # it has made room
 
@@ -99,8 +99,8 @@ def test_silent_connections_keep_nobody_out(run: Run) -> None:
     "said", [b"", HALF, GET, GET + b"G"], ids=["nothing", "half a head", "one request", "and more"]
 )
 def test_whoever_says_no_more_is_cut_off(run: Run, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "HEAD_S", 0.5)
-    monkeypatch.setattr(web, "IDLE_S", 0.2)
+    monkeypatch.setattr(uvicorn_server, "SLOW_CLIENT_S", 0.5)
+    monkeypatch.setattr(uvicorn_server, "KEEP_ALIVE_S", 0.2)
 
     async def main() -> None:
         async with serving() as connect:
@@ -110,7 +110,7 @@ def test_whoever_says_no_more_is_cut_off(run: Run, said: bytes, monkeypatch: pyt
 
 
 def test_a_byte_now_and_then_is_not_enough(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "HEAD_S", 0.5)
+    monkeypatch.setattr(uvicorn_server, "SLOW_CLIENT_S", 0.5)
 
     async def drip(writer: asyncio.StreamWriter) -> None:
         while True:
@@ -131,7 +131,7 @@ def test_a_byte_now_and_then_is_not_enough(run: Run, monkeypatch: pytest.MonkeyP
     "last", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")], ids=["open", "ends"]
 )
 def test_whoever_asks_and_does_not_listen_is_cut_off(run: Run, last: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "HEAD_S", 0.5)
+    monkeypatch.setattr(uvicorn_server, "SLOW_CLIENT_S", 0.5)
 
     async def main() -> None:
         async with serving() as connect:
@@ -152,7 +152,7 @@ def test_whoever_asks_and_does_not_listen_is_cut_off(run: Run, last: bytes, monk
 
 
 def test_a_request_that_takes_its_time_is_not_cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "HEAD_S", 0.3)
+    monkeypatch.setattr(uvicorn_server, "SLOW_CLIENT_S", 0.3)
 
     async def main() -> None:
         async with serving() as connect:
@@ -169,7 +169,7 @@ def test_a_request_that_takes_its_time_is_not_cut_off(run: Run, monkeypatch: pyt
 def test_one_address_does_not_take_every_connection(run: Run) -> None:
     async def main() -> None:
         async with serving() as connect:
-            busy = [await connect(BODILESS) for _ in range(PER_ADDRESS_MAX)]
+            busy = [await connect(BODILESS) for _ in range(CONNECTIONS_PER_ADDRESS_MAX)]
             assert await status(await connect(GET)) == 503
             assert await status(await connect(GET, "127.0.0.2")) == 200
             busy[0][1].write(b"12345")

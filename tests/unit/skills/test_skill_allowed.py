@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.skills.allowed import RULES_MAX, UNREADABLE, rules_of
-from mainstay.trust.rules import Rule
+from mainstay.skills.allowed_tools import RULES_MAX, UNREADABLE_PREFIX, parse_allowed_tools
+from mainstay.trust.rules import ToolRule
 
 CASES = [
     ("Bash(git:*) Bash(jq:*) Read", ("bash(git *)", "bash(jq *)", "read")),
@@ -64,17 +64,17 @@ NOTHING = [
 @pytest.mark.parametrize(("written", "rules"), CASES, ids=[case[0][:30] or "nothing" for case in CASES])
 def test_names_that_people_know_become_rules_of_ours(written: str, rules: tuple[str, ...]) -> None:
     """SIGIL-067"""
-    assert rules_of(written) == rules
+    assert parse_allowed_tools(written) == rules
     for rule in rules:
-        Rule.parse(rule)
+        ToolRule.parse(rule)
 
 
 @pytest.mark.parametrize("written", NOTHING, ids=[f"{n}" for n in range(len(NOTHING))])
 def test_what_cannot_be_read_becomes_a_rule_that_allows_nothing(written: str) -> None:
     """F35: it is there, so that the skill narrows; and no tool can have such a name."""
-    (rule,) = rules_of(written)
-    assert Rule.parse(rule).name == rule
-    assert rule.startswith(f"{UNREADABLE}:")
+    (rule,) = parse_allowed_tools(written)
+    assert ToolRule.parse(rule).name == rule
+    assert rule.startswith(f"{UNREADABLE_PREFIX}:")
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -99,12 +99,12 @@ def test_what_cannot_be_read_becomes_a_rule_that_allows_nothing(written: str) ->
     ).map("".join)
 )
 def test_whatever_is_written_every_rule_can_be_read_and_none_is_about_more_than_was_named(written: str) -> None:
-    for rule in rules_of(written):
-        read = Rule.parse(rule)
+    for rule in parse_allowed_tools(written):
+        read = ToolRule.parse(rule)
         assert read.name != "*" or "*" in written
         assert not read.capabilities
         assert all(name == "" for name, _ in read.arguments)
 
 
 def test_there_is_a_bound_on_rules() -> None:
-    assert len(rules_of(" ".join(f"tool{n}" for n in range(5000)))) == RULES_MAX
+    assert len(parse_allowed_tools(" ".join(f"tool{n}" for n in range(5000)))) == RULES_MAX

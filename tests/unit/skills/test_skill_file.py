@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.skill_world import write_skill
 
-from mainstay.skills.header import FILE_BYTES_MAX, HEADER_BYTES_MAX
+from mainstay.skills.frontmatter import FILE_BYTES_MAX, HEADER_BYTES_MAX
 from mainstay.skills.skill import SkillRefused, read_skill
-from mainstay.skills.validate import validate
+from mainstay.skills.validator import validate_skill
 
 
 def written(folder: Path, data: str | bytes) -> str:
@@ -121,7 +121,7 @@ def test_what_only_a_patient_reader_takes_is_read_as_it_is_meant_and_told(
     skill, _ = read_skill(written(tmp_path / "a", f"---\nname: a\n{line}\nlicense: MIT\n---\nbody\n"))
     assert skill.description == description
     assert skill.license == "MIT"
-    assert any("no proper YAML" in one for one in skill.warnings)
+    assert any("not valid YAML" in one for one in skill.warnings)
 
 
 def test_three_hyphens_in_a_description_do_not_end_the_header(tmp_path: Path) -> None:
@@ -138,10 +138,10 @@ def test_a_skill_that_breaks_rules_is_used_and_they_are_named(tmp_path: Path) ->
     assert (skill.name, skill.description) == ("Other Name", long)
     assert skill.allowed_tools == "Read, Bash(git:*)"
     said = " ".join(skill.warnings)
-    assert "is not that of its folder" in said
+    assert "differs from the name of its folder" in said
     assert "1500 characters" in said
     assert "version" in said
-    assert set(validate(Path(folder))) == set(skill.warnings)
+    assert set(validate_skill(Path(folder))) == set(skill.warnings)
 
 
 def test_a_name_that_cannot_be_said_is_that_of_the_folder(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_an_odd_trigger_means_manual_and_is_named(tmp_path: Path) -> None:
     header = "metadata:\n  gateway:trigger: always\n"
     skill, _ = read_skill(str(write_skill(tmp_path / "a", header=header)))
     assert skill.trigger == "manual"
-    assert any("'always' is no trigger" in one for one in skill.warnings)
+    assert any("'always' is not a trigger" in one for one in skill.warnings)
 
 
 def test_nested_metadata_is_kept_as_text_and_named(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_nested_metadata_is_kept_as_text_and_named(tmp_path: Path) -> None:
     skill, _ = read_skill(str(write_skill(tmp_path / "a", header=header)))
     assert skill.metadata["a"] == '{"b":"c"}'
     assert (skill.trigger, skill.keywords) == ("keyword", ("one", "two words"))
-    assert any("more than texts" in one for one in skill.warnings)
+    assert any("values that are not text" in one for one in skill.warnings)
 
 
 def test_too_many_allowed_tools_allow_nothing_rather_than_more(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_what_is_no_file_or_leads_elsewhere_is_refused_and_never_waits(tmp_path:
         for name in ("pipe", "folder", "link", "none"):
             with pytest.raises(SkillRefused):
                 read_skill(str(tmp_path / name))
-            assert validate(tmp_path / name)
+            assert validate_skill(tmp_path / name)
             refused.append(name)
 
     reader = threading.Thread(target=read_all, daemon=True)
@@ -246,4 +246,4 @@ def test_a_link_that_stays_inside_of_the_skill_is_followed(tmp_path: Path) -> No
 def test_the_body_knows_the_line_that_it_begins_at(tmp_path: Path) -> None:
     skill, body = read_skill(written(tmp_path / "infra-ops", FULL))
     lines = FULL.split("\n")
-    assert lines[skill.line - 1] == body.split("\n")[0]
+    assert lines[skill.body_line - 1] == body.split("\n")[0]

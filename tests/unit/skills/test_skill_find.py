@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from support.skill_world import World, names, pin, write_skill
 
-from mainstay.skills import trees
-from mainstay.skills.find import Scope, Shelf
-from mainstay.skills.header import SkillRefused
-from mainstay.skills.lock import Pinned, digest_of, read_lock, write_lock
-from mainstay.skills.look import LISTED_MAX, SKILLS_MAX, TREES_A_LOOK
+from mainstay.skills import tree_hashes
+from mainstay.skills.frontmatter import SkillRefused
+from mainstay.skills.lock_file import SkillLockEntry, compute_digest, read_lock, write_lock
+from mainstay.skills.registry import SkillRegistry, SkillScope
+from mainstay.skills.scope_folder import LISTED_FILES_MAX, SKILLS_MAX, TREES_PER_REFRESH
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_the_narrowest_skill_of_a_name_is_the_one(world: World) -> None:
     ]
     assert shelf.get("chat:ops:1", "deploy").skill.description == "room's"
     assert shelf.get("chat:dev:1", "deploy").skill.description == "workspace's"
-    assert [one.rank for one in shelf.skills("chat:ops:1")] == [2, 0]
+    assert [one.scope_rank for one in shelf.skills("chat:ops:1")] == [2, 0]
 
 
 def test_a_skill_of_another_workspace_is_not_there(world: World) -> None:
@@ -48,13 +48,13 @@ def test_a_skill_of_another_workspace_is_not_there(world: World) -> None:
     write_skill(world.skills / "there", header="metadata:\n  gateway:workspace: homelab\n")
     shelf = world.shelf()
     assert names(shelf) == ["here"]
-    assert shelf.troubles("s") == []
+    assert shelf.problems("s") == []
 
 
 def test_no_folders_at_all_are_no_trouble(world: World) -> None:
     shelf = world.shelf()
     assert shelf.skills("s") == ()
-    assert shelf.troubles("s") == []
+    assert shelf.problems("s") == []
     assert shelf.folders("s") == ()
 
 
@@ -66,7 +66,7 @@ def test_files_hidden_folders_and_folders_without_a_skill_are_passed_over(world:
     write_skill(world.skills / "group" / "nested")
     shelf = world.shelf()
     assert names(shelf) == ["real"]
-    assert shelf.troubles("s") == []
+    assert shelf.problems("s") == []
 
 
 def test_a_folder_that_leads_out_of_where_it_belongs_is_not_used(world: World, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_folder_that_leads_out_of_where_it_belongs_is_not_used(world: World, t
     (world.workspace / "skills").symlink_to(tmp_path / "elsewhere")
     shelf = world.shelf()
     assert names(shelf) == []
-    assert "leads out of where it belongs" in shelf.troubles("s")[0]
+    assert "leads out of the folder that it belongs to" in shelf.problems("s")[0]
 
 
 def test_what_a_validator_would_say_of_a_skill_keeps_nobody_from_using_it(world: World) -> None:
@@ -83,8 +83,8 @@ def test_what_a_validator_would_say_of_a_skill_keeps_nobody_from_using_it(world:
     write_skill(world.skills / "folder", name="other", header="version: 1\n")
     shelf = world.shelf()
     assert names(shelf) == ["other"]
-    assert shelf.troubles("s") == []
-    assert any("other: " in one and "is not that of its folder" in one for one in shelf.warnings("s"))
+    assert shelf.problems("s") == []
+    assert any("other: " in one and "differs from the name of its folder" in one for one in shelf.warnings("s"))
 
 
 def test_a_name_is_found_however_it_is_written_and_near_ones_are_told(world: World) -> None:
@@ -104,7 +104,7 @@ def test_two_skills_of_one_name_in_a_scope_are_told_and_the_one_in_its_own_folde
     write_skill(world.skills / "zzz", name="pdf", description="impostor")
     shelf = world.shelf()
     assert shelf.get("s", "pdf").skill.description == "real"
-    assert sum("Two skills" in one for one in shelf.troubles("s")) == 2
+    assert sum("Two skills" in one for one in shelf.problems("s")) == 2
 
 
 def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_there(world: World) -> None:
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_there(w
     (world.skills / "binary" / "SKILL.md").write_bytes(b"\xff\x00")
     shelf = world.shelf()
     assert names(shelf) == ["good"]
-    troubles = shelf.troubles("s")
+    troubles = shelf.problems("s")
     assert any("silent" in one and "description" in one for one in troubles)
     assert any("binary" in one and "UTF-8" in one for one in troubles)
     with pytest.raises(SkillRefused, match="description"):
@@ -137,7 +137,7 @@ def test_pipes_devices_and_huge_files_never_hold_it_up(world: World) -> None:
     reader.start()
     reader.join(30)
     assert found == ["good"]
-    assert len(shelf.troubles("s")) == 3
+    assert len(shelf.problems("s")) == 3
 
 
 def test_there_is_a_bound_on_the_skills_of_a_scope(world: World) -> None:
@@ -145,7 +145,7 @@ def test_there_is_a_bound_on_the_skills_of_a_scope(world: World) -> None:
         write_skill(world.skills / f"s{number:04}")
     shelf = world.shelf()
     assert len(shelf.skills("s")) == SKILLS_MAX
-    assert any("more than 1000" in one for one in shelf.troubles("s"))
+    assert any("more than 1000" in one for one in shelf.problems("s"))
 
 
 # --- looking again -------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_an_edited_body_is_news_too(world: World) -> None:
     first = shelf.skills("s")
     write_skill(folder, body="two")
     assert shelf.skills("s") is not first
-    assert shelf.body(shelf.get("s", "a")) == "two"
+    assert shelf.load_body(shelf.get("s", "a")) == "two"
 
 
 def test_skills_come_and_go(world: World) -> None:
@@ -202,7 +202,7 @@ def test_the_disk_is_left_alone_between_two_looks(world: World) -> None:
 
 def test_three_hundred_skills_cost_little(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is a few milliseconds, and between two looks it is microseconds."""
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)  # as if they had been written long ago
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)  # as if they had been written long ago
     for number in range(300):
         write_skill(world.skills / f"s{number:03}", body="text\n" * 200)
     shelf = world.shelf()
@@ -237,7 +237,7 @@ def test_an_installed_skill_is_somebody_elses_word_until_the_owner_vouches_for_i
         pin(write_skill(world.skills / name), trusted=name == "approved")
     found = {one.skill.name: one for one in world.shelf("named").skills("s")}
     assert {name: one.untrusted for name, one in found.items()} == {"plain": True, "named": False, "approved": False}
-    assert "installed from https://example.com/s.zip" in found["plain"].why
+    assert "installed from https://example.com/s.zip" in found["plain"].untrusted_reason
 
 
 @pytest.mark.parametrize("file", ["SKILL.md", "scripts/run.sh", "new.txt", ".hidden"])
@@ -249,15 +249,15 @@ def test_an_installed_skill_that_has_changed_is_left_out_until_it_is_approved_ag
     pin(folder)
     shelf = world.shelf()
     found = shelf.get("s", "pdf")
-    assert shelf.body(found)
+    assert shelf.load_body(found)
     (folder / file).write_text(write_skill(world.home / "x" / "pdf", body="evil").joinpath("SKILL.md").read_text())
     assert names(shelf) == []
-    (trouble,) = shelf.troubles("s")
+    (trouble,) = shelf.problems("s")
     assert "`mainstay skill approve pdf`" in trouble
     with pytest.raises(SkillRefused, match="skill approve pdf"):
         shelf.get("s", "pdf")
     with pytest.raises(SkillRefused, match="skill approve pdf"):
-        shelf.body(found)
+        shelf.load_body(found)
     pin(folder)
     assert names(shelf) == ["pdf"]
 
@@ -271,14 +271,14 @@ def test_a_body_is_compared_with_what_was_approved_before_it_is_handed_out(world
     (folder / "extra.md").write_text("more")
     assert names(shelf) == ["pdf"]
     with pytest.raises(SkillRefused, match="not those that were approved"):
-        shelf.body(found)
+        shelf.load_body(found)
 
 
 def test_of_many_installed_skills_every_one_is_compared_in_a_few_looks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)  # as if they had been written long ago
-    for number in range(TREES_A_LOOK * 2 + 10):
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)  # as if they had been written long ago
+    for number in range(TREES_PER_REFRESH * 2 + 10):
         pin(write_skill(world.skills / f"s{number:03}"))
     shelf = world.shelf()
     before = len(shelf.skills("s"))
@@ -297,7 +297,7 @@ def test_an_installed_skill_cannot_pass_for_another(world: World) -> None:
     assert [(one.skill.name, one.skill.description, one.untrusted) for one in shelf.skills("s")] == [
         ("deploy", "real", False)
     ]
-    assert any("calls itself 'deploy'" in one for one in shelf.troubles("s"))
+    assert any("calls itself 'deploy'" in one for one in shelf.problems("s"))
 
 
 def test_an_installed_skill_that_is_gone_is_named(world: World) -> None:
@@ -306,7 +306,7 @@ def test_an_installed_skill_that_is_gone_is_named(world: World) -> None:
     (folder / "SKILL.md").unlink()
     shelf = world.shelf()
     assert shelf.skills("s") == ()
-    assert "no longer in its place" in shelf.troubles("s")[0]
+    assert "no longer in its place" in shelf.problems("s")[0]
 
 
 def test_with_a_damaged_lock_nobody_knows_whose_words_they_are_so_none_are_used(world: World) -> None:
@@ -316,9 +316,9 @@ def test_with_a_damaged_lock_nobody_knows_whose_words_they_are_so_none_are_used(
     found = shelf.get("s", "pdf")
     (folder.parent / "lock.json").write_text("{")
     assert shelf.skills("s") == ()
-    assert "damaged" in shelf.troubles("s")[0]
+    assert "damaged" in shelf.problems("s")[0]
     with pytest.raises(SkillRefused, match="damaged"):
-        shelf.body(found)
+        shelf.load_body(found)
 
 
 def test_a_link_is_followed_only_if_the_lock_knows_it_and_it_leads_there(world: World, tmp_path: Path) -> None:
@@ -328,22 +328,22 @@ def test_a_link_is_followed_only_if_the_lock_knows_it_and_it_leads_there(world: 
     world.skills.mkdir()
     (world.skills / "shared").symlink_to(there)
     (world.skills / "other").symlink_to(evil)
-    shelf = Shelf(lambda session: world.scopes(session)[:1], workspace="main", again_s=0.0)
+    shelf = SkillRegistry(lambda session: world.scopes(session)[:1], workspace="main", refresh_s=0.0)
     assert names(shelf) == []
-    assert all("is a link that no lock knows" in one for one in shelf.troubles("s"))
+    assert all("is a link that no lock knows" in one for one in shelf.problems("s"))
     (world.skills / "other").unlink()
-    write_lock(world.skills, {"shared": Pinned(name="shared", digest="", link=str(there.resolve()))})
+    write_lock(world.skills, {"shared": SkillLockEntry(name="shared", digest="", link=str(there.resolve()))})
     (found,) = shelf.skills("s")
     assert not found.untrusted
-    assert shelf.body(found) == "one"
+    assert shelf.load_body(found) == "one"
     assert shelf.folders("s") == (str(there.resolve()),)
     write_skill(there, body="two")
-    assert shelf.body(found) == "two"
+    assert shelf.load_body(found) == "two"
     (world.skills / "shared").unlink()
     (world.skills / "shared").symlink_to(evil)
     assert names(shelf) == []
     with pytest.raises(SkillRefused, match="no lock knows"):
-        shelf.body(found)
+        shelf.load_body(found)
 
 
 def test_a_linked_skill_is_as_trusted_as_where_it_leads(world: World) -> None:
@@ -351,8 +351,8 @@ def test_a_linked_skill_is_as_trusted_as_where_it_leads(world: World) -> None:
     pin(there)
     world.skills.mkdir()
     (world.skills / "shared").symlink_to(there)
-    write_lock(world.skills, {"shared": Pinned(name="shared", digest="", link=str(there.resolve()))})
-    shelf = Shelf(lambda session: world.scopes(session)[:1], workspace="main", again_s=0.0)
+    write_lock(world.skills, {"shared": SkillLockEntry(name="shared", digest="", link=str(there.resolve()))})
+    shelf = SkillRegistry(lambda session: world.scopes(session)[:1], workspace="main", refresh_s=0.0)
     assert shelf.skills("s")[0].untrusted
     known = read_lock(there.parent)
     write_lock(there.parent, {"shared": msgspec.structs.replace(known["shared"], trusted=True)})
@@ -368,7 +368,7 @@ def test_a_skill_that_was_written_after_something_from_outside_was_read_is_not_t
     assert not shelf.get("s", "mine").untrusted
     world.labels[str((folder / "SKILL.md").resolve())] = "untrusted:conversation"
     assert shelf.get("s", "mine").untrusted
-    assert "from outside" in shelf.get("s", "mine").why
+    assert "from outside" in shelf.get("s", "mine").untrusted_reason
 
 
 # --- installed skills that are large -------------------------------------------------------------
@@ -384,15 +384,15 @@ def large(folder: Path, *, files: int = 0, megabytes: int = 0, header: str = "")
     return folder
 
 
-def there(shelf: Shelf, name: str, *, is_there: bool = True) -> None:
+def there(shelf: SkillRegistry, name: str, *, is_there: bool = True) -> None:
     """Soon: a thread sees to it."""
     deadline = time.monotonic() + 60
     while (name in names(shelf)) is not is_there:
-        assert time.monotonic() < deadline, shelf.troubles("s")
+        assert time.monotonic() < deadline, shelf.problems("s")
         time.sleep(0.01)
 
 
-LARGE = {"many files": {"files": trees.FILES_QUICK + 1}, "large files": {"megabytes": 9}}
+LARGE = {"many files": {"files": tree_hashes.TURN_FILES_MAX + 1}, "large files": {"megabytes": 9}}
 
 
 @pytest.mark.parametrize("kind", LARGE)
@@ -400,18 +400,18 @@ def test_a_large_skill_is_left_out_until_a_thread_has_compared_it(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """F35: and once more when it has changed."""
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)  # as if they had been written long ago
-    monkeypatch.setattr(trees, "AGAIN_S", 0.0)
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)  # as if they had been written long ago
+    monkeypatch.setattr(tree_hashes, "RECHECK_S", 0.0)
     folder = large(world.skills / "big", **LARGE[kind])
     shelf = world.shelf()
     assert names(shelf) == []
-    assert "is left out for the moment" in shelf.troubles("s")[0]
+    assert "is left out for the moment" in shelf.problems("s")[0]
     there(shelf, "big")
     found = shelf.get("s", "big")
-    assert shelf.body(found) == "approved"
+    assert shelf.load_body(found) == "approved"
     (folder / "new").write_text("x")
     with pytest.raises(SkillRefused, match="not those that were approved"):
-        shelf.body(found)
+        shelf.load_body(found)
     there(shelf, "big", is_there=False)
     pin(folder)
     there(shelf, "big")
@@ -423,7 +423,7 @@ def test_a_large_skill_is_there_at_once_if_it_was_prepared(world: World, kind: s
     shelf = world.shelf()
     shelf.prepare()
     assert names(shelf) == ["big"]
-    patient = Shelf(world.scopes, workspace="main", patient=True)
+    patient = SkillRegistry(world.scopes, workspace="main", unlimited=True)
     assert names(patient) == ["big"]
 
 
@@ -432,16 +432,16 @@ def test_a_large_skill_whose_skill_md_has_changed_is_gone_at_the_next_look(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """F35: its words are never shown before they are approved."""
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)
     folder = large(world.skills / "big", **LARGE[kind])
     shelf = world.shelf()
     shelf.prepare()
     (found,) = shelf.skills("s")
     write_skill(folder, description="evil", body="evil")
     assert names(shelf) == []
-    for left in (None, trees.Allowance()):
+    for left in (None, tree_hashes.HashBudget()):
         with pytest.raises(SkillRefused):
-            shelf.open(found, left)
+            shelf.load_skill(found, left)
 
 
 @pytest.mark.parametrize("file", ["SKILL.md", "data", "deep"])
@@ -449,7 +449,7 @@ def test_what_was_hashed_counts_no_more_once_a_file_was_written_with_its_old_siz
     world: World, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     """F35: however deep it lies."""
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)
     folder = write_skill(world.skills / "pdf", body="approved")
     path = folder.joinpath(*"abcdefghijklmnopqrst", "deep") if file == "deep" else folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -457,31 +457,31 @@ def test_what_was_hashed_counts_no_more_once_a_file_was_written_with_its_old_siz
     pin(folder)
     shelf = world.shelf()
     found = shelf.get("s", "pdf")
-    assert shelf.body(found) == "approved"
+    assert shelf.load_body(found) == "approved"
     before = os.stat(path)
     while os.stat(path).st_ctime_ns == before.st_ctime_ns:  # a clock has steps
         path.write_text(path.read_text().replace("approved", "a trojan"))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert os.stat(path).st_size == before.st_size
     with pytest.raises(SkillRefused, match="not those that were approved"):
-        shelf.body(found)
+        shelf.load_body(found)
     assert names(shelf) == []
 
 
 def test_what_has_not_changed_is_not_hashed_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)
     folder = large(world.skills / "big", megabytes=7)
     shelf = world.shelf()
     found = shelf.get("s", "big")
-    hashing = _cpu(lambda: digest_of(folder), 5)
-    assert _cpu(lambda: shelf.body(found), 20) < hashing / 2
+    hashing = _cpu(lambda: compute_digest(folder), 5)
+    assert _cpu(lambda: shelf.load_body(found), 20) < hashing / 2
 
 
 def test_of_installed_skills_with_many_files_every_one_is_looked_at_in_a_few_looks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F35: none waits for ever for its turn."""
-    monkeypatch.setattr(trees, "SETTLED_NS", -1)
+    monkeypatch.setattr(tree_hashes, "SETTLED_NS", -1)
     for number in range(4):
         large(world.skills / f"s{number}", files=300)
     shelf = world.shelf()
@@ -506,10 +506,10 @@ def test_the_files_of_a_skill_are_listed_without_links_hidden_ones_and_end(world
     (folder / "references" / "passwd").symlink_to("/etc/passwd")
     os.mkfifo(folder / "pipe")
     shelf = world.shelf()
-    assert shelf.files(shelf.get("s", "pdf")) == ["assets/logo.svg", "references/a.md", "scripts/run.py"]
-    for number in range(LISTED_MAX + 10):
+    assert shelf.list_files(shelf.get("s", "pdf")) == ["assets/logo.svg", "references/a.md", "scripts/run.py"]
+    for number in range(LISTED_FILES_MAX + 10):
         (folder / f"f{number}").write_text("")
-    assert len(shelf.files(shelf.get("s", "pdf"))) == LISTED_MAX
+    assert len(shelf.list_files(shelf.get("s", "pdf"))) == LISTED_FILES_MAX
 
 
 def test_a_skill_that_is_gone_says_so_when_it_is_opened(world: World) -> None:
@@ -518,11 +518,11 @@ def test_a_skill_that_is_gone_says_so_when_it_is_opened(world: World) -> None:
     found = shelf.get("s", "pdf")
     (folder / "SKILL.md").unlink()
     with pytest.raises(SkillRefused, match=r"no SKILL\.md"):
-        shelf.body(found)
+        shelf.load_body(found)
 
 
 def test_scopes_may_be_given_that_are_no_folders(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
-    shelf = Shelf(lambda session: (Scope("odd", str(file), str(tmp_path)),), workspace="main")
+    shelf = SkillRegistry(lambda session: (SkillScope("odd", str(file), str(tmp_path)),), workspace="main")
     assert shelf.skills("s") == ()

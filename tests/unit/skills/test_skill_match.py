@@ -8,7 +8,14 @@ import time
 
 import pytest
 
-from mainstay.skills.match import ASKED_MAX, KEYWORDS_MAX, MESSAGE_CHARS_MAX, Keywords, asked_for, keywords_of
+from mainstay.skills.keyword_matcher import (
+    KEYWORDS_MAX,
+    MESSAGE_CHARS_MAX,
+    REQUESTED_MAX,
+    KeywordMatcher,
+    find_requested_skills,
+    parse_keywords,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,13 +36,13 @@ from mainstay.skills.match import ASKED_MAX, KEYWORDS_MAX, MESSAGE_CHARS_MAX, Ke
 def test_keywords_are_separated_by_spaces_or_commas_and_held_together_by_quotes(
     written: str, read: tuple[str, ...]
 ) -> None:
-    assert keywords_of(written) == read
+    assert parse_keywords(written) == read
 
 
 def test_there_is_a_bound_on_keywords() -> None:
-    found = keywords_of(" ".join(f"word{n}" for n in range(1000)) + " " + "x" * 10_000)
+    found = parse_keywords(" ".join(f"word{n}" for n in range(1000)) + " " + "x" * 10_000)
     assert len(found) == KEYWORDS_MAX
-    assert len(keywords_of("x" * 10_000)[0]) == 100
+    assert len(parse_keywords("x" * 10_000)[0]) == 100
 
 
 FITS = [
@@ -84,16 +91,16 @@ DOES_NOT_FIT = [
 
 @pytest.mark.parametrize(("word", "message"), FITS, ids=[f"{n}" for n in range(len(FITS))])
 def test_a_keyword_is_found_as_a_word_of_its_own(word: str, message: str) -> None:
-    assert Keywords({"s": keywords_of(f'"{word}"')}).match(message) == {"s"}
+    assert KeywordMatcher({"s": parse_keywords(f'"{word}"')}).match(message) == {"s"}
 
 
 @pytest.mark.parametrize(("word", "message"), DOES_NOT_FIT, ids=[f"{n}" for n in range(len(DOES_NOT_FIT))])
 def test_a_keyword_is_not_found_inside_of_another_word(word: str, message: str) -> None:
-    assert Keywords({"s": (word,)}).match(message) == frozenset()
+    assert KeywordMatcher({"s": (word,)}).match(message) == frozenset()
 
 
 def test_every_skill_is_found_that_has_a_word_in_it() -> None:
-    keywords = Keywords({"a": ("one", "two"), "b": ("two",), "c": ("three",), "d": ()})
+    keywords = KeywordMatcher({"a": ("one", "two"), "b": ("two",), "c": ("three",), "d": ()})
     assert keywords.match("Two, please") == {"a", "b"}
     assert keywords.match("nothing here") == frozenset()
     assert keywords.match("") == frozenset()
@@ -131,12 +138,12 @@ ASKED = [
 @pytest.mark.parametrize(("message", "names"), ASKED, ids=[f"{n}" for n in range(len(ASKED))])
 def test_a_skill_is_asked_for_by_name(message: str, names: tuple[str, ...]) -> None:
     """SIGIL-071"""
-    assert asked_for(message, KNOWN) == names
+    assert find_requested_skills(message, KNOWN) == names
 
 
 def test_nobody_asks_for_more_than_some() -> None:
     message = "use skills: " + ", ".join(f"name-{n}" for n in range(100))
-    assert len(asked_for(message, ())) == ASKED_MAX
+    assert len(find_requested_skills(message, ())) == REQUESTED_MAX
 
 
 BIG = {
@@ -155,10 +162,10 @@ BIG = {
 @pytest.mark.parametrize("id", BIG)
 def test_a_message_of_a_megabyte_takes_no_time_to_speak_of(id: str) -> None:
     skills = {f"s{n}": (f"word{n}", f"zwei wörter{n}", f"部署{n}") for n in range(100)}
-    keywords = Keywords(skills)
+    keywords = KeywordMatcher(skills)
     began = time.process_time()
     keywords.match(BIG[id])
-    asked_for(BIG[id], skills)
+    find_requested_skills(BIG[id], skills)
     assert time.process_time() - began < 3
 
 
@@ -179,24 +186,24 @@ NEARLY = {
 def test_keywords_that_nearly_fit_everywhere_cost_no_more_than_others(id: str) -> None:
     """F35: whoever wrote the skill chose them so."""
     message, words = NEARLY[id]
-    keywords = Keywords({f"k{number}": words for number in range(10)})
+    keywords = KeywordMatcher({f"k{number}": words for number in range(10)})
     began = time.process_time()
     keywords.match(message)
     assert time.process_time() - began < 1
 
 
 def test_of_a_message_that_is_very_long_the_beginning_and_the_end_are_looked_at() -> None:
-    keywords = Keywords({"first": ("alpha",), "middle": ("beta",), "last": ("gamma",), "cut": ("fi",)})
+    keywords = KeywordMatcher({"first": ("alpha",), "middle": ("beta",), "last": ("gamma",), "cut": ("fi",)})
     half = "fill " * (MESSAGE_CHARS_MAX // 5)
     message = f"alpha use skill: one {half} beta use skill: two {half} use skill: three gamma"
     assert keywords.match(message) == {"first", "last"}
-    assert asked_for(message, ("one", "two", "three")) == ("one", "three")
+    assert find_requested_skills(message, ("one", "two", "three")) == ("one", "three")
 
 
 def test_keywords_of_all_skills_have_a_bound_and_those_with_most_lose_theirs() -> None:
     """F35"""
     greedy = {f"a{number}": tuple(f"{number} {n} {'x' * 90}" for n in range(50)) for number in range(20)}
-    keywords = Keywords({**greedy, "modest": ("deploy",)})
+    keywords = KeywordMatcher({**greedy, "modest": ("deploy",)})
     assert keywords.match("deploy") == {"modest"}
     said = " ".join(words[0] for words in greedy.values())
     assert 0 < len(keywords.match(said)) < len(greedy)

@@ -11,8 +11,8 @@ from support.skill_world import World, context, pin, write_skill
 
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import BadArguments
-from mainstay.skills.header import SkillRefused
-from mainstay.skills.tool import PAGE_BYTES, SkillTool, skill_tool
+from mainstay.skills.frontmatter import SkillRefused
+from mainstay.skills.tool import PAGE_BYTES_MAX, SkillTool, build_skill_tool
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 
 def ask(world: World, input: str, *, session: str = "s") -> tuple[str, ToolContext]:
     async def call() -> tuple[str, ToolContext]:
-        tool, given = skill_tool(world.shelf()), context(session)
+        tool, given = build_skill_tool(world.shelf()), context(session)
         return await tool.run(tool.parse(input), given), given
 
     return asyncio.run(call())
@@ -73,7 +73,7 @@ def test_a_file_is_shown_with_its_lines_from_where_one_asks(world: World) -> Non
     assert page.startswith("line 1\nline 2\n")
     last = int(head.rpartition(" to ")[2].split()[0])
     assert page.endswith(f"line {last}")
-    assert len(page) <= PAGE_BYTES
+    assert len(page) <= PAGE_BYTES_MAX
     said, _ = ask(world, f'{{"name": "pdf", "file": "references/long.md", "offset": {last + 1}}}')
     assert said.partition("\n\n")[2].startswith(f"line {last + 1}\n")
     said, _ = ask(world, '{"name": "pdf", "file": "references/long.md", "offset": 20000}')
@@ -170,7 +170,7 @@ def test_without_skills_a_search_says_so(world: World) -> None:
 
 
 def test_it_only_reads_and_says_so(world: World) -> None:
-    tool = skill_tool(world.shelf())
+    tool = build_skill_tool(world.shelf())
     assert isinstance(tool, SkillTool)
     assert (tool.name, tool.effect, tool.sink, tool.capabilities) == ("skill", "pure", False, ("skill",))
     with pytest.raises(BadArguments):

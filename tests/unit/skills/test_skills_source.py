@@ -12,15 +12,15 @@ import pytest
 from support.skills_lab import HEADER, packed, skill_at, zipped
 
 from mainstay.core.errors import ConfigError
-from mainstay.skills.source import DOWNLOAD_BYTES_MAX, brought, choose, download
+from mainstay.skills.skill_fetcher import DOWNLOAD_BYTES_MAX, choose_skills, download_archive, open_source
 
 SKILL = HEADER.format(name="deploy", description="Helps.", more="")
 
 
 def names(given: Path) -> list[tuple[str, str]]:
     """What was found: the folder's own name, and what its author calls it."""
-    with brought(str(given)) as found:
-        return [(one.folder.name, one.called) for one in found]
+    with open_source(str(given)) as found:
+        return [(one.folder.name, one.folder_name) for one in found]
 
 
 def test_a_folder_an_archive_and_a_skill_md_are_each_a_skill(tmp_path: Path) -> None:
@@ -47,15 +47,13 @@ def test_a_repository_holds_many_and_what_is_deeper_is_not_looked_for(tmp_path: 
 
 def test_of_many_one_must_be_chosen() -> None:
     found = ["one", "two", "three"]
-    with pytest.raises(
-        ConfigError, match=r"x\.zip holds 3 skills; choose with --skill NAME, or --all: one, three, two"
-    ):
-        choose(found, [], everything=False, given="x.zip")
-    with pytest.raises(ConfigError, match=r"there is no skill four in x\.zip; there is one, three, two"):
-        choose(found, ["one", "four"], everything=False, given="x.zip")
-    assert choose(found, ["two", "one"], everything=False, given="x.zip") == [0, 1]
-    assert choose(found, [], everything=True, given="x.zip") == [0, 1, 2]
-    assert choose(["one"], [], everything=False, given="x.zip") == [0]
+    with pytest.raises(ConfigError, match=r"x\.zip has 3 skills; choose with --skill NAME, or --all: one, three, two"):
+        choose_skills(found, [], choose_all=False, location="x.zip")
+    with pytest.raises(ConfigError, match=r"there is no skill four in x\.zip; available: one, three, two"):
+        choose_skills(found, ["one", "four"], choose_all=False, location="x.zip")
+    assert choose_skills(found, ["two", "one"], choose_all=False, location="x.zip") == [0, 1]
+    assert choose_skills(found, [], choose_all=True, location="x.zip") == [0, 1, 2]
+    assert choose_skills(["one"], [], choose_all=False, location="x.zip") == [0]
 
 
 # --- addresses ----------------------------------------------------------------------------------
@@ -126,16 +124,16 @@ def site() -> Iterator[Site]:
 
 
 def fetched(url: str, into: Path, said: list[str] | None = None) -> Path:
-    return asyncio.run(download(url, into, tell=(said if said is not None else []).append))
+    return asyncio.run(download_archive(url, into, on_progress=(said if said is not None else []).append))
 
 
 @pytest.mark.parametrize(("path", "called"), [("/a.zip", "deploy"), ("/here", "deploy"), ("/SKILL.md", "")])
 def test_an_address_gives_an_archive_or_a_skill_md(tmp_path: Path, site: Site, path: str, called: str) -> None:
     said: list[str] = []
     archive = fetched(site.url + path, tmp_path, said)
-    with brought(site.url, archive) as (one,):
+    with open_source(site.url, archive) as (one,):
         assert (one.folder / "SKILL.md").read_text() == SKILL
-        assert one.called == called
+        assert one.folder_name == called
     assert said[0] == f"fetching {site.url}{path}"
     assert said[1].startswith("fetched ")
 
@@ -143,7 +141,7 @@ def test_an_address_gives_an_archive_or_a_skill_md(tmp_path: Path, site: Site, p
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://example.com/a.zip", "only https is fetched from, or this machine itself"),
+        ("http://example.com/a.zip", "only https URLs are allowed, except on this machine"),
         ("https://10.0.0.1/a.zip", "an address of a private or special network"),
         ("https://169.254.169.254/latest", "an address of a private or special network"),
         ("https://me:secret@example.com/a.zip", "user name or password"),
@@ -162,13 +160,13 @@ def test_an_address_that_is_not_safe_is_not_asked(tmp_path: Path, url: str, why:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("/plain", "only https is fetched from"),
+        ("/plain", "only https URLs are allowed"),
         ("/inside", "an address of a private or special network"),
         ("/neighbour", "Port 9 is not one of web servers|private or special network"),
         ("/loop", "redirects more than"),
         ("/large", "larger|more than|too large"),
-        ("/none", "the server answers 404"),
-        ("/page", "is a web page, not a skill; give the address of an archive"),
+        ("/none", "the server responded with 404"),
+        ("/page", "is a web page, not a skill; give the URL of an archive"),
     ],
 )
 def test_where_an_address_leads_is_looked_at_too(tmp_path: Path, site: Site, path: str, why: str) -> None:

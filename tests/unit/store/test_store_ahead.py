@@ -13,12 +13,12 @@ import pytest
 
 from mainstay.core.errors import DuplicateInput, StoreFailed, StoreFull
 from mainstay.core.events import Event, Received, Reserved
-from mainstay.core.journal import encode
+from mainstay.core.journal import encode_event
 from mainstay.core.messages import Text
-from mainstay.core.ports import Once
+from mainstay.core.ports import IdempotencyKey
 from mainstay.core.session import Session
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite.appends import Append
+from mainstay.store.sqlite.journal_append import JournalAppend
+from mainstay.store.sqlite.store import SqliteStore
 
 RESERVED = Reserved("1.1", "gpt-9", 10, 20, 30, turn=1, step=1)
 
@@ -33,7 +33,7 @@ class Life:
     async def add(self, event: Event, *, synced: bool = True) -> None:
         expected = self.session.head
         self.session.apply(expected + 1, 1000 + expected, event)
-        await self.store.append(self.session.standing(), expected, [encode(event)], synced=synced)
+        await self.store.append(self.session.to_info(), expected, [encode_event(event)], synced=synced)
 
 
 async def opened(folder: Path) -> SqliteStore:
@@ -43,7 +43,7 @@ async def opened(folder: Path) -> SqliteStore:
 
 
 async def kinds(store: SqliteStore) -> list[str]:
-    return [type(record.event).__name__ for record in await store.read("s")]
+    return [type(record.event).__name__ for record in await store.read_records("s")]
 
 
 def taken(folder: Path, to: Path) -> Path:
@@ -67,7 +67,7 @@ async def test_what_was_not_synced_is_there_after_the_process_was_killed(home: P
     await store.close()
     again = await opened(left)
     assert await kinds(again) == ["Received", "Reserved"]
-    standing = await again.get("s")
+    standing = await again.get_session("s")
     assert standing is not None
     assert standing.head == 2
     await again.close()
@@ -108,14 +108,14 @@ async def test_it_is_made_together_with_what_follows_it_at_its_own_time(home: Pa
     await life.add(RESERVED, synced=False)
     await life.add(Reserved("1.2", "gpt-9", 10, 20, 30, turn=1, step=2), synced=False)
     await life.add(Received((Text("more"),)))
-    found = await store.read("s")
+    found = await store.read_records("s")
     assert [(one.seq, one.at, type(one.event).__name__) for one in found] == [
         (1, 1000, "Received"),
         (2, 1001, "Reserved"),
         (3, 1002, "Reserved"),
         (4, 1003, "Received"),
     ]
-    standing = await store.get("s")
+    standing = await store.get_session("s")
     assert standing is not None
     assert standing.head == 4
     await store.close()
@@ -123,13 +123,13 @@ async def test_it_is_made_together_with_what_follows_it_at_its_own_time(home: Pa
 
 async def test_an_input_that_came_before_is_refused_alone(home: Path) -> None:
     store = await opened(home)
-    life, once = Life(store, Session("s")), Once("id", "digest")
+    life, once = Life(store, Session("s")), IdempotencyKey("id", "digest")
     first = Received((Text("hello"),))
     life.session.apply(1, 1000, first)
-    await store.append(life.session.standing(), 0, [encode(first)], once)
+    await store.append(life.session.to_info(), 0, [encode_event(first)], once)
     await life.add(RESERVED, synced=False)
     with pytest.raises(DuplicateInput):
-        await store.append(msgspec.structs.replace(life.session.standing(), head=3), 2, [encode(first)], once)
+        await store.append(msgspec.structs.replace(life.session.to_info(), head=3), 2, [encode_event(first)], once)
     assert await kinds(store) == ["Received", "Reserved"]
     await store.close()
 
@@ -143,7 +143,7 @@ async def test_two_that_follow_one_another_in_one_batch_stand_where_they_belong(
         await life.add(RESERVED, synced=False)
     await asyncio.gather(*(life.add(Received((Text("more"),))) for life in lives))
     for key in "st":
-        found = [(one.seq, type(one.event).__name__) for one in await store.read(key)]
+        found = [(one.seq, type(one.event).__name__) for one in await store.read_records(key)]
         assert found == [(1, "Received"), (2, "Reserved"), (3, "Received")]
     await store.close()
 
@@ -158,9 +158,9 @@ async def test_what_is_in_the_database_is_soon_nowhere_else_and_at_once_if_somet
     await life.add(RESERVED, synced=False)
     await life.add(Received((Text("more"),)))
     assert beside.stat().st_size > 0
-    await store.redact("s", [1])
+    await store.redact_records("s", [1])
     assert beside.stat().st_size == 0
-    monkeypatch.setattr("mainstay.store.sqlite.ahead.BYTES_MAX", 100)
+    monkeypatch.setattr("mainstay.store.sqlite.write_ahead_file.FILE_BYTES_MAX", 100)
     await life.add(RESERVED, synced=False)
     await life.add(Received((Text("more"),)))
     assert beside.stat().st_size == 0
@@ -171,9 +171,9 @@ async def test_what_is_not_in_the_database_yet_stays_when_something_is_forgotten
     store = await opened(home)
     life = Life(store, Session("s"))
     await life.add(Received((Text("hello"),)))
-    ahead = store._writer.ahead  # type: ignore[union-attr]
+    ahead = store._writer.write_ahead_file  # type: ignore[union-attr]
     await life.add(RESERVED, synced=False)
-    ahead.forget()
+    ahead.request_truncation()
     again = await opened(taken(home, tmp_path / "left"))
     assert await kinds(again) == ["Received", "Reserved"]
     await again.close()
@@ -238,7 +238,7 @@ async def test_a_line_that_the_disk_took_only_in_part_is_waited_for(
     await life.add(Received((Text("hello"),)))
     write = os.write
     with monkeypatch.context() as full:
-        full.setattr("mainstay.store.sqlite.ahead.os.write", lambda file, line: write(file, line[:40]))
+        full.setattr("mainstay.store.sqlite.write_ahead_file.os.write", lambda file, line: write(file, line[:40]))
         await life.add(RESERVED, synced=False)
     assert await kinds(store) == ["Received", "Reserved"]
     await life.add(Reserved("1.2", "gpt-9", 10, 20, 30, turn=1, step=2), synced=False)
@@ -256,26 +256,26 @@ async def test_f4_what_the_database_did_not_take_is_made_before_anything_else(
     life, other = Life(store, Session("s")), Life(store, Session("t"))
     await life.add(Received((Text("hello"),)))
     await life.add(RESERVED, synced=False)
-    make = Append.make
+    make = JournalAppend.execute
     with monkeypatch.context() as full:
-        full.setattr(Append, "make", _full)
+        full.setattr(JournalAppend, "execute", _full)
         with pytest.raises(StoreFull):
             await other.add(Received((Text("nobody hears this"),)))
         with pytest.raises(StoreFailed):
-            await store.redact("s", [1])  # it may be about what is not there yet
-    assert Append.make is make
-    tail = await store.load("s", 1000)
+            await store.redact_records("s", [1])  # it may be about what is not there yet
+    assert JournalAppend.execute is make
+    tail = await store.load_tail("s", 1000)
     assert tail is not None
-    assert tail.standing.head == 2, "whoever reads it again goes on from there"
+    assert tail.info.head == 2, "whoever reads it again goes on from there"
     await life.add(Received((Text("more"),)))
     assert await kinds(store) == ["Received", "Reserved", "Received"]
-    await store.redact("s", [1])
+    await store.redact_records("s", [1])
     assert (home / "workspace.db-ahead").stat().st_size == 0
     await store.close()
     assert not (home / "workspace.db-ahead").exists()
 
 
-def _full(append: Append, db: apsw.Connection) -> None:
+def _full(append: JournalAppend, db: apsw.Connection) -> None:
     raise apsw.FullError("database or disk is full")
 
 
@@ -288,6 +288,6 @@ async def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
     await life.add(Received((Text("hello"),)))
     await life.add(RESERVED, synced=False)
     assert await kinds(store) == ["Received", "Reserved"]
-    await store.redact("s", [1])
+    await store.redact_records("s", [1])
     await store.close()
     assert elsewhere.read_text() == "precious"

@@ -9,19 +9,19 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mainstay.core.entries import entries_of
 from mainstay.core.events import Received, ToolFinished
+from mainstay.core.memory_tiers import Fact, Memory, MemoryQuery, Summary
 from mainstay.core.messages import Text, ToolResult
-from mainstay.core.recall import Fact, Memory, Query, Summary
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite import tiers as tiers_module
-from mainstay.store.sqlite import vectors as vectors_module
-from mainstay.store.sqlite.slices import purging
-from mainstay.testing.knowledge_suite import packed, unit
-from mainstay.testing.writing import Writing
+from mainstay.core.searchable_messages import searchable_messages
+from mainstay.store.sqlite import vector_tier as vectors_module
+from mainstay.store.sqlite import workspace_tiers as tiers_module
+from mainstay.store.sqlite.index_maintenance import purge_steps
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.knowledge_tier_suites import normalise_vector, pack_vector
+from mainstay.testing.store_writer import SessionWriter
 
 CANARIES = ["".join(random.Random(n).choices(string.ascii_lowercase, k=24)) + "zq" for n in range(6)]
-MEANING = packed(unit([(n * 7919 % 1009) / 1009 - 0.5 for n in range(256)]))
+MEANING = pack_vector(normalise_vector([(n * 7919 % 1009) / 1009 - 0.5 for n in range(256)]))
 
 
 async def opened(home: Path) -> SqliteStore:
@@ -35,33 +35,33 @@ async def fill(store: SqliteStore) -> None:
     chance = random.Random(1)
     tiers = store.tiers()
     assert tiers.vectors is not None
-    await tiers.vectors.use("model", 256)
+    await tiers.vectors.set_model("model", 256)
     for number in range(20):
         key = "secret" if number == 10 else f"s{number}"
         texts = [" ".join(f"word{chance.randint(0, 5_000)}" for _ in range(60)) for _ in range(20)]
         if key == "secret":
             texts = [f"{text} {CANARIES[0]}" for text in texts]
-        await Writing(store, key).add(
+        await SessionWriter(store, key).append(
             *(Received((Text(text),)) for text in texts),
             ToolFinished(ToolResult("call_1", "look", texts[0])),
         )
-        records = await store.read(key)
-        await tiers.messages.absorb(key, entries_of(key, records), records[-1].seq)
+        records = await store.read_records(key)
+        await tiers.messages.ingest(key, searchable_messages(key, records), records[-1].seq)
         if key == "secret":
-            await store.keep(key, "call_1", f"{CANARIES[1]} " * 5_000)
-            await tiers.summaries.absorb(key, [Summary(1, 20, 1, 2, f"about {CANARIES[2]}")], 21)
-            await tiers.facts.absorb(key, [Fact("Ana", "keeps", CANARIES[3], 5, session=key)], 21)
-            await tiers.memories.keep(Memory(id="m1", text=f"the {CANARIES[4]}", source="secret#5", data=CANARIES[5]))
-        vector = MEANING if key == "secret" else packed(unit([chance.gauss(0, 1) for _ in range(256)]))
-        await tiers.vectors.absorb(key, [(5, vector)], 21)
+            await store.save_value(key, "call_1", f"{CANARIES[1]} " * 5_000)
+            await tiers.summaries.ingest(key, [Summary(1, 20, 1, 2, f"about {CANARIES[2]}")], 21)
+            await tiers.facts.ingest(key, [Fact("Ana", "keeps", CANARIES[3], 5, session=key)], 21)
+            await tiers.memories.save(Memory(id="m1", text=f"the {CANARIES[4]}", source="secret#5", data=CANARIES[5]))
+        vector = MEANING if key == "secret" else pack_vector(normalise_vector([chance.gauss(0, 1) for _ in range(256)]))
+        await tiers.vectors.ingest(key, [(5, vector)], 21)
 
 
 def fingerprints() -> list[bytes]:
     """Everything that must not be in the file: words as they are and as the index has them, and both vectors."""
-    fine = vectors_module._bytes(MEANING, 256)
+    fine = vectors_module._quantise(MEANING, 256)
     assert fine is not None
     db = apsw.Connection(":memory:")
-    assert vectors_module.ready(db)
+    assert vectors_module.load_extension(db)
     ((bits,),) = db.execute("SELECT vec_quantize_binary(vec_int8(?))", (fine,))
     return [*(canary.encode() for canary in CANARIES), fine, bits]  # type: ignore[list-item]
 
@@ -89,15 +89,15 @@ async def test_f41_after_closing_nothing_of_it_is_in_the_file(tmp_path: Path, wa
     assert found_in(tmp_path) == everything(), "or this test could not fail"
     store = await opened(tmp_path)
     if way == "blank":
-        await store.blank("secret", 1)
+        await store.blank_session("secret", 1)
     else:
-        await store.redact("secret", range(1, 22))
+        await store.redact_records("secret", range(1, 22))
     await store.close()
     assert found_in(tmp_path) == set()
     store = await opened(tmp_path)
     tiers = store.tiers()
     assert await tiers.messages.count() == 19 * 21
-    assert len(await tiers.messages.match(Query(text=" ".join(f"word{n}" for n in range(16))), 500)) > 5
+    assert len(await tiers.messages.search(MemoryQuery(text=" ".join(f"word{n}" for n in range(16))), 500)) > 5
     await store.close()
 
 
@@ -110,19 +110,19 @@ async def test_nothing_of_it_is_found_at_once_and_its_bytes_go_soon_after(tmp_pa
     tiers = store.tiers()
     assert tiers.vectors is not None
     if way == "blank":
-        await store.blank("secret", 1)
+        await store.blank_session("secret", 1)
     else:
-        await store.redact("secret", [*range(1, 22), 99])
+        await store.redact_records("secret", [*range(1, 22), 99])
     for canary in CANARIES:
-        assert await tiers.messages.match(Query(text=canary), 5) == []
+        assert await tiers.messages.search(MemoryQuery(text=canary), 5) == []
         assert await tiers.facts.recall(canary) == []
-        assert await tiers.memories.match(Query(text=canary)) == []
-        assert await tiers.summaries.match(Query(text=canary), 5) == []
-    assert {spot.session for spot in await tiers.vectors.nearest(MEANING, 50)} == {
+        assert await tiers.memories.search(MemoryQuery(text=canary)) == []
+        assert await tiers.summaries.search(MemoryQuery(text=canary), 5) == []
+    assert {spot.session for spot in await tiers.vectors.find_nearest(MEANING, 50)} == {
         f"s{number}" for number in range(20) if number != 10
     }
-    assert await store.kept("secret", "call_1", 0, 10) is None
-    await store.tiers().messages._desk.trickle(iter(()))  # type: ignore[attr-defined]  # whatever waits is done first
+    assert await store.read_value("secret", "call_1", 0, 10) is None
+    await store.tiers().messages._database.run_in_background(iter(()))  # type: ignore[attr-defined]  # whatever waits is done first
     other = apsw.Connection(str(tmp_path / "workspace.db"))
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     other.close()
@@ -135,7 +135,7 @@ async def test_single_facts_and_memories_leave_nothing_either(tmp_path: Path) ->
     store = await opened(tmp_path)
     await fill(store)
     tiers = store.tiers()
-    (fact,) = await tiers.facts.facts()
+    (fact,) = await tiers.facts.list_facts()
     assert await tiers.facts.forget([fact.id]) == 1
     assert await tiers.memories.forget(["m1"]) == 1
     await store.close()
@@ -148,32 +148,32 @@ async def test_clearing_goes_on_after_a_crash_in_the_middle(tmp_path: Path) -> N
     await fill(store)
     writer = store._writer
     assert writer is not None
-    await store._job(lambda db: None)
-    store._forget = _only_the_transaction(store)  # type: ignore[method-assign]
-    await store.blank("secret", 1)
-    writer.forgotten = False  # as if the process had ended here
+    await store._run_job(lambda db: None)
+    store._erase = _only_the_transaction(store)  # type: ignore[method-assign]
+    await store.blank_session("secret", 1)
+    writer.needs_purge = False  # as if the process had ended here
     await store.close()
     assert 0 in found_in(tmp_path), "its words are still in the index"
     store = await opened(tmp_path)
     assert store._writer is not None
-    assert store._writer.forgotten
+    assert store._writer.needs_purge
     await store.close()
     assert found_in(tmp_path) == set()
 
 
 def _only_the_transaction(store: SqliteStore):  # type: ignore[no-untyped-def]
-    return store._job
+    return store._run_job
 
 
 async def test_forgetting_again_while_the_first_is_cleared_is_not_lost(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    steps = purging()
-    await store._job(lambda db: db.execute("INSERT INTO chores VALUES ('purge', 1)"))
-    await store._job(next(steps))
-    await store._job(lambda db: db.execute("UPDATE chores SET times = times + 1"))
+    steps = purge_steps()
+    await store._run_job(lambda db: db.execute("INSERT INTO chores VALUES ('purge', 1)"))
+    await store._run_job(next(steps))
+    await store._run_job(lambda db: db.execute("UPDATE chores SET times = times + 1"))
     for step in steps:
-        await store._job(step)
-    assert await store._reading(lambda db: db.execute("SELECT times FROM chores").fetchall()) == [(2,)]
+        await store._run_job(step)
+    assert await store._run_read(lambda db: db.execute("SELECT times FROM chores").fetchall()) == [(2,)]
     await store.close()
 
 
@@ -186,18 +186,18 @@ async def test_vectors_can_be_forgotten_without_their_library_and_come_back_with
     await store.close()
     with monkeypatch.context() as without:
         for module in (vectors_module, tiers_module):
-            without.setattr(module, "extension", lambda: None)
+            without.setattr(module, "find_extension", lambda: None)
         store = await opened(tmp_path)
         assert store.tiers().vectors is None
-        await store.blank("secret", 1)
+        await store.blank_session("secret", 1)
         await store.close()
     assert found_in(tmp_path) == set()
     store = await opened(tmp_path)
     tiers = store.tiers()
     assert tiers.vectors is not None
-    await tiers.vectors.use("model", 256)
+    await tiers.vectors.set_model("model", 256)
     assert await tiers.vectors.count() == 19
-    assert len(await tiers.vectors.nearest(MEANING, 50)) == 19
+    assert len(await tiers.vectors.find_nearest(MEANING, 50)) == 19
     assert len(await tiers.vectors.positions()) == 19, "nothing is embedded again"
     await store.close()
 
@@ -206,13 +206,13 @@ async def test_memories_and_facts_of_other_sessions_stay(tmp_path: Path) -> None
     store = await opened(tmp_path)
     tiers = store.tiers()
     for key in ("a", "b"):
-        await Writing(store, key).turn("x")
-        await tiers.facts.absorb(key, [Fact(key, "likes", "tea", 1, session=key, at=1)], 4)
-        await tiers.memories.keep(Memory(id=key, text=f"{key} likes tea", source=f"{key}#1"))
-        await tiers.summaries.absorb(key, [Summary(1, 4, 1, 2, "tea")], 4)
-    await store.blank("a", 1)
-    assert [fact.session for fact in await tiers.facts.facts()] == ["b"]
-    assert [memory.id for memory in await tiers.memories.memories()] == ["b"]
-    assert [one.session for one in await tiers.summaries.between(None, None)] == ["b"]
+        await SessionWriter(store, key).write_turn("x")
+        await tiers.facts.ingest(key, [Fact(key, "likes", "tea", 1, session=key, at=1)], 4)
+        await tiers.memories.save(Memory(id=key, text=f"{key} likes tea", source=f"{key}#1"))
+        await tiers.summaries.ingest(key, [Summary(1, 4, 1, 2, "tea")], 4)
+    await store.blank_session("a", 1)
+    assert [fact.session for fact in await tiers.facts.list_facts()] == ["b"]
+    assert [memory.id for memory in await tiers.memories.list_memories()] == ["b"]
+    assert [one.session for one in await tiers.summaries.list_between(None, None)] == ["b"]
     assert await tiers.messages.positions() == {}
     await store.close()

@@ -9,26 +9,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainstay.core.entries import entries_of
-from mainstay.core.recall import MessageTier, Query
-from mainstay.store.sqlite import messages
-from mainstay.store.sqlite.tiers import SqliteTiers
-from mainstay.testing.tier_suite import said
+from mainstay.core.memory_tiers import MemoryQuery, MessageTier
+from mainstay.core.searchable_messages import searchable_messages
+from mainstay.store.sqlite import message_tier
+from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
+from mainstay.testing.conversation_tier_suites import build_records
 
 
 @asynccontextmanager
 async def told(lines: Sequence[str]) -> AsyncIterator[MessageTier]:
-    owner = SqliteTiers(":memory:", vectors=False)
+    owner = StandaloneTiers(":memory:", vectors=False)
     tiers = await owner.open()
-    await tiers.messages.absorb("a", entries_of("a", said("a", lines)), len(lines))
+    await tiers.messages.ingest("a", searchable_messages("a", build_records("a", lines)), len(lines))
     yield tiers.messages
     await owner.close()
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "POSTINGS_MAX", 10)
-    monkeypatch.setattr(messages, "COUNTED_MAX", 60)
+    monkeypatch.setattr(message_tier, "POSTINGS_MAX", 10)
+    monkeypatch.setattr(message_tier, "FREQUENT_WORD_MESSAGES", 60)
 
 
 LINES = [
@@ -42,7 +42,7 @@ LINES = [
 
 async def test_the_rare_word_chooses_and_the_frequent_ones_only_help() -> None:
     async with told(LINES) as tier:
-        found = [spot.seq for spot in await tier.match(Query(text="harbour walrus office"), 50)]
+        found = [spot.seq for spot in await tier.search(MemoryQuery(text="harbour walrus office"), 50)]
         assert set(found) == {41, 42, 43}
         assert found[0] in (41, 43)
         assert found[-1] == 42, "who has the other words too comes first"
@@ -50,25 +50,27 @@ async def test_the_rare_word_chooses_and_the_frequent_ones_only_help() -> None:
 
 async def test_where_every_word_is_frequent_the_newest_are_scored() -> None:
     async with told(LINES) as tier:
-        found = [spot.seq for spot in await tier.match(Query(text="harbour"), 50)]
+        found = [spot.seq for spot in await tier.search(MemoryQuery(text="harbour"), 50)]
         assert len(found) == 10
         assert set(found) == {41, 43, *range(33, 41)}
-        both = await tier.match(Query(text="harbour office"), 5)
+        both = await tier.search(MemoryQuery(text="harbour office"), 5)
         assert len(both) == 5
         assert all(spot.score >= 0 for spot in both)
 
 
 async def test_filters_hold_for_frequent_words_too() -> None:
     async with told(LINES) as tier:
-        found = await tier.match(Query(text="harbour", end=6_000), 50)
+        found = await tier.search(MemoryQuery(text="harbour", end=6_000), 50)
         assert sorted(spot.seq for spot in found) == [1, 2, 3, 4]
-        assert {spot.seq % 2 for spot in await tier.match(Query(text="office", speaker="assistant"), 50)} == {0}
+        assert {spot.seq % 2 for spot in await tier.search(MemoryQuery(text="office", speaker="assistant"), 50)} == {0}
 
 
 async def test_a_word_that_was_never_said_changes_nothing() -> None:
     async with told(LINES) as tier:
-        plain = await tier.match(Query(text="walrus"), 50)
-        assert [spot.seq for spot in await tier.match(Query(text="walrus zeppelin"), 50)] == [s.seq for s in plain]
+        plain = await tier.search(MemoryQuery(text="walrus"), 50)
+        assert [spot.seq for spot in await tier.search(MemoryQuery(text="walrus zeppelin"), 50)] == [
+            s.seq for s in plain
+        ]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,6 +78,6 @@ async def test_a_word_that_was_never_said_changes_nothing() -> None:
 async def test_any_query_is_answered(texts: list[str], speaker: str, start: int, limit: int) -> None:
     async with told(["harbour office", *[text.encode(errors="replace").decode() or "-" for text in texts]]) as tier:
         for text in (*texts, " ".join(texts), '"'.join(texts), "harbour NEAR " + "*".join(texts)):
-            found = await tier.match(Query(text=text, speaker=speaker, start=start), limit)
+            found = await tier.search(MemoryQuery(text=text, speaker=speaker, start=start), limit)
             assert len(found) <= max(0, limit)
-            assert await tier.select(found, Query(text="", speaker=speaker, start=start)) == found
+            assert await tier.filter_refs(found, MemoryQuery(text="", speaker=speaker, start=start)) == found

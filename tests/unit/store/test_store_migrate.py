@@ -7,22 +7,22 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mainstay.core.entries import entries_of
 from mainstay.core.events import Received, SessionChanged
-from mainstay.core.journal import encode
+from mainstay.core.journal import encode_event
+from mainstay.core.memory_tiers import MemoryQuery
 from mainstay.core.messages import Text
-from mainstay.core.recall import Query
+from mainstay.core.searchable_messages import searchable_messages
 from mainstay.core.session import Session
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite.database import migrations
-from mainstay.testing.writing import Writing
+from mainstay.store.sqlite.connection import load_migrations
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.store_writer import SessionWriter
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """Two sessions, one of which was told its instructions twice."""
     db = apsw.Connection(str(tmp_path / "workspace.db"))
-    db.execute(migrations()[0])
+    db.execute(load_migrations()[0])
     db.execute("PRAGMA user_version = 1")
     bodies = [
         SessionChanged(instructions="Be kind."),
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> str:
         )
         db.executemany(
             "INSERT INTO events VALUES (?,1,?)",
-            [((number << 32) + seq, encode(event).decode()) for seq, event in enumerate(events, start=1)],
+            [((number << 32) + seq, encode_event(event).decode()) for seq, event in enumerate(events, start=1)],
         )
     db.close()
     return str(tmp_path / "workspace.db")
@@ -48,12 +48,12 @@ def path(tmp_path: Path) -> str:
 async def test_the_instructions_are_found_in_the_record_that_holds_them(path: str) -> None:
     store = SqliteStore(path)
     await store.open()
-    standings = {one.key: one for one in await store.sessions()}
+    standings = {one.key: one for one in await store.list_sessions()}
     assert (standings["a"].fixed, standings["a"].title) == (3, "ferries")
     assert standings["b"].fixed == 0
-    tail = await store.load("a", 1)
+    tail = await store.load_tail("a", 1)
     assert tail is not None
-    assert Session.of(tail).instructions == "Be exact."
+    assert Session.from_tail(tail).instructions == "Be exact."
     await store.close()
 
 
@@ -62,17 +62,17 @@ async def test_it_goes_on_and_everything_can_be_followed_from_the_beginning(path
     await store.open()
     tiers = store.tiers()
     assert await tiers.messages.positions() == {}
-    for key in await store.heads():
-        records = await store.read(key)
-        await tiers.messages.absorb(key, entries_of(key, records), records[-1].seq)
-    assert len(await tiers.messages.match(Query(text="ferry"), 5)) == 2
-    writing = Writing(store, "a")
-    tail = await store.load("a", 10**9)
+    for key in await store.list_heads():
+        records = await store.read_records(key)
+        await tiers.messages.ingest(key, searchable_messages(key, records), records[-1].seq)
+    assert len(await tiers.messages.search(MemoryQuery(text="ferry"), 5)) == 2
+    writing = SessionWriter(store, "a")
+    tail = await store.load_tail("a", 10**9)
     assert tail is not None
-    writing.view = Session.of(tail)
-    await writing.turn("another")
+    writing.session = Session.from_tail(tail)
+    await writing.write_turn("another")
     await store.close()
     store = SqliteStore(path)
     await store.open()
-    assert len(await store.read("a")) == 8
+    assert len(await store.read_records("a")) == 8
     await store.close()

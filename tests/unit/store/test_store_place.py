@@ -11,11 +11,11 @@ from mainstay.core.events import Received
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
 from mainstay.core.session import Session
-from mainstay.lane.hub import Hub
-from mainstay.lane.scribe import Pen
-from mainstay.store.sqlite import SqliteStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.journal_writer import JournalWriter
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import MemoryStore, VirtualClock
-from mainstay.testing.store_suite import Writing
+from mainstay.testing.store_suite import SessionWriter
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -23,26 +23,26 @@ async def test_what_would_be_written_where_nobody_finds_it_is_refused(tmp_path: 
     path = tmp_path / "workspace.db"
     store = SqliteStore(str(path), limits=Limits())
     await store.open()
-    writing = Writing(store, "a")
-    await writing.turn("before")
+    writing = SessionWriter(store, "a")
+    await writing.write_turn("before")
     path.rename(tmp_path / "elsewhere.db")
     if replaced:
         path.write_bytes(b"")
     with pytest.raises(StoreCorrupt, match="removed or replaced"):
-        await writing.turn("after")
+        await writing.write_turn("after")
     await store.close()
 
 
 async def test_the_first_error_is_told_not_the_conflicts_that_follow_from_it() -> None:
     store = MemoryStore()
-    pen = Pen(Session("s"), store, VirtualClock(), 0.02, Hub(64))
+    pen = JournalWriter(Session("s"), store, VirtualClock(), 0.02, EventHub(64))
     await pen.record(Received((Text("kept"),)))
     store.fail = StoreFull("no space left")
     with pytest.raises(StoreFull):
         await pen.record(Received((Text("lost"),)))
     store.fail = StaleWriter("changed by another writer")
-    pen.broken, first = None, pen.broken
+    pen.failure, first = None, pen.failure
     sending = pen._send()
-    pen.broken = first
+    pen.failure = first
     with pytest.raises(StoreFull):
-        await pen._written(sending)
+        await pen._wait_for_append(sending)

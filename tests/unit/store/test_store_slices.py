@@ -13,17 +13,17 @@ import apsw
 import pytest
 from support.faulty_vfs import FaultyVFS, Plan
 
-from mainstay.core.entries import entries_of
 from mainstay.core.errors import InputRefused, StoreCorrupt, StoreError, StoreFailed
 from mainstay.core.events import Received
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import Memory
 from mainstay.core.messages import Text
-from mainstay.core.recall import Memory
-from mainstay.store.sqlite import SqliteStore
-from mainstay.store.sqlite import messages as messages_module
-from mainstay.store.sqlite.slices import Step
-from mainstay.store.sqlite.writer import PATIENCE, Slices
-from mainstay.testing.writing import Writing
+from mainstay.core.searchable_messages import searchable_messages
+from mainstay.store.sqlite import message_tier as messages_module
+from mainstay.store.sqlite.index_maintenance import BackgroundStep
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.store.sqlite.writer_thread import BATCHES_BEFORE_BACKGROUND, BackgroundJob
+from mainstay.testing.store_writer import SessionWriter
 
 
 async def opened(where: Path, limits: Limits | None = None) -> SqliteStore:
@@ -32,9 +32,9 @@ async def opened(where: Path, limits: Limits | None = None) -> SqliteStore:
     return store
 
 
-def trickle(store: SqliteStore, steps: Iterator[Step]) -> asyncio.Future[None]:
+def trickle(store: SqliteStore, steps: Iterator[BackgroundStep]) -> asyncio.Future[None]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    store._put(Slices(steps, done))
+    store._submit(BackgroundJob(steps, done))
     return done
 
 
@@ -55,7 +55,7 @@ async def test_an_append_that_comes_meanwhile_goes_before_the_next_step(tmp_path
 
     done = trickle(store, iter([first, lambda db: seen.append(sessions(db))]))
     await asyncio.to_thread(going.wait, 10)
-    append = asyncio.ensure_future(Writing(store, "a").add(Received((Text("x"),))))
+    append = asyncio.ensure_future(SessionWriter(store, "a").append(Received((Text("x"),))))
     await asyncio.sleep(0)
     go.set()
     await asyncio.gather(append, done)
@@ -74,11 +74,11 @@ async def test_a_step_waits_for_a_bounded_number_of_appends(tmp_path: Path) -> N
 
     done = trickle(store, iter([first, lambda db: seen.append(sessions(db))]))
     await asyncio.to_thread(going.wait, 10)
-    appends = [asyncio.ensure_future(Writing(store, f"s{n}").add(Received((Text("x"),)))) for n in range(100)]
+    appends = [asyncio.ensure_future(SessionWriter(store, f"s{n}").append(Received((Text("x"),)))) for n in range(100)]
     await asyncio.sleep(0)
     go.set()
     await asyncio.gather(*appends, done)
-    assert 0 < seen[0] <= PATIENCE + 1
+    assert 0 < seen[0] <= BATCHES_BEFORE_BACKGROUND + 1
     await store.close()
 
 
@@ -90,10 +90,10 @@ async def test_steps_do_not_wait_for_the_disk_but_everything_else_does(tmp_path:
         modes.append(db.pragma("synchronous"))
 
     await trickle(store, iter([step]))
-    await store._job(step)
-    await Writing(store, "a").turn("x")
+    await store._run_job(step)
+    await SessionWriter(store, "a").write_turn("x")
     assert modes == [1, 2]
-    assert await store._job(lambda db: db.pragma("synchronous")) == 2
+    assert await store._run_job(lambda db: db.pragma("synchronous")) == 2
     await store.close()
 
 
@@ -108,22 +108,22 @@ async def test_indexing_costs_no_fsync(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "workspace.db"), vfs="counting")
     await store.open()
     tiers = store.tiers(vectors=False)
-    await Writing(store, "a").add(*(Received((Text(f"message number {n}"),)) for n in range(100)))
-    records = await store.read("a")
+    await SessionWriter(store, "a").append(*(Received((Text(f"message number {n}"),)) for n in range(100)))
+    records = await store.read_records("a")
     before = len(syncs)
-    await tiers.messages.absorb("a", entries_of("a", records), 100)
+    await tiers.messages.ingest("a", searchable_messages("a", records), 100)
     assert len(syncs) == before
-    await tiers.memories.keep(Memory(id="m", text="this one is nowhere else"))
+    await tiers.memories.save(Memory(id="m", text="this one is nowhere else"))
     assert len(syncs) > before
     await store.close()
 
 
 async def test_a_step_that_fails_leaves_nothing_and_ends_what_it_is_part_of(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    await Writing(store, "a").turn("x")
+    await SessionWriter(store, "a").write_turn("x")
     ran: list[str] = []
 
-    def breaking(error: Exception) -> Step:
+    def breaking(error: Exception) -> BackgroundStep:
         def step(db: apsw.Connection) -> None:
             db.execute("DELETE FROM events")
             raise error
@@ -139,11 +139,11 @@ async def test_a_step_that_fails_leaves_nothing_and_ends_what_it_is_part_of(tmp_
         with pytest.raises(told):
             await trickle(store, iter([breaking(raised), lambda db: ran.append("on")]))
         with pytest.raises(told):
-            await store._job(breaking(raised))
-        assert await store._job(lambda db: db.pragma("synchronous")) == 2
+            await store._run_job(breaking(raised))
+        assert await store._run_job(lambda db: db.pragma("synchronous")) == 2
     assert ran == []
-    assert len(await store.read("a")) == 4
-    await Writing(store, "b").turn("it goes on")
+    assert len(await store.read_records("a")) == 4
+    await SessionWriter(store, "b").write_turn("it goes on")
     await store.close()
 
 
@@ -173,13 +173,13 @@ async def test_what_was_not_done_when_the_store_closes_is_told_so(tmp_path: Path
 async def test_a_large_index_is_written_in_steps_each_with_its_own_position(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     tiers = store.tiers(vectors=False)
-    await Writing(store, "a").add(*(Received((Text(f"message {n} " + "ferry " * 200),)) for n in range(100)))
-    entries = entries_of("a", await store.read("a"))
+    await SessionWriter(store, "a").append(*(Received((Text(f"message {n} " + "ferry " * 200),)) for n in range(100)))
+    entries = searchable_messages("a", await store.read_records("a"))
     tier = tiers.messages
-    assert isinstance(tier, messages_module.SqliteMessages)
+    assert isinstance(tier, messages_module.SqliteMessageTier)
     seen: list[tuple[int, int]] = []
-    for step in tier._slices("a", entries, 110):
-        await store._job(step)
+    for step in tier._ingest_steps("a", entries, 110):
+        await store._run_job(step)
         seen.append((await tier.count(), (await tier.positions())["a"]))
     assert len(seen) > 5
     assert seen[-1] == (100, 110)
@@ -193,14 +193,14 @@ async def test_appends_are_hardly_slower_while_the_index_is_written(tmp_path: Pa
     tiers = store.tiers(vectors=False)
     words = [f"word{n}" for n in range(3_000)]
     texts = [" ".join(words[(n * 37 + m * m) % 3_000] for m in range(60)) for n in range(3_000)]
-    await Writing(store, "a").add(*(Received((Text(text),)) for text in texts))
-    entries = entries_of("a", await store.read("a", limit=5_000))
-    indexing = asyncio.ensure_future(tiers.messages.absorb("a", entries, 3_000))
-    live = Writing(store, "live")
+    await SessionWriter(store, "a").append(*(Received((Text(text),)) for text in texts))
+    entries = searchable_messages("a", await store.read_records("a", limit=5_000))
+    indexing = asyncio.ensure_future(tiers.messages.ingest("a", entries, 3_000))
+    live = SessionWriter(store, "live")
     times = []
     while not indexing.done() and len(times) < 200:
         before = time.perf_counter()
-        await live.add(Received((Text("x"),)))
+        await live.append(Received((Text("x"),)))
         times.append(time.perf_counter() - before)
     await indexing
     assert len(times) >= 5

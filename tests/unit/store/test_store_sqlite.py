@@ -17,9 +17,9 @@ from mainstay.core.events import MessageAdded, Received, TurnEnded, TurnStarted
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Once
-from mainstay.store.sqlite import SqliteStore
-from mainstay.testing.store_suite import Writing
+from mainstay.core.ports import IdempotencyKey
+from mainstay.store.sqlite.store import SqliteStore
+from mainstay.testing.store_suite import SessionWriter
 
 
 async def opened(where: Path, limits: Limits | None = None) -> SqliteStore:
@@ -30,8 +30,8 @@ async def opened(where: Path, limits: Limits | None = None) -> SqliteStore:
 
 async def test_loom_101_the_records_of_one_append_are_stored_wholly_or_not_at_all(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    writing = Writing(store, "a")
-    await writing.add(Received((Text("x"),)))
+    writing = SessionWriter(store, "a")
+    await writing.append(Received((Text("x"),)))
     assert store._writer is not None
     assert store._writer._db is not None
     store._writer._db.execute(
@@ -39,9 +39,9 @@ async def test_loom_101_the_records_of_one_append_are_stored_wholly_or_not_at_al
     )
     many = [MessageAdded("assistant", (Text(text),)) for text in ("first", "second", "third", "fourth")]
     with pytest.raises(StoreFailed):
-        await writing.add(*many)
-    assert [record.seq for record in await store.read("a")] == [1]
-    found = await store.get("a")
+        await writing.append(*many)
+    assert [record.seq for record in await store.read_records("a")] == [1]
+    found = await store.get_session("a")
     assert found is not None
     assert found.head == 1, "the row that says where it stands is of the same transaction"
     await store.close()
@@ -52,20 +52,20 @@ async def test_commit_batch_max_bounds_how_many_appends_share_a_commit(tmp_path:
     sizes: list[int] = []
     writer = store._writer
     assert writer is not None
-    commit = writer._commit
-    writer._commit = lambda appends: (sizes.append(len(appends)), commit(appends))  # type: ignore[assignment,method-assign]
-    await asyncio.gather(*(Writing(store, f"s{n}").add(Received((Text("x"),))) for n in range(95)))
+    commit = writer._commit_appends
+    writer._commit_appends = lambda appends: (sizes.append(len(appends)), commit(appends))  # type: ignore[assignment,method-assign]
+    await asyncio.gather(*(SessionWriter(store, f"s{n}").append(Received((Text("x"),))) for n in range(95)))
     assert sum(sizes) == 95
     assert max(sizes) <= 10
-    assert len(await store.sessions(limit=1000)) == 95
+    assert len(await store.list_sessions(limit=1000)) == 95
     await store.close()
 
 
 async def test_appends_of_one_session_that_are_under_way_together_stay_in_order(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    writing = Writing(store, "a")
-    await asyncio.gather(*(writing.add(Received((Text(str(n)),))) for n in range(200)))
-    read = await store.read("a")
+    writing = SessionWriter(store, "a")
+    await asyncio.gather(*(writing.append(Received((Text(str(n)),))) for n in range(200)))
+    read = await store.read_records("a")
     assert [record.event.parts[0].text for record in read] == [str(n) for n in range(200)]  # type: ignore[attr-defined]
     await store.close()
 
@@ -74,7 +74,7 @@ async def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.close()
     with pytest.raises(StoreFailed, match="not open for writing"):
-        await Writing(store, "a").add(Received((Text("x"),)))
+        await SessionWriter(store, "a").append(Received((Text("x"),)))
     await store.close()
 
 
@@ -85,8 +85,8 @@ async def test_f48_a_folder_that_is_not_there_is_a_clear_error(tmp_path: Path) -
 
 async def test_f48_when_no_file_handles_are_left_what_already_runs_is_still_served(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    writing = Writing(store, "a")
-    await writing.turn("before")
+    writing = SessionWriter(store, "a")
+    await writing.write_turn("before")
     held: list[int] = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
@@ -94,21 +94,21 @@ async def test_f48_when_no_file_handles_are_left_what_already_runs_is_still_serv
         while True:
             held.append(os.open("/dev/null", os.O_RDONLY))
     except OSError:
-        await writing.turn("during")
-        assert len(await store.read("a")) == 8
+        await writing.write_turn("during")
+        assert len(await store.read_records("a")) == 8
         with pytest.raises((HomeUnusable, StoreError)):
             await SqliteStore(str(tmp_path / "another.db")).open()
     finally:
         for fd in held:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    await writing.turn("after")
+    await writing.write_turn("after")
     await store.close()
 
 
 async def test_opening_again_migrates_nothing_and_changes_nothing(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    await Writing(store, "a").turn("x")
+    await SessionWriter(store, "a").write_turn("x")
     await store.close()
     before = (tmp_path / "workspace.db").read_bytes()
     store = await opened(tmp_path)
@@ -119,13 +119,13 @@ async def test_opening_again_migrates_nothing_and_changes_nothing(tmp_path: Path
 
 async def test_loom_114_u19_a_turn_takes_little_on_disk_beside_its_text_and_grows_by_the_turn(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    writing = Writing(store, "a")
+    writing = SessionWriter(store, "a")
 
     async def one_turn() -> None:
-        number = writing.view.turns + 1
-        await writing.add(
+        number = writing.session.turns + 1
+        await writing.append(
             Received((Text("q" * 100),)),
-            TurnStarted((writing.view.head + 1,), turn=number),
+            TurnStarted((writing.session.head + 1,), turn=number),
             MessageAdded("assistant", (Text("a" * 100),), turn=number, step=1),
             TurnEnded(Answered(), turn=number),
         )
@@ -148,17 +148,17 @@ async def test_loom_114_u19_a_turn_takes_little_on_disk_beside_its_text_and_grow
 async def test_storing_and_loading_are_quick(tmp_path: Path) -> None:
     """A tripwire, with room for a loaded machine; what it really takes is measured by the benchmarks."""
     store = await opened(tmp_path)
-    writing = Writing(store, "a")
-    await writing.add(
+    writing = SessionWriter(store, "a")
+    await writing.append(
         *(MessageAdded(("user", "assistant")[n % 2], (Text(f"message {n} " + "x" * 200),)) for n in range(600))  # type: ignore[arg-type]
     )
     stores, loads = [], []
     for n in range(50):
         before = time.perf_counter()
-        await writing.add(Received((Text(str(n)),)))
+        await writing.append(Received((Text(str(n)),)))
         stores.append(time.perf_counter() - before)
         before = time.perf_counter()
-        assert await store.load("a", 500_000)
+        assert await store.load_tail("a", 500_000)
         loads.append(time.perf_counter() - before)
     assert sorted(stores)[25] < 0.015
     assert sorted(loads)[25] < 0.060
@@ -180,28 +180,33 @@ async def test_after_closing_nothing_of_a_blanked_session_is_left_in_the_file(tm
         home = tmp_path / str(seed)
         home.mkdir()
         store = await opened(home)
-        sessions = [Writing(store, f"s{n}") for n in range(4)]
+        sessions = [SessionWriter(store, f"s{n}") for n in range(4)]
         waiting = []
         for n in range(300):
             one = chance.choice(sessions)
             secret = one is sessions[1]
             text = (CANARY * (size // 14 + 1))[: chance.randint(14, size)] if secret else "x" * chance.randint(10, 3000)
-            once = Once(f"{CANARY}{n}", "d") if secret else None
-            waiting.append(asyncio.ensure_future(one.add(Received((Text(text),)), once=once)))
+            once = IdempotencyKey(f"{CANARY}{n}", "d") if secret else None
+            waiting.append(asyncio.ensure_future(one.append(Received((Text(text),)), idempotency_key=once)))
             await asyncio.sleep(0)
         await asyncio.gather(*waiting)
-        await store.blank("s1", 1)
+        await store.blank_session("s1", 1)
         await store.close()
         assert holding_canaries(home) == []
         store = await opened(home)
-        assert len(await store.read("s0")) + len(await store.read("s2")) + len(await store.read("s3")) > 150
+        assert (
+            len(await store.read_records("s0"))
+            + len(await store.read_records("s2"))
+            + len(await store.read_records("s3"))
+            > 150
+        )
         await store.close()
 
 
 async def test_what_is_blanked_is_overwritten_at_once_and_not_only_at_the_next_closing(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    await Writing(store, "a").add(Received((Text(CANARY * 1000),)))
-    await store.blank("a", 1)
+    await SessionWriter(store, "a").append(Received((Text(CANARY * 1000),)))
+    await store.blank_session("a", 1)
     other = apsw.Connection(str(tmp_path / "workspace.db"))
     other.set_busy_timeout(30_000)  # the writer may still be closing its statement
     assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0, "somebody held the log"
@@ -214,17 +219,19 @@ async def test_the_same_session_key_in_other_case_or_form_is_another_session(tmp
     store = await opened(tmp_path)
     keys = ["a", "A", "é", "e\u0301", "a ", "a\0b", "\uff41"]
     for key in keys:
-        await Writing(store, key).turn(key)
+        await SessionWriter(store, key).write_turn(key)
     for key in keys:
-        assert len(await store.read(key)) == 4
-    assert len(await store.sessions()) == len(keys)
+        assert len(await store.read_records(key)) == 4
+    assert len(await store.list_sessions()) == len(keys)
     await store.close()
 
 
 async def test_ids_of_inputs_are_exact_too(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    writing = Writing(store, "a")
+    writing = SessionWriter(store, "a")
     for id in ("m", "M", "m ", "m\0"):
-        await writing.add(Received((Text("x"),), id=id), once=Once(id, "d"))
-    assert [(await store.seen("a", id)) is not None for id in ("m", "M", "m ", "m\0", "n")] == [True] * 4 + [False]
+        await writing.append(Received((Text("x"),), id=id), idempotency_key=IdempotencyKey(id, "d"))
+    assert [(await store.find_input("a", id)) is not None for id in ("m", "M", "m ", "m\0", "n")] == [True] * 4 + [
+        False
+    ]
     await store.close()

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from support.files_world import World
 
-from mainstay.io.beneath import PathRefused
-from mainstay.io.patch import PatchRefused
-from mainstay.tools.apply_patch import apply_patch_tool
-from mainstay.tools.common import ToolRefused
-from mainstay.trust.policy import Circumstances, Confinement, Policy, PolicyRules
+from mainstay.io.patch_parser import PatchRefused
+from mainstay.io.path_resolver import PathRefused
+from mainstay.tools.apply_patch import create_apply_patch_tool
+from mainstay.tools.base import ToolRefused
+from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
 
 
 @pytest.fixture
@@ -82,19 +82,19 @@ async def test_whatever_is_wrong_with_one_file_none_is_changed(world: World, las
 async def test_a_file_that_somebody_else_changes_meanwhile_undoes_the_rest(world: World) -> None:
     """A change that comes when the first file is written already: by then the second is another than was read."""
     from mainstay.core.ports import ToolContext
-    from mainstay.tools.common import Files
-    from mainstay.tools.work import Change, Work
+    from mainstay.tools.base import SessionFileAccess
+    from mainstay.tools.tool_call_files import FileChange, ToolCallFiles
 
     first, second = world.put("a.txt", "a"), world.put("b.txt", "b")
-    files = Files(lambda session: world.grounds, world.labels)
-    work = Work(files, ToolContext("s", 1, 1, "c", lambda event: None))
+    files = SessionFileAccess(lambda session: world.grounds, world.labels)
+    work = ToolCallFiles(files, ToolContext("s", 1, 1, "c", lambda event: None))
     changes = [
-        Change(path="new/er/n.txt", data=b"n"),
-        Change(path="a.txt", data=b"A"),
-        Change(path="b.txt", data=b"B", expected="1:2:3"),
+        FileChange(path="new/er/n.txt", data=b"n"),
+        FileChange(path="a.txt", data=b"A"),
+        FileChange(path="b.txt", data=b"B", expected_fingerprint="1:2:3"),
     ]
     with pytest.raises(PathRefused, match="somebody else"):
-        await work.change(changes)
+        await work.apply_changes(changes)
     assert (first.read_text(), second.read_text()) == ("a", "b")
     assert not (world.root / "new" / "er" / "n.txt").exists()
 
@@ -114,7 +114,7 @@ async def test_removing_what_the_session_made_is_no_sink_and_everything_else_is(
     assert not world.reach("apply_patch", patch=ours).sink
     assert world.reach("apply_patch", patch=ours, session="another").sink
     reach = world.reach("apply_patch", patch=theirs)
-    assert reach.what == "removes theirs.txt, which this conversation did not make"
+    assert reach.description == "removes theirs.txt, which this conversation did not make"
     moved = wrapped("*** Update File: theirs.txt", "*** Move to: elsewhere.txt")
     assert world.reach("apply_patch", patch=moved).sink
     assert not world.reach("apply_patch", patch=wrapped("*** Add File: n", "+x")).sink
@@ -123,7 +123,7 @@ async def test_removing_what_the_session_made_is_no_sink_and_everything_else_is(
 
 async def test_a_moved_file_keeps_where_it_is_from_and_who_made_it(world: World) -> None:
     world.put("theirs.txt", "x\n")
-    world.lay(trusted=("good/**",))
+    world.lay(trusted_globs=("good/**",))
     await world.run("apply_patch", patch=wrapped("*** Update File: theirs.txt", "*** Move to: good/theirs.txt"))
     label = world.label("good/theirs.txt")
     assert label is not None
@@ -153,10 +153,10 @@ async def test_a_patch_is_found_done_not_done_or_half_done(world: World) -> None
     ],
 )
 def test_rules_that_name_paths_see_every_file_of_a_patch(patch: str, decision: str) -> None:
-    tool = apply_patch_tool(None)  # type: ignore[arg-type]
+    tool = create_apply_patch_tool(None)  # type: ignore[arg-type]
     policy = Policy(
         PolicyRules(deny=("apply_patch(path=src/**)",)),
-        confinement=Confinement(confined=True, network=False, guards=True),
+        confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True),
     )
     arguments = tool.parse(msgspec.json.encode({"patch": patch}).decode())
-    assert policy.judge(tool, arguments, None, Circumstances(cwd="/work")).decision == decision  # type: ignore[arg-type]
+    assert policy.decide(tool, arguments, None, PolicyContext(cwd="/work")).decision == decision  # type: ignore[arg-type]

@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 from support.outside_world import Told, Workspace, call, calling, running_with
 
 from mainstay.core.errors import MainstayError
-from mainstay.core.outside import Command, FileLabel, Output, Ran
+from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.ports import Tool
-from mainstay.core.recall import CONVERSATION
+from mainstay.core.tool_ports import CommandResult, FileOriginLabel, OutputHandler, SandboxCommand
 from mainstay.core.tools import BadArguments
-from mainstay.io.beneath import PathRefused
-from mainstay.sandbox.bubblewrap import BubblewrapSandbox, trouble
-from mainstay.sandbox.host import HostSandbox
-from mainstay.testing.outside import MemoryOutbox, MemoryScheduler
-from mainstay.tools.bash import bash_tool
-from mainstay.tools.common import ToolRefused
-from mainstay.tools.fetch import fetch_tool
-from mainstay.tools.message import message_tool
-from mainstay.tools.output import BYTES_MAX, LINES_MAX, plain, shortened
-from mainstay.tools.process import Processes, process_tool
-from mainstay.tools.schedule import schedule_tool
-from mainstay.tools.search_channel import search_channel_tool
-from mainstay.tools.spawn import spawn_tool
-from mainstay.tools.upload import upload_tool
+from mainstay.io.path_resolver import PathRefused
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.host.sandbox import HostSandbox
+from mainstay.testing.in_memory_tool_ports import InMemoryOutbox, InMemoryScheduler
+from mainstay.tools.base import ToolRefused
+from mainstay.tools.bash import create_bash_tool
+from mainstay.tools.command_output import SHOWN_BYTES_MAX, SHOWN_LINES_MAX, shorten_output, strip_terminal_codes
+from mainstay.tools.fetch import create_fetch_tool
+from mainstay.tools.message import create_message_tool
+from mainstay.tools.process import BackgroundProcesses, create_process_tool
+from mainstay.tools.schedule import create_schedule_tool
+from mainstay.tools.search_channel import create_search_channel_tool
+from mainstay.tools.spawn import create_spawn_tool
+from mainstay.tools.upload import create_upload_tool
 
 
 @pytest.fixture
@@ -43,16 +43,24 @@ def space(tmp_path: Path) -> Workspace:
 @pytest.fixture
 async def bash(space: Workspace) -> AsyncIterator[Tool]:
     sandbox = HostSandbox()
-    yield bash_tool(space.files, sandbox, space.labels)
+    yield create_bash_tool(space.files, sandbox, space.labels)
     await sandbox.close()
 
 
 def test_all_eight_that_reach_out_cost_at_most_seven_hundred_tokens(space: Workspace) -> None:
-    sandbox, outbox = HostSandbox(), MemoryOutbox()
+    sandbox, outbox = HostSandbox(), InMemoryOutbox()
     tools = (
-        *(bash_tool(space.files, sandbox, space.labels), process_tool(Processes(space.files, sandbox)), fetch_tool()),
-        *(upload_tool(space.files, outbox), search_channel_tool(lambda session: None), message_tool(outbox)),
-        *(schedule_tool(MemoryScheduler()), spawn_tool(None)),  # type: ignore[arg-type]
+        *(
+            create_bash_tool(space.files, sandbox, space.labels),
+            create_process_tool(BackgroundProcesses(space.files, sandbox)),
+            create_fetch_tool(),
+        ),
+        *(
+            create_upload_tool(space.files, outbox),
+            create_search_channel_tool(lambda session: None),
+            create_message_tool(outbox),
+        ),
+        *(create_schedule_tool(InMemoryScheduler()), create_spawn_tool(None)),  # type: ignore[arg-type]
     )
     count = splintr.Tokenizer.from_pretrained("o200k_base").encode
     documents = [
@@ -129,7 +137,7 @@ async def test_long_output_is_shown_in_part_and_kept_whole(bash: Tool, space: Wo
     lines = said.splitlines()
     assert lines[0] == "1"
     assert lines[-1] == "10000"
-    assert len(lines) <= LINES_MAX + 1
+    assert len(lines) <= SHOWN_LINES_MAX + 1
     kept = list((space.root / "scratch" / "s").iterdir())
     assert len(kept) == 1
     assert kept[0].read_text().splitlines() == [str(number) for number in range(1, 10001)]
@@ -140,22 +148,22 @@ async def test_long_output_is_shown_in_part_and_kept_whole(bash: Tool, space: Wo
 
 async def test_one_very_long_line_is_shown_in_part_too(bash: Tool) -> None:
     said = await call(bash, command="head -c 300000 /dev/zero | tr '\\0' x")
-    assert len(said.encode()) < BYTES_MAX + 500
+    assert len(said.encode()) < SHOWN_BYTES_MAX + 500
     assert "left out" in said
 
 
 async def test_a_flood_is_bounded(space: Workspace) -> None:
     sandbox = HostSandbox()
-    said = await call(bash_tool(space.files, sandbox, space.labels), command="yes | head -c 30000000")
+    said = await call(create_bash_tool(space.files, sandbox, space.labels), command="yes | head -c 30000000")
     assert "the rest is lost" in said
     assert len(said) < 60_000
     await sandbox.close()
 
 
 async def test_output_without_a_place_to_keep_it_is_still_shown(space: Workspace) -> None:
-    space.files.grounds = lambda session: msgspec.structs.replace(space.grounds(session), scratch="")
+    space.files.folders_of = lambda session: msgspec.structs.replace(space.grounds(session), scratch="")
     sandbox = HostSandbox()
-    said = await call(bash_tool(space.files, sandbox, space.labels), command="seq 1 10000")
+    said = await call(create_bash_tool(space.files, sandbox, space.labels), command="seq 1 10000")
     assert "lines left out]" in said
     await sandbox.close()
 
@@ -193,19 +201,19 @@ TERMINAL = [
 
 @pytest.mark.parametrize(("said", "seen"), TERMINAL, ids=[str(index) for index in range(len(TERMINAL))])
 def test_what_a_terminal_would_do_is_done(said: str, seen: str) -> None:
-    assert plain(said) == seen
+    assert strip_terminal_codes(said) == seen
 
 
 @given(st.text(st.sampled_from("\x1b[]0;m\x07\\\r\n\b\x9b\x00ab é"), max_size=60))
 def test_nothing_controls_anything_whatever_was_said(text: str) -> None:
-    seen = plain(text)
+    seen = strip_terminal_codes(text)
     assert not any((char < " " and char not in "\n\t") or "\x7f" <= char <= "\x9f" for char in seen)
-    assert plain(seen) == seen
+    assert strip_terminal_codes(seen) == seen
 
 
 @given(st.text(st.sampled_from("abé\n"), max_size=400), st.integers(10, 80), st.integers(5, 20))
 def test_what_is_shown_fits_and_begins_and_ends_as_the_whole_does(text: str, bytes_max: int, lines_max: int) -> None:
-    shown = shortened(text, "", lines_max, bytes_max)
+    shown = shorten_output(text, "", lines_max, bytes_max)
     if shown == text:
         assert len(text.encode()) <= bytes_max
         return
@@ -269,14 +277,14 @@ async def test_an_aborted_call_leaves_no_half_of_a_file(space: Workspace) -> Non
     context = calling()
 
     class Late:
-        name, confined, guards = "late", False, False
+        name, is_confined, can_protect_deletions = "late", False, False
 
-        async def exec(self, command: Command, output: Output | None = None) -> Ran:
+        async def exec(self, command: SandboxCommand, output: OutputHandler | None = None) -> CommandResult:
             ran = await sandbox.exec(command, output)
             context.cancel()
             return ran
 
-    said = await call(bash_tool(space.files, Late(), space.labels), context, command="seq 1 10000")  # type: ignore[arg-type]
+    said = await call(create_bash_tool(space.files, Late(), space.labels), context, command="seq 1 10000")  # type: ignore[arg-type]
     assert "could not be kept: Cancelled" in said
     assert list((space.root / "scratch" / "s").iterdir()) == []
     await sandbox.close()
@@ -288,43 +296,43 @@ async def test_an_aborted_call_leaves_no_half_of_a_file(space: Workspace) -> Non
 class Guarding:
     """A sandbox that holds removals back, as far as the tool can tell."""
 
-    name, confined, guards = "guarding", True, True
+    name, is_confined, can_protect_deletions = "guarding", True, True
 
-    def __init__(self, ran: Ran) -> None:
+    def __init__(self, ran: CommandResult) -> None:
         self.ran = ran
-        self.commands: list[Command] = []
+        self.commands: list[SandboxCommand] = []
 
-    async def exec(self, command: Command, output: Output | None = None) -> Ran:
+    async def exec(self, command: SandboxCommand, output: OutputHandler | None = None) -> CommandResult:
         self.commands.append(command)
         return self.ran
 
 
 async def test_a_guarded_call_runs_guarded_and_says_what_was_held(space: Workspace) -> None:
     held = tuple(f"/w/f{number}\n" for number in range(30))
-    sandbox = Guarding(Ran(code=0, held=held, changed=("/w/new", "/w/old")))
-    await space.labels.put([FileLabel("/w/old", "", "other")])
+    sandbox = Guarding(CommandResult(exit_code=0, undone_deletions=held, changed=("/w/new", "/w/old")))
+    await space.labels.save([FileOriginLabel("/w/old", "", "other")])
     context = calling()
-    context.tainted = context.guarded = True
-    said = await call(bash_tool(space.files, sandbox, space.labels), context, command="rm *")  # type: ignore[arg-type]
-    assert sandbox.commands[0].guarded
+    context.tainted = context.protect_deletions = True
+    said = await call(create_bash_tool(space.files, sandbox, space.labels), context, command="rm *")  # type: ignore[arg-type]
+    assert sandbox.commands[0].protect_deletions
     assert not sandbox.commands[0].network
     assert "[held back, because content from outside is in this conversation: changes to or removal of /w/f0" in said
     assert "and 10 more; ask the person]" in said
     assert len(said.splitlines()) == 2
-    assert space.labels.known["/w/new"] == FileLabel("/w/new", CONVERSATION, "")
-    assert space.labels.known["/w/old"] == FileLabel("/w/old", CONVERSATION, "other")
+    assert space.labels.known["/w/new"] == FileOriginLabel("/w/new", CONVERSATION_ORIGIN, "")
+    assert space.labels.known["/w/old"] == FileOriginLabel("/w/old", CONVERSATION_ORIGIN, "other")
 
 
 async def test_a_clean_call_is_not_guarded_and_the_network_is_the_owners_choice(space: Workspace) -> None:
-    sandbox = Guarding(Ran(code=0))
-    await call(bash_tool(space.files, sandbox, space.labels, network=True), command="true")  # type: ignore[arg-type]
-    assert not sandbox.commands[0].guarded
+    sandbox = Guarding(CommandResult(exit_code=0))
+    await call(create_bash_tool(space.files, sandbox, space.labels, network=True), command="true")  # type: ignore[arg-type]
+    assert not sandbox.commands[0].protect_deletions
     assert sandbox.commands[0].network
 
 
 @pytest.fixture
 async def walled() -> AsyncIterator[BubblewrapSandbox]:
-    if (reason := trouble()) is not None:
+    if (reason := bubblewrap_problem()) is not None:
         pytest.skip(reason)
     sandbox = BubblewrapSandbox()
     yield sandbox
@@ -334,24 +342,26 @@ async def walled() -> AsyncIterator[BubblewrapSandbox]:
 async def test_behind_walls_a_guarded_command_removes_nothing_and_what_it_wrote_is_labelled(
     space: Workspace, walled: BubblewrapSandbox
 ) -> None:
-    if not walled.guards:
+    if not walled.can_protect_deletions:
         pytest.skip("this machine has no overlay that would hold removals back")
     (space.work / "kept").write_text("old")
     context = calling()
-    context.tainted = context.guarded = True
-    said = await call(bash_tool(space.files, walled, space.labels), context, command="rm kept; echo new > made; ls")
+    context.tainted = context.protect_deletions = True
+    said = await call(
+        create_bash_tool(space.files, walled, space.labels), context, command="rm kept; echo new > made; ls"
+    )
     assert "made" in said
     assert "held back, because content from outside is in this conversation" in said
     assert "kept" in said
     assert (space.work / "kept").read_text() == "old"
     assert (space.work / "made").read_text() == "new\n"
-    assert space.labels.known[str(space.work / "made")].origin == CONVERSATION
+    assert space.labels.known[str(space.work / "made")].origin == CONVERSATION_ORIGIN
 
 
 async def test_behind_walls_a_command_has_no_network_and_what_it_says_is_kept(
     space: Workspace, walled: BubblewrapSandbox
 ) -> None:
-    tool = bash_tool(space.files, walled, space.labels)
+    tool = create_bash_tool(space.files, walled, space.labels)
     assert "lo:" in await call(tool, command="cat /proc/net/dev")
     assert "eth" not in await call(tool, command="cat /proc/net/dev")
     said = await call(tool, calling(call="long"), command="seq 1 10000")
@@ -367,4 +377,4 @@ async def test_a_closed_sandbox_is_an_error_that_says_so(space: Workspace) -> No
     sandbox = HostSandbox()
     await sandbox.close()
     with pytest.raises(MainstayError, match="closed"):
-        await call(bash_tool(space.files, sandbox, space.labels), command="true")
+        await call(create_bash_tool(space.files, sandbox, space.labels), command="true")

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.files_world import World
 
-from mainstay.core.recall import CONVERSATION
+from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.tools import BadArguments
-from mainstay.io.beneath import PathRefused
-from mainstay.tools.common import ToolRefused
+from mainstay.io.path_resolver import PathRefused
+from mainstay.tools.base import ToolRefused
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 
@@ -179,18 +179,18 @@ async def test_an_abort_at_any_stage_leaves_the_old_file_or_the_new_and_nothing_
 
 async def test_a_writer_that_is_told_to_stop_while_it_waits_changes_nothing(world: World) -> None:
     """The thread is held just before it gives the file its name; when the abort returns, nothing can happen."""
-    from mainstay.io import files as edge
+    from mainstay.io import confined_files as edge
 
     file = world.put("f.txt", "old")
     tool = world.tools["write"]
     context = world.new_context()
-    edge._changing.acquire()
+    edge._replace_lock.acquire()
     task = asyncio.ensure_future(tool.run(tool.parse('{"path":"f.txt","content":"new"}'), context))
     while not [name for name in os.listdir(world.root) if name.endswith(".mainstay")]:
         await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.sleep(0)
-    releaser = threading.Timer(0.01, edge._changing.release)
+    releaser = threading.Timer(0.01, edge._replace_lock.release)
     releaser.start()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -227,7 +227,7 @@ async def test_what_is_written_is_labelled_with_its_origin_and_its_maker(world: 
     await world.run("write", path="new/f.txt", content="y", session="two", tainted=True)
     label = world.label("new/f.txt")
     assert label is not None
-    assert (label.origin, label.session) == (CONVERSATION, "one")
+    assert (label.origin, label.session) == (CONVERSATION_ORIGIN, "one")
     world.put("theirs.txt", "a")
     await world.run("edit", path="theirs.txt", old="a", new="b")
     label = world.label("theirs.txt")
@@ -243,21 +243,21 @@ async def test_a_write_that_fails_leaves_no_label(world: World) -> None:
 
 
 async def test_writing_what_later_contexts_are_made_of_is_a_sink_under_any_name(world: World) -> None:
-    world.lay(notes=(f"{world.root}/MEMORY.md",))
+    world.lay(obeyed_paths=(f"{world.root}/MEMORY.md",))
     world.put("MEMORY.md", "x")
     world.put("plain.txt", "x")
     (world.root / "link").symlink_to("MEMORY.md")
     for path in ("MEMORY.md", "memory.md", "./MEMORY.md", "link", "skills/x/SKILL.md", ".git/hooks/pre-commit"):
         reach = world.reach("write", path=path, content="y")
         assert reach.sink, path
-        assert reach.what.startswith("writes ")
+        assert reach.description.startswith("writes ")
     assert not world.reach("write", path="plain.txt", content="y").sink
     assert not world.reach("edit", path="plain.txt", old="x", new="y").sink
     assert world.reach("edit", path="link", old="x", new="y").sink
 
 
 async def test_a_path_that_leads_to_notes_only_after_it_was_allowed_is_refused_f32(world: World) -> None:
-    world.lay(notes=(f"{world.root}/MEMORY.md",))
+    world.lay(obeyed_paths=(f"{world.root}/MEMORY.md",))
     world.put("MEMORY.md", "x")
     world.put("other", "x")
     link = world.root / "link"

@@ -9,19 +9,19 @@ from support.outside_world import call, calling
 from support.site_double import Site, moved, ok
 
 from mainstay.core.ports import Tool
-from mainstay.io.addresses import AddressRefused
 from mainstay.io.fetch import FetchRules
-from mainstay.io.response import FetchFailed
-from mainstay.tools.common import ToolRefused
-from mainstay.tools.fetch import PAGE_CHARS, PAGES_MAX, fetch_tool
+from mainstay.io.http_response import FetchFailed
+from mainstay.io.urls import AddressRefused
+from mainstay.tools.base import ToolRefused
+from mainstay.tools.fetch import CACHED_PAGES_MAX, PAGE_CHARS_MAX, create_fetch_tool
 
 
 def fetching(*sites: Site) -> Tool:
-    return fetch_tool(FetchRules(private_ok=tuple(site.place for site in sites), time_s=5))
+    return create_fetch_tool(FetchRules(private_hosts=tuple(site.place for site in sites), timeout_s=5))
 
 
 def test_it_may_run_again_reaches_out_and_brings_in_what_is_outside() -> None:
-    tool = fetch_tool()
+    tool = create_fetch_tool()
     assert (tool.effect, tool.sink, tool.capabilities, tool.untrusted) == ("idempotent", ("url",), ("net",), True)
     assert tool.timeout_s == 30
 
@@ -70,7 +70,7 @@ async def test_an_image_is_attached() -> None:
     async with Site(ok(b"\x89PNG123", "image/png")) as site:
         said = await call(fetching(site), context, url=site.url)
     assert said == f"{site.url}\n[image/png, 7 bytes, shown below]"
-    (image,) = context.attached
+    (image,) = context.attachments
     assert (image.mime, image.data, image.path) == ("image/png", b"\x89PNG123", site.url)
 
 
@@ -89,7 +89,7 @@ async def test_a_long_page_is_read_on_in_without_asking_again() -> None:
         assert read == text
         assert len(site.heads) == 1
         assert f"there is nothing from {10**9} on" in await call(tool, url=site.url, offset=10**9)
-        assert len(said) < PAGE_CHARS + 300
+        assert len(said) < PAGE_CHARS_MAX + 300
         await call(tool, url=site.url)  # from the beginning is a new look
         assert len(site.heads) == 2
 
@@ -105,12 +105,12 @@ async def test_what_one_session_has_read_another_asks_for_itself() -> None:
 async def test_only_so_many_pages_are_kept() -> None:
     async with Site(ok("x" * 40_000)) as site:
         tool = fetching(site)
-        for number in range(PAGES_MAX + 1):
+        for number in range(CACHED_PAGES_MAX + 1):
             await call(tool, url=f"{site.url}{number}")
-        await call(tool, url=f"{site.url}{PAGES_MAX}", offset=5)
-        assert len(site.heads) == PAGES_MAX + 1
+        await call(tool, url=f"{site.url}{CACHED_PAGES_MAX}", offset=5)
+        assert len(site.heads) == CACHED_PAGES_MAX + 1
         await call(tool, url=f"{site.url}0", offset=5)
-        assert len(site.heads) == PAGES_MAX + 2
+        assert len(site.heads) == CACHED_PAGES_MAX + 2
 
 
 @pytest.mark.parametrize("offset", [0, 10], ids=["first", "reading on"])
@@ -118,15 +118,15 @@ async def test_f39_the_private_network_is_refused(offset: int) -> None:
     async with Site() as site:
         for url in (site.url, f"http://localhost:{site.port}/", "http://169.254.169.254/", "file:///etc/passwd"):
             with pytest.raises(AddressRefused):
-                await call(fetch_tool(), url=url, offset=offset)
+                await call(create_fetch_tool(), url=url, offset=offset)
         assert site.heads == []
 
 
 async def test_policy_is_asked_where_a_redirect_leads() -> None:
     async with Site() as inner, Site(moved(inner.url)) as site:
-        rules = FetchRules(private_ok=(site.place, inner.place), time_s=5)
+        rules = FetchRules(private_hosts=(site.place, inner.place), timeout_s=5)
         with pytest.raises(AddressRefused, match="policy"):
-            await call(fetch_tool(rules, lambda url: url != inner.url), url=site.url)
+            await call(create_fetch_tool(rules, lambda url: url != inner.url), url=site.url)
         assert inner.heads == []
 
 

@@ -12,14 +12,14 @@ import pytest
 from support.outside_world import Workspace, call, calling, running_with
 
 from mainstay.core.errors import MainstayError
-from mainstay.core.outside import Command
-from mainstay.core.outside import Process as Going
 from mainstay.core.ports import Tool
+from mainstay.core.tool_ports import SandboxCommand
+from mainstay.core.tool_ports import SandboxProcess as Going
 from mainstay.core.tools import BadArguments
-from mainstay.io.beneath import PathRefused
-from mainstay.sandbox.host import HostSandbox
-from mainstay.tools.common import ToolRefused
-from mainstay.tools.process import INPUT_BYTES_MAX, RUNNING_MAX, Processes, ProcessTool, process_tool
+from mainstay.io.path_resolver import PathRefused
+from mainstay.sandbox.host.sandbox import HostSandbox
+from mainstay.tools.base import ToolRefused
+from mainstay.tools.process import INPUT_BYTES_MAX, RUNNING_MAX, BackgroundProcesses, ProcessTool, create_process_tool
 
 ECHO = "while read line; do echo got $line; done; echo over"
 
@@ -30,17 +30,17 @@ def space(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-async def processes(space: Workspace) -> AsyncIterator[Processes]:
+async def processes(space: Workspace) -> AsyncIterator[BackgroundProcesses]:
     sandbox = HostSandbox()
-    made = Processes(space.files, sandbox)
+    made = BackgroundProcesses(space.files, sandbox)
     yield made
     await made.close()
     await sandbox.close()
 
 
 @pytest.fixture
-def process(processes: Processes) -> Tool:
-    return process_tool(processes)
+def process(processes: BackgroundProcesses) -> Tool:
+    return create_process_tool(processes)
 
 
 async def until(process: Tool, id: str, text: str, session: str = "s") -> str:
@@ -121,7 +121,7 @@ async def test_eight_at_once_are_eight_too(process: Tool) -> None:
 
 
 @pytest.mark.parametrize("way", ["end", "close"])
-async def test_all_end_with_their_session(way: str, process: Tool, processes: Processes) -> None:
+async def test_all_end_with_their_session(way: str, process: Tool, processes: BackgroundProcesses) -> None:
     marker = f"m{uuid.uuid4().hex}"
     for session in ("a", "b"):
         script = f"trap '' TERM; echo up; sleep 1000; : {session}{marker}"
@@ -129,8 +129,8 @@ async def test_all_end_with_their_session(way: str, process: Tool, processes: Pr
     if way == "close":
         await processes.close()
     else:
-        await processes.end("a")
-        await processes.end("nobody")
+        await processes.end_session("a")
+        await processes.end_session("nobody")
     assert running_with(f"a{marker}") == []
     assert bool(running_with(f"b{marker}")) == (way == "end")
     assert await call(process, calling("a"), action="list") == "Nothing runs in the background."
@@ -170,7 +170,7 @@ async def test_output_is_plain_and_short(process: Tool) -> None:
 # --- aborts --------------------------------------------------------------------------------------
 
 
-async def test_an_aborted_start_leaves_no_process(process: Tool, processes: Processes) -> None:
+async def test_an_aborted_start_leaves_no_process(process: Tool, processes: BackgroundProcesses) -> None:
     marker = f"m{uuid.uuid4().hex}"
     for turns in (0, 1, 2, 3, 5, 8, 20):
         task = asyncio.create_task(call(process, action="start", command=f"sleep 1000; : {marker}", wait=60))
@@ -180,7 +180,7 @@ async def test_an_aborted_start_leaves_no_process(process: Tool, processes: Proc
         with pytest.raises(asyncio.CancelledError):
             await task
     assert running_with(marker) == []
-    assert processes.of("s") == []
+    assert processes.list_processes("s") == []
 
 
 @pytest.mark.parametrize("action", ["poll", "write"])
@@ -201,18 +201,18 @@ async def test_a_session_that_ends_while_one_is_starting_has_none_left(space: Wo
     gate = asyncio.Event()
 
     class Slow:
-        name, confined, guards = "slow", False, False
+        name, is_confined, can_protect_deletions = "slow", False, False
 
-        async def start(self, command: Command) -> Going:
+        async def start(self, command: SandboxCommand) -> Going:
             process = await sandbox.start(command)
             await gate.wait()
             return process
 
-    processes = Processes(space.files, Slow())  # type: ignore[arg-type]
+    processes = BackgroundProcesses(space.files, Slow())  # type: ignore[arg-type]
     script = f"sleep 1000; : {marker}"
-    task = asyncio.create_task(call(process_tool(processes), action="start", command=script, wait=0))
+    task = asyncio.create_task(call(create_process_tool(processes), action="start", command=script, wait=0))
     await asyncio.sleep(0)
-    await processes.end("s")
+    await processes.end_session("s")
     gate.set()
     with pytest.raises(MainstayError, match="ended"):
         await task
@@ -229,14 +229,14 @@ class Walls:
     name = "walls"
 
     def __init__(self, *, confined: bool, guards: bool = True) -> None:
-        self.confined = confined
-        self.guards = guards
-        self.asked: list[Command] = []
+        self.is_confined = confined
+        self.can_protect_deletions = guards
+        self.asked: list[SandboxCommand] = []
         self._host = HostSandbox()
 
-    async def start(self, command: Command) -> Going:
+    async def start(self, command: SandboxCommand) -> Going:
         self.asked.append(command)
-        return await self._host.start(msgspec.structs.replace(command, guarded=False, network=False))
+        return await self._host.start(msgspec.structs.replace(command, protect_deletions=False, network=False))
 
 
 @pytest.mark.parametrize(
@@ -248,15 +248,15 @@ async def test_writing_to_a_process_is_a_sink_unless_nothing_can_come_of_it(
 ) -> None:
     """A shell that was started while all was well must not take orders from a page."""
     sandbox = Walls(confined=confined)
-    processes = Processes(space.files, sandbox, network)  # type: ignore[arg-type]
+    processes = BackgroundProcesses(space.files, sandbox, network)  # type: ignore[arg-type]
     tool = ProcessTool(processes)
     context = calling()
-    context.guarded = guarded
+    context.protect_deletions = guarded
     await call(tool, context, action="start", command="sh", wait=0)
-    assert sandbox.asked[0].guarded == guarded
+    assert sandbox.asked[0].protect_deletions == guarded
     assert sandbox.asked[0].network == network
     reach = tool.reach(tool.parse('{"action": "write", "id": "p1", "input": "rm x"}'), context)
-    assert (reach.sink, reach.outward, reach.destinations) == (sink, sink and (network or not confined), ())
+    assert (reach.sink, reach.leaves_workspace, reach.destinations) == (sink, sink and (network or not confined), ())
     for other in (
         '{"action": "poll", "id": "p1"}',
         '{"action": "start", "command": "x"}',
@@ -268,9 +268,9 @@ async def test_writing_to_a_process_is_a_sink_unless_nothing_can_come_of_it(
 
 async def test_a_sandbox_that_cannot_hold_removals_is_not_asked_to(space: Workspace) -> None:
     sandbox = Walls(confined=True, guards=False)
-    processes = Processes(space.files, sandbox)  # type: ignore[arg-type]
+    processes = BackgroundProcesses(space.files, sandbox)  # type: ignore[arg-type]
     context = calling()
-    context.guarded = True
-    await call(process_tool(processes), context, action="start", command="sleep 1000", wait=0)
-    assert not sandbox.asked[0].guarded
+    context.protect_deletions = True
+    await call(create_process_tool(processes), context, action="start", command="sleep 1000", wait=0)
+    assert not sandbox.asked[0].protect_deletions
     await processes.close()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support.files_world import World
 
-from mainstay.core.outside import FileLabel
-from mainstay.io.beneath import PathRefused
-from mainstay.io.files import mark_of
-from mainstay.tools.common import ToolRefused
-from mainstay.tools.work import looks_secret
+from mainstay.core.tool_ports import FileOriginLabel
+from mainstay.io.confined_files import compute_fingerprint
+from mainstay.io.path_resolver import PathRefused
+from mainstay.tools.base import ToolRefused
+from mainstay.tools.tool_call_files import looks_secret
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ async def test_an_image_is_described_and_attached(world: World, mime: str) -> No
     world.put("picture", data)
     text = await world.run("read", path="picture")
     assert text == f"picture: {mime} of {sides}, {len(data)} bytes."
-    [attached] = world.context.attached
+    [attached] = world.context.attachments
     assert (attached.mime, attached.data) == (mime, data)
     assert world.context.untrusted
 
@@ -174,7 +174,7 @@ async def test_a_file_that_was_changed_by_somebody_else_is_not_the_agents_any_mo
 
 
 async def test_what_the_owner_vouches_for_is_trusted_unless_taint_wrote_it_or_it_is_others(world: World) -> None:
-    world.lay(trusted=("README.md", "docs/**"), outside=(f"{world.root}/docs/sent",))
+    world.lay(trusted_globs=("README.md", "docs/**"), untrusted_folders=(f"{world.root}/docs/sent",))
     for path in ("README.md", "docs/a.md", "sub/README.md", "docs/sent/a.md"):
         world.put(path, "x")
     said = {}
@@ -189,8 +189,8 @@ async def test_what_the_owner_vouches_for_is_trusted_unless_taint_wrote_it_or_it
 
 async def test_a_private_label_and_a_name_of_a_secret_make_a_result_private(world: World) -> None:
     file = world.put("notes.txt", "x")
-    label = FileLabel(str(file), "private:conversation", "", mark_of(file.stat()))
-    await world.labels.put([label])
+    label = FileOriginLabel(str(file), "private:conversation", "", compute_fingerprint(file.stat()))
+    await world.labels.save([label])
     await world.run("read", path="notes.txt")
     assert (world.context.private, world.context.untrusted) == (True, False)
     world.put(".env", "KEY=1")

@@ -8,22 +8,22 @@ import msgspec
 import pytest
 from support.outside_world import call, calling
 
-from mainstay.core.outside import Appointment, Reach
-from mainstay.core.recall import CONVERSATION
+from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
+from mainstay.core.tool_ports import CallDestinations, ScheduledPrompt
 from mainstay.core.tools import BadArguments
-from mainstay.testing.outside import MemoryScheduler
-from mainstay.tools.common import ToolRefused
-from mainstay.tools.schedule import Schedule, schedule_tool
+from mainstay.testing.in_memory_tool_ports import InMemoryScheduler
+from mainstay.tools.base import ToolRefused
+from mainstay.tools.schedule import ScheduleTool, create_schedule_tool
 
 
-def reach(**given: Any) -> Reach:
-    tool = Schedule(MemoryScheduler())
+def reach(**given: Any) -> CallDestinations:
+    tool = ScheduleTool(InMemoryScheduler())
     return tool.reach(tool.parse(msgspec.json.encode(given).decode()), calling())
 
 
 async def test_what_is_added_is_listed_and_can_be_removed() -> None:
-    scheduler = MemoryScheduler()
-    tool = schedule_tool(scheduler)
+    scheduler = InMemoryScheduler()
+    tool = create_schedule_tool(scheduler)
     said = await call(tool, action="add", when="2026-11-02T15:30", text="water\nthe plants", timezone="Europe/Lisbon")
     assert said == "Scheduled as a1: 2026-11-02T15:30 (Europe/Lisbon)."
     assert await call(tool, calling(call="c2"), action="add", when="0 9 * * 1-5", text="stand-up") == (
@@ -34,20 +34,20 @@ async def test_what_is_added_is_listed_and_can_be_removed() -> None:
     )
     assert await call(tool, action="remove", id="a1") == "Removed a1."
     assert [one.id for one in await scheduler.list("s")] == ["a2"]
-    assert (await scheduler.list("s"))[0] == Appointment(
+    assert (await scheduler.list("s"))[0] == ScheduledPrompt(
         when="0 9 * * 1-5", text="stand-up", session="s", id="a2", key="s/c2"
     )
 
 
 async def test_the_same_call_is_scheduled_once() -> None:
-    scheduler = MemoryScheduler()
+    scheduler = InMemoryScheduler()
     for _ in range(2):
-        await call(schedule_tool(scheduler), action="add", when="2026-11-02T15:30", text="x")
+        await call(create_schedule_tool(scheduler), action="add", when="2026-11-02T15:30", text="x")
     assert len(await scheduler.list("s")) == 1
 
 
 async def test_a_session_sees_and_removes_only_its_own() -> None:
-    tool = schedule_tool(MemoryScheduler())
+    tool = create_schedule_tool(InMemoryScheduler())
     await call(tool, action="add", when="2026-11-02T15:30", text="x")
     other = calling("other")
     assert await call(tool, other, action="list") == "Nothing is scheduled."
@@ -57,9 +57,9 @@ async def test_a_session_sees_and_removes_only_its_own() -> None:
 
 
 async def test_adding_and_removing_are_sinks_and_listing_is_not() -> None:
-    assert schedule_tool(MemoryScheduler()).effect == "idempotent"
-    assert reach(action="add", when="2026-11-02T15:30", text="pay Eve") == Reach(
-        sink=True, destinations=("pay Eve",), what="has this conversation prompted at 2026-11-02T15:30"
+    assert create_schedule_tool(InMemoryScheduler()).effect == "idempotent"
+    assert reach(action="add", when="2026-11-02T15:30", text="pay Eve") == CallDestinations(
+        sink=True, destinations=("pay Eve",), description="has this conversation prompted at 2026-11-02T15:30"
     )
     assert reach(action="remove", id="a1").destinations == ("a1",)
     assert reach(action="remove", id="a1").sink
@@ -68,12 +68,12 @@ async def test_adding_and_removing_are_sinks_and_listing_is_not() -> None:
 
 
 async def test_what_a_tainted_conversation_schedules_is_from_outside_when_it_is_read_again() -> None:
-    scheduler = MemoryScheduler()
-    tool = schedule_tool(scheduler)
+    scheduler = InMemoryScheduler()
+    tool = create_schedule_tool(scheduler)
     context = calling()
     context.tainted = True
     await call(tool, context, action="add", when="2026-11-02T15:30", text="x")
-    assert (await scheduler.list("s"))[0].origin == CONVERSATION
+    assert (await scheduler.list("s"))[0].origin == CONVERSATION_ORIGIN
     later = calling()
     await call(tool, later, action="list")
     assert later.untrusted
@@ -93,29 +93,29 @@ async def test_what_a_tainted_conversation_schedules_is_from_outside_when_it_is_
     ids=[str(number) for number in range(7)],
 )
 async def test_what_cannot_be_done_is_one_sentence(given: dict[str, str]) -> None:
-    scheduler = MemoryScheduler()
+    scheduler = InMemoryScheduler()
     with pytest.raises(ToolRefused):
-        await call(schedule_tool(scheduler), **given)
+        await call(create_schedule_tool(scheduler), **given)
     assert await scheduler.list("s") == []
 
 
 @pytest.mark.parametrize("when", ["soon", "25:00", "* * * *", "* * * * * *", "a b c d e", "2026-13-01T00:00"])
 async def test_a_time_that_is_none_is_refused(when: str) -> None:
     with pytest.raises(ToolRefused):
-        await call(schedule_tool(MemoryScheduler()), action="add", when=when, text="x")
-    assert reach(action="add", when=when, text="x") == Reach()  # nobody is asked about what cannot be
+        await call(create_schedule_tool(InMemoryScheduler()), action="add", when=when, text="x")
+    assert reach(action="add", when=when, text="x") == CallDestinations()  # nobody is asked about what cannot be
 
 
 def test_an_action_that_there_is_not_is_refused() -> None:
     with pytest.raises(BadArguments):
-        schedule_tool(MemoryScheduler()).parse('{"action": "postpone"}')
+        create_schedule_tool(InMemoryScheduler()).parse('{"action": "postpone"}')
 
 
 async def test_long_lists_and_texts_are_shown_in_part() -> None:
-    scheduler = MemoryScheduler()
+    scheduler = InMemoryScheduler()
     for number in range(60):
-        await scheduler.add(Appointment(when="2026-11-02T15:30", text="x" * 5_000, session="s", key=str(number)))
-    said = await call(schedule_tool(scheduler), action="list")
+        await scheduler.add(ScheduledPrompt(when="2026-11-02T15:30", text="x" * 5_000, session="s", key=str(number)))
+    said = await call(create_schedule_tool(scheduler), action="list")
     assert len(said.splitlines()) == 51
     assert said.endswith("(10 more are left out.)")
     assert len(said) < 15_000

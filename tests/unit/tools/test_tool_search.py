@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from support.files_world import World
 
-from mainstay.io.beneath import PathRefused
-from mainstay.tools.common import ToolRefused
+from mainstay.io.path_resolver import PathRefused
+from mainstay.tools.base import ToolRefused
 
 
 @pytest.fixture

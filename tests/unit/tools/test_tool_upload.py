@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from support.outside_world import Workspace, call, calling
 
-from mainstay.core.outside import Outgoing
+from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.ports import Tool
-from mainstay.core.recall import CONVERSATION
-from mainstay.io.beneath import PathRefused
-from mainstay.testing.outside import MemoryOutbox
-from mainstay.tools.common import ToolRefused
-from mainstay.tools.upload import BYTES_MAX, upload_tool
+from mainstay.core.tool_ports import OutgoingMessage
+from mainstay.io.path_resolver import PathRefused
+from mainstay.testing.in_memory_tool_ports import InMemoryOutbox
+from mainstay.tools.base import ToolRefused
+from mainstay.tools.upload import UPLOAD_BYTES_MAX, create_upload_tool
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def space(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def outbox() -> MemoryOutbox:
-    return MemoryOutbox()
+def outbox() -> InMemoryOutbox:
+    return InMemoryOutbox()
 
 
 @pytest.fixture
-def upload(space: Workspace, outbox: MemoryOutbox) -> Tool:
-    return upload_tool(space.files, outbox)
+def upload(space: Workspace, outbox: InMemoryOutbox) -> Tool:
+    return create_upload_tool(space.files, outbox)
 
 
 def test_it_is_no_sink_and_may_run_again(upload: Tool) -> None:
@@ -39,42 +39,42 @@ def test_it_is_no_sink_and_may_run_again(upload: Tool) -> None:
 
 
 async def test_a_file_goes_to_this_conversation_with_its_comment(
-    upload: Tool, outbox: MemoryOutbox, space: Workspace
+    upload: Tool, outbox: InMemoryOutbox, space: Workspace
 ) -> None:
     assert await call(upload, path="report.txt", comment="as asked") == "Sent report.txt (5 bytes)."
     path = str(space.work / "report.txt")
-    assert outbox.sent == [Outgoing(to="", text="as asked", files=(path,), session="s", key="s/c1")]
+    assert outbox.sent == [OutgoingMessage(to="", text="as asked", files=(path,), session="s", key="s/c1")]
 
 
-async def test_the_same_call_sends_once(upload: Tool, outbox: MemoryOutbox) -> None:
+async def test_the_same_call_sends_once(upload: Tool, outbox: InMemoryOutbox) -> None:
     for _ in range(2):
         await call(upload, path="report.txt")
     await call(upload, calling(call="c2"), path="report.txt")
     assert [one.key for one in outbox.sent] == ["s/c1", "s/c2"]
 
 
-async def test_what_a_tainted_conversation_sends_says_so(upload: Tool, outbox: MemoryOutbox) -> None:
+async def test_what_a_tainted_conversation_sends_says_so(upload: Tool, outbox: InMemoryOutbox) -> None:
     context = calling()
     context.tainted = True
     await call(upload, context, path="report.txt")
-    assert outbox.sent[0].origin == CONVERSATION
+    assert outbox.sent[0].origin == CONVERSATION_ORIGIN
 
 
 @pytest.mark.parametrize(
     "path", ["../secret", "/etc/passwd", "link", "missing", ".", "", "pipe", "\x00", "big", "~/.ssh/id_rsa"]
 )
-async def test_f32_nothing_else_is_sent(path: str, upload: Tool, outbox: MemoryOutbox, space: Workspace) -> None:
+async def test_f32_nothing_else_is_sent(path: str, upload: Tool, outbox: InMemoryOutbox, space: Workspace) -> None:
     (space.root / "secret").write_text("x")
     (space.work / "link").symlink_to("/etc/passwd")
     os.mkfifo(space.work / "pipe")
     with (space.work / "big").open("wb") as file:
-        file.truncate(BYTES_MAX + 1)
+        file.truncate(UPLOAD_BYTES_MAX + 1)
     with pytest.raises(PathRefused):
         await call(upload, path=path)
     assert outbox.sent == []
 
 
-async def test_a_comment_has_a_bound(upload: Tool, outbox: MemoryOutbox) -> None:
+async def test_a_comment_has_a_bound(upload: Tool, outbox: InMemoryOutbox) -> None:
     with pytest.raises(ToolRefused):
         await call(upload, path="report.txt", comment="x" * 4_001)
     assert outbox.sent == []

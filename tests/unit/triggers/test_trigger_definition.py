@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.core.triggers import Target, Trigger
+from mainstay.core.triggers import Trigger, TriggerTarget
 from mainstay.triggers.definition import (
     DATA_BYTES_MAX,
     FIELDS,
     FILE_BYTES_MAX,
     TEXT_BYTES_MAX,
     TriggerRefused,
-    check_ahead,
+    check_is_future,
     check_trigger_name,
-    read_trigger,
-    write_trigger,
+    encode_trigger,
+    parse_trigger,
 )
 
 PERIODIC = {
@@ -43,12 +43,12 @@ IMMEDIATE = {"type": "immediate", "threadId": "t", "text": "go"}
 
 
 def read(fields: Any, name: str = "x") -> Trigger:
-    return read_trigger(name, json.dumps(fields).encode())
+    return parse_trigger(name, json.dumps(fields).encode())
 
 
 def refused(raw: bytes, name: str = "x") -> TriggerRefused:
     with pytest.raises(TriggerRefused) as caught:
-        read_trigger(name, raw)
+        parse_trigger(name, raw)
     sentence = str(caught.value)
     assert sentence.endswith((".", "?"))
     assert "\n" not in sentence
@@ -61,7 +61,7 @@ def test_the_published_examples_are_read() -> None:
         name="news",
         kind="periodic",
         text="Check for new GitHub notifications",
-        target=Target(session="slack:C123ABC:1234567890.123456"),
+        target=TriggerTarget(session="slack:C123ABC:1234567890.123456"),
         schedule="0 9 * * 1-5",
         timezone="America/New_York",
     )
@@ -69,7 +69,7 @@ def test_the_published_examples_are_read() -> None:
         name="report",
         kind="one-shot",
         text="Time for the weekly report",
-        target=Target(channel="slack", room="C123ABC"),
+        target=TriggerTarget(channel="slack", room="C123ABC"),
         schedule="2025-03-01T09:00:00",
         timezone="America/New_York",
     )
@@ -93,17 +93,17 @@ def test_everything_beyond_the_published_fields_is_read_too() -> None:
 
 def test_null_is_as_good_as_nothing_and_a_byte_order_mark_is_no_matter() -> None:
     assert read({**IMMEDIATE, "schedule": None, "data": None, "paused": None}) == read(IMMEDIATE)
-    assert read_trigger("x", codecs.BOM_UTF8 + json.dumps(IMMEDIATE).encode() + b"\r\n") == read(IMMEDIATE)
+    assert parse_trigger("x", codecs.BOM_UTF8 + json.dumps(IMMEDIATE).encode() + b"\r\n") == read(IMMEDIATE)
 
 
 def test_a_time_that_is_over_is_read_but_nothing_new_is_made_for_it() -> None:
     """A file may have waited while nobody was there; then the trigger's policy for missed times holds."""
     trigger = read(ONE_SHOT)
-    check_ahead(trigger, 0)
+    check_is_future(trigger, 0)
     with pytest.raises(TriggerRefused, match="is over already"):
-        check_ahead(trigger, 1_800_000_000_000)
-    check_ahead(read(PERIODIC), 1_800_000_000_000)
-    check_ahead(read(IMMEDIATE), 1_800_000_000_000)
+        check_is_future(trigger, 1_800_000_000_000)
+    check_is_future(read(PERIODIC), 1_800_000_000_000)
+    check_is_future(read(IMMEDIATE), 1_800_000_000_000)
 
 
 @pytest.mark.parametrize("cut", range(len(json.dumps(PERIODIC | {"text": "é 𝄞"}, ensure_ascii=False).encode())))
@@ -160,7 +160,7 @@ def test_data_is_measured_before_it_is_laid_out(many: int) -> None:
         if len(data) > DATA_BYTES_MAX:
             assert "`data` has at most" in str(refused(raw))
         else:
-            assert read_trigger("x", raw).data == data
+            assert parse_trigger("x", raw).data == data
         assert tracemalloc.get_traced_memory()[1] < 20 * 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -230,7 +230,7 @@ def test_a_name_that_no_file_should_have_is_refused(name: str) -> None:
     with pytest.raises(TriggerRefused):
         check_trigger_name(name)
     with pytest.raises(TriggerRefused):
-        read_trigger(name, json.dumps(IMMEDIATE).encode())
+        parse_trigger(name, json.dumps(IMMEDIATE).encode())
 
 
 def test_a_name_may_be_in_any_language() -> None:
@@ -243,8 +243,8 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 )
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200).filter(lambda s: bool(s.strip()))
 TARGETS = st.one_of(
-    st.builds(Target, session=WORDS, workspace=st.one_of(st.just(""), WORDS)),
-    st.builds(Target, channel=WORDS, room=WORDS, workspace=st.one_of(st.just(""), WORDS)),
+    st.builds(TriggerTarget, session=WORDS, workspace=st.one_of(st.just(""), WORDS)),
+    st.builds(TriggerTarget, channel=WORDS, room=WORDS, workspace=st.one_of(st.just(""), WORDS)),
 )
 REST = {
     "name": st.just("x"),
@@ -271,8 +271,8 @@ TRIGGERS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(TRIGGERS)
 def test_what_is_written_reads_back_the_same(trigger: Trigger) -> None:
-    raw = write_trigger(trigger)
-    assert read_trigger("x", raw) == trigger
+    raw = encode_trigger(trigger)
+    assert parse_trigger("x", raw) == trigger
     assert raw.endswith(b"}\n")
     assert next(iter(json.loads(raw))) == "type"
     assert set(json.loads(raw)) <= set(FIELDS)
@@ -294,7 +294,7 @@ def test_what_is_written_reads_back_the_same(trigger: Trigger) -> None:
 )
 def test_whatever_a_file_holds_it_is_a_trigger_or_refused_and_nothing_else(raw: bytes) -> None:
     try:
-        trigger = read_trigger("x", raw)
+        trigger = parse_trigger("x", raw)
     except TriggerRefused:
         return
-    assert read_trigger("x", write_trigger(trigger)) == trigger
+    assert parse_trigger("x", encode_trigger(trigger)) == trigger

@@ -12,18 +12,26 @@ import pytest
 
 from mainstay.core.errors import LaneFull, StoreFull
 from mainstay.core.outcome import Reply
-from mainstay.core.trigger_log import TRIM_EVERY, MemoryTriggerLog
-from mainstay.core.triggers import Hook, Name, Prompted, Run, Target, Trigger
-from mainstay.testing.virtual import BEGINNING_MS
-from mainstay.triggers.deliveries import KEPT_MS, Deliveries
-from mainstay.triggers.hooks import WINDOW_S_MAX, Delivered, Delivery
+from mainstay.core.triggers import (
+    RUNS_TRIM_EVERY,
+    SubmittedPrompt,
+    Trigger,
+    TriggerRun,
+    TriggerTarget,
+    Webhook,
+    WebhookDeliveryId,
+)
+from mainstay.store.memory.trigger_log import InMemoryTriggerLog
+from mainstay.testing.virtual_time import START_MS
+from mainstay.triggers.webhook_app import WINDOW_S_MAX, DeliveryReceipt, WebhookDelivery
+from mainstay.triggers.webhook_delivery_handler import ALIAS_LIFETIME_MS, WebhookDeliveryHandler
 
-HOOK = Hook(name="ci", secret="a secret of some length", target=Target(session="s"), text="Look at this:")
+HOOK = Webhook(name="ci", secret="a secret of some length", target=TriggerTarget(session="s"), text="Look at this:")
 
 
 class StandingClock:
     def now_ms(self) -> int:
-        return BEGINNING_MS
+        return START_MS
 
     def monotonic(self) -> float:
         return 0.0
@@ -44,15 +52,15 @@ class House:
     def __init__(self) -> None:
         self.taken: dict[str, Trigger] = {}
         self.replies: dict[str, Awaitable[Reply]] = {}  # of those that are being answered
-        self.log = MemoryTriggerLog(runs_max=10)
-        self.names: list[Name] = []
-        self.followed: list[Run] = []
+        self.log = InMemoryTriggerLog(runs_max=10)
+        self.names: list[WebhookDeliveryId] = []
+        self.followed: list[TriggerRun] = []
         self.full = False
         self.stop_at = 0
         self.asked = 0
-        self.deliveries = Deliveries(self, self, StandingClock(), self._follow)
+        self.deliveries = WebhookDeliveryHandler(self, self, StandingClock(), self._follow)
 
-    def _follow(self, run: Run, reply: Awaitable[Reply]) -> None:
+    def _follow(self, run: TriggerRun, reply: Awaitable[Reply]) -> None:
         assert reply is not None
         self.followed.append(run)
 
@@ -62,7 +70,7 @@ class House:
         if self.asked == self.stop_at:
             raise Stopped
 
-    async def accept(self, trigger: Trigger, key: str) -> Prompted:
+    async def submit(self, trigger: Trigger, key: str) -> SubmittedPrompt:
         await self._step()
         if self.full:
             raise LaneFull("5 prompts wait already")
@@ -70,28 +78,30 @@ class House:
             self.taken[key] = trigger
             self.replies[key] = asyncio.get_running_loop().create_future()
         await self._step()
-        return Prompted(trigger.target.session, list(self.taken).index(key) + 1, self.replies.get(key))
+        return SubmittedPrompt(trigger.target.session, list(self.taken).index(key) + 1, self.replies.get(key))
 
-    async def named(self, hook: str, name: str) -> str | None:
+    async def resolve_alias(self, hook: str, name: str) -> str | None:
         await self._step()
-        return await self.log.named(hook, name)
+        return await self.log.resolve_alias(hook, name)
 
-    async def name(self, name: Name) -> str:
+    async def add_alias(self, alias: WebhookDeliveryId) -> str:
         await self._step()
-        self.names.append(name)
-        key = await self.log.name(name)
+        self.names.append(alias)
+        key = await self.log.add_alias(alias)
         await self._step()
         return key
 
-    async def record(self, run: Run, mark: Any = None, name: Name | None = None) -> bool:
+    async def record_run(self, run: TriggerRun, cursor: Any = None, alias: WebhookDeliveryId | None = None) -> bool:
         await self._step()
-        self.names += [name] if name is not None else []
-        fresh = await self.log.record(run, mark, name)
+        self.names += [alias] if alias is not None else []
+        fresh = await self.log.record_run(run, cursor, alias)
         await self._step()
         return fresh
 
-    async def send(self, nonce: str, given: str = "", shown: str = "data", hook: Hook = HOOK) -> Delivered:
-        return await self.deliveries.deliver(Delivery(hook=hook, nonce=nonce, given=given, shown=shown))
+    async def send(self, nonce: str, given: str = "", shown: str = "data", hook: Webhook = HOOK) -> DeliveryReceipt:
+        return await self.deliveries.deliver(
+            WebhookDelivery(webhook=hook, nonce=nonce, delivery_id=given, payload_text=shown)
+        )
 
 
 @pytest.fixture
@@ -100,39 +110,39 @@ def house() -> House:
 
 
 async def test_a_delivery_becomes_a_prompt_of_the_owners_words_with_what_came_as_data(house: House) -> None:
-    assert await house.send("n1", "", "what came") == Delivered("n1")
+    assert await house.send("n1", "", "what came") == DeliveryReceipt("n1")
     (trigger,) = house.taken.values()
     assert (trigger.kind, trigger.name, trigger.text, trigger.data) == ("webhook", "ci", "Look at this:", "what came")
     assert trigger.target == HOOK.target
-    (run,) = await house.log.runs("ci")
-    assert (run.key, run.came, run.session, run.seq, run.at) == ("n1", "fired", "s", 1, BEGINNING_MS)
+    (run,) = await house.log.list_runs("ci")
+    assert (run.key, run.result, run.session, run.seq, run.at) == ("n1", "fired", "s", 1, START_MS)
     assert house.followed == [run]
 
 
 async def test_f42_the_same_signed_bytes_under_any_other_name_are_a_repeat(house: House) -> None:
-    assert await house.send("n1", "a") == Delivered("n1")
+    assert await house.send("n1", "a") == DeliveryReceipt("n1")
     for given in ("a", "", "b", "c"):
-        assert await house.send("n1", given) == Delivered("n1", duplicate=True)
+        assert await house.send("n1", given) == DeliveryReceipt("n1", duplicate=True)
     assert list(house.taken) == ["n1"]
     assert len(house.followed) == 1
-    assert await house.send("n2", "b") == Delivered("n2")  # a repeat gives its name to nothing
+    assert await house.send("n2", "b") == DeliveryReceipt("n2")  # a repeat gives its name to nothing
 
 
 async def test_f42_what_is_signed_again_under_the_same_name_is_a_repeat_and_so_is_what_was_signed_then(
     house: House,
 ) -> None:
-    assert await house.send("n1", "a") == Delivered("n1")
-    assert await house.send("n2", "a") == Delivered("n1", duplicate=True)
-    assert await house.send("n2") == Delivered("n1", duplicate=True)  # without the name that nobody signed
-    assert await house.send("n2", "z") == Delivered("n1", duplicate=True)
+    assert await house.send("n1", "a") == DeliveryReceipt("n1")
+    assert await house.send("n2", "a") == DeliveryReceipt("n1", duplicate=True)
+    assert await house.send("n2") == DeliveryReceipt("n1", duplicate=True)  # without the name that nobody signed
+    assert await house.send("n2", "z") == DeliveryReceipt("n1", duplicate=True)
     assert list(house.taken) == ["n1"]
 
 
 async def test_names_of_one_hook_are_not_those_of_another(house: House) -> None:
-    other = Hook(name="other", secret="another one, as long", target=Target(session="t"))
-    assert await house.send("n1", "a") == Delivered("n1")
-    made = await house.deliveries.deliver(Delivery(hook=other, nonce="n2", given="a"))
-    assert made == Delivered("n2")
+    other = Webhook(name="other", secret="another one, as long", target=TriggerTarget(session="t"))
+    assert await house.send("n1", "a") == DeliveryReceipt("n1")
+    made = await house.deliveries.deliver(WebhookDelivery(webhook=other, nonce="n2", delivery_id="a"))
+    assert made == DeliveryReceipt("n2")
 
 
 async def test_f42_fifty_at_once_are_taken_once_whatever_they_are_called(house: House) -> None:
@@ -154,8 +164,8 @@ async def test_what_was_not_taken_is_taken_when_it_is_sent_again(house: House) -
     with pytest.raises(LaneFull):
         await house.send("n2", "a")  # signed again, as senders do
     house.full = False
-    assert await house.send("n2") == Delivered("n1")  # they were the same once: they stay the same
-    assert await house.send("n1", "a") == Delivered("n1", duplicate=True)
+    assert await house.send("n2") == DeliveryReceipt("n1")  # they were the same once: they stay the same
+    assert await house.send("n1", "a") == DeliveryReceipt("n1", duplicate=True)
     assert len(house.taken) == 1
 
 
@@ -175,15 +185,15 @@ async def test_f42_a_crash_at_any_point_loses_nothing_and_takes_nothing_twice(re
         for nonce, given in itertools.product(("n1", retry[0]), ("a", "", retry[1])):
             assert (await house.send(nonce, given)).duplicate
         assert len(house.taken) == 1, at
-        assert len(await house.log.runs("ci")) == 1
+        assert len(await house.log.list_runs("ci")) == 1
     assert at > 6
 
 
 async def test_trouble_of_the_store_is_for_the_sender_to_hear(house: House) -> None:
-    async def full(name: Name) -> str:
+    async def full(name: WebhookDeliveryId) -> str:
         raise StoreFull("no space left")
 
-    house.log.name = full  # type: ignore[method-assign]
+    house.log.add_alias = full  # type: ignore[method-assign]
     with pytest.raises(StoreFull):
         await house.send("n1", "a")
     assert house.taken == {}
@@ -191,7 +201,7 @@ async def test_trouble_of_the_store_is_for_the_sender_to_hear(house: House) -> N
 
 async def test_names_are_no_runs_and_what_others_call_it_is_kept_as_a_hash(house: House) -> None:
     await house.send("n1", "a")
-    assert [run.key for run in await house.log.runs()] == ["n1"]
+    assert [run.key for run in await house.log.list_runs()] == ["n1"]
     assert all(len(one.name) == len("given:") + 40 for one in house.names if one.name != "n1")
     assert len(house.names) == 2
 
@@ -201,13 +211,13 @@ async def test_f42_a_replay_is_known_when_its_run_is_history_and_the_hook_speaks
 ) -> None:
     await house.send("n1", "a")
     await house.send("n2", "a")
-    for number in range(TRIM_EVERY * 2):
+    for number in range(RUNS_TRIM_EVERY * 2):
         await house.send(f"later-{number}")
-    assert await house.log.find("ci", "n1") is None
+    assert await house.log.find_run("ci", "n1") is None
     house.taken.clear()  # a door that looks in the new session, where none of them was
     house.replies.clear()
     for nonce, given in (("n1", ""), ("n1", "b"), ("n2", ""), ("n3", "a")):
-        assert await house.send(nonce, given) == Delivered("n1", duplicate=True)
+        assert await house.send(nonce, given) == DeliveryReceipt("n1", duplicate=True)
     assert house.taken == {}
 
 
@@ -215,8 +225,8 @@ async def test_f42_what_is_signed_without_a_time_is_known_for_ever_and_all_else_
     house: House,
 ) -> None:
     await house.send("n1", "a")
-    assert {one.until for one in house.names} == {BEGINNING_MS + KEPT_MS}
-    assert KEPT_MS > 2 * WINDOW_S_MAX * 1000
+    assert {one.until for one in house.names} == {START_MS + ALIAS_LIFETIME_MS}
+    assert ALIAS_LIFETIME_MS > 2 * WINDOW_S_MAX * 1000
     house.names.clear()
     await house.send("n1", "a", hook=msgspec.structs.replace(HOOK, name="github", scheme="github"))
     assert {one.until for one in house.names} == {0}

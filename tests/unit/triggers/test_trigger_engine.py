@@ -11,27 +11,27 @@ from typing import Any
 import pytest
 from support.trigger_world import BELLS, World, at_once, id_of, one_shot, periodic, virtual, wakes
 
-from mainstay.agent.world import SystemClock
-from mainstay.core.envelope import Envelope, as_parts
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import InputRefused, LaneFull, RequestRefused, StoreBusy, StoreFull
 from mainstay.core.events import SessionChanged
+from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.messages import Text
 from mainstay.core.ports import Context
-from mainstay.core.recall import is_untrusted
-from mainstay.core.trigger_log import MemoryTriggerLog
-from mainstay.core.triggers import Checked, Mark, Run, Target, Trigger
-from mainstay.core.workers import in_thread
+from mainstay.core.triggers import Trigger, TriggerCursor, TriggerRun, TriggerTarget, WakeCheckResult
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.providers.scripted import Raise, Stall
-from mainstay.store.sqlite import SqliteStore
+from mainstay.store.memory.trigger_log import InMemoryTriggerLog
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import MemoryStore
-from mainstay.testing.virtual import BEGINNING_MS
-from mainstay.triggers.due import Rules, delayed, written
-from mainstay.triggers.engine import Engine
-from mainstay.triggers.files import Files
-from mainstay.triggers.firing import LATE_AT_ONCE
-from mainstay.triggers.folder import EventFolder
-from mainstay.triggers.times import Times
+from mainstay.testing.virtual_time import START_MS
+from mainstay.triggers.async_event_folder import AsyncEventFolder
+from mainstay.triggers.engine import TriggerEngine
+from mainstay.triggers.event_folder import EventFolder
+from mainstay.triggers.misfire_policy import TriggerEngineSettings, apply_jitter, format_due_time
+from mainstay.triggers.runner import CONCURRENT_LATE_RUNS_MAX
+from mainstay.triggers.schedule import TriggerSchedule
 
 PATIENT = Limits(model_timeout_s=1e6, model_idle_timeout_s=1e6)
 
@@ -69,10 +69,10 @@ async def test_a_one_shot_trigger_fires_once_at_its_time(tmp_path: Path) -> None
         world.put(one_shot("tea", "2026-01-01T04:30:00", timezone="Europe/Lisbon"))
         await world.pass_s(4.5 * 3600 - 1)
         assert await world.runs() == []
-        assert world.status("tea").next == BEGINNING_MS + int(4.5 * 3_600_000)
+        assert world.status("tea").next == START_MS + int(4.5 * 3_600_000)
         await world.pass_s(2)
         (run,) = await world.runs("tea", "fired")
-        assert run.due == BEGINNING_MS + int(4.5 * 3_600_000)
+        assert run.due == START_MS + int(4.5 * 3_600_000)
         assert world.files("done") == ["tea.json"]
 
 
@@ -82,18 +82,20 @@ async def test_files_that_are_there_at_the_start_are_fired_a_few_at_a_time_and_a
     world = World(tmp_path, delay_s=5.0)
     folder = EventFolder(str(tmp_path / "events"), world.clock)
     for number in range(40):
-        folder.write(Trigger(name=f"f{number}", kind="immediate", text="go", target=Target(session=f"s{number}")))
+        folder.write(
+            Trigger(name=f"f{number}", kind="immediate", text="go", target=TriggerTarget(session=f"s{number}"))
+        )
     async with world:
         await world.until(lambda: len(world.files("done")) == 40)
         assert await world.keys("f0") != []
-        assert world.provider.most == LATE_AT_ONCE
-        assert world.clock.monotonic() >= 40 / LATE_AT_ONCE * 5.0 - 5.0
+        assert world.provider.most == CONCURRENT_LATE_RUNS_MAX
+        assert world.clock.monotonic() >= 40 / CONCURRENT_LATE_RUNS_MAX * 5.0 - 5.0
 
 
 @virtual
 async def test_in_a_room_every_run_is_a_thread_of_its_own(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
-        world.put(periodic("report", "0 * * * *", target=Target(channel="slack", room="C1")))
+        world.put(periodic("report", "0 * * * *", target=TriggerTarget(channel="slack", room="C1")))
         await world.pass_s(2 * 3600 + 60)
         sessions = [run.session for run in await world.runs("report")]
         assert len(set(sessions)) == 2
@@ -115,7 +117,7 @@ async def test_in_a_room_every_run_is_a_thread_of_its_own(tmp_path: Path) -> Non
 async def test_f30_what_was_missed_while_nobody_was_there_goes_by_the_policy(
     tmp_path: Path, missed: Any, fired: list[int], passed: str
 ) -> None:
-    world = World(tmp_path, rules=Rules(catch_up_max=2))
+    world = World(tmp_path, rules=TriggerEngineSettings(catch_up_max=2))
     async with world:
         world.put(periodic("hourly", "0 * * * *", missed=missed))
         await world.pass_s(60)
@@ -124,7 +126,7 @@ async def test_f30_what_was_missed_while_nobody_was_there_goes_by_the_policy(
         await world.pass_s(3600)
         assert await world.keys("hourly") == [f"2026-01-01T0{hour}:00:00Z" for hour in fired]
         (run,) = await world.runs("hourly", "missed")
-        assert run.note == f"{passed}, were passed over while nobody was there"
+        assert run.note == f"{passed}, were skipped while no process was running"
 
 
 @pytest.mark.parametrize(("missed", "fired"), [("once", 1), ("skip", 0), ("all", 1)])
@@ -151,33 +153,33 @@ async def test_f30_after_thirty_days_five_hundred_triggers_catch_up_without_a_st
     policies: dict[str, Any] = {name: ("once", "skip", "all")[n % 3] for n, name in enumerate(schedules)}
     async with world:
         for name, schedule in schedules.items():
-            world.put(periodic(name, schedule, missed=policies[name], target=Target(session=name)))
+            world.put(periodic(name, schedule, missed=policies[name], target=TriggerTarget(session=name)))
         await world.pass_s(60)
-    since = {name: mark.upto for name, mark in (await world.log.marks()).items()}
+    since = {name: mark.upto for name, mark in (await world.log.list_cursors()).items()}
     await world.pass_s(30 * 86_400 + 12 * 3600 + 33 * 60 + 15)  # nothing is due at this very moment
     async with world:
         await world.pass_s(40)
-        assert world.provider.most == LATE_AT_ONCE, "whatever was missed, no more at a time"
-        await world.until(lambda: not any(e.busy for e in world.engine._entries.values()), within_s=86_400, step_s=7)
-        now = {name: mark.upto for name, mark in (await world.log.marks()).items()}
-    runs: dict[str, list[Run]] = {name: [] for name in schedules}
+        assert world.provider.most == CONCURRENT_LATE_RUNS_MAX, "whatever was missed, no more at a time"
+        await world.until(lambda: not any(e.busy for e in world.engine._states.values()), within_s=86_400, step_s=7)
+        now = {name: mark.upto for name, mark in (await world.log.list_cursors()).items()}
+    runs: dict[str, list[TriggerRun]] = {name: [] for name in schedules}
     for run in await world.runs():
         runs[run.trigger].append(run)
     for name, schedule in schedules.items():
-        due = Times(schedule).between(BEGINNING_MS, now[name], 100_000)
-        fired = [run.key for run in runs[name] if run.came == "fired"]
-        passed = [run for run in runs[name] if run.came == "missed"]
+        due = TriggerSchedule(schedule).between(START_MS, now[name], 100_000)
+        fired = [run.key for run in runs[name] if run.result == "fired"]
+        passed = [run for run in runs[name] if run.result == "missed"]
         assert len(fired) == len(set(fired))
-        assert set(fired) <= {written(one) for one in due}
+        assert set(fired) <= {format_due_time(one) for one in due}
         if schedule != "* * * * *":  # of more than a thousand it is not said how many they were
             assert len(fired) + sum(count_of(run) for run in passed) == len(due)
             assert len(fired) - {"once": 1, "skip": 0, "all": 10}[policies[name]] in (0, 1)
         elif policies[name] == "all":
             assert len(fired) >= 10
-        assert since[name] < BEGINNING_MS + 60_000
+        assert since[name] < START_MS + 60_000
 
 
-def count_of(run: Run) -> int:
+def count_of(run: TriggerRun) -> int:
     """How many times a record of passed ones stands for."""
     return int(run.note.split()[0]) if " times, " in run.note else 1
 
@@ -243,12 +245,12 @@ async def test_a_clock_that_was_wrong_by_years_does_not_silence_a_trigger_for_ye
 
 def test_jitter_is_the_same_for_the_same_time_and_within_its_bound() -> None:
     trigger = periodic("hourly", "0 * * * *", jitter_s=600)
-    times = Times("0 * * * *").between(BEGINNING_MS, BEGINNING_MS + 30 * 86_400_000, 1000)
-    later = [delayed(trigger, due) - due for due in times]
-    assert later == [delayed(trigger, due) - due for due in times]
+    times = TriggerSchedule("0 * * * *").between(START_MS, START_MS + 30 * 86_400_000, 1000)
+    later = [apply_jitter(trigger, due) - due for due in times]
+    assert later == [apply_jitter(trigger, due) - due for due in times]
     assert all(0 <= one < 600_000 for one in later)
     assert max(later) - min(later) > 500_000, "and it is spread over all of it"
-    assert later != [delayed(periodic("other", "0 * * * *", jitter_s=600), due) - due for due in times]
+    assert later != [apply_jitter(periodic("other", "0 * * * *", jitter_s=600), due) - due for due in times]
 
 
 @virtual
@@ -259,10 +261,10 @@ async def test_with_jitter_each_time_is_run_once_and_as_much_later(tmp_path: Pat
         await world.pass_s(3600)
         runs = await world.runs("often")
         dues = [run.due for run in runs]
-        assert dues == Times("*/5 * * * *").between(BEGINNING_MS, dues[-1], 100)
+        assert dues == TriggerSchedule("*/5 * * * *").between(START_MS, dues[-1], 100)
         assert len(dues) >= 9
-        assert all(run.at >= delayed(trigger, run.due) for run in runs)
-        assert {run.came for run in runs} == {"fired"}
+        assert all(run.at >= apply_jitter(trigger, run.due) for run in runs)
+        assert {run.result for run in runs} == {"fired"}
 
 
 # --- checks --------------------------------------------------------------------------------------
@@ -271,15 +273,21 @@ async def test_with_jitter_each_time_is_run_once_and_as_much_later(tmp_path: Pat
 @virtual
 async def test_a_check_keeps_the_model_asleep_or_has_something_to_say(tmp_path: Path) -> None:
     """U12: a cheap check can keep the model asleep; what it says is data from outside."""
-    answers = iter([Checked(False), Checked(True, "two new mails"), Checked(False, trouble="its check ended with 3")])
+    answers = iter(
+        [
+            WakeCheckResult(False),
+            WakeCheckResult(True, "two new mails"),
+            WakeCheckResult(False, trouble="its check ended with 3"),
+        ]
+    )
 
-    async def check(trigger: Trigger) -> Checked:
+    async def check(trigger: Trigger) -> WakeCheckResult:
         return next(answers)
 
     async with World(tmp_path, check=check) as world:
         world.put(periodic("mail", "0 * * * *", check="./new-mail", data="inbox: a"))
         await world.pass_s(3 * 3600 + 60)
-        assert [run.came for run in await world.runs("mail")] == ["asleep", "fired", "failed"]
+        assert [run.result for run in await world.runs("mail")] == ["asleep", "fired", "failed"]
         assert (await world.runs("mail"))[2].note == "its check ended with 3"
         (prompt,) = await world.prompts()
         assert [part.text for part in prompt.parts if isinstance(part, Text)] == [
@@ -292,8 +300,8 @@ async def test_a_check_keeps_the_model_asleep_or_has_something_to_say(tmp_path: 
 
 @virtual
 async def test_a_one_shot_whose_check_finds_nothing_is_done_and_one_whose_check_fails_is_not(tmp_path: Path) -> None:
-    async def check(trigger: Trigger) -> Checked:
-        return Checked(False, trouble="its check did not end within 30 s" if trigger.name == "slow" else "")
+    async def check(trigger: Trigger) -> WakeCheckResult:
+        return WakeCheckResult(False, trouble="its check did not end within 30 s" if trigger.name == "slow" else "")
 
     async with World(tmp_path, check=check) as world:
         world.put(
@@ -308,9 +316,9 @@ async def test_a_one_shot_whose_check_finds_nothing_is_done_and_one_whose_check_
 
 @virtual
 async def test_checks_that_hang_delay_no_other_trigger(tmp_path: Path) -> None:
-    async def check(trigger: Trigger) -> Checked:
+    async def check(trigger: Trigger) -> WakeCheckResult:
         await asyncio.sleep(3000)
-        return Checked(True)
+        return WakeCheckResult(True)
 
     async with World(tmp_path, check=check) as world:
         hanging = [periodic(f"hangs{number}", "0 * * * *", check="sleep") for number in range(40)]
@@ -336,8 +344,10 @@ async def test_a_trigger_waits_while_its_session_is_full_and_the_others_go_on(tm
     async with World(tmp_path, script=answer, limits=PATIENT) as world:
         lane = world.lanes.get("bells")
         for number in range(6):  # one runs, and five wait
-            await lane.accept(Envelope(parts=as_parts("busy" if not number else "more"), thread="bells"))
-        world.put(periodic("often", "*/10 * * * *"), periodic("other", "*/10 * * * *", target=Target(session="free")))
+            await lane.accept(InputEnvelope(parts=to_parts("busy" if not number else "more"), thread="bells"))
+        world.put(
+            periodic("often", "*/10 * * * *"), periodic("other", "*/10 * * * *", target=TriggerTarget(session="free"))
+        )
         await world.pass_s(45 * 60)
         assert await world.runs("often") == []
         assert "is busy" in world.status("often").waiting
@@ -348,8 +358,8 @@ async def test_a_trigger_waits_while_its_session_is_full_and_the_others_go_on(tm
         assert await world.keys("often") == ["2026-01-01T00:10:00Z"]
         (passed,) = await world.runs("often", "missed")
         assert passed.note == (
-            "3 times, 2026-01-01T00:20:00Z to 2026-01-01T00:40:00Z, were passed over "
-            "while an earlier one waited for room"
+            "3 times, 2026-01-01T00:20:00Z to 2026-01-01T00:40:00Z, were skipped "
+            "while an earlier one waited for a full lane"
         )
         await world.pass_s(10 * 60)
         assert (await world.keys("often"))[-1] == "2026-01-01T00:50:00Z"
@@ -372,14 +382,14 @@ async def test_what_is_to_be_caught_up_with_waits_its_turn_and_is_not_overtaken(
 @virtual
 async def test_what_a_session_refuses_has_failed_and_its_file_says_why(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
-        await world.lanes.get("bells").change(SessionChanged(status="archived"))
+        await world.lanes.get("bells").record_changes(SessionChanged(status="archived"))
         world.put(periodic("hourly", "0 * * * *"), one_shot("tea", "2026-01-01T01:00:00"))
         await world.pass_s(3660)
         for name in ("hourly", "tea"):
             (run,) = await world.runs(name)
-            assert (run.came, "is archived" in run.note) == ("failed", True)
+            assert (run.result, "is archived" in run.note) == ("failed", True)
         assert world.files("failed") == ["tea.json", "tea.reason.txt"]
-        await world.lanes.get("bells").change(SessionChanged(status="active"))
+        await world.lanes.get("bells").record_changes(SessionChanged(status="active"))
         await world.pass_s(3600)
         assert await world.keys("hourly") == ["2026-01-01T02:00:00Z"], "the next time is another"
 
@@ -389,11 +399,11 @@ async def test_what_a_session_refuses_has_failed_and_its_file_says_why(tmp_path:
 
 @virtual
 async def test_a_trigger_for_another_workspace_is_left_alone(tmp_path: Path) -> None:
-    async with World(tmp_path, rules=Rules(workspace="home")) as world:
+    async with World(tmp_path, rules=TriggerEngineSettings(workspace="home")) as world:
         world.put(
-            periodic("hourly", "0 * * * *", target=Target(session="bells", workspace="work")),
-            Trigger(name="now", kind="immediate", text="go", target=Target(session="bells", workspace="work")),
-            periodic("ours", "0 * * * *", target=Target(session="bells", workspace="home")),
+            periodic("hourly", "0 * * * *", target=TriggerTarget(session="bells", workspace="work")),
+            Trigger(name="now", kind="immediate", text="go", target=TriggerTarget(session="bells", workspace="work")),
+            periodic("ours", "0 * * * *", target=TriggerTarget(session="bells", workspace="home")),
         )
         await world.pass_s(3660)
         assert [run.trigger for run in await world.runs()] == ["ours"]
@@ -440,7 +450,7 @@ async def test_a_trigger_that_is_removed_is_forgotten_but_for_what_it_did(tmp_pa
         await world.pass_s(3660)
         world.folder.remove("hourly")
         await world.pass_s(2 * 3600)
-        assert await world.log.marks() == {}
+        assert await world.log.list_cursors() == {}
         assert [one.name for one in world.engine.status()] == []
         world.put(periodic("hourly", "0 * * * *", missed="all"))
         await world.pass_s(3600)
@@ -449,7 +459,7 @@ async def test_a_trigger_that_is_removed_is_forgotten_but_for_what_it_did(tmp_pa
 
 @virtual
 async def test_a_file_that_is_away_for_a_moment_is_only_being_replaced(tmp_path: Path) -> None:
-    async with World(tmp_path, rules=Rules(poll_s=0.5)) as world:
+    async with World(tmp_path, rules=TriggerEngineSettings(scan_interval_s=0.5)) as world:
         world.put(periodic("hourly", "1 * * * *"))
         await world.pass_s(58)
         raw = (tmp_path / "events/hourly.json").read_bytes()
@@ -465,13 +475,13 @@ async def test_a_waiting_trigger_that_is_removed_waits_no_longer(tmp_path: Path)
     gate = Stall("done")
     async with World(tmp_path, script=lambda context, options: gate, limits=PATIENT) as world:
         for _ in range(6):
-            await world.lanes.get("bells").accept(Envelope(parts=as_parts("busy"), thread="bells"))
+            await world.lanes.get("bells").accept(InputEnvelope(parts=to_parts("busy"), thread="bells"))
         world.put(periodic("hourly", "0 * * * *"))
         await world.pass_s(3660)
         world.folder.remove("hourly")
         await world.pass_s(180)
         assert world.engine.status() == []
-        assert await world.log.marks() == {}
+        assert await world.log.list_cursors() == {}
         gate.release()
         await world.pass_s(180)
         assert await world.runs() == []
@@ -508,20 +518,20 @@ async def test_a_turn_that_failed_says_so(tmp_path: Path) -> None:
 # --- trouble -------------------------------------------------------------------------------------
 
 
-class FailingLog(MemoryTriggerLog):
+class FailingLog(InMemoryTriggerLog):
     """Its disk says no until it is mended."""
 
     fail = False
 
-    async def record(self, run: Run, mark: Mark | None = None) -> bool:
+    async def record_run(self, run: TriggerRun, cursor: TriggerCursor | None = None) -> bool:
         if self.fail:
             raise StoreBusy("somebody holds it")
-        return await super().record(run, mark)
+        return await super().record_run(run, cursor)
 
-    async def put(self, mark: Mark) -> None:
+    async def save_cursor(self, cursor: TriggerCursor) -> None:
         if self.fail:
             raise StoreBusy("somebody holds it")
-        await super().put(mark)
+        await super().save_cursor(cursor)
 
 
 @virtual
@@ -562,7 +572,7 @@ async def test_a_store_that_fails_is_waited_for(tmp_path: Path) -> None:
 
 @virtual
 async def test_the_trouble_of_one_trigger_is_its_own(tmp_path: Path) -> None:
-    async def check(trigger: Trigger) -> Checked:
+    async def check(trigger: Trigger) -> WakeCheckResult:
         raise RuntimeError("a bug in the check")
 
     async with World(tmp_path, check=check) as world:
@@ -585,10 +595,10 @@ async def test_a_run_by_hand_is_one_of_its_own_and_moves_no_mark(tmp_path: Path)
     async with World(tmp_path) as world:
         world.put(periodic("hourly", "0 * * * *"), one_shot("tea", "2026-01-01T01:00:00"))
         await world.pass_s(60)
-        marks = await world.log.marks()
+        marks = await world.log.list_cursors()
         first, second = await world.engine.run_now("hourly"), await world.engine.run_now("hourly")
         assert first.key != second.key
-        assert await world.log.marks() == marks
+        assert await world.log.list_cursors() == marks
         await world.engine.run_now("tea")
         assert world.files() == ["hourly.json", "tea.json"], "its file waits for its time"
         await world.pass_s(3600)
@@ -620,9 +630,11 @@ async def test_what_there_is_can_be_looked_at_without_running_anything(tmp_path:
     folder.write(Trigger(name="now", kind="immediate", text="go", target=BELLS))
     async with World(tmp_path / "elsewhere") as other:
         pass  # only so that there is a door
-    looker = Engine(Files(folder, at_once), MemoryTriggerLog(), other.door, check=wakes, clock=world.clock)
-    found = await looker.look()
-    assert [(one.name, one.next) for one in found] == [("hourly", BEGINNING_MS + 3_600_000), ("now", 0)]
+    looker = TriggerEngine(
+        AsyncEventFolder(folder, at_once), InMemoryTriggerLog(), other.door, check=wakes, clock=world.clock
+    )
+    found = await looker.scan_status()
+    assert [(one.name, one.next) for one in found] == [("hourly", START_MS + 3_600_000), ("now", 0)]
     assert await world.runs() == []
     assert world.files() == ["hourly.json", "now.json"]
 
@@ -631,14 +643,14 @@ async def test_what_there_is_can_be_looked_at_without_running_anything(tmp_path:
 async def test_a_trigger_that_was_only_looked_at_begins_when_it_is_run(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         pass
-    folder, log = EventFolder(str(tmp_path / "events"), world.clock), MemoryTriggerLog()
+    folder, log = EventFolder(str(tmp_path / "events"), world.clock), InMemoryTriggerLog()
     folder.write(periodic("hourly", "0 * * * *"))
-    engine = Engine(Files(folder, at_once), log, world.door, check=wakes, clock=world.clock)
-    await engine.look()
-    assert await log.marks() == {}
+    engine = TriggerEngine(AsyncEventFolder(folder, at_once), log, world.door, check=wakes, clock=world.clock)
+    await engine.scan_status()
+    assert await log.list_cursors() == {}
     running = asyncio.ensure_future(engine.run())
     await world.pass_s(10)
-    assert list(await log.marks()) == ["hourly"], "on disk, before anything is due"
+    assert list(await log.list_cursors()) == ["hourly"], "on disk, before anything is due"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -659,11 +671,11 @@ def test_woken_from_another_thread_it_sees_a_file_at_once(tmp_path: Path, loop: 
     async def whole() -> None:
         store = SqliteStore(str(tmp_path / "workspace.db"))
         await store.open()
-        world = World(tmp_path, rules=Rules(poll_s=600.0), clock=SystemClock())  # type: ignore[arg-type]
-        world.store, world.log, world.aside = store, store.triggers(), in_thread
+        world = World(tmp_path, rules=TriggerEngineSettings(scan_interval_s=600.0), clock=SystemClock())  # type: ignore[arg-type]
+        world.store, world.log, world.aside = store, store.trigger_log(), run_in_thread
         async with world:
             deadline = time.monotonic() + 30
-            while not world.engine._scanned:
+            while not world.engine._has_scanned:
                 await asyncio.sleep(0.01)
                 assert time.monotonic() < deadline
             world.folder.write(Trigger(name="alarm", kind="immediate", text="wake up", target=BELLS))

@@ -23,12 +23,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.core.triggers import Target, Trigger
-from mainstay.core.workers import in_thread
-from mainstay.testing.virtual import CountingIds
-from mainstay.triggers.definition import FILE_BYTES_MAX, TriggerRefused, write_trigger
-from mainstay.triggers.filing import EventsUnusable
-from mainstay.triggers.folder import DONE_MAX, DONE_SLACK, FOLDER, Claim, EventFolder, Scan
+from mainstay.core.triggers import Trigger, TriggerTarget
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.testing.virtual_time import CountingIds
+from mainstay.triggers.definition import FILE_BYTES_MAX, TriggerRefused, encode_trigger
+from mainstay.triggers.event_files import EventFolderUnusable
+from mainstay.triggers.event_folder import (
+    DONE_MAX,
+    DONE_SLACK,
+    FOLDER_KEY,
+    EventFileClaim,
+    EventFolder,
+    EventFolderScan,
+)
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 
@@ -67,11 +74,11 @@ class World:
         draft.rename(self.path / f"{name}.json")
         return self.path / f"{name}.json"
 
-    def scan(self, after: float = 0.0) -> Scan:
+    def scan(self, after: float = 0.0) -> EventFolderScan:
         self.clock.at += after
         return self.folder.scan()
 
-    def claim(self, name: str = "go") -> Claim:
+    def claim(self, name: str = "go") -> EventFileClaim:
         claim = self.folder.claim(name, self.folder.scan().triggers[name][1])
         assert claim is not None
         return claim
@@ -136,12 +143,12 @@ def test_files_that_are_there_at_start_are_read_all_three_kinds(world: World) ->
     found = world.scan()
     kinds = [(name, trigger.kind) for name, (trigger, _) in found.triggers.items()]
     assert kinds == [("a", "immediate"), ("b", "one-shot"), ("c", "periodic")]
-    assert found.troubles == {}
-    assert found.claimed == []
+    assert found.problems == {}
+    assert found.unfinished_claims == []
 
 
 def test_a_folder_that_is_not_there_is_made_for_its_owner_alone(world: World) -> None:
-    assert world.scan() == Scan({}, [], {})
+    assert world.scan() == EventFolderScan({}, [], {})
     for name in ("", "firing", "done", "failed"):
         assert stat.S_IMODE((world.path / name).stat().st_mode) == 0o700
 
@@ -210,7 +217,7 @@ def test_a_file_that_vanishes_between_being_listed_and_opened_is_no_matter_f11(w
     with watching(vanish):
         found = world.scan()
     assert set(found.triggers) == {"b"}
-    assert found.troubles == {}
+    assert found.problems == {}
 
 
 # --- what is being written -----------------------------------------------------------------------
@@ -226,14 +233,14 @@ def test_a_file_written_in_pieces_is_waited_for_and_then_read_f11(world: World, 
         for start in range(0, len(RAW), pieces):
             found = world.scan(after=59.0)  # it changed less than a minute ago
             assert found.triggers == {}
-            assert "waited for" in found.troubles["slow"]
+            assert "will be read again" in found.problems["slow"]
             file.write(RAW[start : start + pieces])
             os.fsync(file.fileno())
         assert world.scan().triggers["slow"][0].text == "gö"
         claim = world.claim("slow")
         file.write(b"\n")  # a line break that comes after it was taken
-    assert (claim.trigger.text, world.scan().troubles) == ("gö", {})
-    world.folder.done(claim)
+    assert (claim.trigger.text, world.scan().problems) == ("gö", {})
+    world.folder.move_to_done(claim)
     assert world.files() == {"done": ["slow.json"]}
 
 
@@ -245,10 +252,10 @@ def test_cut_anywhere_a_file_is_set_aside_after_a_minute_and_brought_back_when_t
     path = world.path / "slow.json"
     with path.open("wb", buffering=0) as file:
         file.write(RAW[:cut])
-        assert "waited for" in world.scan().troubles["slow"]
-        assert "waited for" in world.scan(59.9).troubles["slow"]
+        assert "will be read again" in world.scan().problems["slow"]
+        assert "will be read again" in world.scan(59.9).problems["slow"]
         assert path.read_bytes() == RAW[:cut]
-        assert "failed/slow.json" in world.scan(0.2).troubles["slow"]
+        assert "failed/slow.json" in world.scan(0.2).problems["slow"]
         assert world.files() == {"failed": ["slow.json", "slow.reason.txt"]}
         assert (world.path / "failed" / "slow.json").read_bytes() == RAW[:cut]
         world.scan(100)
@@ -258,7 +265,7 @@ def test_cut_anywhere_a_file_is_set_aside_after_a_minute_and_brought_back_when_t
         os.utime(file.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))  # as later as a write is
     assert world.scan(6).triggers["slow"][0].text == "gö"
     assert world.files() == {"": ["slow.json"]}
-    assert world.scan().troubles == {}
+    assert world.scan().problems == {}
 
 
 def test_the_rest_may_come_while_another_process_is_there_f11(world: World) -> None:
@@ -283,7 +290,7 @@ def test_the_file_of_a_periodic_one_that_is_being_rewritten_says_what_it_said_f1
         for byte in range(len(raw)):
             found = world.scan()
             assert found.triggers["a"] == before
-            assert "waited for" in found.troubles["a"]
+            assert "will be read again" in found.problems["a"]
             file.write(raw[byte : byte + 1])
     assert world.scan().triggers["a"][0].text == "other"
     path.write_text('{"type": "peri')
@@ -308,27 +315,27 @@ def test_what_is_wrong_is_left_to_its_writer_for_two_seconds_and_then_kept_with_
     world.scan()
     (world.path / "bad.json").write_text('{"type": "weekly"}')
     (world.path / "good.json").write_text(json.dumps(GO))
-    assert "not 'weekly'" in world.scan().troubles["bad"]
-    assert "waited for" in world.scan(1.9).troubles["bad"]
+    assert "not 'weekly'" in world.scan().problems["bad"]
+    assert "will be read again" in world.scan(1.9).problems["bad"]
     assert world.files() == {"": ["bad.json", "good.json"]}
     found = world.scan(0.2)
-    assert "It lies in failed/bad.json now." in found.troubles["bad"]
+    assert "It was moved to failed/bad.json." in found.problems["bad"]
     assert set(found.triggers) == {"good"}
     assert world.files() == {"": ["good.json"], "failed": ["bad.json", "bad.reason.txt"]}
     assert (world.path / "failed" / "bad.json").read_text() == '{"type": "weekly"}'
     name, reason = (world.path / "failed" / "bad.reason.txt").read_text().splitlines()
     assert (name, "not 'weekly'" in reason) == ("bad.json", True)
-    assert world.folder.failures() == [("bad.json", reason)]
-    assert "bad" in world.scan(100).troubles  # and it stays named
+    assert world.folder.list_failures() == [("bad.json", reason)]
+    assert "bad" in world.scan(100).problems  # and it stays named
     world.put("bad", GO)
-    assert "bad" not in world.scan().troubles
+    assert "bad" not in world.scan().problems
 
 
 def test_what_is_wrong_but_still_changes_is_left_where_it_is(world: World) -> None:
     world.scan()
     for number in range(20):
         (world.path / "bad.json").write_text(f"not JSON {'x' * number}")
-        assert "bad" in world.scan(1.5).troubles
+        assert "bad" in world.scan(1.5).problems
     assert world.files() == {"": ["bad.json"]}
 
 
@@ -400,10 +407,10 @@ def test_what_is_no_plain_small_file_is_never_opened_but_named_and_kept(
     make(world.path / "odd.json")
     seen: list[str] = []
     with watching(lambda event, arguments: seen.append(opened(event, arguments))):
-        assert said in world.scan().troubles["odd"]
+        assert said in world.scan().problems["odd"]
         found = world.scan(3)
     assert not [path for path in seen if path.endswith("odd.json")]
-    assert "failed/odd.json" in found.troubles["odd"]
+    assert "failed/odd.json" in found.problems["odd"]
     assert set(found.triggers) == {"good"}
     assert os.path.lexists(world.path / "failed" / "odd.json")
     assert said in (world.path / "failed" / "odd.reason.txt").read_text()
@@ -424,7 +431,7 @@ def test_a_file_that_becomes_a_link_or_a_pipe_at_the_last_moment_is_not_followed
         with watching(swapped):
             found = world.scan()
         assert found.triggers == {}
-        assert found.troubles[f"a{number}"]
+        assert found.problems[f"a{number}"]
         path.unlink()
 
 
@@ -441,8 +448,8 @@ def test_a_name_that_cannot_be_one_is_kept_too(world: World, name: bytes) -> Non
     world.scan()
     found = world.scan(3)
     assert found.triggers == {}
-    assert len(found.troubles) == 1
-    assert all(key.encode() and sentence.encode() for key, sentence in found.troubles.items())
+    assert len(found.problems) == 1
+    assert all(key.encode() and sentence.encode() for key, sentence in found.problems.items())
     assert not os.path.lexists(path)
     (kept,) = (world.path / "failed").glob("*.json")
     assert kept.read_bytes() == RAW
@@ -457,7 +464,7 @@ def test_empty_and_binary_files_are_kept_named_and_explained(world: World, conte
     world.scan()
     found = world.scan(61)
     assert set(found.triggers) == {"good"}
-    assert "failed/odd.json" in found.troubles["odd"]
+    assert "failed/odd.json" in found.problems["odd"]
     assert (world.path / "failed" / "odd.json").read_bytes() == content
 
 
@@ -473,11 +480,11 @@ def test_a_claim_is_a_rename_and_from_then_on_it_is_that_claims_alone(world: Wor
     assert (claim.id, claim.name, claim.trigger.text, claim.digest) == ("id-1", "go", "go", digest)
     assert world.files() == {"firing": ["id-1--go.json"]}
     assert world.folder.claim("go", digest) is None
-    assert world.scan() == Scan({}, [], {})
+    assert world.scan() == EventFolderScan({}, [], {})
     world.put("go", {**GO, "text": "again"})  # the same name is free for the next
     assert world.scan().triggers["go"][0].text == "again"
-    world.folder.done(claim, "said to t")
-    world.folder.done(claim)  # said twice
+    world.folder.move_to_done(claim, "said to t")
+    world.folder.move_to_done(claim)  # said twice
     assert world.files() == {"": ["go.json"], "done": ["go.json", "go.note.txt"]}
     assert (world.path / "done" / "go.note.txt").read_text() == "said to t\n"
 
@@ -512,15 +519,15 @@ def test_what_an_earlier_process_left_on_its_way_is_still_that_claim(world: Worl
     world.put("go")
     world.put("gone", {**GO, "text": "damaged"})
     first, second = world.claim("go"), world.claim("gone")
-    (world.path / "firing" / second.file).write_bytes(b"\xff\xff")
+    (world.path / "firing" / second.file_name).write_bytes(b"\xff\xff")
     world.folder = world.open()
-    assert world.folder.claimed() == [first]
+    assert world.folder.list_unfinished_claims() == [first]
     found = world.scan()
-    assert found.claimed == [first]
-    assert "on its way when the process ended" in found.troubles["gone"]
+    assert found.unfinished_claims == [first]
+    assert "being fired when the process ended" in found.problems["gone"]
     assert world.files()["failed"] == ["gone.json", "gone.reason.txt"]
-    world.folder.done(first)
-    assert world.scan().claimed == world.folder.claimed() == []
+    world.folder.move_to_done(first)
+    assert world.scan().unfinished_claims == world.folder.list_unfinished_claims() == []
 
 
 def test_one_that_was_not_claimed_yet_when_the_process_ended_waits_again(world: World) -> None:
@@ -529,7 +536,7 @@ def test_one_that_was_not_claimed_yet_when_the_process_ended_waits_again(world: 
     (world.path / "go.json").rename(world.path / "firing" / ".id-9--go.json")
     world.folder = world.open()
     found = world.scan()
-    assert (set(found.triggers), found.claimed) == ({"go"}, [])
+    assert (set(found.triggers), found.unfinished_claims) == ({"go"}, [])
 
 
 def test_another_process_may_look_write_and_remove_but_moves_nothing(world: World) -> None:
@@ -540,18 +547,18 @@ def test_another_process_may_look_write_and_remove_but_moves_nothing(world: Worl
     (world.path / "bad.json").write_text("no")
     before = world.files()
     other = EventFolder(str(world.path), world.clock, owned=False)
-    assert "not a JSON object" in other.scan().troubles["bad"]
+    assert "not a JSON object" in other.scan().problems["bad"]
     world.clock.at += 1000
-    assert other.scan().claimed == []
-    assert other.knows("go")
-    assert other.knows("half")
+    assert other.scan().unfinished_claims == []
+    assert other.exists("go")
+    assert other.exists("half")
     assert world.files() == before
     other.write(NEW)
     assert other.pause("new")
     assert other.remove("new")
     assert world.files() == before
-    world.folder.done(claim)
-    assert EventFolder(str(world.path / "nowhere"), world.clock, owned=False).scan() == Scan({}, [], {})
+    world.folder.move_to_done(claim)
+    assert EventFolder(str(world.path / "nowhere"), world.clock, owned=False).scan() == EventFolderScan({}, [], {})
     assert not (world.path / "nowhere").exists()
 
 
@@ -561,7 +568,7 @@ def test_of_many_who_want_the_same_file_one_has_it(world: World) -> None:
     others = [EventFolder(str(world.path), world.clock) for _ in range(8)]
     for other in others:
         other.scan()
-    start, claims = threading.Barrier(8), list[Claim | None]()
+    start, claims = threading.Barrier(8), list[EventFileClaim | None]()
 
     def want(folder: EventFolder) -> None:
         start.wait(30)
@@ -578,9 +585,9 @@ def test_of_many_who_want_the_same_file_one_has_it(world: World) -> None:
 
 def test_what_is_not_to_be_fired_is_kept_with_the_reason_and_can_be_mended(world: World) -> None:
     world.put("go")
-    world.folder.failed(world.claim(), "the session is archived.")
+    world.folder.move_to_failed(world.claim(), "the session is archived.")
     assert world.files() == {"failed": ["go.json", "go.reason.txt"]}
-    assert "the session is archived. It lies in failed/go.json now." in world.scan().troubles["go"]
+    assert "the session is archived. It was moved to failed/go.json." in world.scan().problems["go"]
     mended = world.path / "failed" / "go.json"
     mended.write_text(json.dumps({**GO, "threadId": "other"}))
     os.utime(mended, (time.time() + 1, time.time() + 1))
@@ -591,14 +598,14 @@ def test_what_fired_under_the_same_name_before_is_kept_beside_it_and_the_oldest_
     world.clock.at = 1_767_225_600  # 2026-01-01
     for _ in range(3):
         world.put("go")
-        world.folder.done(world.claim())
+        world.folder.move_to_done(world.claim())
     assert world.files()["done"] == ["go.20260101T000000Z.2.json", "go.20260101T000000Z.json", "go.json"]
     for number in range(DONE_MAX + DONE_SLACK):
         (world.path / "done" / f"old{number:04}.json").write_text("{}")
     world.folder = world.open()
     for _ in range(2):
         world.put("go", {**GO, "text": "new"})
-        world.folder.done(world.claim(), "noted")
+        world.folder.move_to_done(world.claim(), "noted")
     left = list((world.path / "done").glob("*.json"))
     assert len(left) == DONE_MAX + 1  # and so on, until there are a hundred more again
     assert [json.loads(one.read_text())["text"] for one in left if one.name.startswith("go.")] == ["new", "new"]
@@ -606,14 +613,14 @@ def test_what_fired_under_the_same_name_before_is_kept_beside_it_and_the_oldest_
 
 # --- making and changing them --------------------------------------------------------------------
 
-NEW = Trigger(name="new", kind="periodic", text="news", target=Target(session="t"), schedule="@daily")
+NEW = Trigger(name="new", kind="periodic", text="news", target=TriggerTarget(session="t"), schedule="@daily")
 
 
 def test_a_trigger_is_written_whole_and_for_its_owner_alone(world: World) -> None:
     world.folder.write(NEW)
     assert world.files() == {"": ["new.json"]}
     assert stat.S_IMODE((world.path / "new.json").stat().st_mode) == 0o600
-    assert (world.path / "new.json").read_bytes() == write_trigger(NEW)
+    assert (world.path / "new.json").read_bytes() == encode_trigger(NEW)
     assert world.scan().triggers["new"][0] == NEW
     other = msgspec.structs.replace(NEW, text="other")
     with pytest.raises(TriggerRefused, match="there is a trigger 'new' already"):
@@ -629,7 +636,7 @@ def test_a_trigger_is_written_whole_and_for_its_owner_alone(world: World) -> Non
         msgspec.structs.replace(NEW, name="../out"),
         msgspec.structs.replace(NEW, text=""),
         msgspec.structs.replace(NEW, kind="webhook", schedule=""),
-        msgspec.structs.replace(NEW, target=Target()),
+        msgspec.structs.replace(NEW, target=TriggerTarget()),
     ],
     ids=["schedule", "name", "text", "kind", "target"],
 )
@@ -673,14 +680,14 @@ def test_what_somebody_writes_while_it_is_changed_is_not_lost(world: World) -> N
 
 def test_removing_removes_what_waits_and_nothing_else(world: World) -> None:
     world.put("go")
-    world.folder.done(world.claim())
+    world.folder.move_to_done(world.claim())
     world.put("go")
-    assert world.folder.knows("go")
+    assert world.folder.exists("go")
     assert world.folder.remove("go")
     assert not world.folder.remove("go")
     assert world.files() == {"done": ["go.json"]}
-    assert world.folder.knows("go")
-    assert not world.folder.knows("other")
+    assert world.folder.exists("go")
+    assert not world.folder.exists("other")
     with pytest.raises(TriggerRefused):
         world.folder.remove("../events/go")
 
@@ -707,11 +714,11 @@ def test_on_a_full_disk_nothing_is_lost_and_it_goes_on_afterwards(world: World) 
     world.scan()
     with full_disk():
         found = world.scan(3)
-        assert "cannot be moved to failed" in found.troubles["bad"]
+        assert "cannot be moved to failed" in found.problems["bad"]
         assert set(found.triggers) == {"good"}
-        with pytest.raises(EventsUnusable):
+        with pytest.raises(EventFolderUnusable):
             world.folder.write(NEW)
-        with pytest.raises(EventsUnusable):
+        with pytest.raises(EventFolderUnusable):
             world.folder.pause("good")
     assert world.files() == {"": ["bad.json", "good.json"]}
     assert (world.path / "good.json").read_text() == json.dumps(DAILY)
@@ -726,10 +733,10 @@ def test_a_folder_that_cannot_be_used_is_told_and_what_is_known_still_holds(worl
     (world.path / name).rmdir()
     (world.path / name).write_text("a file where the folder should be")
     found = world.scan()
-    assert "cannot be used" in found.troubles[FOLDER]
+    assert "cannot be used" in found.problems[FOLDER_KEY]
     assert set(found.triggers) == {"good"}
     (world.path / name).unlink()
-    assert world.scan().troubles == {}
+    assert world.scan().problems == {}
 
 
 def test_a_mount_that_has_gone_takes_no_trigger_with_it(world: World) -> None:
@@ -738,15 +745,15 @@ def test_a_mount_that_has_gone_takes_no_trigger_with_it(world: World) -> None:
     away = world.path.rename(world.path.parent / "away")
     world.path.write_text("not a folder")
     found = world.scan()
-    assert "cannot be used" in found.troubles[FOLDER]
+    assert "cannot be used" in found.problems[FOLDER_KEY]
     assert set(found.triggers) == {"good"}
-    with pytest.raises(EventsUnusable):
+    with pytest.raises(EventFolderUnusable):
         world.folder.claim("good", found.triggers["good"][1])
-    with pytest.raises(EventsUnusable):
-        world.folder.claimed()
+    with pytest.raises(EventFolderUnusable):
+        world.folder.list_unfinished_claims()
     world.path.unlink()
     away.rename(world.path)
-    assert world.scan().troubles == {}
+    assert world.scan().problems == {}
 
 
 class Crash(BaseException):
@@ -756,13 +763,13 @@ class Crash(BaseException):
 USES = {"open", "os.rename", "os.remove", "os.link", "os.mkdir", "os.utime", "os.listdir", "os.scandir"}
 
 
-def life(world: World, returned: list[Claim]) -> None:
+def life(world: World, returned: list[EventFileClaim]) -> None:
     world.folder = world.open()
     found = world.scan()
     for name, (trigger, digest) in found.triggers.items():
         if trigger.kind != "periodic" and (claim := world.folder.claim(name, digest)) is not None:
             returned.append(claim)
-            world.folder.done(claim, "noted")
+            world.folder.move_to_done(claim, "noted")
     world.scan(3)
     world.folder.write(NEW, replace=True)
     world.folder.pause("new")
@@ -777,7 +784,7 @@ def test_wherever_it_is_stopped_each_file_is_in_one_place_and_a_claim_that_was_h
         world = World(tmp_path / f"{number}")
         world.put("go")
         (world.path / "bad.json").write_text("no")
-        count, returned = 0, list[Claim]()
+        count, returned = 0, list[EventFileClaim]()
 
         def stop(event: str, arguments: tuple[Any, ...], number: int = number, ours: str = str(world.path)) -> None:
             nonlocal count
@@ -802,24 +809,24 @@ def test_wherever_it_is_stopped_each_file_is_in_one_place_and_a_claim_that_was_h
             assert lying[0].read_text() == content
         if returned:  # it may have been fired: nobody fires it under another id
             assert "go" not in found.triggers
-            assert all(claim == returned[0] for claim in found.claimed)
+            assert all(claim == returned[0] for claim in found.unfinished_claims)
         else:
-            assert "go" in found.triggers or [claim.name for claim in found.claimed] == ["go"]
+            assert "go" in found.triggers or [claim.name for claim in found.unfinished_claims] == ["go"]
     assert stopped > 30
 
 
 LOOP = """
 import sys, time
-from mainstay.triggers.folder import EventFolder
+from mainstay.triggers.event_folder import EventFolder
 class Clock:
     def now_ms(self): return int(time.time() * 1000)
     def monotonic(self): return time.monotonic()
 folder = EventFolder(sys.argv[1], Clock())
 print("ready", flush=True)
-for claim in folder.claimed():
-    folder.done(claim)
+for claim in folder.list_unfinished_claims():
+    folder.move_to_done(claim)
 for name, (_, digest) in folder.scan().triggers.items():
-    folder.done(folder.claim(name, digest))
+    folder.move_to_done(folder.claim(name, digest))
 print("done", flush=True)
 """
 
@@ -861,10 +868,10 @@ async def test_ten_thousand_files_at_start_take_seconds_and_the_loop_goes_on_f11
 
     beating = asyncio.create_task(beat())
     before = time.perf_counter()
-    found: Scan = await in_thread(world.folder.scan)
+    found: EventFolderScan = await run_in_thread(world.folder.scan)
     first = time.perf_counter() - before
     before = time.perf_counter()
-    again: Scan = await in_thread(world.folder.scan)
+    again: EventFolderScan = await run_in_thread(world.folder.scan)
     second = time.perf_counter() - before
     beating.cancel()
     print(f"10,000 files: {first:.2f} s, again {second * 1000:.0f} ms; longest gap {max(gaps) * 1000:.0f} ms")
@@ -882,4 +889,4 @@ def test_a_file_of_the_largest_size_is_read_and_one_byte_more_is_not(world: Worl
     (world.path / "b.json").write_bytes(raw + b" " * (FILE_BYTES_MAX + 1 - len(raw)))
     found = world.scan()
     assert set(found.triggers) == {"a"}
-    assert str(FILE_BYTES_MAX) in found.troubles["b"]
+    assert str(FILE_BYTES_MAX) in found.problems["b"]

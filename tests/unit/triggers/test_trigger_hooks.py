@@ -20,25 +20,25 @@ from mainstay.core.errors import (
     StoreBusy,
     StoreFull,
 )
-from mainstay.core.triggers import Hook, Target
-from mainstay.io.signing import sign
-from mainstay.testing.virtual import BEGINNING_MS, VirtualClock, virtual_run
-from mainstay.triggers.hooks import (
-    BYTES_MAX,
-    Bounds,
-    Delivered,
-    Delivery,
-    check_hook,
-    check_hooks,
-    hooks_app,
+from mainstay.core.triggers import TriggerTarget, Webhook
+from mainstay.io.webhook_signatures import sign_webhook
+from mainstay.testing.virtual_time import START_MS, VirtualClock, virtual_run
+from mainstay.triggers.webhook_app import (
+    BODY_BYTES_MAX,
+    DeliveryReceipt,
+    WebhookAppLimits,
+    WebhookDelivery,
+    build_webhook_app,
+    check_webhook,
+    check_webhooks,
 )
 
-NOW_S = BEGINNING_MS // 1000
+NOW_S = START_MS // 1000
 SECRET = "a secret of some length"
-TARGET = Target(session="s")
-CI = Hook(name="ci", secret=SECRET, target=TARGET, bytes_max=1000)
-GITHUB = Hook(name="github", secret="It's a Secret to Everybody", target=TARGET, scheme="github")
-PAUSED = Hook(name="paused", secret="another one, as long", target=TARGET, paused=True)
+TARGET = TriggerTarget(session="s")
+CI = Webhook(name="ci", secret=SECRET, target=TARGET, bytes_max=1000)
+GITHUB = Webhook(name="github", secret="It's a Secret to Everybody", target=TARGET, scheme="github")
+PAUSED = Webhook(name="paused", secret="another one, as long", target=TARGET, paused=True)
 HOOKS = {one.name: one for one in (CI, GITHUB, PAUSED)}
 
 Headers = Iterable[tuple[str | bytes, str | bytes]]
@@ -61,17 +61,19 @@ class Answer(msgspec.Struct):
 class Sender:
     """Whoever speaks ASGI to the application. `pieces` are the body, as it comes; a number is a wait in seconds."""
 
-    def __init__(self, deliver: Callable[[Delivery], Awaitable[Delivered]] | None = None, **settings: Any) -> None:
-        self.taken: list[Delivery] = []
+    def __init__(
+        self, deliver: Callable[[WebhookDelivery], Awaitable[DeliveryReceipt]] | None = None, **settings: Any
+    ) -> None:
+        self.taken: list[WebhookDelivery] = []
         self.read = 0  # pieces of the last body that were asked for
         bounds = settings.pop("bounds", None)
         hooks = settings.pop("hooks", HOOKS)
-        self.app = hooks_app(hooks, deliver or self.keep, clock=VirtualClock(), bounds=bounds, **settings)
+        self.app = build_webhook_app(hooks, deliver or self.keep, clock=VirtualClock(), limits=bounds, **settings)
 
-    async def keep(self, delivery: Delivery) -> Delivered:
+    async def keep(self, delivery: WebhookDelivery) -> DeliveryReceipt:
         again = any(one.nonce == delivery.nonce for one in self.taken)
         self.taken += [] if again else [delivery]
-        return Delivered(delivery.nonce, again)
+        return DeliveryReceipt(delivery.nonce, again)
 
     async def send(
         self,
@@ -113,8 +115,8 @@ class Sender:
         assert len(found) == len(start["headers"]), "a header is there twice"
         return Answer(start["status"], found, body["body"])
 
-    async def post(self, body: bytes, kind: str = "application/json", hook: Hook = CI, more: Headers = ()) -> Answer:
-        made = sign(hook.scheme, hook.secret, body, at_s=NOW_S, id="")
+    async def post(self, body: bytes, kind: str = "application/json", hook: Webhook = CI, more: Headers = ()) -> Answer:
+        made = sign_webhook(hook.scheme, hook.secret, body, at_s=NOW_S, id="")
         headers = [("content-type", kind), ("content-length", str(len(body))), *made.items(), *more]
         return await self.send(f"/hooks/{hook.name}", [body], headers)
 
@@ -127,7 +129,7 @@ def _bytes(value: str | bytes) -> bytes:
 def sender(monkeypatch: pytest.MonkeyPatch) -> Sender:
     """On real time: nothing here waits."""
     made = Sender()
-    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: BEGINNING_MS)
+    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: START_MS)
     return made
 
 
@@ -139,8 +141,8 @@ async def test_what_is_signed_is_handed_over_and_answered_with_202(sender: Sende
     assert answer.status == 202
     (taken,) = sender.taken
     assert answer.json == {"accepted": True, "id": taken.nonce}
-    assert (taken.hook, taken.media, taken.given) == (CI, "json", "")
-    assert json.loads(taken.shown) == {"ok": True}
+    assert (taken.webhook, taken.payload_format, taken.delivery_id) == (CI, "json", "")
+    assert json.loads(taken.payload_text) == {"ok": True}
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["content-length"] == str(len(answer.body))
     assert "connection" not in answer.headers
@@ -150,10 +152,10 @@ async def test_202_comes_only_when_it_is_durable() -> None:
     stored = asyncio.Event()
     begun = asyncio.Event()
 
-    async def slow(delivery: Delivery) -> Delivered:
+    async def slow(delivery: WebhookDelivery) -> DeliveryReceipt:
         begun.set()
         await stored.wait()
-        return Delivered("k")
+        return DeliveryReceipt("k")
 
     asking = asyncio.create_task(Sender(slow, hooks={"github": GITHUB}).post(b"x", "text/plain", GITHUB))
     await begun.wait()
@@ -183,10 +185,10 @@ async def test_f42_a_replay_is_a_duplicate_and_says_so(sender: Sender) -> None:
     ids=["named", "not-githubs", "githubs", "both"],
 )
 async def test_what_its_sender_calls_a_delivery_is_handed_over_with_it(
-    sender: Sender, hook: Hook, headers: Headers, given: str
+    sender: Sender, hook: Webhook, headers: Headers, given: str
 ) -> None:
     assert (await sender.post(b"{}", hook=hook, more=headers)).status == 202
-    assert sender.taken[0].given == given
+    assert sender.taken[0].delivery_id == given
 
 
 @pytest.mark.parametrize("value", ["é", "a\x01b", "x" * 300, "x" * 5000], ids=["ascii", "control", "long", "huge"])
@@ -228,52 +230,52 @@ async def test_json_is_read_where_it_is_said_or_seen_and_all_else_is_text(
     sender: Sender, body: bytes, kind: str, media: str, shown: str
 ) -> None:
     assert (await sender.post(body, kind)).status == 202
-    assert (sender.taken[0].media, sender.taken[0].shown) == (media, shown)
+    assert (sender.taken[0].payload_format, sender.taken[0].payload_text) == (media, shown)
 
 
 async def test_github_sends_forms_by_default_and_what_they_hold_is_read(sender: Sender) -> None:
     form = b"payload=%7B%22action%22%3A+%22opened%22%7D"
     assert (await sender.post(form, "application/x-www-form-urlencoded", GITHUB)).status == 202
-    assert json.loads(sender.taken[0].shown) == {"action": "opened"}
+    assert json.loads(sender.taken[0].payload_text) == {"action": "opened"}
     assert (await sender.post(b"payload=%7B", "application/x-www-form-urlencoded", GITHUB)).status == 400
 
 
 async def test_a_template_says_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     hook = msgspec.structs.replace(CI, template="{{ who }} said {{ what }}: {{ body }}")
     sender = Sender(hooks={"ci": hook})
-    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: BEGINNING_MS)
+    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: START_MS)
     await sender.post(b'{"who": "ada", "what": "{{ who }}"}')
-    assert sender.taken[0].shown.startswith("ada said {{ who }}: {")
+    assert sender.taken[0].payload_text.startswith("ada said {{ who }}: {")
     await sender.post(b"hello", "text/plain")
-    assert sender.taken[1].shown == "(there is no who) said (there is no what): hello"
+    assert sender.taken[1].payload_text == "(there is no who) said (there is no what): hello"
 
 
 async def test_what_is_shown_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    sender = Sender(bounds=Bounds(shown_chars_max=100))
-    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: BEGINNING_MS)
+    sender = Sender(bounds=WebhookAppLimits(payload_chars_max=100))
+    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: START_MS)
     await sender.post(b"x" * 900, "text/plain")
-    assert len(sender.taken[0].shown) == 100
-    assert sender.taken[0].shown.endswith("(the rest was left out)")
+    assert len(sender.taken[0].payload_text) == 100
+    assert sender.taken[0].payload_text.endswith("(the rest was left out)")
 
 
 # --- refused before it is parsed -----------------------------------------------------------------
 
 
 def unsigned_cases() -> list[tuple[str, Headers]]:
-    good = list(sign("timestamp", SECRET, b"{}", at_s=NOW_S).items())
-    old = list(sign("timestamp", SECRET, b"{}", at_s=NOW_S - 301).items())
+    good = list(sign_webhook("timestamp", SECRET, b"{}", at_s=NOW_S).items())
+    old = list(sign_webhook("timestamp", SECRET, b"{}", at_s=NOW_S - 301).items())
     return [
         ("nothing", []),
         ("no-signature", good[:1]),
         ("no-time", good[1:]),
         ("twice", [*good, good[0]]),
         ("old", old),
-        ("future", list(sign("timestamp", SECRET, b"{}", at_s=NOW_S + 301).items())),
-        ("other-secret", list(sign("timestamp", SECRET + "x", b"{}", at_s=NOW_S).items())),
-        ("other-body", list(sign("timestamp", SECRET, b"{ }", at_s=NOW_S).items())),
+        ("future", list(sign_webhook("timestamp", SECRET, b"{}", at_s=NOW_S + 301).items())),
+        ("other-secret", list(sign_webhook("timestamp", SECRET + "x", b"{}", at_s=NOW_S).items())),
+        ("other-body", list(sign_webhook("timestamp", SECRET, b"{ }", at_s=NOW_S).items())),
         ("other-algorithm", [good[0], (good[1][0], good[1][1].replace("v1=", "sha1="))]),
         ("not-ascii", [good[0], (good[1][0], "v1=é")]),
-        ("github-like", list(sign("github", SECRET, b"{}").items())),
+        ("github-like", list(sign_webhook("github", SECRET, b"{}").items())),
     ]
 
 
@@ -284,11 +286,11 @@ async def test_f42_whatever_is_wrong_with_the_signature_the_answer_is_the_same_4
     with caplog.at_level(logging.DEBUG):
         answer = await sender.send("/hooks/ci", [b"{}"], headers)
     assert answer.status == 401
-    assert answer.json == {"error": {"type": "unauthorized", "message": "the delivery is not signed as it should be"}}
+    assert answer.json == {"error": {"type": "unauthorized", "message": "the signature is missing or invalid"}}
     assert sender.taken == []
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().startswith("webhook ci: refused a delivery of ::1: ")
+    assert record.getMessage().startswith("webhook ci: rejected a delivery from ::1: ")
 
 
 async def test_f42_a_body_is_not_parsed_before_it_is_known_to_be_signed(sender: Sender) -> None:
@@ -320,7 +322,7 @@ def test_a_stranger_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.DEBUG, logger="mainstay"):
         virtual_run(knock())
     assert len(caplog.records) == 2
-    assert "(499 more were refused before)" in caplog.records[1].getMessage()
+    assert "(499 more were rejected before)" in caplog.records[1].getMessage()
 
 
 @pytest.mark.parametrize(
@@ -374,7 +376,7 @@ NOWHERE = [
 @pytest.mark.parametrize("path", NOWHERE, ids=range(len(NOWHERE)))
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_every_other_path_is_404(sender: Sender, path: str, method: str) -> None:
-    answer = await sender.send(path, [b"{}"], sign("timestamp", SECRET, b"{}", at_s=NOW_S).items(), method)
+    answer = await sender.send(path, [b"{}"], sign_webhook("timestamp", SECRET, b"{}", at_s=NOW_S).items(), method)
     assert (answer.status, answer.kind) == (404, "not_found")
     assert sender.taken == []
 
@@ -414,12 +416,12 @@ async def test_head_has_no_body_and_options_says_what_is_allowed(sender: Sender)
     ],
 )
 async def test_it_is_found_below_wherever_it_is_mounted(sender: Sender, root: str, path: str, status: int) -> None:
-    headers = sign("timestamp", SECRET, b"{}", at_s=NOW_S).items()
+    headers = sign_webhook("timestamp", SECRET, b"{}", at_s=NOW_S).items()
     assert (await sender.send(path, [b"{}"], headers, root=root)).status == status
 
 
 async def test_health_is_answered_when_it_stands_alone() -> None:
-    alone = Sender(alone=True)
+    alone = Sender(standalone=True)
     assert (await alone.send("/healthz", method="GET")).json == {"ok": True}
     assert (await alone.send("/healthz", method="HEAD")).body == b""
     assert (await alone.send("/healthz")).status == 405
@@ -441,14 +443,14 @@ async def test_a_body_that_lies_about_its_length_is_counted_as_it_comes(sender: 
         answer = await sender.send(pieces=[b"x" * 400] * 100, headers=headers)
         assert (answer.status, sender.read) == (413, 3)
     exact = b"x" * 1000
-    headers = [*sign("timestamp", SECRET, exact, at_s=NOW_S).items()]
+    headers = [*sign_webhook("timestamp", SECRET, exact, at_s=NOW_S).items()]
     assert (await sender.send(pieces=[exact[:1], b"", exact[1:]], headers=headers)).status == 202
     assert (await sender.send(pieces=[exact, b"x"], headers=headers)).status == 413
 
 
 async def test_a_body_in_a_thousand_pieces_is_one_body(sender: Sender) -> None:
     body = json.dumps({"text": "y" * 900}).encode()
-    headers = [*sign("timestamp", SECRET, body, at_s=NOW_S).items()]
+    headers = [*sign_webhook("timestamp", SECRET, body, at_s=NOW_S).items()]
     answer = await sender.send(pieces=[body[at : at + 1] for at in range(len(body))], headers=headers)
     assert answer.status == 202
 
@@ -463,7 +465,7 @@ def test_a_slow_sender_is_cut_off_after_ten_seconds_however_busy_it_looks() -> N
         assert answer.headers["connection"] == "close"
         assert asyncio.get_running_loop().time() - began == 10
         body = b"{}"
-        headers = [*sign("timestamp", SECRET, body, at_s=NOW_S + 10).items()]
+        headers = [*sign_webhook("timestamp", SECRET, body, at_s=NOW_S + 10).items()]
         assert (await sender.send(pieces=[4.5, b"{", 4.5, b"}"], headers=headers)).status == 202
 
     virtual_run(drip())
@@ -479,7 +481,7 @@ def test_all_bodies_together_are_bounded_and_what_was_held_is_let_go() -> None:
     hook = msgspec.structs.replace(CI, bytes_max=10_000)
 
     async def crowd() -> None:
-        sender = Sender(hooks={"ci": hook}, bounds=Bounds(held_bytes_max=50_000))
+        sender = Sender(hooks={"ci": hook}, bounds=WebhookAppLimits(held_bytes_max=50_000))
         for _ in range(3):  # again and again: nothing is left behind
             many = [sender.send(pieces=[1, b"x" * 4000, 1, b""]) for _ in range(20)]
             answers = await asyncio.gather(*many)
@@ -488,7 +490,7 @@ def test_all_bodies_together_are_bounded_and_what_was_held_is_let_go() -> None:
             assert len(busy) == 8
             assert {(one.kind, one.headers["retry-after"]) for one in busy} == {("busy", "10")}
             at_s = VirtualClock().now_ms() // 1000
-            headers = sign("timestamp", SECRET, b"{}", at_s=at_s).items()
+            headers = sign_webhook("timestamp", SECRET, b"{}", at_s=at_s).items()
             assert (await sender.send(pieces=[b"{}"], headers=headers)).status == 202
 
     virtual_run(crowd())
@@ -512,10 +514,10 @@ def test_all_bodies_together_are_bounded_and_what_was_held_is_let_go() -> None:
 async def test_what_cannot_be_taken_now_is_told_without_saying_what_is_inside(
     monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, kind: str
 ) -> None:
-    async def refuse(delivery: Delivery) -> Delivered:
+    async def refuse(delivery: WebhookDelivery) -> DeliveryReceipt:
         raise error
 
-    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: BEGINNING_MS)
+    monkeypatch.setattr(VirtualClock, "now_ms", lambda self: START_MS)
     answer = await Sender(refuse).post(b"{}")
     assert (answer.status, answer.kind) == (status, kind)
     assert ("retry-after" in answer.headers) == (status in (429, 503))
@@ -524,9 +526,9 @@ async def test_what_cannot_be_taken_now_is_told_without_saying_what_is_inside(
 
 
 def test_a_delivery_that_is_not_durable_in_time_is_503(caplog: pytest.LogCaptureFixture) -> None:
-    async def never(delivery: Delivery) -> Delivered:
+    async def never(delivery: WebhookDelivery) -> DeliveryReceipt:
         await asyncio.sleep(3600)
-        return Delivered("x")
+        return DeliveryReceipt("x")
 
     async def wait() -> None:
         sender = Sender(never)
@@ -572,41 +574,41 @@ async def test_it_begins_and_ends_as_servers_want_it() -> None:
     [
         ({"secret": ""}, "no secret"),
         ({"secret": "short"}, "5 bytes"),
-        ({"others": ("short",)}, "5 bytes"),
-        ({"others": (SECRET,) * 4}, "over 4 secrets"),
-        ({"name": "../x"}, "is none"),
-        ({"name": ""}, "is none"),
-        ({"name": "a" * 65}, "is none"),
-        ({"name": "ci/names"}, "is none"),
+        ({"other_secrets": ("short",)}, "5 bytes"),
+        ({"other_secrets": (SECRET,) * 4}, "more than 4 secrets"),
+        ({"name": "../x"}, "is not a valid webhook name"),
+        ({"name": ""}, "is not a valid webhook name"),
+        ({"name": "a" * 65}, "is not a valid webhook name"),
+        ({"name": "ci/names"}, "is not a valid webhook name"),
         ({"template": "{{ a"}, "not closed"),
         ({"bytes_max": 0}, "0 bytes"),
-        ({"bytes_max": BYTES_MAX + 1}, "at most"),
+        ({"bytes_max": BODY_BYTES_MAX + 1}, "at most"),
         ({"window_s": 0.0}, "window"),
         ({"window_s": 1e9}, "window"),
-        ({"target": Target()}, "either a session or a channel"),
-        ({"target": Target(channel="c")}, "either a session or a channel"),
-        ({"target": Target(session="s", channel="c", room="r")}, "either a session or a channel"),
+        ({"target": TriggerTarget()}, "either a session or a channel"),
+        ({"target": TriggerTarget(channel="c")}, "either a session or a channel"),
+        ({"target": TriggerTarget(session="s", channel="c", room="r")}, "either a session or a channel"),
     ],
     ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
 )
 def test_f42_a_hook_that_must_not_be_served_keeps_it_from_starting(change: dict[str, Any], why: str) -> None:
     bad = msgspec.structs.replace(CI, **change)
     with pytest.raises(ConfigError) as caught:
-        check_hook(bad)
+        check_webhook(bad)
     assert why in str(caught.value)
     assert SECRET not in str(caught.value)
     with pytest.raises(ConfigError):
-        hooks_app({bad.name: bad}, Sender().keep, clock=VirtualClock())
+        build_webhook_app({bad.name: bad}, Sender().keep, clock=VirtualClock())
 
 
 def test_f42_two_hooks_with_one_secret_are_refused_since_one_could_be_replayed_to_the_other() -> None:
     other = msgspec.structs.replace(CI, name="other")
     with pytest.raises(ConfigError, match="ci and other have the same secret"):
-        check_hooks({"ci": CI, "other": other})
-    rotated = msgspec.structs.replace(other, secret="a new one, long enough", others=(SECRET,))
+        check_webhooks({"ci": CI, "other": other})
+    rotated = msgspec.structs.replace(other, secret="a new one, long enough", other_secrets=(SECRET,))
     with pytest.raises(ConfigError, match="same secret"):
-        check_hooks({"ci": CI, "other": rotated})
-    check_hooks({"ci": msgspec.structs.replace(CI, others=(SECRET,))})
+        check_webhooks({"ci": CI, "other": rotated})
+    check_webhooks({"ci": msgspec.structs.replace(CI, other_secrets=(SECRET,))})
     with pytest.raises(ConfigError, match="listed as"):
-        check_hooks({"x": CI})
-    check_hooks(HOOKS)
+        check_webhooks({"x": CI})
+    check_webhooks(HOOKS)

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from mainstay.core.errors import InputRefused
-from mainstay.core.outside import Appointment, Scheduler
+from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.ports import ToolContext
-from mainstay.core.recall import is_untrusted
-from mainstay.tools.schedule import schedule_tool
-from mainstay.triggers.folder import EventFolder
-from mainstay.triggers.scheduler import ALL_MAX, SESSION_MAX, FileScheduler
+from mainstay.core.tool_ports import ScheduledPrompt, Scheduler
+from mainstay.tools.schedule import create_schedule_tool
+from mainstay.triggers.event_folder import EventFolder
+from mainstay.triggers.file_scheduler import SESSION_PROMPTS_MAX, WORKSPACE_PROMPTS_MAX, FileScheduler
 
 
 class HandClock:
@@ -56,7 +56,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path / "events")
 
 
-ONCE = Appointment(
+ONCE = ScheduledPrompt(
     when="2099-01-01T09:00", text="look again", session="s", timezone="Europe/Lisbon", key="k", person="ann"
 )
 
@@ -76,7 +76,7 @@ async def test_an_appointment_is_an_event_file_to_its_own_conversation(world: Wo
     }
     (one,) = await world.scheduler.list("s")
     assert one == msgspec.structs.replace(ONCE, id=id, key="", origin="schedule")
-    daily = await world.scheduler.add(Appointment(when="0 9 * * MON-FRI", text="news", session="s", key="other"))
+    daily = await world.scheduler.add(ScheduledPrompt(when="0 9 * * MON-FRI", text="news", session="s", key="other"))
     assert world.folder.scan().triggers[daily][0].kind == "periodic"
 
 
@@ -95,7 +95,7 @@ async def test_the_same_key_is_taken_once_also_after_it_has_fired(world: World) 
     claim = world.folder.claim(id, world.folder.scan().triggers[id][1])
     assert claim is not None
     assert await world.scheduler.add(ONCE) == id  # on its way
-    world.folder.done(claim)
+    world.folder.move_to_done(claim)
     assert await world.scheduler.add(ONCE) == id  # done
     (world.path / "done" / f"{id}.json").unlink()
     world.fired.add(id)
@@ -159,19 +159,19 @@ async def test_there_is_a_bound_for_each_conversation_and_for_all(world: World) 
                 fields = {**json.loads(raw), "threadId": f"s{session}"}
                 (world.path / f"schedule-{session}-{number}.json").write_text(json.dumps(fields))
 
-    fill(range(1), range(SESSION_MAX))
+    fill(range(1), range(SESSION_PROMPTS_MAX))
     full = msgspec.structs.replace(ONCE, session="s0", key="one more")
-    with pytest.raises(InputRefused, match=f"this conversation has {SESSION_MAX} appointments already"):
+    with pytest.raises(InputRefused, match=f"this conversation has {SESSION_PROMPTS_MAX} appointments already"):
         await world.scheduler.add(full)
     await world.scheduler.add(msgspec.structs.replace(ONCE, key="another"))  # others may go on
-    fill(range(1, 10), range(ALL_MAX // 10))
-    with pytest.raises(InputRefused, match=f"there are {ALL_MAX} appointments already"):
+    fill(range(1, 10), range(WORKSPACE_PROMPTS_MAX // 10))
+    with pytest.raises(InputRefused, match=f"there are {WORKSPACE_PROMPTS_MAX} appointments already"):
         await world.scheduler.add(msgspec.structs.replace(ONCE, key="yet another"))
     assert await world.scheduler.remove("s0", "schedule-0-0")
 
 
 async def test_the_schedule_tool_works_on_it(world: World) -> None:
-    tool = schedule_tool(world.scheduler)
+    tool = create_schedule_tool(world.scheduler)
 
     async def call(arguments: dict[str, str]) -> str:
         context = ToolContext("s", 1, 1, "c1", lambda event: None)

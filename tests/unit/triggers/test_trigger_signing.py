@@ -14,47 +14,53 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.triggers import Hook, Target
-from mainstay.io.signing import (
+from mainstay.core.triggers import TriggerTarget, Webhook
+from mainstay.io.webhook_signatures import (
     HEADER_CHARS_MAX,
     SIGNATURES_MAX,
-    Scheme,
-    Unsigned,
-    Verified,
-    key_of,
-    sign,
-    verify,
+    SignatureInvalid,
+    SignatureScheme,
+    VerifiedWebhookDelivery,
+    decode_secret,
+    sign_webhook,
+    verify_signature,
 )
 
 NOW_S = 1_767_225_600
-SECRETS: dict[Scheme, str] = {
+SECRETS: dict[SignatureScheme, str] = {
     "timestamp": "a secret of some length",
     "standard": "whsec_" + base64.b64encode(b"twenty-four bytes of it.").decode(),
     "github": "It's a Secret to Everybody",
 }
-SCHEMES: list[Scheme] = ["timestamp", "standard", "github"]
+SCHEMES: list[SignatureScheme] = ["timestamp", "standard", "github"]
 BODIES = [b"", b"Hello, World!", b'{"a": "\xc3\xa9", "n": [1, 2.50]}', bytes(range(256))]
 Headers = list[tuple[bytes, bytes]]
 
 
-def hook(scheme: Scheme = "timestamp", secret: str = "", others: tuple[str, ...] = ()) -> Hook:
-    return Hook(name="ci", secret=secret or SECRETS[scheme], scheme=scheme, target=Target(session="s"), others=others)
+def hook(scheme: SignatureScheme = "timestamp", secret: str = "", other_secrets: tuple[str, ...] = ()) -> Webhook:
+    return Webhook(
+        name="ci",
+        secret=secret or SECRETS[scheme],
+        scheme=scheme,
+        target=TriggerTarget(session="s"),
+        other_secrets=other_secrets,
+    )
 
 
 def raw(headers: dict[str, str]) -> Headers:
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
-def signed(scheme: Scheme, body: bytes, *, at_s: int = NOW_S, id: str = "msg_1", secret: str = "") -> Headers:
-    return raw(sign(scheme, secret or SECRETS[scheme], body, at_s=at_s, id=id))
+def signed(scheme: SignatureScheme, body: bytes, *, at_s: int = NOW_S, id: str = "msg_1", secret: str = "") -> Headers:
+    return raw(sign_webhook(scheme, secret or SECRETS[scheme], body, at_s=at_s, id=id))
 
 
-def check(scheme: Scheme, headers: Headers, body: bytes, *, now_s: float = NOW_S) -> Verified:
-    return verify(hook(scheme), headers, body, int(now_s * 1000))
+def check(scheme: SignatureScheme, headers: Headers, body: bytes, *, now_s: float = NOW_S) -> VerifiedWebhookDelivery:
+    return verify_signature(hook(scheme), headers, body, int(now_s * 1000))
 
 
-def refused(scheme: Scheme, headers: Headers, body: bytes, *, now_s: float = NOW_S) -> str:
-    with pytest.raises(Unsigned) as caught:
+def refused(scheme: SignatureScheme, headers: Headers, body: bytes, *, now_s: float = NOW_S) -> str:
+    with pytest.raises(SignatureInvalid) as caught:
         check(scheme, headers, body, now_s=now_s)
     return str(caught.value)
 
@@ -64,14 +70,14 @@ def refused(scheme: Scheme, headers: Headers, body: bytes, *, now_s: float = NOW
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("body", BODIES, ids=["empty", "text", "json", "bytes"])
-def test_what_was_signed_is_taken(scheme: Scheme, body: bytes) -> None:
+def test_what_was_signed_is_taken(scheme: SignatureScheme, body: bytes) -> None:
     assert check(scheme, signed(scheme, body), body).nonce
 
 
 def test_the_example_that_github_published() -> None:
     body = b"Hello, World!"
     signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
-    assert sign("github", "It's a Secret to Everybody", body) == {"X-Hub-Signature-256": signature}
+    assert sign_webhook("github", "It's a Secret to Everybody", body) == {"X-Hub-Signature-256": signature}
     assert check("github", raw({"X-Hub-Signature-256": signature}), body).nonce
 
 
@@ -86,7 +92,7 @@ def test_an_independent_signer_of_standard_webhooks_is_understood_and_understand
         "webhook-signature": theirs.sign(msg_id="msg_x", timestamp=at, data=body),
     }
     assert check("standard", raw(headers), body.encode(), now_s=at.timestamp()).nonce
-    ours = sign("standard", secret, body.encode(), at_s=int(at.timestamp()), id="msg_x")
+    ours = sign_webhook("standard", secret, body.encode(), at_s=int(at.timestamp()), id="msg_x")
     assert ours == headers
     assert theirs.verify(body, ours) == {"type": "user.created", "name": "Zoë"}
 
@@ -103,13 +109,13 @@ def test_openssl_signs_as_we_do() -> None:
         timeout=60,
     )
     made = said.stdout.decode().split()[-1]
-    assert sign("timestamp", SECRETS["timestamp"], body, at_s=NOW_S)["X-Mainstay-Signature"] == f"v1={made}"
+    assert sign_webhook("timestamp", SECRETS["timestamp"], body, at_s=NOW_S)["X-Mainstay-Signature"] == f"v1={made}"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=40, deadline=None)
 @given(body=st.binary(max_size=300), at=st.integers(1, 10**11))
-def test_any_bytes_at_any_time_are_taken_as_they_were_signed(scheme: Scheme, body: bytes, at: int) -> None:
+def test_any_bytes_at_any_time_are_taken_as_they_were_signed(scheme: SignatureScheme, body: bytes, at: int) -> None:
     assert check(scheme, signed(scheme, body, at_s=at), body, now_s=at).nonce
 
 
@@ -117,7 +123,7 @@ def test_any_bytes_at_any_time_are_taken_as_they_were_signed(scheme: Scheme, bod
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_f42_a_change_of_any_byte_of_the_body_is_refused(scheme: Scheme) -> None:
+def test_f42_a_change_of_any_byte_of_the_body_is_refused(scheme: SignatureScheme) -> None:
     body = b'{"amount": 100, "to": "ada"}'
     headers = signed(scheme, body)
     for at in range(len(body)):
@@ -128,7 +134,7 @@ def test_f42_a_change_of_any_byte_of_the_body_is_refused(scheme: Scheme) -> None
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_f42_a_change_of_any_byte_of_a_header_is_refused(scheme: Scheme) -> None:
+def test_f42_a_change_of_any_byte_of_a_header_is_refused(scheme: SignatureScheme) -> None:
     """But for what changes nothing: the case of hexadecimal digits, the bits after the end of base64."""
     body = b'{"amount": 100}'
     headers = [one for one in signed(scheme, body) if one[0] not in (b"Idempotency-Key", b"X-GitHub-Delivery")]
@@ -140,14 +146,14 @@ def test_f42_a_change_of_any_byte_of_a_header_is_refused(scheme: Scheme) -> None
                 changed[number] = (name, value[:at] + bytes([byte]) + value[at + 1 :])
                 try:
                     taken = check(scheme, changed, body)
-                except Unsigned:
+                except SignatureInvalid:
                     continue
                 assert taken == original, (name, at, byte)
                 assert b"ignature" in name
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_f42_a_header_that_is_missing_empty_twice_or_huge_is_refused(scheme: Scheme) -> None:
+def test_f42_a_header_that_is_missing_empty_twice_or_huge_is_refused(scheme: SignatureScheme) -> None:
     body = b"x"
     headers = [one for one in signed(scheme, body) if one[0] not in (b"Idempotency-Key", b"X-GitHub-Delivery")]
     assert refused(scheme, [], body)
@@ -162,7 +168,7 @@ def test_f42_a_header_that_is_missing_empty_twice_or_huge_is_refused(scheme: Sch
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_names_of_headers_may_be_written_in_any_case_and_order(scheme: Scheme) -> None:
+def test_names_of_headers_may_be_written_in_any_case_and_order(scheme: SignatureScheme) -> None:
     headers = signed(scheme, b"x")
     plain = check(scheme, headers, b"x")
     assert check(scheme, [(name.upper(), value) for name, value in reversed(headers)], b"x") == plain
@@ -175,7 +181,7 @@ def test_f42_what_was_signed_by_another_algorithm_is_refused() -> None:
         made = hmac.digest(key, f"{NOW_S}.".encode() + body, algorithm).hex()
         for value in (f"v1={made}", f"v0={made}", f"{algorithm}={made}", made):
             assert refused("timestamp", raw({"X-Mainstay-Timestamp": str(NOW_S), "X-Mainstay-Signature": value}), body)
-    good = dict(sign("timestamp", SECRETS["timestamp"], body, at_s=NOW_S))
+    good = dict(sign_webhook("timestamp", SECRETS["timestamp"], body, at_s=NOW_S))
     digits = good["X-Mainstay-Signature"].removeprefix("v1=")
     for value in (f"v0={digits}", f"v2={digits}", f"sha256={digits}", digits, f"v1:{digits}", f"V1={digits}"):
         assert "v1" in refused("timestamp", raw(good | {"X-Mainstay-Signature": value}), body)
@@ -185,7 +191,7 @@ def test_f42_what_was_signed_by_another_algorithm_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_f42_a_body_that_was_encoded_again_is_refused(scheme: Scheme) -> None:
+def test_f42_a_body_that_was_encoded_again_is_refused(scheme: SignatureScheme) -> None:
     body = b'{"b": 1, "a": "\\u00e9"}'
     headers = signed(scheme, body)
     again = msgspec.json.encode(msgspec.json.decode(body))
@@ -194,7 +200,7 @@ def test_f42_a_body_that_was_encoded_again_is_refused(scheme: Scheme) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_signature_of_another_secret_or_for_another_scheme_is_refused(scheme: Scheme) -> None:
+def test_a_signature_of_another_secret_or_for_another_scheme_is_refused(scheme: SignatureScheme) -> None:
     other = "whsec_" + base64.b64encode(b"another secret, as long").decode()
     assert "no signature fits" in refused(scheme, signed(scheme, b"x", secret=other), b"x")
     for another in SCHEMES:
@@ -203,7 +209,7 @@ def test_a_signature_of_another_secret_or_for_another_scheme_is_refused(scheme: 
 
 
 @pytest.mark.parametrize("scheme", ["timestamp", "standard"])
-def test_f42_what_is_old_or_from_the_future_is_refused_and_the_window_is_exact(scheme: Scheme) -> None:
+def test_f42_what_is_old_or_from_the_future_is_refused_and_the_window_is_exact(scheme: SignatureScheme) -> None:
     headers = signed(scheme, b"x")
     for late in (0, 1, 299, 300, -1, -300):
         assert check(scheme, headers, b"x", now_s=NOW_S + late).nonce
@@ -223,7 +229,7 @@ def test_a_time_that_is_none_is_refused_although_it_was_signed(at: str) -> None:
 
 
 def test_an_id_with_a_dot_is_refused_since_it_could_be_read_in_two_ways() -> None:
-    headers = sign("standard", SECRETS["standard"], f"{NOW_S}.evil".encode(), at_s=NOW_S, id="a")
+    headers = sign_webhook("standard", SECRETS["standard"], f"{NOW_S}.evil".encode(), at_s=NOW_S, id="a")
     assert check("standard", raw(headers), f"{NOW_S}.evil".encode()).nonce
     shifted = headers | {"webhook-id": f"a.{NOW_S}"}
     assert "dot" in refused("standard", raw(shifted), b"evil")
@@ -233,7 +239,7 @@ def test_an_id_with_a_dot_is_refused_since_it_could_be_read_in_two_ways() -> Non
 
 
 def test_one_of_several_signatures_is_enough_and_their_number_is_bounded() -> None:
-    good = sign("timestamp", SECRETS["timestamp"], b"x", at_s=NOW_S)
+    good = sign_webhook("timestamp", SECRETS["timestamp"], b"x", at_s=NOW_S)
     right, wrong = good["X-Mainstay-Signature"], "v1=" + "0" * 64
     for value in (f"{wrong},{right}", f"{right}, {wrong}", f"v0=abc,{right}", f"v2=zz , {right}"):
         assert check("timestamp", raw(good | {"X-Mainstay-Signature": value}), b"x").nonce
@@ -246,7 +252,7 @@ def test_one_of_several_signatures_is_enough_and_their_number_is_bounded() -> No
 
 
 def test_standard_signatures_are_separated_by_spaces_and_others_versions_are_passed_over() -> None:
-    good = sign("standard", SECRETS["standard"], b"x", at_s=NOW_S, id="m")
+    good = sign_webhook("standard", SECRETS["standard"], b"x", at_s=NOW_S, id="m")
     right = good["webhook-signature"]
     for value in (f"v1a,{'A' * 86}== {right}", f"v1,{'A' * 43}= {right}", f"  {right}  "):
         assert check("standard", raw(good | {"webhook-signature": value}), b"x").nonce
@@ -254,16 +260,16 @@ def test_standard_signatures_are_separated_by_spaces_and_others_versions_are_pas
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_while_a_secret_is_being_changed_both_are_taken_and_the_nonce_is_the_same(scheme: Scheme) -> None:
+def test_while_a_secret_is_being_changed_both_are_taken_and_the_nonce_is_the_same(scheme: SignatureScheme) -> None:
     new = "whsec_" + base64.b64encode(b"the new one, long enough").decode()
-    changing = hook(scheme, secret=new, others=(SECRETS[scheme],))
+    changing = hook(scheme, secret=new, other_secrets=(SECRETS[scheme],))
     nonces = {
-        verify(changing, signed(scheme, b"x", secret=secret), b"x", NOW_S * 1000).nonce
+        verify_signature(changing, signed(scheme, b"x", secret=secret), b"x", NOW_S * 1000).nonce
         for secret in (new, SECRETS[scheme])
     }
     assert len(nonces) == 1  # or whoever saw both signatures could have it taken twice
-    with pytest.raises(Unsigned):
-        verify(hook(scheme, secret=new), signed(scheme, b"x"), b"x", NOW_S * 1000)
+    with pytest.raises(SignatureInvalid):
+        verify_signature(hook(scheme, secret=new), signed(scheme, b"x"), b"x", NOW_S * 1000)
 
 
 # --- the nonce -----------------------------------------------------------------------------------
@@ -296,7 +302,9 @@ def test_f42_github_signs_no_id_so_the_same_bytes_are_the_same_delivery_whatever
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_f42_whatever_is_wrong_the_same_comparisons_are_made(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f42_whatever_is_wrong_the_same_comparisons_are_made(
+    scheme: SignatureScheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compared: list[tuple[int, int]] = []
     real = hmac.compare_digest
 
@@ -323,8 +331,8 @@ def test_f42_whatever_is_wrong_the_same_comparisons_are_made(scheme: Scheme, mon
     for headers, body, now_s in cases:
         compared.clear()
         try:
-            verify(hook(scheme, others=(SECRETS[scheme] + "AAAA",)), headers, body, int(now_s * 1000))
-        except Unsigned:
+            verify_signature(hook(scheme, other_secrets=(SECRETS[scheme] + "AAAA",)), headers, body, int(now_s * 1000))
+        except SignatureInvalid:
             pass
         work.append(list(compared))
     assert work == [[(32, 32)] * (2 * SIGNATURES_MAX)] * len(cases)
@@ -354,14 +362,14 @@ def test_a_signature_of_zeros_does_not_fit_where_there_is_none() -> None:
     ],
 )
 def test_f42_a_secret_that_anybody_could_guess_is_refused_and_not_repeated(
-    scheme: Scheme, secret: str, why: str
+    scheme: SignatureScheme, secret: str, why: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        key_of(scheme, secret)
+        decode_secret(scheme, secret)
     assert why in str(caught.value)
-    assert not secret.strip() or secret.strip() not in str(caught.value).replace("whsec_ and base64", "")
+    assert not secret.strip() or secret.strip() not in str(caught.value).replace("whsec_ followed by base64", "")
 
 
 def test_a_secret_of_bytes_that_are_no_text_is_taken_as_the_environment_has_it() -> None:
-    assert key_of("timestamp", b"sixteen bytes \xff\xfe".decode(errors="surrogateescape"))[-2:] == b"\xff\xfe"
-    assert len(key_of("standard", base64.b64encode(b"x" * 16).decode())) == 16  # the prefix may be left out
+    assert decode_secret("timestamp", b"sixteen bytes \xff\xfe".decode(errors="surrogateescape"))[-2:] == b"\xff\xfe"
+    assert len(decode_secret("standard", base64.b64encode(b"x" * 16).decode())) == 16  # the prefix may be left out

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
-from mainstay.triggers.templates import (
-    CUT,
+from mainstay.triggers.webhook_templates import (
     PATH_CHARS_MAX,
-    PLACES_MAX,
+    PLACEHOLDERS_MAX,
     TEMPLATE_CHARS_MAX,
+    TRUNCATION_NOTE,
     check_template,
-    render,
+    render_template,
 )
 
 EVENT: dict[str, Any] = {
@@ -31,7 +31,7 @@ EVENT: dict[str, Any] = {
 
 def shown(template: str, payload: Any = EVENT, chars_max: int = 10_000) -> str:
     check_template(template)
-    return render(template, payload, chars_max=chars_max)
+    return render_template(template, payload, chars_max=chars_max)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_was_put_in_is_not_expanded_again() -> None:
         ("{# note #}", "only"),
         ("{{ " + "a" * (PATH_CHARS_MAX + 1) + " }}", "characters"),
         ("x" * (TEMPLATE_CHARS_MAX + 1), "characters"),
-        ("{{ a }}" * (PLACES_MAX + 1), "places"),
+        ("{{ a }}" * (PLACEHOLDERS_MAX + 1), "placeholders"),
     ],
 )
 def test_a_template_that_cannot_be_meant_is_refused_when_it_is_configured(template: str, why: str) -> None:
@@ -118,7 +118,7 @@ def test_a_template_that_cannot_be_meant_is_refused_when_it_is_configured(templa
 
 
 def test_what_is_too_long_is_cut_and_says_so() -> None:
-    assert shown("{{ a }}", {"a": "x" * 1000}, 100) == "x" * (100 - len(CUT)) + CUT
+    assert shown("{{ a }}", {"a": "x" * 1000}, 100) == "x" * (100 - len(TRUNCATION_NOTE)) + TRUNCATION_NOTE
     assert shown("{{ a }}", {"a": "x" * 100}, 100) == "x" * 100
     assert len(shown("y" * 90 + "{{ a }}{{ a }}", {"a": "x" * 1000}, 100)) == 100
     assert shown("{{ a }}", {"a": ["x" * 1000]}, 100).startswith('["xxx')  # on one line: it does not fit anyway
@@ -151,7 +151,7 @@ def test_what_is_nested_deeply_is_shown_on_one_line_or_not_at_all(depth: int) ->
 def test_no_template_and_no_payload_take_long() -> None:
     wide = {"a": [[n] for n in range(300_000)], "t": "}} {{" * 100_000}
     began = time.process_time()
-    for template in ("{{ body }}" * PLACES_MAX, "{{ t }}" * PLACES_MAX, "{{ nothing }}" * PLACES_MAX):
+    for template in ("{{ body }}" * PLACEHOLDERS_MAX, "{{ t }}" * PLACEHOLDERS_MAX, "{{ nothing }}" * PLACEHOLDERS_MAX):
         assert len(shown(template, wide, 32_768)) <= 32_768
     for hostile in ("{{" * 8000, "{{ " + '"' * 8000, "{{ " + "a." * 8000, "{{ a }}{" * 2000, "}}" * 8000):
         try:
@@ -176,6 +176,6 @@ def test_any_template_is_refused_or_rendered_within_its_bound(text: str, payload
             check_template(template)
         except ConfigError:
             continue
-        made = render(template, payload, chars_max=300)
+        made = render_template(template, payload, chars_max=300)
         assert len(made) <= 300
         made.encode(errors="strict") if not any("\ud800" <= char <= "\udfff" for char in template) else None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.triggers.times import ScheduleUnreadable, Times, Zones, is_moment
+from mainstay.triggers.schedule import ScheduleInvalid, TimeZoneCache, TriggerSchedule, is_iso_time
 
 YEARS_8941_MS = 220_000_000_000_000
 
@@ -28,7 +28,7 @@ def shown(moments: list[int]) -> list[str]:
 
 
 def due(schedule: str, zone: str, start: str, end: str) -> list[str]:
-    return shown(Times(schedule, zone).between(ms(start), ms(end), 100))
+    return shown(TriggerSchedule(schedule, zone).between(ms(start), ms(end), 100))
 
 
 NEW_YORK, LISBON = "America/New_York", "Europe/Lisbon"
@@ -70,9 +70,9 @@ def test_clocks_go_back_a_fixed_time_fires_the_first_time_and_a_wildcard_wheneve
 
 
 def test_asked_in_the_second_of_two_hours_a_fixed_time_of_the_first_does_not_come_again_f29() -> None:
-    times = Times("50 1 * * *", NEW_YORK)
+    times = TriggerSchedule("50 1 * * *", NEW_YORK)
     asked = ms("2025-11-02T01:45-05:00")  # ten to two was shown fifty-five minutes ago
-    assert times.after(asked) == ms("2025-11-03T01:50-05:00")
+    assert times.next_after(asked) == ms("2025-11-03T01:50-05:00")
     assert times.last_before(asked) == ms("2025-11-02T01:50-04:00")
 
 
@@ -85,10 +85,10 @@ def test_a_day_that_was_left_out_fires_when_the_next_one_begins_f29() -> None:
 
 
 def test_the_leap_day_comes_every_four_years_f29() -> None:
-    found = Times("0 12 29 2 *", LISBON).between(ms("2021-01-01T00:00Z"), ms("2033-01-01T00:00Z"), 10)
+    found = TriggerSchedule("0 12 29 2 *", LISBON).between(ms("2021-01-01T00:00Z"), ms("2033-01-01T00:00Z"), 10)
     assert [datetime.fromtimestamp(one / 1000, UTC).year for one in found] == [2024, 2028, 2032]
-    assert Times("0 12 29 2 *").last_before(ms("2028-02-29T12:00Z")) == ms("2024-02-29T12:00Z")
-    assert Times("0 0 29 2 *").after(ms("2096-03-01T00:00Z")) == ms("2104-02-29T00:00Z")  # 2100 has none
+    assert TriggerSchedule("0 12 29 2 *").last_before(ms("2028-02-29T12:00Z")) == ms("2024-02-29T12:00Z")
+    assert TriggerSchedule("0 0 29 2 *").next_after(ms("2096-03-01T00:00Z")) == ms("2104-02-29T00:00Z")  # 2100 has none
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_the_leap_day_comes_every_four_years_f29() -> None:
 def test_an_iso_time_is_due_once_read_in_its_zone_unless_it_has_an_offset_f29(
     text: str, zone: str, moment: str
 ) -> None:
-    times = Times(text, zone)
-    assert times.after(0) == ms(moment)
-    assert times.after(ms(moment) - 1) == ms(moment)
-    assert times.after(ms(moment)) is None
+    times = TriggerSchedule(text, zone)
+    assert times.next_after(0) == ms(moment)
+    assert times.next_after(ms(moment) - 1) == ms(moment)
+    assert times.next_after(ms(moment)) is None
     assert times.last_before(ms(moment) + 1) == ms(moment)
     assert times.last_before(ms(moment)) is None
     assert times.between(0, ms(moment), 5) == [ms(moment)]
@@ -140,8 +140,8 @@ def test_an_iso_time_is_due_once_read_in_its_zone_unless_it_has_an_offset_f29(
 )
 def test_names_ranges_steps_and_nicknames_mean_what_they_say(schedule: str, same: str) -> None:
     start, end = ms("2025-01-01T00:00Z"), ms("2026-01-02T00:00Z")
-    found = Times(schedule).between(start, end, 300)
-    assert found == Times(same).between(start, end, 300)
+    found = TriggerSchedule(schedule).between(start, end, 300)
+    assert found == TriggerSchedule(same).between(start, end, 300)
     assert found
 
 
@@ -176,8 +176,8 @@ def test_names_ranges_steps_and_nicknames_mean_what_they_say(schedule: str, same
     ],
 )
 def test_what_is_no_time_is_refused_with_a_sentence_that_says_why(schedule: str, said: str) -> None:
-    with pytest.raises(ScheduleUnreadable) as caught:
-        Times(schedule)
+    with pytest.raises(ScheduleInvalid) as caught:
+        TriggerSchedule(schedule)
     assert said in str(caught.value)
     assert str(caught.value).endswith(".")
 
@@ -193,8 +193,8 @@ def test_what_is_no_time_is_refused_with_a_sentence_that_says_why(schedule: str,
     ],
 )
 def test_an_unknown_zone_is_refused_with_the_nearest_name_f29(zone: str, near: str) -> None:
-    with pytest.raises(ScheduleUnreadable, match=f"did you mean {near}"):
-        Times("@daily", zone)
+    with pytest.raises(ScheduleInvalid, match=f"did you mean {near}"):
+        TriggerSchedule("@daily", zone)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_an_unknown_zone_is_refused_with_the_nearest_name_f29(zone: str, near: s
     ["", ".", "..", "/etc/passwd", "../UTC", "Europe", "Mars/Olympus", "zone.tab", "right/UTC", "U\0TC", "x" * 999],
 )
 def test_no_zone_leads_out_of_where_zones_are(zone: str) -> None:
-    with pytest.raises(ScheduleUnreadable, match="there is no time zone"):
-        Times("@daily", zone)
+    with pytest.raises(ScheduleInvalid, match="there is no time zone"):
+        TriggerSchedule("@daily", zone)
 
 
 @pytest.fixture
@@ -229,19 +229,19 @@ def install(folder: Path, name: str, like: str) -> None:
 def test_new_rules_on_disk_hold_within_a_minute_and_without_a_restart_f29(installed: Path) -> None:
     install(installed, "Test/Town", "Europe/Lisbon")
     now = [0.0]
-    times = Times("0 9 * * *", "Test/Town", Zones(lambda: now[0]))
+    times = TriggerSchedule("0 9 * * *", "Test/Town", TimeZoneCache(lambda: now[0]))
     asked = ms("2025-07-01T00:00Z")
-    assert times.after(asked) == ms("2025-07-01T08:00Z")
+    assert times.next_after(asked) == ms("2025-07-01T08:00Z")
     install(installed, "Test/Town", "Asia/Kolkata")
     now[0] = 59.0
-    assert times.after(asked) == ms("2025-07-01T08:00Z")  # it is not looked at for every question
+    assert times.next_after(asked) == ms("2025-07-01T08:00Z")  # it is not looked at for every question
     now[0] = 61.0
-    assert times.after(asked) == ms("2025-07-01T03:30Z")
+    assert times.next_after(asked) == ms("2025-07-01T03:30Z")
     (installed / "Test" / "Town").unlink()
     now[0] = 200.0
-    assert times.after(asked) == ms("2025-07-01T03:30Z")  # what has gone since stays as it was
-    with pytest.raises(ScheduleUnreadable):
-        Times("0 9 * * *", "Test/Town", Zones(lambda: now[0]))
+    assert times.next_after(asked) == ms("2025-07-01T03:30Z")  # what has gone since stays as it was
+    with pytest.raises(ScheduleInvalid):
+        TriggerSchedule("0 9 * * *", "Test/Town", TimeZoneCache(lambda: now[0]))
 
 
 FIELDS = st.tuples(
@@ -261,12 +261,12 @@ def test_due_times_strictly_increase_in_every_zone_and_the_last_one_before_is_th
     schedule: str, zone: str, start: int
 ) -> None:
     try:
-        times = Times(schedule, zone)
-    except ScheduleUnreadable:  # it never comes
+        times = TriggerSchedule(schedule, zone)
+    except ScheduleInvalid:  # it never comes
         return
     found, at = [], start
     for _ in range(8):
-        following = times.after(at)
+        following = times.next_after(at)
         if following is None:
             break
         assert following > at
@@ -276,25 +276,25 @@ def test_due_times_strictly_increase_in_every_zone_and_the_last_one_before_is_th
     for earlier, later in pairwise(found):
         assert times.last_before(later) == earlier
         assert times.last_before(later - 1) == earlier
-        assert times.after(later - 1) == later
+        assert times.next_after(later - 1) == later
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=40), st.from_regex(r"[0-9*,/\-A-Z#L ]{1,30}", fullmatch=True)))
 def test_whatever_is_written_it_is_a_time_or_refused_and_nothing_else(text: str) -> None:
     try:
-        times = Times(text)
-    except ScheduleUnreadable:
+        times = TriggerSchedule(text)
+    except ScheduleInvalid:
         return
-    following = times.after(0)
-    assert following is not None or is_moment(text.strip())
+    following = times.next_after(0)
+    assert following is not None or is_iso_time(text.strip())
 
 
 def test_there_is_an_end_to_time() -> None:
-    times = Times("* * * * *", LISBON)
-    assert times.after(YEARS_8941_MS) is None
-    assert times.after(10**30) is None
+    times = TriggerSchedule("* * * * *", LISBON)
+    assert times.next_after(YEARS_8941_MS) is None
+    assert times.next_after(10**30) is None
     assert times.last_before(0) is None
-    assert times.after(-(10**30)) == 60_000
+    assert times.next_after(-(10**30)) == 60_000
     assert times.between(0, 10**18, 3) == [60_000, 120_000, 180_000]
-    assert Times("0 0 1 1 *").last_before(ms("1970-06-01T00:00Z")) is None
+    assert TriggerSchedule("0 0 1 1 *").last_before(ms("1970-06-01T00:00Z")) is None

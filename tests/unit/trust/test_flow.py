@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.policy_world import BOXED, DOCKED, HOST, ONLINE, Plain, context
 
-from mainstay.core.outside import Reach
 from mainstay.core.ports import ToolContext
-from mainstay.trust.flow import Confinement, named, opened, reach_of, script_reach
-from mainstay.trust.policy import Circumstances, Policy, PolicyRules
-from mainstay.trust.shell.analysis import analyse
+from mainstay.core.tool_ports import CallDestinations
+from mainstay.trust.information_flow import (
+    SandboxGuarantees,
+    compute_reach,
+    compute_script_reach,
+    is_destination_allowed,
+    is_named_by_user,
+)
+from mainstay.trust.policy import Policy, PolicyContext, PolicyRules
+from mainstay.trust.shell.analysis import analyse_script
 
 EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
 
@@ -70,7 +76,7 @@ EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
     ],
 )
 def test_what_the_person_wrote_is_named(destination: str, text: str) -> None:
-    assert named(destination, [text], "/w")
+    assert is_named_by_user(destination, [text], "/w")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +150,7 @@ def test_what_the_person_wrote_is_named(destination: str, text: str) -> None:
     ],
 )
 def test_what_only_looks_like_it_is_not_named(destination: str, text: str) -> None:
-    assert not named(destination, [text], "/w")
+    assert not is_named_by_user(destination, [text], "/w")
 
 
 @given(st.text(max_size=30), st.text(max_size=60), st.text(max_size=10))
@@ -155,7 +161,7 @@ def test_nothing_is_named_that_does_not_stand_there(destination: str, before: st
 
     text = before + after
     plain = unicodedata.normalize("NFC", destination).removeprefix("https://").partition("#")[0].rstrip("/")
-    if named(destination, [text]):
+    if is_named_by_user(destination, [text]):
         assert (
             plain.rpartition("<")[2].removeprefix("mailto:").rstrip(">").lower()
             in unicodedata.normalize("NFC", text).lower()
@@ -169,9 +175,9 @@ JOINERS = st.sampled_from([*"abz09-_/@%+~=&#", "x.", "y@", "é"])
 @given(WORD, JOINERS)
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_a_part_of_something_longer_is_never_named(word: str, joiner: str) -> None:
-    assert named(word, [f"send it to {word}, please"])
-    assert not named(word, [f"send it to {joiner}{word}, please"])
-    assert not named(word, [f"send it to {word}{joiner}x, please"])
+    assert is_named_by_user(word, [f"send it to {word}, please"])
+    assert not is_named_by_user(word, [f"send it to {joiner}{word}, please"])
+    assert not is_named_by_user(word, [f"send it to {word}{joiner}x, please"])
 
 
 # --- reach ---------------------------------------------------------------------------------------
@@ -179,29 +185,31 @@ def test_a_part_of_something_longer_is_never_named(word: str, joiner: str) -> No
 
 async def test_a_tool_says_how_far_it_reaches() -> None:
     here = context()
-    assert reach_of(Plain("a"), {}, here) == Reach()
-    assert reach_of(Plain("a", sink=True), {}, here) == Reach(sink=True)
-    assert reach_of(Plain("a", "net.http", sink=True), {}, here) == Reach(sink=True, outward=True)
+    assert compute_reach(Plain("a"), {}, here) == CallDestinations()
+    assert compute_reach(Plain("a", sink=True), {}, here) == CallDestinations(sink=True)
+    assert compute_reach(Plain("a", "net.http", sink=True), {}, here) == CallDestinations(
+        sink=True, leaves_workspace=True
+    )
     arguments = {"to": ["a", None, ["b"]], "cc": None, "text": "c"}
-    found = reach_of(Plain("a", "send.slack", sink=("to", "cc", "bcc")), arguments, here)
-    assert found == Reach(sink=True, outward=True, destinations=("a", "b"))
+    found = compute_reach(Plain("a", "send.slack", sink=("to", "cc", "bcc")), arguments, here)
+    assert found == CallDestinations(sink=True, leaves_workspace=True, destinations=("a", "b"))
 
 
 async def test_a_struct_is_read_by_the_names_the_model_uses() -> None:
     class Letter(msgspec.Struct, rename={"to": "recipient"}):
         to: str
 
-    assert reach_of(Plain("a", sink=("recipient",)), Letter("x"), context()).destinations == ("x",)
+    assert compute_reach(Plain("a", sink=("recipient",)), Letter("x"), context()).destinations == ("x",)
 
 
 async def test_a_tool_that_knows_better_is_asked_and_if_it_fails_it_is_a_sink() -> None:
     class Knowing(Plain):
-        def reach(self, arguments: dict[str, str], context: ToolContext) -> Reach:
-            return Reach(sink=True, destinations=(arguments["where"],))
+        def reach(self, arguments: dict[str, str], context: ToolContext) -> CallDestinations:
+            return CallDestinations(sink=True, destinations=(arguments["where"],))
 
-    assert reach_of(Knowing("a"), {"where": "x"}, context()).destinations == ("x",)
-    assert reach_of(Knowing("a"), {}, context()).sink
-    assert reach_of(Knowing("a"), {}, context()).destinations == ()
+    assert compute_reach(Knowing("a"), {"where": "x"}, context()).destinations == ("x",)
+    assert compute_reach(Knowing("a"), {}, context()).sink
+    assert compute_reach(Knowing("a"), {}, context()).destinations == ()
 
 
 @pytest.mark.parametrize(
@@ -229,15 +237,15 @@ async def test_a_tool_that_knows_better_is_asked_and_if_it_fails_it_is_a_sink() 
     ],
 )
 def test_how_far_a_command_reaches_depends_on_where_it_runs(
-    script: str, where: Confinement, destinations: tuple[str, ...]
+    script: str, where: SandboxGuarantees, destinations: tuple[str, ...]
 ) -> None:
-    found = script_reach(analyse(script), where, "")
+    found = compute_script_reach(analyse_script(script), where, "")
     assert found.destinations == destinations
     assert found.sink is bool(destinations)
 
 
 def test_what_a_command_removes_lies_in_the_folder_that_it_is_run_in() -> None:
-    assert script_reach(analyse("rm a /b"), BOXED, "sub").destinations == ("sub/a", "/b")
+    assert compute_script_reach(analyse_script("rm a /b"), BOXED, "sub").destinations == ("sub/a", "/b")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +266,7 @@ def test_what_a_command_removes_lies_in_the_folder_that_it_is_run_in() -> None:
     ],
 )
 def test_an_owner_opens_destinations_by_pattern(pattern: str, destination: str, open: bool) -> None:
-    assert opened(destination, [pattern], "/w") is open
+    assert is_destination_allowed(destination, [pattern], "/w") is open
 
 
 # --- to name a file is not to want it gone -------------------------------------------------------
@@ -281,6 +289,6 @@ def test_f55_a_file_that_was_only_named_is_not_removed_for_a_page_that_says_so(s
         name, description, schema = "bash", "", {"properties": {"command": {}}}
         effect, timeout_s, untrusted, sink, capabilities = "unsafe", None, True, False, ("exec",)
 
-    policy = Policy(PolicyRules(), confinement=Confinement(confined=True, network=False, guards=True))
-    tainted = Circumstances(tainted=True, spoken=lambda: [said], cwd="/work")
-    assert policy.judge(Bash(), {"command": "rm report.txt"}, None, tainted).decision == decision  # type: ignore[arg-type]
+    policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
+    tainted = PolicyContext(tainted=True, read_user_texts=lambda: [said], cwd="/work")
+    assert policy.decide(Bash(), {"command": "rm report.txt"}, None, tainted).decision == decision  # type: ignore[arg-type]

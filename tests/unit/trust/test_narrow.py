@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.policy_world import BASH, BOXED, FETCH, MESSAGE, PLUGIN, READ, WRITE, context, judged
 
-from mainstay.trust.narrow import Narrowing
-from mainstay.trust.policy import Circumstances, Policy
+from mainstay.trust.policy import Policy, PolicyContext
 from mainstay.trust.rules import PolicyRules
+from mainstay.trust.skill_restrictions import SkillRestriction
 
-DEPLOY = Narrowing("deploy", ("bash(git *)", "write(docs/**)"))
+DEPLOY = SkillRestriction("deploy", ("bash(git *)", "write(docs/**)"))
 CALLS = [
     (BASH, {"command": "git status"}),
     (BASH, {"command": "rm -rf build"}),
@@ -25,8 +25,8 @@ CALLS = [
 STRICT = {"allow": 0, "ask": 1, "deny": 2}
 
 
-def following(*narrowing: Narrowing, alone: bool = False) -> Circumstances:
-    return Circumstances(narrowing=narrowing, alone=alone)
+def following(*narrowing: SkillRestriction, alone: bool = False) -> PolicyContext:
+    return PolicyContext(skill_restrictions=narrowing, is_sub_agent=alone)
 
 
 async def test_what_a_skill_names_runs_and_what_it_does_not_is_asked_about() -> None:
@@ -34,12 +34,12 @@ async def test_what_a_skill_names_runs_and_what_it_does_not_is_asked_about() -> 
     assert (await judged(BASH, {"command": "git status"}, circumstances=deploy)).decision == "allow"
     assert (await judged(WRITE, {"path": "docs/a.md"}, circumstances=deploy)).decision == "allow"
     asked = await judged(BASH, {"command": "git status && make"}, circumstances=deploy)
-    assert (asked.decision, asked.always) == ("ask", "")
-    assert asked.why == "The skill deploy uses only bash(git *), write(docs/**)."
+    assert (asked.decision, asked.always_rule) == ("ask", "")
+    assert asked.reason == "The skill deploy uses only bash(git *), write(docs/**)."
 
 
 async def test_a_rule_about_one_tool_says_nothing_of_another() -> None:
-    fetching = following(Narrowing("news", ("fetch", "bash(git *)")))
+    fetching = following(SkillRestriction("news", ("fetch", "bash(git *)")))
     assert (await judged(BASH, {"command": "echo hi"}, circumstances=fetching)).decision == "ask"
     assert (await judged(WRITE, {"path": "a"}, circumstances=fetching)).decision == "ask"
     assert (await judged(FETCH, {"url": "https://example.com/a"}, circumstances=fetching)).decision == "allow"
@@ -47,10 +47,10 @@ async def test_a_rule_about_one_tool_says_nothing_of_another() -> None:
 
 async def test_a_second_skill_gives_nothing_back_that_the_first_one_takes() -> None:
     """F35: whoever can have another skill followed gains nothing by it."""
-    both = following(DEPLOY, Narrowing("ops", ("bash", "write", "cap:*")))
+    both = following(DEPLOY, SkillRestriction("ops", ("bash", "write", "cap:*")))
     assert (await judged(BASH, {"command": "git status"}, circumstances=both)).decision == "allow"
     asked = await judged(BASH, {"command": "make"}, circumstances=both)
-    assert (asked.decision, asked.why) == ("ask", "The skill deploy uses only bash(git *), write(docs/**).")
+    assert (asked.decision, asked.reason) == ("ask", "The skill deploy uses only bash(git *), write(docs/**).")
 
 
 async def test_reading_needs_no_skill_that_names_it() -> None:
@@ -64,7 +64,7 @@ async def test_a_sub_agent_has_nobody_to_ask() -> None:
 
 async def test_what_no_rule_can_be_made_of_allows_nothing() -> None:
     """F35"""
-    broken = Narrowing("odd", ("bash(", "", "write(/**"))
+    broken = SkillRestriction("odd", ("bash(", "", "write(/**"))
     assert (await judged(WRITE, {"path": "a"}, circumstances=following(broken))).decision == "ask"
 
 
@@ -83,6 +83,6 @@ async def test_whatever_a_skill_names_it_never_widens_the_policy(
     """F35: with it, a call is judged as strictly as without, or more so."""
     tool, arguments = CALLS[number]
     policy = Policy(PolicyRules(deny=tuple(denied)), confinement=BOXED)
-    plain = policy.judge(tool, arguments, context(), Circumstances())
-    narrowed = policy.judge(tool, arguments, context(), following(Narrowing("s", tuple(named))))
+    plain = policy.decide(tool, arguments, context(), PolicyContext())
+    narrowed = policy.decide(tool, arguments, context(), following(SkillRestriction("s", tuple(named))))
     assert STRICT[narrowed.decision] >= STRICT[plain.decision]

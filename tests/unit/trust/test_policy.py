@@ -28,7 +28,7 @@ from support.policy_world import (
 )
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.policy import Circumstances, Confinement, Policy, Verdict
+from mainstay.trust.policy import Policy, PolicyContext, PolicyVerdict, SandboxGuarantees
 from mainstay.trust.rules import PolicyRules
 
 EXAMPLES = 1000 if os.environ.get("MAINSTAY_TEST_ALL") else 100
@@ -41,7 +41,7 @@ async def test_tools_handed_over_in_code_are_allowed_and_others_are_denied_until
     assert (await judged(WRITE, {"path": "a"})).decision == "allow"
     refused = await judged(PLUGIN, {"query": "x"})
     assert refused.decision == "deny"
-    assert "no rule names it" in refused.why
+    assert "no rule names it" in refused.reason
     assert (await judged(PLUGIN, {"query": "x"}, PolicyRules(allow=("web__*",)))).decision == "allow"
     assert (await judged(PLUGIN, {"query": "x"}, PolicyRules(ask=("web__*",)))).decision == "ask"
 
@@ -50,7 +50,7 @@ async def test_deny_comes_first_then_ask_then_allow() -> None:
     every = PolicyRules(allow=("write",), ask=("write",), deny=("write(secret/**)",))
     assert (await judged(WRITE, {"path": "secret/x"}, every)).decision == "deny"
     asked = await judged(WRITE, {"path": "x"}, every)
-    assert (asked.decision, asked.rule, asked.always) == ("ask", "write", "write(path=x)")
+    assert (asked.decision, asked.rule, asked.always_rule) == ("ask", "write", "write(path=x)")
     assert (await judged(WRITE, {"path": "x"}, PolicyRules(allow=("write",)))).rule == "write"
 
 
@@ -59,7 +59,7 @@ async def test_a_tool_that_is_allowed_only_in_some_ways_is_asked_about_in_others
     assert (await judged(WRITE, {"path": "docs/a"}, rules)).decision == "allow"
     asked = await judged(WRITE, {"path": "src/a"}, rules)
     assert asked.decision == "ask"
-    assert "write(docs/**)" in asked.why
+    assert "write(docs/**)" in asked.reason
     assert (await judged(READ, {"path": "src/a"}, rules)).decision == "allow"
 
 
@@ -71,14 +71,14 @@ async def test_the_person_can_do_no_more_than_the_workspace_and_no_more_than_the
     )
 
     def decide(person: str, path: str) -> str:
-        return policy.judge(WRITE, {"path": path}, context(), Circumstances(person=person, cwd="/w")).decision
+        return policy.decide(WRITE, {"path": path}, context(), PolicyContext(person=person, cwd="/w")).decision
 
     assert [decide("kim", path) for path in ("a/x", "b/x", "c/x")] == ["deny", "deny", "allow"]
     assert [decide("lee", path) for path in ("a/x", "b/x", "c/x")] == ["deny", "allow", "allow"]
     assert decide("guest", "c/x") == "deny"
-    guest = Circumstances(person="guest")
-    assert policy.judge(READ, {"path": "c/x"}, context(), guest).decision == "allow"
-    assert policy.judge(BASH, {"command": "ls"}, context(), guest).decision == "deny"
+    guest = PolicyContext(person="guest")
+    assert policy.decide(READ, {"path": "c/x"}, context(), guest).decision == "allow"
+    assert policy.decide(BASH, {"command": "ls"}, context(), guest).decision == "deny"
 
 
 async def test_reading_only_lets_nothing_pass_that_does_more() -> None:
@@ -95,7 +95,7 @@ async def test_a_capability_that_is_not_granted_is_denied_by_name() -> None:
     assert (await judged(WRITE, {}, rules)).decision == "allow"
     refused = await judged(FETCH, {}, rules)
     assert refused.decision == "deny"
-    assert "net" in refused.why
+    assert "net" in refused.reason
     assert (await judged(Plain("post", "send.slack"), {}, rules)).decision == "allow"
     assert (await judged(Plain("post", "send.mail"), {}, rules)).decision == "deny"
     assert (await judged(Plain("post", "send"), {}, rules)).decision == "deny"
@@ -108,15 +108,15 @@ async def test_a_tool_may_need_something_else_for_every_call() -> None:
 
     policy = Policy(PolicyRules(capabilities=("send.slack",)), confinement=BOXED)
     post = Post("post", "send")
-    assert policy.judge(post, {"to": "slack"}, context(), Circumstances()).decision == "allow"
-    assert policy.judge(post, {"to": "mail"}, context(), Circumstances()).decision == "deny"
+    assert policy.decide(post, {"to": "slack"}, context(), PolicyContext()).decision == "allow"
+    assert policy.decide(post, {"to": "mail"}, context(), PolicyContext()).decision == "deny"
 
 
 async def test_commands_on_the_host_are_asked_about_unless_every_one_is_allowed() -> None:
     rules = PolicyRules(allow=("bash(git *)", "bash(ls *)"))
     assert (await judged(BASH, {"command": "ls"}, confinement=BOXED)).decision == "allow"
     asked = await judged(BASH, {"command": "ls -la"}, confinement=HOST)
-    assert (asked.decision, asked.always) == ("ask", "bash(ls -la)")
+    assert (asked.decision, asked.always_rule) == ("ask", "bash(ls -la)")
     assert (await judged(BASH, {"command": "ls && git status"}, rules, confinement=HOST)).decision == "allow"
     assert (await judged(BASH, {"command": "ls && rm x"}, rules, confinement=HOST)).decision == "ask"
     assert (await judged(BASH, {"action": "list"}, confinement=HOST)).decision == "allow", "it runs nothing"
@@ -131,8 +131,8 @@ async def test_a_grant_allows_what_would_be_asked_about_and_never_what_is_denied
     command = {"command": "git push origin main"}
     asked = await judged(BASH, command, rules)
     assert asked.decision == "ask"
-    assert (await judged(BASH, command, rules, grants=[asked.always])).decision == "allow"
-    assert (await judged(BASH, {"command": "git push origin dev"}, rules, grants=[asked.always])).decision == "ask"
+    assert (await judged(BASH, command, rules, grants=[asked.always_rule])).decision == "allow"
+    assert (await judged(BASH, {"command": "git push origin dev"}, rules, grants=[asked.always_rule])).decision == "ask"
     forced = {"command": "git push --force origin main"}
     assert (await judged(BASH, forced, rules, grants=["bash", "bash(git *)", "*"])).decision == "deny"
     assert (await judged(BASH, {"command": "ls"}, confinement=HOST, grants=["bash(ls)"])).decision == "allow"
@@ -142,24 +142,24 @@ async def test_grants_are_added_while_it_runs_and_a_bad_one_changes_nothing() ->
     policy = Policy(PolicyRules(ask=("write",)), confinement=BOXED)
 
     def decide() -> str:
-        return policy.judge(WRITE, {"path": "a"}, context(), Circumstances(cwd="/w")).decision
+        return policy.decide(WRITE, {"path": "a"}, context(), PolicyContext(cwd="/w")).decision
 
     assert decide() == "ask"
-    policy.grant("write(a)")
+    policy.add_grant("write(a)")
     assert decide() == "allow"
     for bad in ("write(", "", "destination:", "destination:https://"):
         with pytest.raises(ConfigError):
-            policy.grant(bad)
+            policy.add_grant(bad)
     assert decide() == "allow"
-    policy.regrant([])
+    policy.replace_grants([])
     assert decide() == "ask"
 
 
 async def test_a_sub_agent_is_denied_what_somebody_would_have_to_be_asked_about() -> None:
-    alone = Circumstances(alone=True, cwd="/w")
+    alone = PolicyContext(is_sub_agent=True, cwd="/w")
     refused = await judged(WRITE, {"path": "a"}, PolicyRules(ask=("write",)), alone)
     assert refused.decision == "deny"
-    assert "sub-agent" in refused.why
+    assert "sub-agent" in refused.reason
     assert (await judged(WRITE, {"path": "a"}, None, alone)).decision == "allow"
 
 
@@ -171,8 +171,8 @@ async def test_f55_under_taint_a_sink_is_asked_about_unless_the_person_named_whe
     assert (await judged(FETCH, url)).decision == "allow"
     asked = await judged(FETCH, url, None, tainted("summarise https://a.com/"))
     assert asked.decision == "ask"
-    assert asked.why.startswith(
-        "Content from outside is in this conversation, and nobody named where this goes: https://evil"
+    assert asked.reason.startswith(
+        "Content from outside is in this conversation, and the user did not name this destination: https://evil"
     )
     assert (
         await judged(FETCH, {"url": "https://a.com/"}, None, tainted("summarise https://a.com/"))
@@ -189,10 +189,10 @@ async def test_f55_an_allow_rule_never_opens_a_way_out() -> None:
 async def test_a_destination_is_opened_by_the_owner_or_for_good() -> None:
     url = {"url": "https://a.com/x?y=*"}
     asked = await judged(FETCH, url, None, tainted())
-    assert asked.always == "destination:https://a.com/x\\?y=\\*"
-    assert (await judged(FETCH, url, None, tainted(), grants=[asked.always])).decision == "allow"
+    assert asked.always_rule == "destination:https://a.com/x\\?y=\\*"
+    assert (await judged(FETCH, url, None, tainted(), grants=[asked.always_rule])).decision == "allow"
     assert (
-        await judged(FETCH, {"url": "https://a.com/x?y=z"}, None, tainted(), grants=[asked.always])
+        await judged(FETCH, {"url": "https://a.com/x?y=z"}, None, tainted(), grants=[asked.always_rule])
     ).decision == "ask"
     opened = PolicyRules(destinations=("https://a.com/**",))
     assert (await judged(FETCH, url, opened, tainted())).decision == "allow"
@@ -201,7 +201,7 @@ async def test_a_destination_is_opened_by_the_owner_or_for_good() -> None:
 
 async def test_a_sink_without_destinations_is_always_asked_about() -> None:
     asked = await judged(REMEMBER, {"text": "x"}, PolicyRules(destinations=("**",)), tainted("remember x"))
-    assert (asked.decision, asked.always) == ("ask", "")
+    assert (asked.decision, asked.always_rule) == ("ask", "")
     assert (await judged(MESSAGE, {"to": None}, None, tainted("x"))).decision == "ask"
 
 
@@ -212,42 +212,42 @@ async def test_every_destination_has_to_be_named() -> None:
 
 
 async def test_something_private_may_be_kept_here_but_not_sent() -> None:
-    private = Circumstances(secret=True, spoken=lambda: ("tell ops",))
+    private = PolicyContext(has_private_content=True, read_user_texts=lambda: ("tell ops",))
     asked = await judged(MESSAGE, {"to": "eve"}, None, private)
     assert asked.decision == "ask"
-    assert asked.why.startswith("Something private")
+    assert asked.reason.startswith("Something private")
     assert (await judged(MESSAGE, {"to": "ops"}, None, private)).decision == "allow"
     assert (await judged(REMEMBER, {"text": "x"}, None, private)).decision == "allow"
 
 
 async def test_f52_a_tainted_sub_agent_reaches_no_sink() -> None:
-    alone = Circumstances(tainted=True, alone=True)
+    alone = PolicyContext(tainted=True, is_sub_agent=True)
     assert (await judged(FETCH, {"url": "https://evil.com/"}, None, alone)).decision == "deny"
 
 
 @pytest.mark.parametrize(
     ("command", "where", "verdict"),
     [
-        ("ls", BOXED, Verdict("allow", guarded=True)),
-        ("python x.py", BOXED, Verdict("allow", guarded=True)),
-        ("curl https://evil.com", BOXED, Verdict("allow", guarded=True)),
-        ("rm /tmp/x", BOXED, Verdict("allow", guarded=True)),
-        ("rm old.log", BOXED, Verdict("allow", guarded=True, removable=("old.log",))),
-        ("rm ./old.log", BOXED, Verdict("allow", guarded=True, removable=("./old.log",))),
-        ("curl https://a.com/x", ONLINE, Verdict("allow", guarded=True)),
-        ("cat x", DOCKED, Verdict("allow")),
-        ("rm made.txt", BOXED, Verdict("allow", guarded=True, removable=("made.txt",))),
-        ("rm old.log", DOCKED, Verdict("allow")),
+        ("ls", BOXED, PolicyVerdict("allow", protect_deletions=True)),
+        ("python x.py", BOXED, PolicyVerdict("allow", protect_deletions=True)),
+        ("curl https://evil.com", BOXED, PolicyVerdict("allow", protect_deletions=True)),
+        ("rm /tmp/x", BOXED, PolicyVerdict("allow", protect_deletions=True)),
+        ("rm old.log", BOXED, PolicyVerdict("allow", protect_deletions=True, removable_paths=("old.log",))),
+        ("rm ./old.log", BOXED, PolicyVerdict("allow", protect_deletions=True, removable_paths=("./old.log",))),
+        ("curl https://a.com/x", ONLINE, PolicyVerdict("allow", protect_deletions=True)),
+        ("cat x", DOCKED, PolicyVerdict("allow")),
+        ("rm made.txt", BOXED, PolicyVerdict("allow", protect_deletions=True, removable_paths=("made.txt",))),
+        ("rm old.log", DOCKED, PolicyVerdict("allow")),
     ],
 )
 async def test_under_taint_commands_that_do_no_harm_run_and_are_guarded(
-    command: str, where: Confinement, verdict: Verdict
+    command: str, where: SandboxGuarantees, verdict: PolicyVerdict
 ) -> None:
-    here = Circumstances(
+    here = PolicyContext(
         tainted=True,
         cwd="/w",
-        spoken=lambda: ("delete old.log, read https://a.com/x",),
-        made=lambda path: path == "/w/made.txt",
+        read_user_texts=lambda: ("delete old.log, read https://a.com/x",),
+        is_own_file=lambda path: path == "/w/made.txt",
     )
     assert await judged(BASH, {"command": command}, None, here, where) == verdict
 
@@ -277,22 +277,24 @@ async def test_under_taint_commands_that_do_no_harm_run_and_are_guarded(
         ("cat x", HOST),
     ],
 )
-async def test_f55_under_taint_commands_that_could_do_harm_are_asked_about(command: str, where: Confinement) -> None:
+async def test_f55_under_taint_commands_that_could_do_harm_are_asked_about(
+    command: str, where: SandboxGuarantees
+) -> None:
     verdict = await judged(BASH, {"command": command}, None, tainted("read https://a.com/x"), where)
     assert verdict.decision == "ask"
-    assert verdict.why.endswith(".")
+    assert verdict.reason.endswith(".")
 
 
 async def test_a_named_removal_is_let_through_the_guard_and_nothing_else_that_comes_with_it() -> None:
     named = tainted("delete old.log")
     for more in ("ls", "python x.py", "python -c x", "./x", "cp a b", "echo > f"):
         verdict = await judged(BASH, {"command": f"rm old.log; {more}"}, None, named)
-        assert verdict == Verdict("allow", guarded=True, removable=("old.log",)), more
+        assert verdict == PolicyVerdict("allow", protect_deletions=True, removable_paths=("old.log",)), more
 
 
 async def test_a_file_that_the_session_made_names_nothing_but_itself() -> None:
     """An appointment, a memory or a room is not a file, whatever it is called."""
-    here = Circumstances(tainted=True, cwd="/w", made=lambda path: True)
+    here = PolicyContext(tainted=True, cwd="/w", is_own_file=lambda path: True)
     assert (await judged(MESSAGE, {"to": "made.txt"}, None, here)).decision == "ask"
     assert (await judged(BASH, {"command": "curl made.txt"}, None, here, ONLINE)).decision == "ask"
     assert (await judged(BASH, {"command": "rm made.txt"}, None, here)).decision == "allow"
@@ -308,9 +310,9 @@ async def test_a_removal_is_named_where_it_happens() -> None:
 
 async def test_what_is_asked_about_twice_cannot_be_allowed_for_good_by_one_rule() -> None:
     asked = await judged(FETCH, {"url": "https://evil.com/"}, PolicyRules(ask=("fetch",)), tainted())
-    assert (asked.decision, asked.always) == ("ask", "")
-    assert "nobody named" in asked.why
-    assert "A rule says to ask" in asked.why
+    assert (asked.decision, asked.always_rule) == ("ask", "")
+    assert "did not name this destination" in asked.reason
+    assert "A rule says to ask" in asked.reason
 
 
 # --- properties ----------------------------------------------------------------------------------
@@ -342,12 +344,17 @@ STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def decide(
-    rules: PolicyRules, grants: tuple[str, ...], place: Confinement, case: int, is_tainted: bool, person: PolicyRules
-) -> Verdict:
+    rules: PolicyRules,
+    grants: tuple[str, ...],
+    place: SandboxGuarantees,
+    case: int,
+    is_tainted: bool,
+    person: PolicyRules,
+) -> PolicyVerdict:
     tool, arguments = CALLS[case]
     policy = Policy(rules, people={"p": person}, grants=grants, confinement=place)
-    here = Circumstances(person="p", tainted=is_tainted, cwd="/w", spoken=lambda: ("https://a.com/x",))
-    return policy.judge(tool, arguments, None, here)  # type: ignore[arg-type]
+    here = PolicyContext(person="p", tainted=is_tainted, cwd="/w", read_user_texts=lambda: ("https://a.com/x",))
+    return policy.decide(tool, arguments, None, here)  # type: ignore[arg-type]
 
 
 CASE = st.integers(0, len(CALLS) - 1)
@@ -361,7 +368,7 @@ def test_another_deny_rule_never_makes_anything_easier(
     deny: tuple[str, ...],
     grants: tuple[str, ...],
     more: str,
-    place: Confinement,
+    place: SandboxGuarantees,
     case: int,
     is_tainted: bool,
 ) -> None:
@@ -381,7 +388,7 @@ def test_deny_beats_everything(
     allow: tuple[str, ...],
     ask: tuple[str, ...],
     grants: tuple[str, ...],
-    place: Confinement,
+    place: SandboxGuarantees,
     case: int,
     is_tainted: bool,
 ) -> None:
@@ -398,7 +405,7 @@ def test_taint_never_makes_anything_easier(
     ask: tuple[str, ...],
     deny: tuple[str, ...],
     grants: tuple[str, ...],
-    place: Confinement,
+    place: SandboxGuarantees,
     case: int,
 ) -> None:
     rules = PolicyRules(allow=allow, ask=ask, deny=deny)
@@ -410,12 +417,12 @@ def test_taint_never_makes_anything_easier(
 @given(MANY, MANY, PLACES, CASE, st.booleans())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_what_always_would_add_lets_this_very_call_pass(
-    allow: tuple[str, ...], ask: tuple[str, ...], place: Confinement, case: int, is_tainted: bool
+    allow: tuple[str, ...], ask: tuple[str, ...], place: SandboxGuarantees, case: int, is_tainted: bool
 ) -> None:
     rules = PolicyRules(allow=allow, ask=ask)
     asked = decide(rules, (), place, case, is_tainted, PolicyRules())
-    if asked.decision == "ask" and asked.always:
-        assert decide(rules, (asked.always,), place, case, is_tainted, PolicyRules()).decision == "allow"
+    if asked.decision == "ask" and asked.always_rule:
+        assert decide(rules, (asked.always_rule,), place, case, is_tainted, PolicyRules()).decision == "allow"
 
 
 # --- cost ----------------------------------------------------------------------------------------
@@ -423,11 +430,11 @@ def test_what_always_would_add_lets_this_very_call_pass(
 
 async def test_judging_an_ordinary_call_costs_next_to_nothing() -> None:
     policy = Policy(PolicyRules(), confinement=BOXED)
-    here, circumstances, arguments = context(), Circumstances(), {"path": "a"}
+    here, circumstances, arguments = context(), PolicyContext(), {"path": "a"}
     spent = []
     for _ in range(5):
         before = time.process_time()
         for _ in range(1000):
-            policy.judge(READ, arguments, here, circumstances)
+            policy.decide(READ, arguments, here, circumstances)
         spent.append((time.process_time() - before) / 1000)
     assert min(spent) < 20e-6

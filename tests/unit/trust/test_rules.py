@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.policy_world import BASH, FETCH, HOST, MESSAGE, PLUGIN, READ, WRITE, Plain, judged
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.calls import Call
-from mainstay.trust.globs import glob, path_matches, split_url, url_matches
-from mainstay.trust.rules import Layer, PolicyRules, Rule, suggest
+from mainstay.trust.rule_patterns import compile_glob, path_matches, split_url, url_matches
+from mainstay.trust.rules import PolicyRules, RuleLayer, ToolRule, suggest_rule
+from mainstay.trust.tool_invocation import ToolInvocation
 
 EXAMPLES = 2000 if os.environ.get("MAINSTAY_TEST_ALL") else 150
 
@@ -45,14 +45,14 @@ EXAMPLES = 2000 if os.environ.get("MAINSTAY_TEST_ALL") else 150
 )
 def test_a_rule_that_is_none_is_refused_in_one_sentence(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as raised:
-        Rule.parse(text)
+        ToolRule.parse(text)
     assert "\n" not in str(raised.value)
     assert str(raised.value).count(". ") == 0
 
 
 def test_a_layer_takes_no_more_rules_than_it_can_look_at() -> None:
     with pytest.raises(ConfigError, match="more than"):
-        Layer(PolicyRules(allow=("a",) * 2000))
+        RuleLayer(PolicyRules(allow=("a",) * 2000))
 
 
 async def allowed(tool: Plain, arguments: dict[str, object], *rules: str) -> bool:
@@ -224,7 +224,7 @@ async def test_where_rules_forbid_commands_a_script_that_cannot_be_read_is_asked
     rules = PolicyRules(deny=("bash(rm *)",))
     opaque = await judged(BASH, {"command": "python -c 'x'"}, rules)
     assert opaque.decision == "ask"
-    assert "python -c" in opaque.why
+    assert "python -c" in opaque.reason
     assert (await judged(BASH, {"command": "ls"}, rules)).decision == "allow"
     assert (await judged(BASH, {"command": "python -c 'x'"})).decision == "allow", "in a sandbox, without rules"
 
@@ -262,6 +262,22 @@ async def test_words_of_a_pattern_are_whole_and_paths_in_them_are_resolved() -> 
         ("**/.env", ".env", True, True),
         ("**/.env", "a/b/.env", True, True),
         ("**/.env", "/other/.env", False, True),
+        ("**/secrets/**/key.pem", "secrets/key.pem", True, True),
+        ("**/secrets/**/key.pem", "a/secrets/key.pem", True, True),
+        ("**/secrets/**/key.pem", "secrets/a/b/key.pem", True, True),
+        ("**/secrets/**/key.pem", "a/b/secrets/c/key.pem", True, True),
+        ("**/secrets/**/key.pem", "/other/secrets/key.pem", False, True),
+        ("**/secrets/**/key.pem", "SECRETS/key.pem", False, True),
+        ("**/secrets/**/key.pem", "secretskey.pem", False, False),
+        ("**/secrets/**/key.pem", "mysecrets/key.pem", False, False),
+        ("**/secrets/**/key.pem", "secrets/mykey.pem", False, False),
+        ("/w/**/a/**/b/**/c", "a/b/c", True, True),
+        ("/w/**/a/**/b/**/c", "/w/x/a/b/y/z/c", True, True),
+        ("**/**/.env", ".env", True, True),
+        ("**/.ssh/**", ".ssh", True, True),
+        ("a**/b", "b", False, False),
+        ("a**/b", "a/b", True, True),
+        ("\\**/b", "b", False, False),
         ("**", "a/b", True, True),
         ("**", "../x", False, True),
         (".env", ".ENV", False, True),
@@ -272,6 +288,13 @@ async def test_words_of_a_pattern_are_whole_and_paths_in_them_are_resolved() -> 
 def test_paths_are_matched_by_where_they_lead(pattern: str, path: str, narrow: bool, broad: bool) -> None:
     assert path_matches(pattern, path, "/w", broad=False) is narrow
     assert path_matches(pattern, path, "/w", broad=True) is broad
+
+
+async def test_folders_that_a_deny_rule_leaves_open_may_be_none() -> None:
+    assert await denied(WRITE, {"path": "secrets/key.pem"}, "write(**/secrets/**/key.pem)")
+    assert await denied(BASH, {"command": "cat secrets/key.pem"}, "bash(cat **/secrets/**/key.pem)")
+    assert await denied(FETCH, {"url": "https://a.com/x/admin"}, "fetch(https://a.com/**/x/**/admin)")
+    assert not await denied(WRITE, {"path": "secrets/other.pem"}, "write(**/secrets/**/key.pem)")
 
 
 async def test_a_rule_about_paths_looks_at_every_one_of_several() -> None:
@@ -402,40 +425,45 @@ async def test_arguments_that_are_structs_are_known_by_the_names_the_model_uses(
     ],
 )
 def test_always_means_no_more_than_this(tool: Plain, arguments: dict[str, object], rule: str) -> None:
-    assert suggest(Call(tool, arguments, "/w")) == rule
+    assert suggest_rule(ToolInvocation(tool, arguments, "/w")) == rule
 
 
 # --- globs ---------------------------------------------------------------------------------------
 
 
-def slow_glob(pattern: list[str], text: str) -> bool:
+def slow_glob(pattern: list[str], text: str, *, is_component_start: bool = True) -> bool:
     """The same by trying everything."""
     if not pattern:
         return not text
+    if is_component_start and pattern[:2] == ["**", "/"] and slow_glob(pattern[2:], text):
+        return True
     head, rest = pattern[0], pattern[1:]
     if head == "**":
-        return any(slow_glob(rest, text[at:]) for at in range(len(text) + 1))
+        return any(slow_glob(rest, text[at:], is_component_start=False) for at in range(len(text) + 1))
     if head == "*":
         upto = text.find("/") if "/" in text else len(text)
-        return any(slow_glob(rest, text[at:]) for at in range(upto + 1))
+        return any(slow_glob(rest, text[at:], is_component_start=False) for at in range(upto + 1))
     if not text:
         return False
-    return (text[0] != "/" if head == "?" else text[0] == head) and slow_glob(rest, text[1:])
+    is_match = text[0] != "/" if head == "?" else text[0] == head
+    return is_match and slow_glob(rest, text[1:], is_component_start=head == "/")
 
 
 @given(
-    st.lists(st.sampled_from(["a", "b", "/", "*", "**", "?"]), max_size=6),
+    st.lists(st.sampled_from(["a", "b", "/", "*", "**", "**/", "?"]), max_size=6),
     st.text(alphabet="ab/", max_size=8),
 )
 @settings(max_examples=EXAMPLES * 3, deadline=None)
 def test_globs_match_what_trying_everything_matches(tokens: list[str], text: str) -> None:
-    joined = [token for at, token in enumerate(tokens) if not (at and "*" in token and "*" in tokens[at - 1])]
-    assert glob("".join(joined), "/")(text) is slow_glob(joined, text)
+    single = [part for token in tokens for part in (("**", "/") if token == "**/" else (token,))]
+    joined = [token for at, token in enumerate(single) if not (at and "*" in token and "*" in single[at - 1])]
+    assert compile_glob("".join(joined), "/")(text) is slow_glob(joined, text)
 
 
 def test_no_pattern_makes_matching_slow() -> None:
     before = time.process_time()
-    assert not glob("*a" * 100 + "**b", "/")("a" * 20_000)
+    assert not compile_glob("*a" * 100 + "**b", "/")("a" * 20_000)
+    assert not compile_glob("**/a/" * 100 + "b", "/")("a/" * 10_000)
     assert time.process_time() - before < 1.0
 
 
@@ -443,12 +471,12 @@ def test_no_pattern_makes_matching_slow() -> None:
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_any_text_is_a_rule_or_refused(text: str) -> None:
     try:
-        rule = Rule.parse(text)
+        rule = ToolRule.parse(text)
     except ConfigError:
         return
     assert rule.text == text.strip()
-    assert isinstance(rule.covers("bash", ("exec",), broad=True), bool)
-    assert isinstance(rule.matches(Call(BASH, {"command": text}), broad=False), bool)
+    assert isinstance(rule.covers_tool("bash", ("exec",), broad=True), bool)
+    assert isinstance(rule.matches_arguments(ToolInvocation(BASH, {"command": text}), broad=False), bool)
 
 
 @given(st.text(max_size=60))

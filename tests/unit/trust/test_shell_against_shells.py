@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.trust.shell.analysis import Script, analyse
+from mainstay.trust.shell.analysis import ScriptAnalysis, analyse_script
 
 SHELLS = [shell for shell in ("dash", "bash", "sh", "busybox") if shutil.which(shell)]
 PROGRAMS = ("rm", "git", "curl", "ls", "cp", "tee", "sleep", "probe")
@@ -61,8 +61,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("shells"))
 
 
-def foreseen(found: Script, ran: set[str]) -> bool:
-    return bool(found.opaque) or ran <= {simple.program for simple in found.commands}
+def foreseen(found: ScriptAnalysis, ran: set[str]) -> bool:
+    return bool(found.opaque_reasons) or ran <= {simple.program for simple in found.commands}
 
 
 CORNERS = [
@@ -275,7 +275,7 @@ CORNERS = [
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_whatever_a_shell_ran_was_foreseen_in_every_corner_of_the_grammar(world: World, shell: str) -> None:
-    missed = [script for script in CORNERS if not foreseen(analyse(script), world.run(shell, script))]
+    missed = [script for script in CORNERS if not foreseen(analyse_script(script), world.run(shell, script))]
     assert missed == []
 
 
@@ -283,7 +283,7 @@ def test_the_corners_do_run_something(world: World) -> None:
     """Otherwise the test above could not fail."""
     ran = [script for script in CORNERS if "rm" in world.run(SHELLS[0], script)]
     assert len(ran) > len(CORNERS) // 2
-    assert not foreseen(Script(), {"rm"})
+    assert not foreseen(ScriptAnalysis(), {"rm"})
 
 
 # --- generated -----------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def test_whatever_a_shell_ran_of_a_generated_script_was_foreseen(world: World, s
     clear = 0
     for _ in range(SCRIPTS):
         script = generated(chance, chance.randint(1, 4))
-        found = analyse(script)
+        found = analyse_script(script)
         assert foreseen(found, world.run(shell, script)), script
-        clear += not found.opaque
+        clear += not found.opaque_reasons
     assert clear > SCRIPTS // 2, "a script that is called opaque proves nothing"

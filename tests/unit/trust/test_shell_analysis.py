@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.trust.shell.analysis import Script, analyse
+from mainstay.trust.shell.analysis import ScriptAnalysis, analyse_script
 
 EXAMPLES = 2000 if os.environ.get("MAINSTAY_TEST_ALL") else 150
 
 
 def programs(script: str) -> list[str]:
-    return [simple.program for simple in analyse(script).commands]
+    return [simple.program for simple in analyse_script(script).commands]
 
 
 # --- what runs -----------------------------------------------------------------------------------
@@ -80,9 +80,9 @@ def programs(script: str) -> list[str]:
     ],
 )
 def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
-    found = analyse(script)
+    found = analyse_script(script)
     assert "rm" in [simple.program for simple in found.commands]
-    assert found.removes
+    assert found.removals
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
     ],
 )
 def test_what_cannot_be_known_is_said(script: str) -> None:
-    found = analyse(script)
-    assert found.opaque
-    for sentence in found.opaque:
+    found = analyse_script(script)
+    assert found.opaque_reasons
+    for sentence in found.opaque_reasons:
         assert not sentence[0].islower()
         assert sentence.endswith(".")
 
@@ -312,11 +312,11 @@ def test_what_cannot_be_known_is_said(script: str) -> None:
     ],
 )
 def test_ordinary_commands_are_understood(script: str) -> None:
-    assert analyse(script).opaque == ()
+    assert analyse_script(script).opaque_reasons == ()
 
 
 def test_a_command_is_known_by_its_words_whatever_their_quotes() -> None:
-    found = analyse("""git commit -m 'it'"'"'s' --author=A\\ B "x${Y}z" *.py $'a\\tb'""")
+    found = analyse_script("""git commit -m 'it'"'"'s' --author=A\\ B "x${Y}z" *.py $'a\\tb'""")
     assert found.commands[0].argv == ("git", "commit", "-m", "it's", "--author=A B", None, None, "a\tb")
 
 
@@ -325,8 +325,8 @@ def test_commands_come_in_the_order_in_which_they_are_written() -> None:
 
 
 def test_a_wrapper_says_that_it_is_one_and_a_privileged_one_does_not() -> None:
-    found = analyse("timeout 5 git status; sudo git status; find . -exec git x ';'")
-    assert [(simple.program, simple.wraps) for simple in found.commands] == [
+    found = analyse_script("timeout 5 git status; sudo git status; find . -exec git x ';'")
+    assert [(simple.program, simple.is_wrapper) for simple in found.commands] == [
         ("timeout", True),
         ("git", False),
         ("sudo", False),
@@ -384,7 +384,7 @@ def test_a_wrapper_says_that_it_is_one_and_a_privileged_one_does_not() -> None:
     ],
 )
 def test_what_a_script_removes(script: str, removes: tuple[str, ...]) -> None:
-    assert analyse(script).removes == removes
+    assert analyse_script(script).removals == removes
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_what_a_script_removes(script: str, removes: tuple[str, ...]) -> None:
     ],
 )
 def test_whom_a_script_talks_to(script: str, reaches: tuple[str, ...]) -> None:
-    assert analyse(script).reaches == reaches
+    assert analyse_script(script).destinations == reaches
 
 
 @pytest.mark.parametrize(
@@ -458,7 +458,7 @@ def test_whom_a_script_talks_to(script: str, reaches: tuple[str, ...]) -> None:
     ],
 )
 def test_what_a_script_writes(script: str, writes: tuple[str, ...]) -> None:
-    assert analyse(script).writes == writes
+    assert analyse_script(script).written_paths == writes
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_what_a_script_writes(script: str, writes: tuple[str, ...]) -> None:
     ],
 )
 def test_programs_of_which_nothing_is_known_are_named(script: str, others: tuple[str, ...]) -> None:
-    assert analyse(script).others == others
+    assert analyse_script(script).unknown_programs == others
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -505,9 +505,9 @@ def test_four_kilobytes_of_anything_are_read_in_milliseconds(name: str) -> None:
     script = HARD[name][:4096]
     spent = []
     for _ in range(3):
-        analyse.cache_clear()
+        analyse_script.cache_clear()
         before = time.process_time()
-        analyse(script)
+        analyse_script(script)
         spent.append(time.process_time() - before)
     assert min(spent) < 0.05, "an order of magnitude above what it takes: machines differ"
 
@@ -515,8 +515,8 @@ def test_four_kilobytes_of_anything_are_read_in_milliseconds(name: str) -> None:
 @given(st.text(alphabet=st.sampled_from(list("ab rm$(){}[]`'\"\\\n\t;|&<>#=*?~!E-01,./x\u00e9\u200b\0")), max_size=80))
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_no_text_makes_it_fail(script: str) -> None:
-    found = analyse(script)
-    assert isinstance(found, Script)
+    found = analyse_script(script)
+    assert isinstance(found, ScriptAnalysis)
     for simple in found.commands:
         assert simple.argv
         assert simple.text
@@ -525,7 +525,7 @@ def test_no_text_makes_it_fail(script: str) -> None:
 @given(st.text(max_size=200))
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_nor_does_any_unicode(script: str) -> None:
-    assert isinstance(analyse(script), Script)
+    assert isinstance(analyse_script(script), ScriptAnalysis)
 
 
 WORDS = st.sampled_from(["a", "b c", "it's", "-rf", '"', "$X", "*", "", "\\", "é", "`", "a=b", "#", "{}"])
@@ -537,12 +537,12 @@ def test_f38_what_is_shown_of_a_command_reads_as_the_very_words_that_are_judged(
     import shlex
 
     script = shlex.join(["prog", *words])
-    simple = analyse(script).commands[0]
+    simple = analyse_script(script).commands[0]
     assert simple.argv == ("prog", *words)
-    assert analyse(simple.text).commands[0].argv == simple.argv
-    assert analyse(f"env A=b nice {script}").commands[-1].argv == simple.argv
-    inner = analyse(shlex.join(["sh", "-c", script])).commands[-1]
-    assert (inner.argv, analyse(inner.text).commands[0].argv) == (simple.argv, simple.argv)
+    assert analyse_script(simple.text).commands[0].argv == simple.argv
+    assert analyse_script(f"env A=b nice {script}").commands[-1].argv == simple.argv
+    inner = analyse_script(shlex.join(["sh", "-c", script])).commands[-1]
+    assert (inner.argv, analyse_script(inner.text).commands[0].argv) == (simple.argv, simple.argv)
 
 
 NEST = st.recursive(
@@ -573,8 +573,8 @@ NEST = st.recursive(
 @given(NEST)
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_a_literal_removal_is_found_in_any_nesting(script: str) -> None:
-    found = analyse(script)
+    found = analyse_script(script)
     if script.count("Q\n") <= 2 and len(script) < 400:
         assert "rm" in [simple.program for simple in found.commands], script
     else:
-        assert found.opaque or "rm" in [simple.program for simple in found.commands], script
+        assert found.opaque_reasons or "rm" in [simple.program for simple in found.commands], script

@@ -11,7 +11,7 @@ import pytest
 from support.judged_world import Heard, World, by_answer, envelope, jury, verdicts, words
 from support.kernel_world import make_store, turns, virtual
 
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.events import (
     Forked,
     Judged,
@@ -24,20 +24,20 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.journal import Record
-from mainstay.core.judging import Exhibit
+from mainstay.core.judges import JudgeInput
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Text, text_of
+from mainstay.core.messages import Text, parts_text
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import Context, Options
+from mainstay.core.provisional_answers import decided_records, hidden_seqs, visible_records
 from mainstay.core.session import Session
 from mainstay.core.tools import tool
-from mainstay.core.withheld import decided, told, withheld
-from mainstay.evals.judges.jury import Jury
-from mainstay.evals.judges.models import ModelJudge, Terms
-from mainstay.lane.curtain import Curtain
-from mainstay.lane.replay import replay
+from mainstay.judges.model_judge import ModelJudge, ModelJudgeOptions
+from mainstay.judges.panel import ConcurrentJudgePanel
+from mainstay.lane.draft_filter import DraftFilter
+from mainstay.lane.replay import replay_journal
 from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall
-from mainstay.testing.store_suite import Writing
+from mainstay.testing.store_suite import SessionWriter
 
 MOMENTS = 70  # turns of the loop, after which such a turn is over
 
@@ -48,14 +48,14 @@ def answers(context: Context, options: Options) -> str:
 
 
 async def finish(world: World) -> None:
-    await world.lanes.resume()
-    await world.lanes.settled()
+    await world.lanes.resume_unfinished()
+    await world.lanes.wait_until_settled()
 
 
 async def check(world: World) -> None:
     """Each answer was judged once, in its order, and the turn has ended as it would have without a crash."""
     events = await world.journal()
-    said = [text_of(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
+    said = [parts_text(one.parts) for one in events if isinstance(one, MessageAdded) and one.role == "assistant"]
     assert said == ["answer 1", "answer 2", "answer 3"]
     assert [one[0] for one in verdicts(events)] == [1, 2, 3]
     assert [one.step for one in events if isinstance(one, Judged)] == [1, 2, 3]
@@ -72,7 +72,7 @@ def test_a_crash_at_any_moment_changes_nothing_of_what_comes_of_a_judged_turn(
     crashed_unjudged = []
 
     async def life(moment: int) -> None:
-        async def judge(exhibit: Exhibit) -> float:
+        async def judge(exhibit: JudgeInput) -> float:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             return scores[exhibit.answer]
@@ -84,7 +84,7 @@ def test_a_crash_at_any_moment_changes_nothing_of_what_comes_of_a_judged_turn(
             await turns(moment)
             await world.crash()
         kept = await world.journal()
-        before = [text_of(one.parts) for one in kept if isinstance(one, MessageAdded) and one.role == "assistant"]
+        before = [parts_text(one.parts) for one in kept if isinstance(one, MessageAdded) and one.role == "assistant"]
         judged = len(verdicts(kept))
         async with world.after(answers, more=jury(judge, streaming=streaming)) as after:
             heard = Heard(after)
@@ -106,7 +106,7 @@ def test_an_answer_that_was_on_disk_and_not_judged_is_judged_by_the_next_process
     async def scene() -> None:
         reached = asyncio.Event()
 
-        async def hangs(exhibit: Exhibit) -> float:
+        async def hangs(exhibit: JudgeInput) -> float:
             reached.set()
             await asyncio.Event().wait()
             return 0.0
@@ -115,7 +115,7 @@ def test_an_answer_that_was_on_disk_and_not_judged_is_judged_by_the_next_process
         async with world:
             await world.send("go", id="m1")
             await reached.wait()
-            await world.lanes.get("s").change()
+            await world.lanes.get("s").record_changes()
             await world.crash()
         async with world.after([], more=jury(by_answer({"the answer": 0.8}))) as after:
             assert (await after.kinds())[-1] == "MessageAdded"
@@ -132,7 +132,7 @@ def test_an_answer_that_was_on_disk_and_not_judged_is_judged_by_the_next_process
 async def test_an_answer_that_waited_for_judges_stands_if_there_are_none_any_more() -> None:
     reached = asyncio.Event()
 
-    async def hangs(exhibit: Exhibit) -> float:
+    async def hangs(exhibit: JudgeInput) -> float:
         reached.set()
         await asyncio.Event().wait()
         return 0.0
@@ -141,7 +141,7 @@ async def test_an_answer_that_waited_for_judges_stands_if_there_are_none_any_mor
     async with world:
         await world.send("go", id="m1")
         await reached.wait()
-        await world.lanes.get("s").change()
+        await world.lanes.get("s").record_changes()
         await world.crash()
     async with world.after([]) as after:
         reply = await after.ask("go", id="m1")
@@ -153,7 +153,7 @@ async def test_an_answer_that_waited_for_judges_stands_if_there_are_none_any_mor
 async def test_a_process_that_closes_while_judges_think_leaves_the_judging_to_the_next() -> None:
     reached = asyncio.Event()
 
-    async def hangs(exhibit: Exhibit) -> float:
+    async def hangs(exhibit: JudgeInput) -> float:
         reached.set()
         await asyncio.Event().wait()
         return 0.0
@@ -176,25 +176,25 @@ class Purses:
     def __init__(self) -> None:
         self.open: list[str] = []
 
-    async def purse(self, session: Any) -> Purses:
+    async def open_turn_budget(self, session: Any) -> Purses:
         return self
 
-    def reserve_now(self, wish: Any) -> Reserved:
-        self.open.append(wish.id)
-        return Reserved(wish.id, "m", 10, 10, 10, turn=1)
+    def try_reserve(self, estimate: Any) -> Reserved:
+        self.open.append(estimate.id)
+        return Reserved(estimate.id, "m", 10, 10, 10, turn=1)
 
-    async def reserve(self, wish: Any) -> Reserved:
-        return self.reserve_now(wish)
+    async def reserve(self, estimate: Any) -> Reserved:
+        return self.try_reserve(estimate)
 
     def settle(self, reserved: Reserved, usage: Any, cost: float) -> None:
         self.open.remove(reserved.id)
 
-    def spend(self, usage: Any, cost: float) -> None: ...
+    def charge(self, usage: Any, cost: float) -> None: ...
 
-    def allow_call(self) -> str | None:
+    def count_tool_call(self) -> str | None:
         return None
 
-    def told(self) -> tuple[str, ...]:
+    def take_warnings(self) -> tuple[str, ...]:
         return ()
 
     def close(self) -> None: ...
@@ -207,8 +207,10 @@ def test_judges_that_are_called_off_close_what_they_had_put_aside(how: str) -> N
         accounts = Purses()
         stall = Stall()
         judge = ScriptedProvider([stall, '{"score": 1}'])
-        panel = Jury([ModelJudge("kind", lambda: "", lambda spec: judge, Terms(timeout_s=200))])
-        async with World(["one", "two"], more={"panel": panel, "accounts": accounts}) as world:
+        panel = ConcurrentJudgePanel(
+            [ModelJudge("kind", lambda: "", lambda spec: judge, ModelJudgeOptions(timeout_s=200))]
+        )
+        async with World(["one", "two"], more={"judges": panel, "budget_manager": accounts}) as world:
             ticket = await world.send("go")
             await stall.reached.wait()
             if how == "abort":
@@ -242,11 +244,11 @@ async def test_whoever_reads_the_journal_as_it_may_be_told_reads_no_failed_attem
     async with World(answers, more=jury(by_answer(scores))) as world:
         await world.ask("go")
         records = await world.records()
-        hidden = withheld(records)
-        assert [text_of(one.event.parts) for one in records if one.seq in hidden] == ["answer 1", "answer 2"]
-        assert "answer 3" in words([one.event for one in told(records)])
+        hidden = hidden_seqs(records)
+        assert [parts_text(one.event.parts) for one in records if one.seq in hidden] == ["answer 1", "answer 2"]
+        assert "answer 3" in words([one.event for one in visible_records(records)])
         for cut in range(1, len(records) + 1):  # a page that ends anywhere
-            page = told(records[:cut], records[cut:])
+            page = visible_records(records[:cut], records[cut:])
             assert [one.seq for one in page] == list(range(1, cut + 1))
             read = words([one.event for one in page])
             assert "answer 1" not in read
@@ -262,12 +264,12 @@ async def test_a_curtain_gives_everything_back_in_order_wherever_one_begins_to_l
         records = await world.records()
         events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in records]
         for begin in range(len(events)):
-            curtain = Curtain()
-            heard = [one for event in events[begin:] for one in curtain.take(event)]
+            curtain = DraftFilter()
+            heard = [one for event in events[begin:] for one in curtain.push_event(event)]
             assert [one.sequence for one in heard] == [one.sequence for one in events[begin:]]
             assert "answer 1" not in words(heard)
             assert "answer 2" not in words(heard)
-            assert not curtain.fall()
+            assert not curtain.release_undecided()
 
 
 @virtual
@@ -279,13 +281,13 @@ async def test_whatever_a_watcher_missed_it_is_not_shown_an_attempt_that_failed(
         for begin in range(len(events)):
             for end in range(begin, len(events)):
                 for told in ([Lagged(end - begin)], [Lagged(end - begin, session="s")], []):
-                    curtain = Curtain()
+                    curtain = DraftFilter()
                     left = [*events[:begin], *told, *events[end:]]
-                    heard = [one for event in left for one in curtain.take(event)]
+                    heard = [one for event in left for one in curtain.push_event(event)]
                     assert "answer 1" not in words(heard), (begin, end)
                     assert "answer 2" not in words(heard), (begin, end)
                     assert len(heard) == len(left)
-                    assert not curtain.fall()
+                    assert not curtain.release_undecided()
 
 
 @virtual
@@ -293,10 +295,14 @@ async def test_whoever_missed_only_what_is_on_no_disk_is_told_the_answer_that_pa
     async with World(["good"], more=jury(by_answer({"good": 0.9}))) as world:
         await world.ask("go")
         events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in await world.records()]
-        curtain = Curtain()
+        curtain = DraftFilter()
         heard = []
         for event in events:
-            heard += [*curtain.take(event), *curtain.take(Lagged(1, session="s")), *curtain.take(Lagged(1))]
+            heard += [
+                *curtain.push_event(event),
+                *curtain.push_event(Lagged(1, session="s")),
+                *curtain.push_event(Lagged(1)),
+            ]
         assert "good" in words(heard)
 
 
@@ -308,8 +314,8 @@ async def test_a_copy_that_is_made_while_judges_think_has_nothing_of_the_answer(
         Record(3, 3, MessageAdded("assistant", (Text("secret"),), provisional="held", turn=1, step=1)),
         Record(4, 4, Forked("s", 3)),
     ]
-    assert withheld(records) == {3}
-    assert decided(records) == records, "nothing more will be said of it"
+    assert hidden_seqs(records) == {3}
+    assert decided_records(records) == records, "nothing more will be said of it"
     session = Session("copy")
     for one in records:
         session.apply(one.seq, one.at, one.event)
@@ -339,8 +345,8 @@ def test_a_last_word_that_was_on_disk_when_its_process_died_ends_the_turn_as_exh
             assert isinstance(reply.outcome, Exhausted)
             records = await world.records()
         store = MemoryStore()
-        writing = Writing(store, "s")
-        await writing.add(*(one.event for one in records[:-1]))  # all but the end of the turn
+        writing = SessionWriter(store, "s")
+        await writing.append(*(one.event for one in records[:-1]))  # all but the end of the turn
         async with World([], [look], limits=limits, store=store, more=more) as after:
             await finish(after)
             events = await after.journal()
@@ -355,7 +361,7 @@ def test_a_last_word_that_was_on_disk_when_its_process_died_ends_the_turn_as_exh
 async def test_an_answer_of_the_wrong_shape_that_was_on_disk_is_not_judged_but_asked_for_again() -> None:
     reached = asyncio.Event()
 
-    async def hangs(exhibit: Exhibit) -> float:
+    async def hangs(exhibit: JudgeInput) -> float:
         reached.set()
         await asyncio.Event().wait()
         return 0.0
@@ -364,7 +370,7 @@ async def test_an_answer_of_the_wrong_shape_that_was_on_disk_is_not_judged_but_a
     async with world:
         await world.send("go", id="m1")
         await reached.wait()
-        await world.lanes.get("s").change()
+        await world.lanes.get("s").record_changes()
         await world.crash()
 
     def review(text: str) -> str | None:
@@ -383,7 +389,7 @@ async def test_a_verdict_that_was_changed_afterwards_is_noticed() -> None:
     async with World(answers, more=jury(by_answer(scores))) as world:
         await world.ask("go")
         records = await world.records()
-        assert (await replay(records)).identical
+        assert (await replay_journal(records)).is_identical
         changes = [
             (Judged, {"attempt": 7}),
             (Judged, {"step": 9}),
@@ -397,4 +403,4 @@ async def test_a_verdict_that_was_changed_afterwards_is_noticed() -> None:
             place = next(n for n, one in enumerate(records) if isinstance(one.event, kind))
             event = msgspec.structs.replace(records[place].event, **change)
             changed = [*records[:place], msgspec.structs.replace(records[place], event=event), *records[place + 1 :]]
-            assert not (await replay(changed)).identical, (kind, change)
+            assert not (await replay_journal(changed)).is_identical, (kind, change)

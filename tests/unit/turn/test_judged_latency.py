@@ -11,9 +11,9 @@ from support.kernel_world import World, virtual
 
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Context, Finished, ModelInfo, Options, Piece, TextPiece
-from mainstay.evals.judges.jury import Jury
-from mainstay.evals.judges.models import ModelJudge
+from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
+from mainstay.judges.model_judge import ModelJudge
+from mainstay.judges.panel import ConcurrentJudgePanel
 
 TURNS = 200
 MEDIAN_S, P99_S = 0.920, 2.300
@@ -42,7 +42,7 @@ class Timed:
     async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         await asyncio.sleep(next(self._times))
         yield TextPiece('{"score": 0.9, "reason": "good"}')
-        yield Finished(FinishReason.END, Usage(200, 20))
+        yield StreamFinished(FinishReason.END, Usage(200, 20))
 
 
 def p99(values: list[float]) -> float:
@@ -54,9 +54,9 @@ async def test_loom_108_a_verdict_takes_920_ms_at_the_median_and_2300_ms_at_the_
     times = latencies()
     assert (median(times), p99(times)) == (pytest.approx(MEDIAN_S), pytest.approx(P99_S))
     judge = Timed(iter(times))
-    panel = Jury([ModelJudge("kind", lambda: "be kind", lambda spec: judge)])
+    panel = ConcurrentJudgePanel([ModelJudge("kind", lambda: "be kind", lambda spec: judge)])
     took: list[float] = []
-    async with World(lambda context, options: "an answer", more={"panel": panel}) as world:
+    async with World(lambda context, options: "an answer", more={"judges": panel}) as world:
         for turn in range(TURNS):
             began = world.clock.monotonic()
             reply = await world.ask("go", f"s{turn}")
@@ -70,8 +70,10 @@ async def test_loom_108_a_verdict_takes_920_ms_at_the_median_and_2300_ms_at_the_
 @virtual
 async def test_three_judges_take_as_long_as_the_slowest_of_them() -> None:
     judges = [Timed(iter([seconds] * 10)) for seconds in (0.3, MEDIAN_S, P99_S)]
-    panel = Jury([ModelJudge(f"j{n}", lambda: "", lambda spec, one=one: one) for n, one in enumerate(judges)])  # type: ignore[misc]
-    async with World(lambda context, options: "an answer", more={"panel": panel}) as world:
+    panel = ConcurrentJudgePanel(
+        [ModelJudge(f"j{n}", lambda: "", lambda spec, one=one: one) for n, one in enumerate(judges)]
+    )  # type: ignore[misc]
+    async with World(lambda context, options: "an answer", more={"judges": panel}) as world:
         began = world.clock.monotonic()
         await world.ask("go")
         assert world.clock.monotonic() - began == pytest.approx(P99_S, abs=OVERHEAD_S)

@@ -11,9 +11,9 @@ from support.kernel_world import World, envelope, virtual
 from mainstay.core.errors import StreamBroken
 from mainstay.core.events import MessageAdded, StepCheckpointed, StepRestarted, TextDelta, TurnEnded, Waiting
 from mainstay.core.limits import Limits
-from mainstay.core.messages import FinishReason, Text, text_of
+from mainstay.core.messages import FinishReason, Text, parts_text
 from mainstay.core.outcome import Answered, Exhausted, Failed
-from mainstay.core.ports import CallPiece, Context, Finished, ModelInfo, Options, TextPiece
+from mainstay.core.ports import Context, ModelInfo, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, Stall
 
@@ -112,7 +112,7 @@ def test_f18_a_model_that_ignores_the_last_word_still_gives_an_answer_that_says_
 
 @virtual
 async def test_f18_text_beside_calls_in_the_last_word_is_kept() -> None:
-    last = Pieces([TextPiece("Two of five."), CallPiece(0, "count", "{}"), Finished(FinishReason.TOOL_CALLS)])
+    last = Pieces([TextPiece("Two of five."), ToolCallPiece(0, "count", "{}"), StreamFinished(FinishReason.TOOL_CALLS)])
     count, _ = counting()
     async with World(endless(last=last), [count], limits=Limits(steps_max=2)) as world:
         assert (await world.ask("go")).text == "Two of five."
@@ -254,8 +254,8 @@ async def test_model_timeout_s_after_something_was_said_asks_the_step_again() ->
 @virtual
 async def test_waiting_to_ask_again_is_not_counted_as_the_models_time() -> None:
     def step(context: Context, options: Options) -> Any:
-        assert options.notice is not None
-        options.notice("the model is busy; asking again", 500.0)
+        assert options.on_wait is not None
+        options.on_wait("the model is busy; asking again", 500.0)
         asyncio.get_running_loop().call_later(550, stall.release)
         return stall
 
@@ -272,7 +272,7 @@ async def test_output_tokens_max_is_what_the_model_is_asked_for() -> None:
     asked: list[int | None] = []
 
     def step(context: Context, options: Options) -> str:
-        asked.append(options.output_tokens)
+        asked.append(options.output_tokens_max)
         return "ok"
 
     async with World(step, limits=Limits(output_tokens_max=77)) as world:
@@ -296,7 +296,7 @@ async def test_a_long_stream_is_checkpointed_once_every_checkpoint_period_s() ->
             for n in range(10):
                 yield TextPiece(f"{n} ")
                 await asyncio.sleep(1)
-            yield Finished(FinishReason.END)
+            yield StreamFinished(FinishReason.END)
 
     async with World(Slow(), limits=Limits(checkpoint_period_s=3.5)) as world:
         reply = await world.ask("count")
@@ -342,13 +342,13 @@ async def test_the_notice_of_a_limit_is_the_runtimes_and_marked_so() -> None:
         await world.ask("go")
         (notice,) = [e for e in await world.journal() if isinstance(e, MessageAdded) and e.role == "system"]
         assert all(isinstance(part, Text) and part.origin == "runtime" for part in notice.parts)
-        assert "say what was done" in text_of(notice.parts)
+        assert "say what was done" in parts_text(notice.parts)
 
 
 @virtual
 async def test_the_last_answer_is_streamed_as_it_comes() -> None:
     stall = Stall()
-    last = Pieces([TextPiece("So far"), stall, TextPiece("."), Finished(FinishReason.END)])
+    last = Pieces([TextPiece("So far"), stall, TextPiece("."), StreamFinished(FinishReason.END)])
     count, _ = counting()
     async with World(endless(last=last), [count], limits=Limits(steps_max=1)) as world:
         watcher = world.watch()

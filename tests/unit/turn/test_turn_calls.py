@@ -10,7 +10,7 @@ from support.kernel_world import World, virtual
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, ToolCall, ToolResult
 from mainstay.core.outcome import Answered, Exhausted
-from mainstay.core.ports import CallPiece, Context, Finished, Options, TextPiece
+from mainstay.core.ports import Context, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Say
 
@@ -182,7 +182,7 @@ async def test_f13_surrogates_that_no_file_can_keep_do_not_hurt_the_session() ->
 @virtual
 async def test_f13_a_character_whose_halves_came_in_two_pieces_is_whole() -> None:
     take, _ = recording()
-    halves = Pieces([TextPiece("\ud83d"), TextPiece("\ude00!"), Finished(FinishReason.END)])
+    halves = Pieces([TextPiece("\ud83d"), TextPiece("\ude00!"), StreamFinished(FinishReason.END)])
     async with World([halves], [take]) as world:
         assert (await world.ask("smile")).text == "\U0001f600!"
 
@@ -205,13 +205,13 @@ async def test_f14_gaps_in_the_indexes_and_interleaved_pieces_make_whole_calls_i
     take, ran = recording()
     woven = Pieces(
         [
-            CallPiece(7, "take", '{"a": 7,'),
-            CallPiece(-3, "take", '{"a": 3,'),
-            CallPiece(7, "", ' "b": 70}'),
-            CallPiece(900, "take"),
-            CallPiece(-3, "", ' "b": 30}'),
-            CallPiece(900, "", '{"a": 9, "b": 90}'),
-            Finished(FinishReason.TOOL_CALLS),
+            ToolCallPiece(7, "take", '{"a": 7,'),
+            ToolCallPiece(-3, "take", '{"a": 3,'),
+            ToolCallPiece(7, "", ' "b": 70}'),
+            ToolCallPiece(900, "take"),
+            ToolCallPiece(-3, "", ' "b": 30}'),
+            ToolCallPiece(900, "", '{"a": 9, "b": 90}'),
+            StreamFinished(FinishReason.TOOL_CALLS),
         ]
     )
     async with World([woven, "done"], [take]) as world:

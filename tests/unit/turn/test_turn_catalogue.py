@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from support.kernel_world import World, virtual
 
-from mainstay.context.tokens import tokenizer_for
-from mainstay.context.weigh import weigh_tools
+from mainstay.context.token_counts import count_tools_tokens
+from mainstay.context.tokenizers import tokenizer_for
 from mainstay.core.errors import StoreFailed
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall
 from mainstay.core.ports import ModelInfo, ToolContext
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import Call
-from mainstay.turn.catalogue import Catalogue
-from mainstay.turn.toolbox import Prepared, Toolbox
+from mainstay.turn.tool_catalogue import ToolCatalogue
+from mainstay.turn.toolbox import PreparedCall, Toolbox
 
 
 def make(name: str, about: str) -> FunctionTool:
@@ -44,7 +44,7 @@ FIFTY = [make(f"{what}_{kind}", f"{what.title()} a {kind} for the person, with e
 
 
 def test_the_tool_that_does_it_is_found_by_what_it_does() -> None:
-    catalogue = Catalogue(FIFTY)
+    catalogue = ToolCatalogue(FIFTY)
     assert catalogue.search("find me the invoices")[0].name == "find_invoice"
     assert catalogue.search("sharing photos")[0].name == "share_photo"
     assert catalogue.search("quantum chromodynamics") == []
@@ -53,12 +53,12 @@ def test_the_tool_that_does_it_is_found_by_what_it_does() -> None:
 
 def test_with_more_than_tools_inline_max_the_request_carries_two_and_a_hello_is_cheap() -> None:
     box = Toolbox(FIFTY, Limits(tools_inline_max=40))
-    offered = box.offer(memory=False, inline=False)
+    offered = box.select_for_request(memory=False, inline=False)
     assert [tool.name for tool in offered] == ["tool_search", "call_tool"]
-    assert box.offer(memory=False, inline=False) is offered
+    assert box.select_for_request(memory=False, inline=False) is offered
     tokenizer = tokenizer_for(ModelInfo(name="gpt-4.1-mini"))
-    assert weigh_tools(offered, tokenizer) < 500
-    assert weigh_tools(tuple(FIFTY), tokenizer) > 2500
+    assert count_tools_tokens(offered, tokenizer) < 500
+    assert count_tools_tokens(tuple(FIFTY), tokenizer) > 2500
 
 
 @virtual
@@ -89,7 +89,7 @@ async def test_what_was_found_is_called_by_one_stable_tool() -> None:
 )
 def test_a_call_that_cannot_be_made_is_a_result_that_says_why(given: dict[str, Any], says: str) -> None:
     box = Toolbox(FIFTY, Limits())
-    box.offer(memory=False, inline=False)
+    box.select_for_request(memory=False, inline=False)
     refused = box.prepare(ToolCall("c", "call_tool", json.dumps(given)))
     assert says in getattr(refused, "content", "")
 
@@ -122,8 +122,8 @@ async def test_our_own_tools_stay_where_they_are_and_those_from_elsewhere_are_se
 
 def test_only_what_is_searched_is_counted_and_named_there() -> None:
     box = Toolbox(MIXED, Limits())
-    offered = box.offer(memory=False, inline=False, ours=True)
-    assert box.offer(memory=False, inline=False, ours=True) is offered
+    offered = box.select_for_request(memory=False, inline=False, keep_local=True)
+    assert box.select_for_request(memory=False, inline=False, keep_local=True) is offered
     assert offered[:4] == tuple(OURS)
     said = offered[4].description
     assert "There are 46 more tools: desk__share_invoice, " in said
@@ -156,9 +156,9 @@ async def test_whoever_has_to_search_for_our_own_tools_finds_them_beside_one_who
     """Two sessions share the tools, and the model of one of them has a small window."""
     box = Toolbox(MIXED, Limits())
     for ours in (first, not first):
-        box.offer(memory=False, inline=False, ours=ours)
+        box.select_for_request(memory=False, inline=False, keep_local=ours)
     prepared = box.prepare(ToolCall("c", "tool_search", '{"query": "create an invoice"}'))
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     found = await prepared.tool.run(prepared.arguments, ToolContext("s", 1, 1, "c", lambda event: None))
     assert '"name":"create_invoice"' in found
 
@@ -208,7 +208,7 @@ RESULT = make("result", "Read on.")
 
 async def looked(kept: Kept, chars: int, limits: Limits) -> tuple[World, str]:
     world = World([Call("look"), "done"], limits=limits)
-    tools = Toolbox([talkative(chars)], limits, memory=[RESULT], keep=kept.keep)
+    tools = Toolbox([talkative(chars)], limits, memory=[RESULT], store_result=kept.keep)
     import msgspec
 
     world.lanes._services = msgspec.structs.replace(world.lanes._services, tools=tools)
@@ -254,6 +254,6 @@ async def test_a_result_of_an_untrusted_tool_says_where_it_comes_from() -> None:
         await world.ask("fetch it")
         (result,) = await world.results()
         assert result.origin == "untrusted:fetch"
-        session = await world.lanes.get("s").view()
+        session = await world.lanes.get("s").load_session()
         assert session.untrusted
-        assert (await world.store.get("s")).untrusted
+        assert (await world.store.get_session("s")).untrusted

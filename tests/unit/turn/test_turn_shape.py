@@ -19,6 +19,7 @@ from mainstay.core.events import (
     ToolFinished,
     TurnEnded,
 )
+from mainstay.core.journal_wording import CURRENT
 from mainstay.core.limits import Limits
 from mainstay.core.messages import (
     Binary,
@@ -29,13 +30,12 @@ from mainstay.core.messages import (
     ToolCall,
     ToolResult,
     Usage,
-    text_of,
+    parts_text,
 )
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import CallPiece, Finished, ModelInfo, TextPiece, ThinkingPiece
+from mainstay.core.ports import ModelInfo, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
-from mainstay.turn.concluding import FILTERED
 
 
 @tool
@@ -50,9 +50,9 @@ def addition() -> list[object]:
 
 def _call(name: str, *inputs: str) -> list[object]:
     return [
-        CallPiece(0, name),
-        *(CallPiece(0, "", part) for part in inputs),
-        Finished(FinishReason.TOOL_CALLS, Usage(7, 3)),
+        ToolCallPiece(0, name),
+        *(ToolCallPiece(0, "", part) for part in inputs),
+        StreamFinished(FinishReason.TOOL_CALLS, Usage(7, 3)),
     ]
 
 
@@ -69,7 +69,7 @@ async def test_streamed_and_unstreamed_are_the_same_turn() -> None:
     heard: dict[int, str] = {}
     for event in watcher.of(TextDelta):
         heard[event.step] = heard.get(event.step, "") + event.text
-    said = {event.step: text_of(event.parts) for event in plain if isinstance(event, MessageAdded)}
+    said = {event.step: parts_text(event.parts) for event in plain if isinstance(event, MessageAdded)}
     assert heard == said == {1: "Let me see.", 2: "It is 5."}
     assert reply.text == heard[2]
     assert reply.outcome == watcher.of(TurnEnded)[0].outcome == Answered()
@@ -116,8 +116,8 @@ async def test_a_message_keeps_its_thinking_text_calls_and_finish_in_order() -> 
             ThinkingPiece("second", "signed"),
             ThinkingPiece("anew"),
             TextPiece("Adding."),
-            CallPiece(0, "add", '{"a":1,"b":1}'),
-            Finished(FinishReason.TOOL_CALLS, Usage(20, 9, 4, 2)),
+            ToolCallPiece(0, "add", '{"a":1,"b":1}'),
+            StreamFinished(FinishReason.TOOL_CALLS, Usage(20, 9, 4, 2)),
         ]
     )
     async with World([answer, "2"], [add]) as world:
@@ -164,7 +164,7 @@ async def test_cost_and_usage_add_up_over_the_steps_and_over_the_session() -> No
         assert first.usage == Usage(20, 6, 4)
         assert first.cost == 10 + 10 + 6 + 2
         assert (await world.ask("hello")).cost == 3
-        standing = await world.store.get("s")
+        standing = await world.store.get_session("s")
         assert (standing.prompt_tokens, standing.completion_tokens, standing.cost) == (21, 7, 31)
         assert (standing.turns, standing.messages) == (2, 6)
 
@@ -320,7 +320,7 @@ async def test_f12_a_stream_that_breaks_inside_a_call_runs_nothing_and_the_step_
         ran.append(n)
         return "done"
 
-    broken = Pieces([TextPiece("I will "), CallPiece(0, "act", '{"n": 1}'), Raise(StreamBroken("cut"))])
+    broken = Pieces([TextPiece("I will "), ToolCallPiece(0, "act", '{"n": 1}'), Raise(StreamBroken("cut"))])
     async with World([broken, Call("act", {"n": 2}), "fine"], [act]) as world:
         watcher = world.watch()
         reply = await world.ask("go")
@@ -374,18 +374,18 @@ async def test_a_model_that_says_nothing_at_all_has_answered() -> None:
 
 @virtual
 async def test_f17_an_answer_that_the_provider_withheld_fails_in_one_sentence() -> None:
-    withheld = Pieces([Finished(FinishReason.FILTERED, Usage(1, 1))])
+    withheld = Pieces([StreamFinished(FinishReason.FILTERED, Usage(1, 1))])
     async with World([withheld, "fine"]) as world:
         reply = await world.ask("something unspeakable")
         assert isinstance(reply.outcome, Failed)
-        assert reply.text == FILTERED
+        assert reply.text == CURRENT.answer_filtered
         assert (await world.ask("something else")).text == "fine"
         await world.check_replay()
 
 
 @virtual
 async def test_f17_an_answer_whose_end_is_missing_is_marked() -> None:
-    cut = Pieces([TextPiece("The answer is"), Finished(FinishReason.LENGTH, Usage(1, 3))])
+    cut = Pieces([TextPiece("The answer is"), StreamFinished(FinishReason.LENGTH, Usage(1, 3))])
     async with World([cut, "fine"]) as world:
         assert (await world.ask("something long")).cut
         assert not (await world.ask("something else")).cut
@@ -412,9 +412,9 @@ async def check_cut_off(reason: FinishReason) -> None:
 
     cut = Pieces(
         [
-            CallPiece(0, "write", '{"text":"whole"}'),
-            CallPiece(1, "write", ""),
-            Finished(reason, Usage(1, 1)),
+            ToolCallPiece(0, "write", '{"text":"whole"}'),
+            ToolCallPiece(1, "write", ""),
+            StreamFinished(reason, Usage(1, 1)),
         ]
     )
     async with World([cut, "sorry"], [write]) as world:

@@ -15,14 +15,14 @@ import msgspec
 import pytest
 from support.kernel_world import World, virtual
 
-from mainstay.agent.world import SystemClock
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.events import ToolCallReady, ToolProgress
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import FunctionTool, tool
-from mainstay.core.workers import Workers
+from mainstay.core.worker_threads import WorkerThreads
 from mainstay.testing import Call, virtual_run
 
 
@@ -339,7 +339,7 @@ def test_a_process_with_an_abandoned_thread_can_end() -> None:
 
 
 async def test_hung_threads_are_replaced_even_after_the_pool_was_full() -> None:
-    workers = Workers(threads_max=2)
+    workers = WorkerThreads(threads_max=2)
     gate = threading.Event()
     quick = [asyncio.ensure_future(workers.run(lambda: 1, {})) for _ in range(6)]
     assert await asyncio.gather(*quick) == [1] * 6
@@ -354,7 +354,7 @@ async def test_hung_threads_are_replaced_even_after_the_pool_was_full() -> None:
 
 
 async def test_a_job_that_was_given_up_before_it_began_never_runs() -> None:
-    workers = Workers(threads_max=1)
+    workers = WorkerThreads(threads_max=1)
     gate, ran = threading.Event(), []
     first = asyncio.ensure_future(workers.run(lambda: gate.wait(20), {}))
     second = asyncio.ensure_future(workers.run(lambda: ran.append("second"), {}))
@@ -368,7 +368,7 @@ async def test_a_job_that_was_given_up_before_it_began_never_runs() -> None:
 
 
 async def test_at_most_so_many_threads_are_at_work() -> None:
-    workers = Workers(threads_max=3)
+    workers = WorkerThreads(threads_max=3)
     lock, running, most = threading.Lock(), 0, 0
 
     def work() -> None:
@@ -387,7 +387,7 @@ async def test_at_most_so_many_threads_are_at_work() -> None:
 async def test_a_tool_sees_the_context_variables_of_its_caller() -> None:
     who = contextvars.ContextVar("who", default="nobody")
     who.set("me")
-    assert await Workers().run(who.get, {}) == "me"
+    assert await WorkerThreads().run(who.get, {}) == "me"
 
 
 # --- the context a tool may ask for ----------------------------------------------------------------
@@ -448,8 +448,8 @@ async def test_progress_from_a_thread_is_seen_while_the_tool_still_runs() -> Non
 
     async with World([Call("work"), "done"], [work], clock=SystemClock()) as world:
         watcher = world.watch()
-        put = watcher._watcher.put
-        watcher._watcher.put = lambda event: (threads.append(threading.get_ident()), put(event))  # type: ignore[method-assign]
+        put = watcher._watcher.push_event
+        watcher._watcher.push_event = lambda event: (threads.append(threading.get_ident()), put(event))  # type: ignore[method-assign]
         ticket = await world.send("go")
         assert (await watcher.see(ToolProgress)).note == "half way"
         noticed.set()
@@ -531,12 +531,12 @@ def positional(a: int, /) -> None: ...
 @pytest.mark.parametrize(
     ("function", "declared", "complaint"),
     [
-        (bad_name, {"name": "not a name"}, "is not a tool name"),
-        (bad_name, {"name": "x" * 65}, "is not a tool name"),
-        (bad_name, {"name": "näme"}, "is not a tool name"),
+        (bad_name, {"name": "not a name"}, "is not a valid tool name"),
+        (bad_name, {"name": "x" * 65}, "is not a valid tool name"),
+        (bad_name, {"name": "näme"}, "is not a valid tool name"),
         (bad_name, {"effect": "reconcile"}, "needs reconcile="),
-        (variadic, {}, "must be an ordinary named one"),
-        (positional, {}, "must be an ordinary named one"),
+        (variadic, {}, "must be an ordinary named parameter"),
+        (positional, {}, "must be an ordinary named parameter"),
     ],
 )
 def test_a_tool_that_cannot_be_offered_is_refused_with_a_sentence(function: Any, declared: Any, complaint: str) -> None:

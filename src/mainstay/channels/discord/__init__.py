@@ -1,1 +1,1 @@
-"""Discord: a bot, by discord.py. (`import discord` means that library: imports are absolute here.)"""
+"""Discord: a bot, over discord.py. (`import discord` imports that library: imports are absolute here.)"""

@@ -1,4 +1,4 @@
-"""A Discord bot as a chat channel."""
+"""Discord channel: a bot that receives over Discord's gateway."""
 
 from __future__ import annotations
 
@@ -13,47 +13,58 @@ from typing import Any
 
 import msgspec
 
-from mainstay.channels.discord.connection import Connection, Refused, asked, library
-from mainstay.channels.discord.markup import discord_of
-from mainstay.channels.discord.messages import Place, message_of, place_of
-from mainstay.channels.local_files import keep_file, read_file
-from mainstay.channels.telling import tell
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, NeverSent, NotSent, Sent, Shows
+from mainstay.channels.attachment_files import read_file, write_new_file
+from mainstay.channels.discord.connection import DiscordConnection, DiscordRequestRefused, call_api, import_discord
+from mainstay.channels.discord.events import DiscordRoomAndThread, decode_message, locate_channel
+from mainstay.channels.discord.manifest import DiscordSettings
+from mainstay.channels.discord.markup import markdown_to_discord
+from mainstay.channels.incoming_dispatch import dispatch_message
+from mainstay.core.channel_settings import ChannelFactoryContext
+from mainstay.core.channels import (
+    ChannelCapabilities,
+    ChannelError,
+    DeliveryDeferred,
+    DeliveryRejected,
+    IncomingFile,
+    IncomingMessage,
+    MessageHandler,
+    SentMessage,
+)
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Said
-from mainstay.io.addresses import AddressRefused
-from mainstay.io.addresses import place_of as address_of
+from mainstay.core.tool_ports import RoomMessage
 from mainstay.io.fetch import FetchRules, fetch
-from mainstay.io.response import FetchFailed, TooLarge
+from mainstay.io.http_response import FetchFailed, ResponseTooLarge
+from mainstay.io.urls import AddressRefused
+from mainstay.io.urls import parse_url as address_of
 
-LENGTH = 2_000
+MESSAGE_CHARS_MAX = 2_000
 FILE_BYTES_MAX = 10 * 1024 * 1024
-QUEUE_MAX = 10_000  # messages that wait to be heard
-REMEMBERED_MAX = 2_000
-CHANNELS_CAUGHT_UP_MAX = 100
-CAUGHT_UP_MAX = 200  # messages of each
-SEARCHED_MAX = 500  # messages
+QUEUE_MAX = 10_000  # received messages that wait for the handler
+CACHE_ENTRIES_MAX = 2_000  # entries of each cache
+BACKFILL_CHANNELS_MAX = 100  # whose missed messages are fetched after a reconnect
+BACKFILL_MESSAGES_MAX = 200  # messages of each of them
+SEARCH_MESSAGES_MAX = 500  # messages that a search looks through
 TITLE_CHARS_MAX = 80
-ARCHIVE_MIN = 1_440
-MEDIA_S = 120.0
-TYPING_S = 5.0
-CDN = ("cdn.discordapp.com", "media.discordapp.net")
-NO_SUCH_CHANNEL = 10003
-HAS_A_THREAD = 160004
-NO_THREADS_HERE = (50024, 50035)
+THREAD_ARCHIVE_MIN = 1_440  # minutes without messages after which Discord archives a thread
+MEDIA_TIMEOUT_S = 120.0
+TYPING_TIMEOUT_S = 5.0
+CDN_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+UNKNOWN_CHANNEL_CODE = 10003
+THREAD_EXISTS_CODE = 160004
+NO_THREADS_CODES = (50024, 50035)
 
 _log = logging.getLogger(__name__)
 
 
 class DiscordChannel:
-    """`base` is where Discord's API is, if not where everybody's is. What is posted has a nonce made from its key, by
-    which Discord knows it for some minutes; what it tells of our own messages is remembered for longer."""
+    """`base_url` replaces the address of Discord's API. Every post has a nonce derived from its idempotency key, by
+    which Discord recognises duplicates for some minutes; nonces of our own messages are remembered here for longer."""
 
     kind = "discord"
-    shows = Shows(
+    capabilities = ChannelCapabilities(
         markup="markdown",
-        length=LENGTH,
+        length_max=MESSAGE_CHARS_MAX,
         edits=True,
         deletes=True,
         files=True,
@@ -61,132 +72,134 @@ class DiscordChannel:
         threads=True,
         history=True,
         search=True,
-        once="key",
-        once_s=120.0,  # its nonces hold for a few minutes
-        edit_every_s=1.2,
+        idempotency="key",
+        idempotency_window_s=120.0,  # Discord remembers nonces for a few minutes
+        edit_interval_s=1.2,
         file_bytes_max=FILE_BYTES_MAX,
     )
 
-    def __init__(self, name: str, token: str, *, base: str = "") -> None:
+    def __init__(self, name: str, token: str, *, base_url: str = "") -> None:
         if not token:
-            raise ConfigError(f"{name}: Discord needs the bot's token")
+            raise ConfigError(f"{name}: the bot token is missing")
         try:
-            self._files_at = address_of(base) if base else None
+            self._api_address = address_of(base_url) if base_url else None
         except AddressRefused as error:
             raise ConfigError(f"{name}: base_url: {error}") from None
         self.name = name
         self._token = token
-        self._base = base
-        self._connection: Connection | None = None
-        self._telling: asyncio.Task[None] | None = None
-        self._said: asyncio.Queue[Any] = asyncio.Queue(QUEUE_MAX)
-        self._places: OrderedDict[int, Place] = OrderedDict()
-        self._latest: OrderedDict[int, int] = OrderedDict()  # of a channel, the newest message that was heard
-        self._begun: OrderedDict[str, str] = OrderedDict()  # messages that may become threads -> what to call those
-        self._posted: OrderedDict[str, str] = OrderedDict()  # nonce -> message
+        self._base_url = base_url
+        self._connection: DiscordConnection | None = None
+        self._dispatch_task: asyncio.Task[None] | None = None
+        self._received: asyncio.Queue[Any] = asyncio.Queue(QUEUE_MAX)
+        self._locations: OrderedDict[int, DiscordRoomAndThread] = OrderedDict()
+        self._newest_received: OrderedDict[int, int] = OrderedDict()  # channel id -> newest received message id
+        self._thread_titles: OrderedDict[str, str] = OrderedDict()  # message without a thread yet -> title for it
+        self._posted_by_nonce: OrderedDict[str, str] = OrderedDict()  # nonce -> message id
 
     @property
     def account(self) -> str:
-        """Who we are there, once connected; for people."""
+        """The bot's name, for display; empty before it is connected."""
         user = self._connection.client.user if self._connection is not None and self._connection.client else None
         return str(user) if user is not None else ""
 
     @property
     def state(self) -> str:
-        return (self._connection.trouble or "connected") if self._connection is not None else "not started"
+        return (self._connection.problem or "connected") if self._connection is not None else "not started"
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------
 
-    async def start(self, hear: Hear) -> None:
+    async def start(self, on_message: MessageHandler) -> None:
         if self._connection is not None:
-            raise ConfigError(f"{self.name} was started before")
-        self._connection = Connection(self.name, self._base, self._listen)
+            raise ConfigError(f"{self.name} is already started")
+        self._connection = DiscordConnection(self.name, self._base_url, self._enqueue)
         await self._connection.open(self._token)
-        self._telling = asyncio.create_task(self._tell(hear), name=f"discord {self.name} hears")
+        self._dispatch_task = asyncio.create_task(
+            self._dispatch_received(on_message), name=f"discord {self.name} hears"
+        )
 
     async def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._dispatch_task is not None:
+            self._dispatch_task.cancel()
+            await asyncio.gather(self._dispatch_task, return_exceptions=True)
         if self._connection is not None:
             await self._connection.close()
 
     @property
     def _client(self) -> Any:
-        if self._connection is None or self._connection.trouble == "closed":
-            raise NotSent(f"{self.name} is not connected: {self.state}")
+        if self._connection is None or self._connection.problem == "closed":
+            raise DeliveryDeferred(f"{self.name} is not connected: {self.state}")
         return self._connection.client
 
-    # --- hearing ---------------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------
 
-    def _listen(self, message: Any) -> None:
+    def _enqueue(self, message: Any) -> None:
         try:
-            self._said.put_nowait(message)
+            self._received.put_nowait(message)
         except asyncio.QueueFull:
-            _log.error("%s: more is said than can be heard; a message was left out", self.name)
+            _log.error("%s: the queue of received messages is full; a message was dropped", self.name)
 
-    async def _tell(self, hear: Hear) -> None:
+    async def _dispatch_received(self, hear: MessageHandler) -> None:
         while True:
-            message = await self._said.get()
-            for one in [message] if message is not None else await self._missed():
-                if (incoming := await self._heard(one)) is not None:
-                    await tell(hear, incoming)
+            message = await self._received.get()
+            for received in [message] if message is not None else await self._fetch_missed():
+                if (incoming := await self._decode(received)) is not None:
+                    await dispatch_message(hear, incoming)
 
-    async def _heard(self, message: Any) -> Incoming | None:
-        us = self._us()
+    async def _decode(self, message: Any) -> IncomingMessage | None:
+        us = self._bot_id()
         if message.author.id == us:
             if message.nonce:
-                _keep(self._posted, str(message.nonce), str(message.id))
+                _cache_put(self._posted_by_nonce, str(message.nonce), str(message.id))
             return None
-        if message.author.bot:  # programs that answer each other never end
+        if message.author.bot:  # bots that answer each other never stop
             return None
-        incoming = message_of(message, us, self.name, await self._place(message.channel.id, message.channel))
+        incoming = decode_message(message, us, self.name, await self._locate(message.channel.id, message.channel))
         if incoming is not None:
-            _keep(self._latest, message.channel.id, message.id)
+            _cache_put(self._newest_received, message.channel.id, message.id)
             if incoming.address.thread == incoming.id:
-                _keep(self._begun, incoming.id, " ".join(incoming.text.split())[:TITLE_CHARS_MAX])
+                _cache_put(self._thread_titles, incoming.id, " ".join(incoming.text.split())[:TITLE_CHARS_MAX])
             else:
-                self._begun.pop(incoming.address.thread, None)  # somebody has made it
+                self._thread_titles.pop(incoming.address.thread, None)  # the thread exists now
         return incoming
 
-    async def _missed(self) -> list[Any]:
-        """What was said in rooms that we know, since the last that we heard there."""
-        found: list[Any] = []
-        for channel, newest in list(self._latest.items())[-CHANNELS_CAUGHT_UP_MAX:]:
+    async def _fetch_missed(self) -> list[Any]:
+        """Fetch messages after the newest received one in each known channel, oldest first."""
+        messages: list[Any] = []
+        for channel, newest in list(self._newest_received.items())[-BACKFILL_CHANNELS_MAX:]:
             try:
-                told = await self._history(channel, CAUGHT_UP_MAX, newest)
+                newer = await self._fetch_newest(channel, BACKFILL_MESSAGES_MAX, newest)
             except ChannelError as error:
-                _log.warning("%s: what was missed in a room cannot be had: %s", self.name, error)
+                _log.warning("%s: missed messages of a room could not be fetched: %s", self.name, error)
             else:
-                found += reversed(told)
-        return found
+                messages += reversed(newer)
+        return messages
 
-    async def _place(self, id: int, channel: Any = None) -> Place:
-        """Where a channel of Discord's belongs: asked once, where the library does not know it."""
-        if (known := self._places.get(id)) is not None:
+    async def _locate(self, id: int, channel: Any = None) -> DiscordRoomAndThread:
+        """Return the room and thread of a Discord channel; fetched once if the library does not know it."""
+        if (known := self._locations.get(id)) is not None:
             return known
         kind = getattr(channel, "type", None)
         if kind is not None:
-            place = place_of(id, kind.value, getattr(channel, "parent_id", None))
+            place = locate_channel(id, kind.value, getattr(channel, "parent_id", None))
         else:
             try:
-                told = await asked(self._client.http.get_channel(id))
+                fields = await call_api(self._client.http.get_channel(id))
             except ChannelError as error:
-                _log.warning("%s: nothing is known of a room: %s", self.name, error)
-                return Place(str(id))
-            place = place_of(id, told.get("type"), int(told.get("parent_id") or 0))
-        _keep(self._places, id, place)
+                _log.warning("%s: a room could not be looked up: %s", self.name, error)
+                return DiscordRoomAndThread(str(id))
+            place = locate_channel(id, fields.get("type"), int(fields.get("parent_id") or 0))
+        _cache_put(self._locations, id, place)
         return place
 
-    # --- saying ----------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
-    async def post(self, to: Address, text: str, *, key: str) -> Sent:
-        nonce = _nonce(key)
+    async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
+        nonce = _nonce_from_key(key)
         return await self._send(to, nonce, lambda channel: channel.send(text, nonce=nonce, suppress_embeds=True))
 
-    async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
+    async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
         content = await read_file(path, FILE_BYTES_MAX)
-        nonce, discord = _nonce(key), library()
+        nonce, discord = _nonce_from_key(key), import_discord()
 
         async def send(channel: Any) -> Any:
             file = discord.File(io.BytesIO(content), filename=name)
@@ -194,123 +207,123 @@ class DiscordChannel:
 
         return await self._send(to, nonce, send)
 
-    async def _send(self, to: Address, nonce: str, send: Callable[[Any], Awaitable[Any]]) -> Sent:
-        _check(to)
+    async def _send(self, to: ChatAddress, nonce: str, send: Callable[[Any], Awaitable[Any]]) -> SentMessage:
+        _check_ids(to)
         client = self._client
-        if known := self._posted.get(nonce):  # it was taken, and we were told so by another way
-            return await self._receipt(to, known)
+        if message_id := self._posted_by_nonce.get(nonce):  # it was posted: the gateway has reported the message
+            return await self._build_receipt(to, message_id)
         target = int(to.thread or to.room)
-        if to.thread in self._begun:
-            target = await self._begin(to)
+        if to.thread in self._thread_titles:
+            target = await self._create_thread(to)
         try:
-            sent = await asked(send(client.get_partial_messageable(target)), MEDIA_S)
-        except Refused as error:
-            if error.code != NO_SUCH_CHANNEL or not to.thread:
+            sent = await call_api(send(client.get_partial_messageable(target)), MEDIA_TIMEOUT_S)
+        except DiscordRequestRefused as error:
+            if error.code != UNKNOWN_CHANNEL_CODE or not to.thread:
                 raise
-            sent = await asked(send(client.get_partial_messageable(await self._begin(to))), MEDIA_S)
-        _keep(self._posted, nonce, str(sent.id))
-        return await self._receipt(to, str(sent.id))
+            sent = await call_api(send(client.get_partial_messageable(await self._create_thread(to))), MEDIA_TIMEOUT_S)
+        _cache_put(self._posted_by_nonce, nonce, str(sent.id))
+        return await self._build_receipt(to, str(sent.id))
 
-    async def _receipt(self, to: Address, id: str) -> Sent:
-        if to.thread or (await self._place(int(to.room))).direct:
-            return Sent(id=id, thread=to.thread)
-        _keep(self._begun, id, "")
-        return Sent(id=id, thread=id)
+    async def _build_receipt(self, to: ChatAddress, id: str) -> SentMessage:
+        if to.thread or (await self._locate(int(to.room))).direct:
+            return SentMessage(id=id, thread=to.thread)
+        _cache_put(self._thread_titles, id, "")
+        return SentMessage(id=id, thread=id)
 
-    async def _begin(self, to: Address) -> int:
-        """The thread that begins with a message: made when there is something to say in it. Where there can be none it
-        is said in the room."""
-        title = self._begun.get(to.thread) or "Conversation"
-        making = self._client.http.start_thread_with_message(
-            int(to.room), int(to.thread), name=title, auto_archive_duration=ARCHIVE_MIN
+    async def _create_thread(self, to: ChatAddress) -> int:
+        """Create the thread of a message, when there is something to post in it. Return the thread's id, or the room's
+        if threads are not possible there."""
+        title = self._thread_titles.get(to.thread) or "Conversation"
+        request = self._client.http.start_thread_with_message(
+            int(to.room), int(to.thread), name=title, auto_archive_duration=THREAD_ARCHIVE_MIN
         )
         target = int(to.thread)
         try:
-            await asked(making)
-        except Refused as error:
-            if error.code in NO_THREADS_HERE:
+            await call_api(request)
+        except DiscordRequestRefused as error:
+            if error.code in NO_THREADS_CODES:
                 target = int(to.room)
-            elif error.code != HAS_A_THREAD:
+            elif error.code != THREAD_EXISTS_CODE:
                 raise
-        self._begun.pop(to.thread, None)
+        self._thread_titles.pop(to.thread, None)
         return target
 
-    def _message(self, to: Address, id: str) -> Any:
-        """A thread's first message is in the room."""
-        _check(to, id)
-        where = to.room if id == to.thread or not to.thread else to.thread
-        return self._client.get_partial_messageable(int(where)).get_partial_message(int(id))
+    def _message_handle(self, to: ChatAddress, id: str) -> Any:
+        """Return a handle of a message. The message that a thread begins with is in the room."""
+        _check_ids(to, id)
+        channel = to.room if id == to.thread or not to.thread else to.thread
+        return self._client.get_partial_messageable(int(channel)).get_partial_message(int(id))
 
-    async def find(self, to: Address, key: str) -> Sent | None:
-        return None  # Discord keeps no nonce with a message
+    async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
+        return None  # Discord does not store nonces with messages
 
-    async def edit(self, to: Address, id: str, text: str) -> None:
-        await asked(self._message(to, id).edit(content=text))
+    async def edit(self, to: ChatAddress, id: str, text: str) -> None:
+        await call_api(self._message_handle(to, id).edit(content=text))
 
-    async def delete(self, to: Address, id: str) -> None:
-        await asked(self._message(to, id).delete())
+    async def delete(self, to: ChatAddress, id: str) -> None:
+        await call_api(self._message_handle(to, id).delete())
 
-    async def typing(self, to: Address, note: str = "") -> None:
+    async def show_typing(self, to: ChatAddress, note: str = "") -> None:
         try:
-            _check(to)
-            where = to.room if not to.thread or to.thread in self._begun else to.thread
-            await asked(self._client.http.send_typing(int(where)), TYPING_S)
+            _check_ids(to)
+            channel = to.room if not to.thread or to.thread in self._thread_titles else to.thread
+            await call_api(self._client.http.send_typing(int(channel)), TYPING_TIMEOUT_S)
         except ChannelError:
-            pass  # it is a courtesy
+            pass  # the typing indicator is optional
 
-    # --- what was said ---------------------------------------------------------------------------
+    # --- attachments, history and search ---------------------------------------------------------
 
-    async def download(self, file: Attached, target: str, bytes_max: int) -> str:
-        """From Discord's own servers for files, or from where its API is; the token stays here."""
-        own = self._files_at
+    async def download(self, file: IncomingFile, target: str, bytes_max: int) -> str:
+        """Download from Discord's CDN or the configured API host only; the token is not sent."""
+        own = self._api_address
 
         def allowed(url: str) -> bool:
-            place = address_of(url)
-            if own is not None and (place.scheme, place.host, place.port) == (own.scheme, own.host, own.port):
+            address = address_of(url)
+            if own is not None and (address.scheme, address.host, address.port) == (own.scheme, own.host, own.port):
                 return True
-            return place.scheme == "https" and place.host in CDN and place.port == 443
+            return address.scheme == "https" and address.host in CDN_HOSTS and address.port == 443
 
-        private = (f"{own.host}:{own.port}",) if own is not None else ()
-        rules = FetchRules(bytes_max=bytes_max, time_s=MEDIA_S, redirects_max=2, private_ok=private)
+        private_ok = (f"{own.host}:{own.port}",) if own is not None else ()
+        rules = FetchRules(bytes_max=bytes_max, timeout_s=MEDIA_TIMEOUT_S, redirects_max=2, private_hosts=private_ok)
         try:
-            found = await fetch(file.ref, rules=rules, allow=allowed)
-        except (AddressRefused, TooLarge) as error:
-            raise NeverSent(f"{file.name} is not fetched: {error}") from None
+            response = await fetch(file.ref, rules=rules, allow=allowed)
+        except (AddressRefused, ResponseTooLarge) as error:
+            raise DeliveryRejected(f"{file.name} is not fetched: {error}") from None
         except FetchFailed as error:
-            raise NotSent(f"{file.name} could not be fetched: {error}") from None
-        if found.status != 200:
-            raise NeverSent(f"{file.name} cannot be had: Discord says {found.status}")
-        await keep_file(found.body, target)
-        return found.mime
+            raise DeliveryDeferred(f"{file.name} could not be fetched: {error}") from None
+        if response.status != 200:
+            raise DeliveryRejected(f"{file.name} cannot be had: Discord says {response.status}")
+        await write_new_file(response.body, target)
+        return response.mime
 
-    async def history(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
-        _check(at)
+    async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
+        _check_ids(at)
         since = 0
         if after:
-            when = datetime.datetime.fromtimestamp(after / 1000, datetime.UTC)
-            since = library().utils.time_snowflake(when, high=True)
-        found: list[Any] = []
+            time = datetime.datetime.fromtimestamp(after / 1000, datetime.UTC)
+            since = import_discord().utils.time_snowflake(time, high=True)
+        messages: list[Any] = []
         try:
-            found = await self._history(int(at.thread or at.room), limit, since)
-        except Refused as error:
-            if not at.thread or error.code != NO_SUCH_CHANNEL:  # nobody has said anything in it yet
+            messages = await self._fetch_newest(int(at.thread or at.room), limit, since)
+        except DiscordRequestRefused as error:
+            if not at.thread or error.code != UNKNOWN_CHANNEL_CODE:  # the thread has no messages yet
                 raise
-        if at.thread and len(found) < limit and int(at.thread) > since:
-            found += await self._root(at)
-        place = await self._place(int(at.room))
-        told = [message_of(one, self._us(), self.name, place) for one in reversed(found)]
-        return [msgspec.structs.replace(one, address=at) for one in told if one is not None]
+        if at.thread and len(messages) < limit and int(at.thread) > since:
+            messages += await self._fetch_thread_root(at)
+        place = await self._locate(int(at.room))
+        decoded = [decode_message(message, self._bot_id(), self.name, place) for message in reversed(messages)]
+        return [msgspec.structs.replace(message, address=at) for message in decoded if message is not None]
 
-    async def _root(self, at: Address) -> list[Any]:
+    async def _fetch_thread_root(self, at: ChatAddress) -> list[Any]:
         room = self._client.get_partial_messageable(int(at.room))
         try:
-            return [await asked(room.fetch_message(int(at.thread)))]
-        except NeverSent:  # it began without one
+            return [await call_api(room.fetch_message(int(at.thread)))]
+        except DeliveryRejected:  # the thread has no first message in the room
             return []
 
-    async def _history(self, channel: int, limit: int, after: int = 0) -> list[Any]:
-        """The newest first."""
-        discord = library()
+    async def _fetch_newest(self, channel: int, limit: int, after: int = 0) -> list[Any]:
+        """Return the newest messages of a channel, newest first."""
+        discord = import_discord()
         messages = self._client.get_partial_messageable(channel).history(
             limit=limit, after=discord.Object(after) if after else None, oldest_first=False
         )
@@ -318,43 +331,47 @@ class DiscordChannel:
         async def read() -> list[Any]:
             return [message async for message in messages]
 
-        return await asked(read())
+        return await call_api(read())
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
-        """Bots may not search: the newest messages are looked through."""
-        _check(at)
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
+        """Search the newest SEARCH_MESSAGES_MAX messages: bots may not use Discord's own search."""
+        _check_ids(at)
         words = query.casefold().split()
-        place = await self._place(int(at.room))
-        found: list[Said] = []
-        for message in await self._history(int(at.room), SEARCHED_MAX):
-            told = message_of(message, self._us(), self.name, place)
-            if told is not None and all(word in told.text.casefold() for word in words):
-                found.append(Said(author=told.name, at=told.at, text=told.text, id=told.id))
-        return found[:limit]
+        place = await self._locate(int(at.room))
+        hits: list[RoomMessage] = []
+        for message in await self._fetch_newest(int(at.room), SEARCH_MESSAGES_MAX):
+            decoded = decode_message(message, self._bot_id(), self.name, place)
+            if decoded is not None and all(word in decoded.text.casefold() for word in words):
+                hits.append(RoomMessage(author=decoded.name, at=decoded.at, text=decoded.text, id=decoded.id))
+        return hits[:limit]
 
     def format(self, text: str) -> str:
-        return discord_of(text)
+        return markdown_to_discord(text)
 
-    def app(self) -> Any:
+    def asgi_app(self) -> Any:
         return None
 
-    def _us(self) -> int:
+    def _bot_id(self) -> int:
         return int(self._client.user.id)
 
 
-def _keep(kept: OrderedDict[Any, Any], name: Any, value: Any) -> None:
-    kept[name] = value
-    kept.move_to_end(name)
-    while len(kept) > REMEMBERED_MAX:
-        kept.popitem(last=False)
+def _cache_put(cache: OrderedDict[Any, Any], name: Any, value: Any) -> None:
+    cache[name] = value
+    cache.move_to_end(name)
+    while len(cache) > CACHE_ENTRIES_MAX:
+        cache.popitem(last=False)
 
 
-def _nonce(key: str) -> str:
+def _nonce_from_key(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:25]
 
 
-def _check(to: Address, id: str = "0") -> None:
-    """An address may be somebody's word."""
+def _check_ids(to: ChatAddress, id: str = "0") -> None:
+    """Raise DeliveryRejected unless all ids are numbers: an address may come from the model or a user."""
     for part in (to.room, to.thread or "0", id):
         if not (part.isascii() and part.isdecimal() and len(part) <= 20):
-            raise NeverSent(f"{str(to)[:100]!r} is no room of Discord")
+            raise DeliveryRejected(f"{str(to)[:100]!r} is no room of Discord")
+
+
+def build_discord_channel(name: str, settings: DiscordSettings, context: ChannelFactoryContext) -> DiscordChannel:
+    return DiscordChannel(name, settings.token, base_url=settings.base_url)

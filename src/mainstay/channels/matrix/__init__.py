@@ -1,1 +1,1 @@
-"""Matrix: an account on a homeserver, by matrix-nio. Rooms that are encrypted end to end cannot be read."""
+"""Matrix: an account on a homeserver, over matrix-nio. End-to-end encrypted rooms are not supported."""

@@ -1,4 +1,4 @@
-"""A Matrix account as a chat channel."""
+"""Matrix channel: an account that receives by /sync."""
 
 from __future__ import annotations
 
@@ -13,38 +13,58 @@ from typing import Any
 
 import msgspec
 
-from mainstay.channels.matrix.events import Event, Place, direct_rooms, events_of, message_of, read, thread_of, time_of
-from mainstay.channels.matrix.homeserver import Account, Asked, Homeserver, LoggedOut
-from mainstay.channels.matrix.kept import KeptFile
-from mainstay.channels.matrix.listening import Listener, Welcome
-from mainstay.channels.matrix.markup import clean, html_of
-from mainstay.channels.matrix.rooms import Rooms
-from mainstay.channels.telling import growing
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, NeverSent, NotSent, Sent, Shows
+from mainstay.channels.incoming_dispatch import compute_backoff_s
+from mainstay.channels.matrix.client import MatrixClient, MatrixCredentials, MatrixLoggedOut, RawMatrixRequest
+from mainstay.channels.matrix.events import (
+    MatrixEvent,
+    MatrixEventRoom,
+    decode_direct_rooms,
+    decode_events,
+    decode_json,
+    decode_message,
+    event_time_ms,
+    find_thread_id,
+)
+from mainstay.channels.matrix.manifest import MatrixSettings
+from mainstay.channels.matrix.markup import markdown_to_html, strip_control_chars
+from mainstay.channels.matrix.room_cache import MatrixRoomCache
+from mainstay.channels.matrix.saved_state import MatrixStateFile
+from mainstay.channels.matrix.sync import InviterCheck, MatrixSyncLoop
+from mainstay.core.channel_settings import ChannelFactoryContext
+from mainstay.core.channels import (
+    ChannelCapabilities,
+    ChannelError,
+    DeliveryDeferred,
+    DeliveryRejected,
+    IncomingFile,
+    IncomingMessage,
+    MessageHandler,
+    SentMessage,
+)
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Said
-from mainstay.core.workers import in_thread
-from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.core.tool_ports import RoomMessage
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.io.urls import AddressRefused, parse_url
 
-LENGTH = 12_000  # an event has 64 KiB at most, and may hold the text twice
+MESSAGE_CHARS_MAX = 12_000  # an event has at most 64 KiB and may contain the text twice
 CONTENT_BYTES_MAX = 60_000
-FILE_BYTES_MAX = 50 * 1024 * 1024  # where the homeserver says nothing else; it has the last word
+FILE_BYTES_MAX = 50 * 1024 * 1024  # the homeserver may have a lower limit
 TYPING_MS = 8_000
-TYPING_S = 5.0
-PAGES_MAX = 10
-DEVICE = "mainstay"
-ENCRYPTED = "This room is encrypted end to end, which I cannot read: please talk to me in one that is not."
+TYPING_TIMEOUT_S = 5.0
+HISTORY_PAGES_MAX = 10
+DEVICE_NAME = "mainstay"
+ENCRYPTION_NOTICE = "This room is encrypted end to end, which I cannot read: please talk to me in one that is not."
 
 
 class MatrixChannel:
-    """`state` is the file that says which device this is and how far it has read; `welcome` says whose invitations are
-    accepted. With a password it logs in once, and again only when its token is not accepted any more."""
+    """`state_path` is a file that stores the device and the sync position; `is_inviter_allowed` decides which
+    invitations are accepted. With a password it logs in once, and again only when its token is refused."""
 
     kind = "matrix"
-    shows = Shows(
+    capabilities = ChannelCapabilities(
         markup="markdown",
-        length=LENGTH,
+        length_max=MESSAGE_CHARS_MAX,
         edits=True,
         deletes=True,
         files=True,
@@ -52,153 +72,156 @@ class MatrixChannel:
         threads=True,
         history=True,
         search=True,
-        once="key",
+        idempotency="key",
         file_bytes_max=FILE_BYTES_MAX,
     )
 
-    def __init__(self, name: str, account: Account, *, state: str, welcome: Welcome) -> None:
+    def __init__(
+        self, name: str, account: MatrixCredentials, *, state_path: str, is_inviter_allowed: InviterCheck
+    ) -> None:
         try:
-            place_of(account.homeserver)
+            parse_url(account.homeserver)
         except AddressRefused as error:
             raise ConfigError(f"{name}: homeserver: {error}") from None
         if not account.token and not (account.user and account.password):
-            raise ConfigError(f"{name}: Matrix needs a token, or a user and a password")
+            raise ConfigError(f"{name}: give a token, or a user and a password")
         self.name = name
         self._account = account
-        self._file = KeptFile(state)
-        self._welcome = welcome
-        self._listener: Listener | None = None
-        self._running: asyncio.Task[None] | None = None
-        self._homeserver: Homeserver | None = None
-        self._trouble = "not started"
+        self._state_file = MatrixStateFile(state_path)
+        self._is_inviter_allowed = is_inviter_allowed
+        self._sync_loop: MatrixSyncLoop | None = None
+        self._sync_task: asyncio.Task[None] | None = None
+        self._client: MatrixClient | None = None
+        self._problem = "not started"
 
     @property
     def account(self) -> str:
-        """Who we are there, once connected; for people."""
-        return self._listener.us.user if self._listener is not None else ""
+        """The account's user id, for display; empty before it is connected."""
+        return self._sync_loop.identity.user if self._sync_loop is not None else ""
 
     @property
     def state(self) -> str:
-        trouble = self._listener.trouble if self._listener is not None and not self._trouble else self._trouble
-        if not trouble and (self._running is None or self._running.done()):
-            trouble = "it stopped listening"
-        return trouble or "connected"
+        problem = self._sync_loop.problem if self._sync_loop is not None and not self._problem else self._problem
+        if not problem and (self._sync_task is None or self._sync_task.done()):
+            problem = "stopped receiving"
+        return problem or "connected"
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------
 
-    async def start(self, hear: Hear) -> None:
-        if self._homeserver is not None:
-            raise ConfigError(f"{self.name} was started before")
-        kept = await in_thread(self._file.load)
-        if (kept.homeserver, kept.user) != (self._account.homeserver, self._account.user):
-            kept = type(kept)(homeserver=self._account.homeserver, user=self._account.user)
-        homeserver = self._homeserver = Homeserver(self._account.homeserver)
-        html_of("")  # what is missing should be known now
-        rooms = self._rooms = Rooms(homeserver)
-        listener = self._listener = Listener(self.name, homeserver, rooms, self._file, kept)
-        self._kept = kept
+    async def start(self, on_message: MessageHandler) -> None:
+        if self._client is not None:
+            raise ConfigError(f"{self.name} is already started")
+        saved = await run_in_thread(self._state_file.load)
+        if (saved.homeserver, saved.user) != (self._account.homeserver, self._account.user):
+            saved = type(saved)(homeserver=self._account.homeserver, user=self._account.user)
+        client = self._client = MatrixClient(self._account.homeserver)
+        markdown_to_html("")  # raises ConfigError now if its library is missing
+        room_cache = self._room_cache = MatrixRoomCache(client)
+        sync_loop = self._sync_loop = MatrixSyncLoop(self.name, client, room_cache, self._state_file, saved)
+        self._saved = saved
         try:
             await self._connect()
         except BaseException:
             await self.close()
             raise
-        self._running = asyncio.create_task(
-            listener.run(hear, self._welcome, self._login_again, self._cannot_read), name=f"matrix {self.name}"
+        self._sync_task = asyncio.create_task(
+            sync_loop.run(on_message, self._is_inviter_allowed, self._login_again, self._post_encryption_notice),
+            name=f"matrix {self.name}",
         )
-        self._trouble = ""
+        self._problem = ""
 
     async def _connect(self) -> None:
-        """As often as it takes, unless it will never do."""
-        tries = 0
+        """Log in, retrying without limit. Raises ConfigError if the account cannot be used."""
+        attempts = 0
         while True:
             try:
                 await self._login()
-                await self._begin()
+                await self._load_account_data()
                 return
-            except (LoggedOut, NeverSent) as error:
+            except (MatrixLoggedOut, DeliveryRejected) as error:
                 raise ConfigError(f"{self.name}: the account cannot be used: {error}") from None
             except ChannelError as error:
-                self._trouble = str(error)
-                await asyncio.sleep(growing(tries))
-                tries += 1
+                self._problem = str(error)
+                await asyncio.sleep(compute_backoff_s(attempts))
+                attempts += 1
 
     async def _login(self) -> None:
-        """With the token that is configured, or the one that is kept, or a new one."""
-        homeserver, account, kept = self._ours(), self._account, self._kept
-        if token := account.token or kept.token:
-            homeserver.be(account.user, kept.device, token)
+        """Authenticate with the configured token, the saved one, or a new one from the password."""
+        client, account, saved = self._connected_client(), self._account, self._saved
+        if token := account.token or saved.token:
+            client.set_credentials(account.user, saved.device, token)
             try:
-                who = await homeserver.say(homeserver.client.whoami())
-            except LoggedOut:
+                identity = await client.call_nio(client.nio_client.whoami())
+            except MatrixLoggedOut:
                 if account.token:
                     raise
             else:
-                self._are(who.user_id, who.device_id or "", token)
+                self._set_identity(identity.user_id, identity.device_id or "", token)
                 return
-        homeserver.be("", kept.device, "")
-        homeserver.client.user = account.user
-        made = await homeserver.say(homeserver.client.login(account.password, device_name=DEVICE))
-        kept.device, kept.token = made.device_id, made.access_token
-        self._are(made.user_id, made.device_id, made.access_token)
-        await self._save()
+        client.set_credentials("", saved.device, "")
+        client.nio_client.user = account.user
+        login = await client.call_nio(client.nio_client.login(account.password, device_name=DEVICE_NAME))
+        saved.device, saved.token = login.device_id, login.access_token
+        self._set_identity(login.user_id, login.device_id, login.access_token)
+        await self._save_state()
 
-    def _are(self, user: str, device: str, token: str) -> None:
-        account, kept = self._account, self._kept
+    def _set_identity(self, user: str, device: str, token: str) -> None:
+        account, saved = self._account, self._saved
         if account.user and account.user not in (user, user[1:].partition(":")[0], user.partition(":")[0]):
-            raise ConfigError(f"{self.name}: the token is {user}'s, and not {account.user}'s")
-        if kept.id != user:  # how far another has read says nothing
-            kept.since, kept.told, kept.invitations = "", [], {}
-        kept.id = user
-        self._ours().be(user, device, token)
+            raise ConfigError(f"{self.name}: the token belongs to {user}, not to {account.user}")
+        if saved.id != user:  # another account's sync position is of no use
+            saved.since, saved.encryption_notices, saved.invitations = "", [], {}
+        saved.id = user
+        self._connected_client().set_credentials(user, device, token)
 
     async def _login_again(self) -> None:
         if self._account.token:
-            return  # somebody has to configure another
+            return  # the owner has to configure another token
         await self._login()
 
-    async def _save(self) -> None:
+    async def _save_state(self) -> None:
         try:
-            await self._file.save(self._kept)
+            await self._state_file.save(self._saved)
         except OSError as error:
-            raise ConfigError(f"{self.name}: its state cannot be kept: {error.strerror or error}") from None
+            raise ConfigError(f"{self.name}: its state file cannot be written: {error.strerror or error}") from None
 
-    async def _begin(self) -> None:
-        """Who we are, and from where on we listen: on the first start from now on."""
-        homeserver, listener = self._ours(), self._listener
-        assert listener is not None
-        user = str(homeserver.client.user_id)
-        called = (await homeserver.say(homeserver.client.get_displayname(user))).displayname
-        listener.us = type(listener.us)(user, called or "")
+    async def _load_account_data(self) -> None:
+        """Fetch the account's display name and direct rooms. On the first start, set the sync position to now."""
+        client, sync_loop = self._connected_client(), self._sync_loop
+        assert sync_loop is not None
+        user = str(client.nio_client.user_id)
+        display_name = (await client.call_nio(client.nio_client.get_displayname(user))).displayname
+        sync_loop.identity = type(sync_loop.identity)(user, display_name or "")
         path = ("user", user, "account_data", "m.direct")
         try:
-            raw = await homeserver.ask(Asked(path=path), msgspec.Raw)
-            self._rooms.marked = direct_rooms(Event(type="m.direct", content=raw))
-        except NeverSent:  # it has marked none
+            raw = await client.request(RawMatrixRequest(path=path), msgspec.Raw)
+            self._room_cache.direct_rooms = decode_direct_rooms(MatrixEvent(type="m.direct", content=raw))
+        except DeliveryRejected:  # the account has no m.direct data
             pass
-        if not self._kept.since:
-            await listener.begin()
+        if not self._saved.since:
+            await sync_loop.skip_history()
 
     async def close(self) -> None:
-        self._trouble = "closed"
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
-        if self._homeserver is not None:
-            await self._homeserver.close()
+        self._problem = "closed"
+        if self._sync_task is not None:
+            self._sync_task.cancel()
+            await asyncio.gather(self._sync_task, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
 
-    def _ours(self) -> Homeserver:
-        if self._homeserver is None or self._trouble == "closed":
-            raise NotSent(f"{self.name} is not connected: {self._trouble}")
-        return self._homeserver
+    def _connected_client(self) -> MatrixClient:
+        if self._client is None or self._problem == "closed":
+            raise DeliveryDeferred(f"{self.name} is not connected: {self._problem}")
+        return self._client
 
-    # --- saying ----------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
-    async def post(self, to: Address, text: str, *, key: str) -> Sent:
-        return await self._post(to, _text(text), key)
+    async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
+        return await self._send_event(to, _build_content(text), key)
 
-    async def _post(self, to: Address, content: dict[str, Any], key: str) -> Sent:
-        """The homeserver knows a transaction of this device by its id, and makes one event of it."""
-        _check(to)
+    async def _send_event(self, to: ChatAddress, content: dict[str, Any], key: str) -> SentMessage:
+        """Send an event. The transaction id is derived from the key: the homeserver accepts one event per id."""
+        _check_ids(to)
         if to.thread:
             latest = {"event_id": to.thread}
             content["m.relates_to"] = {
@@ -207,152 +230,172 @@ class MatrixChannel:
                 "is_falling_back": True,
                 "m.in_reply_to": latest,
             }
-        homeserver = self._ours()
+        client = self._connected_client()
         transaction = f"ms{hashlib.sha256(key.encode()).hexdigest()[:40]}"
-        asking = homeserver.client.room_send(to.room, "m.room.message", content, tx_id=transaction)
-        id = str((await homeserver.say(asking)).event_id)
+        request = client.nio_client.room_send(to.room, "m.room.message", content, tx_id=transaction)
+        id = str((await client.call_nio(request)).event_id)
         if to.thread:
-            return Sent(id=id, thread=to.thread)
-        return Sent(id=id, thread="" if await self._is_direct(to.room) else id)
+            return SentMessage(id=id, thread=to.thread)
+        return SentMessage(id=id, thread="" if await self._is_direct(to.room) else id)
 
     async def _is_direct(self, room: str) -> bool:
-        """It is posted by now, and no trouble of asking may hide that."""
+        """Whether the room is direct. Does not raise: the message is posted, and a failed lookup must not hide that."""
         try:
-            return await self._rooms.is_direct(room)
+            return await self._room_cache.is_direct(room)
         except ChannelError:
             return False
 
-    async def find(self, to: Address, key: str) -> Sent | None:
+    async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
         return None
 
-    async def edit(self, to: Address, id: str, text: str) -> None:
-        _check(to, id)
-        new = _text(text)
+    async def edit(self, to: ChatAddress, id: str, text: str) -> None:
+        _check_ids(to, id)
+        new = _build_content(text)
         content = {**new, "body": f"* {new['body']}", "m.new_content": new}
         content["m.relates_to"] = {"rel_type": "m.replace", "event_id": id}
-        if len(msgspec.json.encode(content)) > CONTENT_BYTES_MAX:  # it holds the text four times
+        if len(msgspec.json.encode(content)) > CONTENT_BYTES_MAX:  # it contains the text four times
             content = {"msgtype": "m.text", "body": "*", "m.new_content": new, "m.relates_to": content["m.relates_to"]}
-        homeserver = self._ours()
-        await homeserver.say(homeserver.client.room_send(to.room, "m.room.message", content, tx_id=uuid.uuid4().hex))
+        client = self._connected_client()
+        await client.call_nio(client.nio_client.room_send(to.room, "m.room.message", content, tx_id=uuid.uuid4().hex))
 
-    async def delete(self, to: Address, id: str) -> None:
-        _check(to, id)
-        homeserver = self._ours()
-        await homeserver.say(homeserver.client.room_redact(to.room, id, tx_id=uuid.uuid4().hex))
+    async def delete(self, to: ChatAddress, id: str) -> None:
+        _check_ids(to, id)
+        client = self._connected_client()
+        await client.call_nio(client.nio_client.room_redact(to.room, id, tx_id=uuid.uuid4().hex))
 
-    async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
-        _check(to)
+    async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
+        _check_ids(to)
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
-            raise NeverSent(f"{name} cannot be read: {error.strerror or error}") from None
-        size = found.st_size
-        if not stat.S_ISREG(found.st_mode):
-            raise NeverSent(f"{name} is no file that can be sent")
-        if size > self.shows.file_bytes_max:
-            raise NeverSent(f"{name} has {size} bytes: more than the {self.shows.file_bytes_max} that can be sent")
+            raise DeliveryRejected(f"{name} cannot be read: {error.strerror or error}") from None
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            raise DeliveryRejected(f"{name} is no file that can be sent")
+        if size > self.capabilities.file_bytes_max:
+            raise DeliveryRejected(
+                f"{name} has {size} bytes: more than the {self.capabilities.file_bytes_max} that can be sent"
+            )
         mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        url = await self._ours().upload(path, name, mime)
+        url = await self._connected_client().upload(path, name, mime)
         kind = mime.partition("/")[0]
-        content = _text(comment or name)
+        content = _build_content(comment or name)
         content["msgtype"] = f"m.{kind}" if kind in ("image", "audio", "video") else "m.file"
         content |= {"url": url, "filename": name, "info": {"mimetype": mime, "size": size}}
-        return await self._post(to, content, key)
+        return await self._send_event(to, content, key)
 
-    async def typing(self, to: Address, note: str = "") -> None:
+    async def show_typing(self, to: ChatAddress, note: str = "") -> None:
         try:
-            _check(to)
-            homeserver = self._ours()
-            await homeserver.say(homeserver.client.room_typing(to.room, True, TYPING_MS), TYPING_S)
+            _check_ids(to)
+            client = self._connected_client()
+            await client.call_nio(client.nio_client.room_typing(to.room, True, TYPING_MS), TYPING_TIMEOUT_S)
         except ChannelError:
-            pass  # it is a courtesy
+            pass  # the typing indicator is optional
 
-    async def _cannot_read(self, room: str) -> None:
-        await self.post(Address(self.name, room), ENCRYPTED, key=f"encrypted {room}")
+    async def _post_encryption_notice(self, room: str) -> None:
+        await self.post(ChatAddress(self.name, room), ENCRYPTION_NOTICE, key=f"encrypted {room}")
 
-    # --- what was said ---------------------------------------------------------------------------
+    # --- attachments, history and search ---------------------------------------------------------
 
-    async def download(self, file: Attached, target: str, bytes_max: int) -> str:
-        return await self._ours().download(file.ref, target, bytes_max)
+    async def download(self, file: IncomingFile, target: str, bytes_max: int) -> str:
+        return await self._connected_client().download(file.ref, target, bytes_max)
 
-    async def history(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
-        _check(at)
-        homeserver, found, start = self._ours(), list[Event](), ""
-        for _ in range(PAGES_MAX):
+    async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
+        _check_ids(at)
+        client, messages, start = self._connected_client(), list[MatrixEvent](), ""
+        for _ in range(HISTORY_PAGES_MAX):
             page = (
-                await homeserver.thread(at.room, at.thread, start)
+                await client.fetch_thread(at.room, at.thread, start)
                 if at.thread
-                else await homeserver.messages(at.room, start)
+                else await client.fetch_messages(at.room, start)
             )
-            events = [one for one in events_of(page.chunk) if at.thread or not thread_of(one)]
-            found += [one for one in events if time_of(one) > after and one.type == "m.room.message"]
+            events = [event for event in decode_events(page.chunk) if at.thread or not find_thread_id(event)]
+            messages += [event for event in events if event_time_ms(event) > after and event.type == "m.room.message"]
             start = page.next_batch or page.end
-            if not start or not page.chunk or len(found) >= limit or any(time_of(one) <= after for one in events):
+            if (
+                not start
+                or not page.chunk
+                or len(messages) >= limit
+                or any(event_time_ms(event) <= after for event in events)
+            ):
                 break
-        if at.thread and len(found) < limit:
-            root = await homeserver.event(at.room, at.thread)
-            found += [root] if root is not None and time_of(root) > after else []
-        told = [await self._incoming(at, event) for event in reversed(found)]
-        return [one for one in told if one is not None][-limit:]
+        if at.thread and len(messages) < limit:
+            root = await client.fetch_event(at.room, at.thread)
+            messages += [root] if root is not None and event_time_ms(root) > after else []
+        decoded = [await self._decode_event(at, event) for event in reversed(messages)]
+        return [message for message in decoded if message is not None][-limit:]
 
-    async def _incoming(self, at: Address, event: Event) -> Incoming | None:
-        assert self._listener is not None, "it was started"
-        place = Place(self.name, at.room, await self._rooms.is_direct(at.room))
-        name = await self._rooms.name(at.room, event.sender)
-        message = message_of(event, self._listener.us, place, name, notices=True)
+    async def _decode_event(self, at: ChatAddress, event: MatrixEvent) -> IncomingMessage | None:
+        assert self._sync_loop is not None, "the channel is started"
+        place = MatrixEventRoom(self.name, at.room, await self._room_cache.is_direct(at.room))
+        name = await self._room_cache.display_name(at.room, event.sender)
+        message = decode_message(event, self._sync_loop.identity, place, name, include_notices=True)
         return msgspec.structs.replace(message, address=at) if message is not None else None
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
-        _check(at)
-        wanted = {
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
+        _check_ids(at)
+        criteria = {
             "search_term": query,
             "keys": ["content.body"],
             "order_by": "recent",
             "filter": {"rooms": [at.room], "types": ["m.room.message"], "limit": limit},
         }
-        asked = Asked(path=("search",), body={"search_categories": {"room_events": wanted}}, method="POST")
-        answer = await self._ours().ask(asked, _Searched)
-        told = []
+        request = RawMatrixRequest(
+            path=("search",), body={"search_categories": {"room_events": criteria}}, method="POST"
+        )
+        answer = await self._connected_client().request(request, _MatrixSearchResponse)
+        hits = []
         for result in answer.search_categories.room_events.results:
-            event = read(result.result, Event, Event(type=""))
-            if (message := await self._incoming(Address(self.name, at.room), event)) is not None:
-                told.append(Said(author=message.name, at=message.at, text=message.text, id=message.id))
-        return told[:limit]
+            event = decode_json(result.result, MatrixEvent, MatrixEvent(type=""))
+            if (message := await self._decode_event(ChatAddress(self.name, at.room), event)) is not None:
+                hits.append(RoomMessage(author=message.name, at=message.at, text=message.text, id=message.id))
+        return hits[:limit]
 
     def format(self, text: str) -> str:
-        return clean(text)
+        return strip_control_chars(text)
 
-    def app(self) -> Any:
+    def asgi_app(self) -> Any:
         return None
 
 
-def _text(text: str) -> dict[str, Any]:
-    """As it is written, and as HTML where there is room for both. It calls nobody's attention, whatever it says."""
-    text = clean(text)
+def _build_content(text: str) -> dict[str, Any]:
+    """Return a message's content: Markdown, and HTML if both fit. Empty `m.mentions` keep it from notifying users."""
+    text = strip_control_chars(text)
     content: dict[str, Any] = {"msgtype": "m.text", "body": text, "m.mentions": {}}
-    html = html_of(text)
+    html = markdown_to_html(text)
     if html and len(msgspec.json.encode((text, html))) <= CONTENT_BYTES_MAX:
         content |= {"format": "org.matrix.custom.html", "formatted_body": html}
     return content
 
 
-def _check(to: Address, id: str = "$") -> None:
-    """An address may be somebody's word: it names a room and events, and no other path on the homeserver."""
+def _check_ids(to: ChatAddress, id: str = "$") -> None:
+    """Raise DeliveryRejected unless these are ids of a room and events: an address may come from the model or a user,
+    and must not lead to another path on the homeserver."""
     if not to.room.startswith("!") or (to.thread and not to.thread.startswith("$")) or not id.startswith("$"):
-        raise NeverSent(f"{str(to)[:100]!r} is no room of Matrix")
+        raise DeliveryRejected(f"{str(to)[:100]!r} is no room of Matrix")
 
 
-class _Result(msgspec.Struct, frozen=True):
+class _MatrixSearchResult(msgspec.Struct, frozen=True):
     result: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Results(msgspec.Struct, frozen=True):
-    results: list[_Result] = []
+class _MatrixSearchResults(msgspec.Struct, frozen=True):
+    results: list[_MatrixSearchResult] = []
 
 
-class _Categories(msgspec.Struct, frozen=True):
-    room_events: _Results = _Results()
+class _MatrixSearchCategories(msgspec.Struct, frozen=True):
+    room_events: _MatrixSearchResults = _MatrixSearchResults()
 
 
-class _Searched(msgspec.Struct, frozen=True):
-    search_categories: _Categories = _Categories()
+class _MatrixSearchResponse(msgspec.Struct, frozen=True):
+    search_categories: _MatrixSearchCategories = _MatrixSearchCategories()
+
+
+def build_matrix_channel(name: str, settings: MatrixSettings, context: ChannelFactoryContext) -> MatrixChannel:
+    account = MatrixCredentials(
+        homeserver=settings.homeserver, user=settings.user, token=settings.token, password=settings.password
+    )
+    context.state_path.parent.mkdir(mode=0o700, exist_ok=True)
+    return MatrixChannel(
+        name, account, state_path=str(context.state_path), is_inviter_allowed=context.is_inviter_allowed
+    )

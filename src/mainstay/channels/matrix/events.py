@@ -1,6 +1,7 @@
-"""What a homeserver tells, decoded: events of others, who may write into them whatever they like.
+"""Decodes Matrix sync responses and events, which other users may have malformed, into incoming messages.
 
-Each event is decoded alone and each part of its content too, so that a bad one is left out and spoils nothing else.
+Each event, and each part of its content, is decoded separately, so that a malformed one is ignored without affecting
+the others.
 """
 
 from __future__ import annotations
@@ -11,287 +12,308 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, Incoming
+from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
 
 T = TypeVar("T")
 NAME_CHARS_MAX = 100
 ID_CHARS_MAX = 255
-FILES = ("m.image", "m.file", "m.audio", "m.video")
-SAYING = ("m.text", "m.emote", *FILES)
-NOTICE = "m.notice"  # what programs say; nobody should answer it
-MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})")
-_EMPTY = msgspec.Raw(b"{}")
+FILE_MESSAGE_TYPES = ("m.image", "m.file", "m.audio", "m.video")
+USER_MESSAGE_TYPES = ("m.text", "m.emote", *FILE_MESSAGE_TYPES)
+NOTICE_MESSAGE_TYPE = "m.notice"  # messages of bots, which must not be answered
+MXC_URI = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})")
+_EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a room; only its frame is checked yet."""
+class MatrixEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a room. Its content is not decoded yet."""
 
     type: str
     event_id: str = ""
     sender: str = ""
     origin_server_ts: int = 0
     state_key: str | None = None
-    content: msgspec.Raw = _EMPTY
-    unsigned: msgspec.Raw = _EMPTY
+    content: msgspec.Raw = _EMPTY_OBJECT
+    unsigned: msgspec.Raw = _EMPTY_OBJECT
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixTimeline(msgspec.Struct, frozen=True, kw_only=True):
     events: list[msgspec.Raw] = []
-    limited: bool = False  # there was more than is told
+    limited: bool = False  # the response omits earlier events
     prev_batch: str = ""
 
 
-class Events(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixEventList(msgspec.Struct, frozen=True, kw_only=True):
     events: list[msgspec.Raw] = []
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    joined: int | None = msgspec.field(default=None, name="m.joined_member_count")
+class MatrixRoomSummary(msgspec.Struct, frozen=True, kw_only=True):
+    joined_count: int | None = msgspec.field(default=None, name="m.joined_member_count")
 
 
-class Joined(msgspec.Struct, frozen=True, kw_only=True):
-    timeline: Timeline = Timeline()
-    state: Events = Events()
-    summary: msgspec.Raw = _EMPTY
+class MatrixJoinedRoom(msgspec.Struct, frozen=True, kw_only=True):
+    timeline: MatrixTimeline = MatrixTimeline()
+    state: MatrixEventList = MatrixEventList()
+    summary: msgspec.Raw = _EMPTY_OBJECT
 
 
-class Invited(msgspec.Struct, frozen=True, kw_only=True):
-    invite_state: Events = Events()
+class MatrixInvitedRoom(msgspec.Struct, frozen=True, kw_only=True):
+    invite_state: MatrixEventList = MatrixEventList()
 
 
-class SyncedRooms(msgspec.Struct, frozen=True, kw_only=True):
-    join: dict[str, Joined] = {}
-    invite: dict[str, Invited] = {}
+class MatrixSyncRooms(msgspec.Struct, frozen=True, kw_only=True):
+    join: dict[str, MatrixJoinedRoom] = {}
+    invite: dict[str, MatrixInvitedRoom] = {}
     leave: dict[str, msgspec.Raw] = {}
 
 
-class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to /sync."""
+class MatrixSyncResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The response of /sync."""
 
     next_batch: str
-    rooms: SyncedRooms = SyncedRooms()
-    account_data: Events = Events()
+    rooms: MatrixSyncRooms = MatrixSyncRooms()
+    account_data: MatrixEventList = MatrixEventList()
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers to /messages and /relations."""
+class MatrixEventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The response of /messages and /relations."""
 
     chunk: list[msgspec.Raw] = []
     end: str = ""
     next_batch: str = ""
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixMember(msgspec.Struct, frozen=True, kw_only=True):
     membership: str = ""
     displayname: str | None = None
 
 
-class Us(msgspec.Struct, frozen=True):
-    """Who we are on this homeserver."""
+class MatrixIdentity(msgspec.Struct, frozen=True):
+    """The user id and display name of the channel's own account."""
 
     user: str
-    called: str = ""
+    display_name: str = ""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """The room that something was said in."""
+class MatrixEventRoom(msgspec.Struct, frozen=True):
+    """The room of an event."""
 
     channel: str
     room: str
     direct: bool = False
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True):
+class _MatrixMessage(msgspec.Struct, frozen=True, kw_only=True):
     msgtype: str
     body: str = ""
     filename: msgspec.Raw = msgspec.Raw(b'""')
     url: msgspec.Raw = msgspec.Raw(b'""')
-    info: msgspec.Raw = _EMPTY
-    mentions: msgspec.Raw = msgspec.field(default=_EMPTY, name="m.mentions")
-    relates: msgspec.Raw = msgspec.field(default=_EMPTY, name="m.relates_to")
+    info: msgspec.Raw = _EMPTY_OBJECT
+    mentions: msgspec.Raw = msgspec.field(default=_EMPTY_OBJECT, name="m.mentions")
+    relates_to: msgspec.Raw = msgspec.field(default=_EMPTY_OBJECT, name="m.relates_to")
 
 
-class _Info(msgspec.Struct, frozen=True, kw_only=True):
+class _MatrixFileInfo(msgspec.Struct, frozen=True, kw_only=True):
     mimetype: str = ""
     size: int = 0
 
 
-class _Mentions(msgspec.Struct, frozen=True, kw_only=True):
+class _MatrixMentions(msgspec.Struct, frozen=True, kw_only=True):
     user_ids: list[str] = []
 
 
-class _ReplyTo(msgspec.Struct, frozen=True, kw_only=True):
+class _MatrixReplyTo(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str = ""
 
 
-class _Relates(msgspec.Struct, frozen=True, kw_only=True):
+class _MatrixRelation(msgspec.Struct, frozen=True, kw_only=True):
     rel_type: str = ""
     event_id: str = ""
     is_falling_back: bool = False
-    reply: _ReplyTo = msgspec.field(default=_ReplyTo(), name="m.in_reply_to")
+    in_reply_to: _MatrixReplyTo = msgspec.field(default=_MatrixReplyTo(), name="m.in_reply_to")
 
 
-class _Edited(msgspec.Struct, frozen=True, kw_only=True):
-    content: msgspec.Raw = _EMPTY
-    new: msgspec.Raw = msgspec.field(default=_EMPTY, name="m.new_content")
+class _MatrixEdit(msgspec.Struct, frozen=True, kw_only=True):
+    content: msgspec.Raw = _EMPTY_OBJECT
+    new_content: msgspec.Raw = msgspec.field(default=_EMPTY_OBJECT, name="m.new_content")
 
 
-class _Relations(msgspec.Struct, frozen=True, kw_only=True):
-    replace: _Edited = msgspec.field(default=_Edited(), name="m.replace")
+class _MatrixBundledRelations(msgspec.Struct, frozen=True, kw_only=True):
+    replace: _MatrixEdit = msgspec.field(default=_MatrixEdit(), name="m.replace")
 
 
-class _Unsigned(msgspec.Struct, frozen=True, kw_only=True):
-    prev_content: msgspec.Raw = _EMPTY
-    relations: msgspec.Raw = msgspec.field(default=_EMPTY, name="m.relations")
+class _MatrixUnsigned(msgspec.Struct, frozen=True, kw_only=True):
+    prev_content: msgspec.Raw = _EMPTY_OBJECT
+    relations: msgspec.Raw = msgspec.field(default=_EMPTY_OBJECT, name="m.relations")
 
 
-def read(raw: msgspec.Raw | bytes, into: type[T], otherwise: T) -> T:
-    """What it says, or `otherwise` if that is not of this shape."""
+def decode_json(raw: msgspec.Raw | bytes, target_type: type[T], default: T) -> T:
+    """Decode JSON, or return `default` if it does not have this type."""
     try:
-        return msgspec.json.decode(raw, type=into)
+        return msgspec.json.decode(raw, type=target_type)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return otherwise
+        return default
 
 
-_NONE = Event(type="")
+_NO_EVENT = MatrixEvent(type="")
 
 
-def events_of(raws: list[msgspec.Raw]) -> list[Event]:
-    """Those that are events."""
-    return [event for raw in raws if (event := read(raw, Event, _NONE)).type]
+def decode_events(raws: list[msgspec.Raw]) -> list[MatrixEvent]:
+    """Decode events and skip malformed ones."""
+    return [event for raw in raws if (event := decode_json(raw, MatrixEvent, _NO_EVENT)).type]
 
 
 # --- messages ------------------------------------------------------------------------------------
 
 
-def message_of(event: Event, us: Us, place: Place, name: str = "", *, notices: bool = False) -> Incoming | None:
-    """None for what is no message: an edit, a reaction, something that was taken back or makes no sense. In a room a
-    message that names us begins a thread of its own."""
-    if event.type != "m.room.message" or not _is_id(event.event_id) or not event.sender:
+def decode_message(
+    event: MatrixEvent,
+    identity: MatrixIdentity,
+    location: MatrixEventRoom,
+    name: str = "",
+    *,
+    include_notices: bool = False,
+) -> IncomingMessage | None:
+    """Return None for events that are not messages (an edit, a reaction, a redacted or malformed event). In a room a
+    message that mentions the account begins a thread."""
+    if event.type != "m.room.message" or not _is_event_id(event.event_id) or not event.sender:
         return None
-    content = read(_newest(event), _Message, _Message(msgtype=""))
-    if content.msgtype not in SAYING and not (notices and content.msgtype == NOTICE):
+    content = decode_json(_latest_content(event), _MatrixMessage, _MatrixMessage(msgtype=""))
+    if content.msgtype not in USER_MESSAGE_TYPES and not (include_notices and content.msgtype == NOTICE_MESSAGE_TYPE):
         return None
-    relates = read(read(event.content, _Message, content).relates, _Relates, _Relates())
+    relates = decode_json(
+        decode_json(event.content, _MatrixMessage, content).relates_to, _MatrixRelation, _MatrixRelation()
+    )
     if relates.rel_type == "m.replace":
         return None
-    text, files = _parts(content)
-    if relates.reply.event_id and not relates.is_falling_back:
-        text = _without_quote(text)
-    text, called = _without_mention(text, us)
-    mentioned = called or us.user in read(content.mentions, _Mentions, _Mentions()).user_ids
-    thread = relates.event_id if relates.rel_type == "m.thread" and _is_id(relates.event_id) else ""
-    if not thread and mentioned and not place.direct:
+    text, files = _text_and_files(content)
+    if relates.in_reply_to.event_id and not relates.is_falling_back:
+        text = _strip_reply_fallback(text)
+    text, is_addressed = _strip_mention(text, identity)
+    mentioned = (
+        is_addressed or identity.user in decode_json(content.mentions, _MatrixMentions, _MatrixMentions()).user_ids
+    )
+    thread = relates.event_id if relates.rel_type == "m.thread" and _is_event_id(relates.event_id) else ""
+    if not thread and mentioned and not location.direct:
         thread = event.event_id
-    return Incoming(
+    return IncomingMessage(
         id=event.event_id,
-        address=Address(place.channel, place.room, thread),
+        address=ChatAddress(location.channel, location.room, thread),
         user=event.sender,
-        name=shown_name(name) or event.sender,
+        name=format_name(name) or event.sender,
         text=text,
-        at=time_of(event),
-        direct=place.direct,
+        at=event_time_ms(event),
+        direct=location.direct,
         mentioned=mentioned,
-        own=event.sender == us.user,
+        own=event.sender == identity.user,
         files=files,
     )
 
 
-def thread_of(event: Event) -> str:
-    """The thread that an event says it is in."""
-    relates = read(read(event.content, _Message, _Message(msgtype="")).relates, _Relates, _Relates())
+def find_thread_id(event: MatrixEvent) -> str:
+    """Return the thread of an event; empty: none."""
+    relates = decode_json(
+        decode_json(event.content, _MatrixMessage, _MatrixMessage(msgtype="")).relates_to,
+        _MatrixRelation,
+        _MatrixRelation(),
+    )
     return relates.event_id if relates.rel_type == "m.thread" else ""
 
 
-def time_of(event: Event) -> int:
-    """When it was said, in ms: by the word of whoever's server sent it, so never later than now."""
+def event_time_ms(event: MatrixEvent) -> int:
+    """Return the event's time in ms. The sender's server sets it, so it is capped at the current time."""
     return max(0, min(event.origin_server_ts, int(time.time() * 1000)))
 
 
-def _newest(event: Event) -> msgspec.Raw:
-    """Its content, as it was last edited where the homeserver tells that along."""
-    unsigned = read(event.unsigned, _Unsigned, _Unsigned())
-    edited = read(unsigned.relations, _Relations, _Relations()).replace.content
-    new = read(edited, _Edited, _Edited()).new
+def _latest_content(event: MatrixEvent) -> msgspec.Raw:
+    """Return the content of the latest edit if the homeserver included it, else the event's own."""
+    unsigned = decode_json(event.unsigned, _MatrixUnsigned, _MatrixUnsigned())
+    edited = decode_json(unsigned.relations, _MatrixBundledRelations, _MatrixBundledRelations()).replace.content
+    new = decode_json(edited, _MatrixEdit, _MatrixEdit()).new_content
     return new if bytes(new) != b"{}" else event.content
 
 
-def _parts(content: _Message) -> tuple[str, tuple[Attached, ...]]:
-    """What is said, and the file that it comes with. A file's body is its name, unless it has another beside it."""
-    if content.msgtype not in FILES:
+def _text_and_files(content: _MatrixMessage) -> tuple[str, tuple[IncomingFile, ...]]:
+    """Return the text and the attachment. A file's body is its name, or a caption if `filename` is another name."""
+    if content.msgtype not in FILE_MESSAGE_TYPES:
         return content.body, ()
-    ref, filename = read(content.url, str, ""), read(content.filename, str, "")
+    ref, filename = decode_json(content.url, str, ""), decode_json(content.filename, str, "")
     text = content.body if filename and filename != content.body else ""
-    if not MXC.fullmatch(ref):
+    if not MXC_URI.fullmatch(ref):
         return text, ()
-    info = read(content.info, _Info, _Info())
+    info = decode_json(content.info, _MatrixFileInfo, _MatrixFileInfo())
     name = (filename or content.body)[:ID_CHARS_MAX]
-    return text, (Attached(ref=ref, name=name, mime=info.mimetype[:ID_CHARS_MAX], size=max(0, info.size)),)
+    return text, (IncomingFile(ref=ref, name=name, mime=info.mimetype[:ID_CHARS_MAX], size=max(0, info.size)),)
 
 
-def _without_quote(text: str) -> str:
-    """Older clients put what a reply answers to above it, as a quotation of their own making."""
+def _strip_reply_fallback(text: str) -> str:
+    """Remove the reply fallback: older clients put a quote of the replied message above a reply."""
     if not text.startswith("> <") and not text.startswith("> * <"):
         return text
     lines = text.split("\n")
-    quoted = next((n for n, line in enumerate(lines) if not line.startswith(">")), len(lines))
-    return "\n".join(lines[quoted:]).removeprefix("\n")
+    first_line = next((n for n, line in enumerate(lines) if not line.startswith(">")), len(lines))
+    return "\n".join(lines[first_line:]).removeprefix("\n")
 
 
-def _without_mention(text: str, us: Us) -> tuple[str, bool]:
-    """The text without our name at its beginning, and whether it was there."""
-    local = us.user.partition(":")[0]  # with its @
-    ids = "|".join(re.escape(one) for one in (us.user, local))
-    link = rf"\[[^\]\n]{{0,200}}\]\(<?https://matrix\.to/#/{re.escape(us.user)}>?\)"
-    found = re.match(rf"\s*(?:{link}|(?:{ids})(?![\w.=/+-]))\s*[:,]?\s*", text, re.IGNORECASE)
-    if found is None and us.called:  # a name can be a word like others: it is ours if it is followed like one
-        name = re.escape(us.called)
-        found = re.match(rf"\s*(?:@{name}(?!\w)\s*[:,]?|{name}\s*[:,])\s*", text, re.IGNORECASE)
-    if found is None:
+def _strip_mention(text: str, identity: MatrixIdentity) -> tuple[str, bool]:
+    """Return the text without a leading mention of the account, and whether there was one."""
+    local_part = identity.user.partition(":")[0]  # with its @
+    ids = "|".join(re.escape(id) for id in (identity.user, local_part))
+    link = rf"\[[^\]\n]{{0,200}}\]\(<?https://matrix\.to/#/{re.escape(identity.user)}>?\)"
+    match = re.match(rf"\s*(?:{link}|(?:{ids})(?![\w.=/+-]))\s*[:,]?\s*", text, re.IGNORECASE)
+    # a name may be an ordinary word: it is a mention only with @ or punctuation
+    if match is None and identity.display_name:
+        name = re.escape(identity.display_name)
+        match = re.match(rf"\s*(?:@{name}(?!\w)\s*[:,]?|{name}\s*[:,])\s*", text, re.IGNORECASE)
+    if match is None:
         return text, False
-    return text[found.end() :], True
+    return text[match.end() :], True
 
 
-def _is_id(text: str) -> bool:
+def _is_event_id(text: str) -> bool:
     return text.startswith("$") and len(text) <= ID_CHARS_MAX
 
 
-def shown_name(name: str | None) -> str:
-    """On one line, and not too long."""
+def format_name(name: str | None) -> str:
+    """Return the display name on one line, truncated to NAME_CHARS_MAX."""
     return " ".join((name or "").split())[:NAME_CHARS_MAX]
 
 
 # --- rooms ---------------------------------------------------------------------------------------
 
 
-def inviter_of(invited: Invited, us: Us) -> str:
-    """Who asks us to come; empty if nobody does."""
-    for event in events_of(invited.invite_state.events):
-        if event.type == "m.room.member" and event.state_key == us.user:
-            return event.sender if read(event.content, Member, Member()).membership == "invite" else ""
+def find_inviter(invited: MatrixInvitedRoom, identity: MatrixIdentity) -> str:
+    """Return the user who invited the account; empty if there is no invitation."""
+    for event in decode_events(invited.invite_state.events):
+        if event.type == "m.room.member" and event.state_key == identity.user:
+            return (
+                event.sender if decode_json(event.content, MatrixMember, MatrixMember()).membership == "invite" else ""
+            )
     return ""
 
 
-def since_we_came(events: list[Event], us: Us) -> tuple[list[Event], bool]:
-    """Those from when we were asked to come, and whether we came among them: what was said before was not for us."""
-    start, came = 0, False
-    asked: int | None = None
+def events_since_invite(events: list[MatrixEvent], identity: MatrixIdentity) -> tuple[list[MatrixEvent], bool]:
+    """Return the events since the account was invited, and whether it joined among them. Earlier ones are skipped,
+    because they were not addressed to it."""
+    start, has_joined = 0, False
+    invited_at: int | None = None
     for number, event in enumerate(events):
-        if event.type != "m.room.member" or event.state_key != us.user:
+        if event.type != "m.room.member" or event.state_key != identity.user:
             continue
-        now = read(event.content, Member, Member()).membership
-        before = read(read(event.unsigned, _Unsigned, _Unsigned()).prev_content, Member, Member()).membership
-        if now == "invite":
-            asked = number
-        elif now == "join" and before != "join":
-            start, came = number if asked is None else asked, True
-    return events[start:], came
+        membership = decode_json(event.content, MatrixMember, MatrixMember()).membership
+        previous = decode_json(
+            decode_json(event.unsigned, _MatrixUnsigned, _MatrixUnsigned()).prev_content, MatrixMember, MatrixMember()
+        ).membership
+        if membership == "invite":
+            invited_at = number
+        elif membership == "join" and previous != "join":
+            start, has_joined = number if invited_at is None else invited_at, True
+    return events[start:], has_joined
 
 
-def direct_rooms(event: Event) -> frozenset[str]:
-    """Rooms that our account has put down as talks with one other."""
-    by_user: dict[str, Any] = read(event.content, dict[str, Any], {})
+def decode_direct_rooms(event: MatrixEvent) -> frozenset[str]:
+    """Return the rooms that the account has marked as direct messages (m.direct)."""
+    by_user: dict[str, Any] = decode_json(event.content, dict[str, Any], {})
     return frozenset(
         room for rooms in by_user.values() if isinstance(rooms, list) for room in rooms if isinstance(room, str)
     )

@@ -1,4 +1,4 @@
-"""Our Markdown as the HTML that Matrix's clients show. Nothing that somebody wrote becomes a tag or an image."""
+"""Converts Markdown to HTML for Matrix clients. Raw HTML and images in the text are not passed through."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 from mainstay.core.errors import ConfigError
 
-_LINKS = re.compile(r"(?:https?|mailto|matrix):", re.IGNORECASE)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
+_ALLOWED_LINKS = re.compile(r"(?:https?|mailto|matrix):", re.IGNORECASE)
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
 
 
-def clean(text: str) -> str:
-    """Without what no client shows, and some are confused by."""
-    return _CONTROLS.sub("", text.replace("\r\n", "\n"))
+def strip_control_chars(text: str) -> str:
+    """Remove control characters and line separators, which some clients mishandle."""
+    return _CONTROL_CHARS.sub("", text.replace("\r\n", "\n"))
 
 
-def html_of(text: str) -> str:
-    """Empty if there is nothing in it but plain words."""
-    made = str(_markdown().render(text)).strip()
-    if made.startswith("<p>") and made.endswith("</p>") and made.count("<p>") == 1:  # a line needs no paragraph
-        made = made[3:-4]
-    return "" if made == text else made
+def markdown_to_html(text: str) -> str:
+    """Return the HTML; empty if the text has no markup."""
+    html = str(_create_parser().render(text)).strip()
+    if html.startswith("<p>") and html.endswith("</p>") and html.count("<p>") == 1:  # a single paragraph needs no tag
+        html = html[3:-4]
+    return "" if html == text else html
 
 
 @functools.cache
-def _markdown() -> Any:
+def _create_parser() -> Any:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
         raise ConfigError("Matrix needs markdown-it-py: pip install -e '.[matrix]'") from None
-    made = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
-    made.disable("image")  # one that is fetched from elsewhere tells its owner who looks
-    made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
-    return made
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
+    parser.disable("image")  # fetching an image tells its server who reads the message
+    parser.validateLink = lambda url: _ALLOWED_LINKS.match(url) is not None  # type: ignore[method-assign]
+    return parser

@@ -1,1 +1,1 @@
-"""Signal, by signal-cli's daemon."""
+"""Signal, through the signal-cli daemon."""

@@ -1,7 +1,7 @@
-"""An account on Signal as a channel, through signal-cli's daemon (`signal-cli daemon --tcp` or `--socket`).
+"""Signal channel: an account, through the signal-cli daemon (`signal-cli daemon --tcp` or `--socket`).
 
-Start the daemon with `--receive-mode=manual` (or `on-connection`): by itself it also receives while nobody is
-connected, and what it receives then is lost.
+Start the daemon with `--receive-mode=manual` (or `on-connection`): by default it also receives while no client is
+connected, and those messages are lost.
 """
 
 from __future__ import annotations
@@ -16,78 +16,102 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from mainstay.channels.layout import clean, lay_out
-from mainstay.channels.local_files import keep_file, read_file
-from mainstay.channels.signal.envelopes import TIME_MAX, Account, read
-from mainstay.channels.signal.inbox import Inbox
-from mainstay.channels.signal.markup import styled
-from mainstay.channels.signal.rpc import Connection, Lost, NotConnected, Refused, connect
-from mainstay.channels.signal.trouble import trouble_of
-from mainstay.channels.telling import growing
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, MaybeSent, NeverSent, NotSent, Sent, Shows
+from mainstay.channels.attachment_files import read_file, write_new_file
+from mainstay.channels.incoming_dispatch import compute_backoff_s
+from mainstay.channels.signal.client import (
+    SignalClient,
+    SignalNotConnected,
+    SignalRequestRefused,
+    SignalResponseLost,
+    connect,
+)
+from mainstay.channels.signal.errors import to_channel_error
+from mainstay.channels.signal.events import TIMESTAMP_MAX, SignalIdentity, decode_message
+from mainstay.channels.signal.inbox import SignalInbox
+from mainstay.channels.signal.manifest import SignalSettings
+from mainstay.channels.signal.markup import markdown_to_signal
+from mainstay.channels.styled_text import markdown_to_spans, strip_control_chars
+from mainstay.core.channel_settings import ChannelFactoryContext
+from mainstay.core.channels import (
+    ChannelCapabilities,
+    ChannelError,
+    DeliveryDeferred,
+    DeliveryRejected,
+    DeliveryUnknown,
+    IncomingFile,
+    IncomingMessage,
+    MessageHandler,
+    SentMessage,
+)
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Said
+from mainstay.core.tool_ports import RoomMessage
 
-CALL_S = 60.0
-UPLOAD_S = 180.0
-BUSY_S = 5.0
-PULSE_S = 120.0
-REVISIONS_MAX = 1000
-INVALID_PARAMS = -32602
+REQUEST_TIMEOUT_S = 60.0
+UPLOAD_TIMEOUT_S = 180.0
+TYPING_TIMEOUT_S = 5.0
+HEALTH_CHECK_INTERVAL_S = 120.0
+EDITS_REMEMBERED_MAX = 1000
+INVALID_PARAMS_CODE = -32602
 
-_NUMBER = re.compile(r"\+[0-9]{5,17}")
+_PHONE_NUMBER = re.compile(r"\+[0-9]{5,17}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_PLACE = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+):[0-9]{1,5}")
-_SHOWS = Shows(
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+):[0-9]{1,5}")
+_CAPABILITIES = ChannelCapabilities(
     markup="some",
-    length=2000,  # what is longer is folded away by its clients
+    length_max=2000,  # Signal's clients collapse longer messages
     edits=True,
     deletes=True,
     files=True,
     typing=True,
-    edit_every_s=6.0,  # every edit is a message to each device of each member
+    edit_interval_s=6.0,  # each edit is sent to every device of every member
 )
 
 
 class SignalChannel:
-    """People are known by their account's id (a UUID), which stays the same when their number changes or is hidden."""
+    """Users are identified by their account id (a UUID), which stays the same when a number changes or is hidden."""
 
     kind = "signal"
 
     def __init__(self, name: str, address: str, *, user: str = "") -> None:
-        """`user`: the account's number, or its id; needed to know what is meant for us in a group, and where the daemon
-        has several accounts."""
-        if "/" not in address and not (_PLACE.fullmatch(address) and int(address.rpartition(":")[2]) < 65536):
+        """`user` is the account's phone number or id. It is needed to recognise mentions in groups, and to select the
+        account of a daemon that has several."""
+        if "/" not in address and not (_HOST_AND_PORT.fullmatch(address) and int(address.rpartition(":")[2]) < 65536):
             raise ConfigError(f"channels.{name}.address is neither host:port nor the path of a socket.")
-        if not (_NUMBER.fullmatch(user) or _UUID.fullmatch(user)):
-            raise ConfigError(f"channels.{name}.user is no number of a Signal account, such as +15550100100.")
+        if not (_PHONE_NUMBER.fullmatch(user) or _UUID.fullmatch(user)):
+            raise ConfigError(
+                f"channels.{name}.user must be a Signal account's number, such as +15550100100, or its id."
+            )
         self.name = name
         self._address = address
         self._user = user
-        self._me = Account(number="" if _UUID.fullmatch(user) else user, uuid=user if _UUID.fullmatch(user) else "")
-        self._asked = False  # who we are
+        self.account = user  # for display
+        self._identity = SignalIdentity(
+            number="" if _UUID.fullmatch(user) else user, uuid=user if _UUID.fullmatch(user) else ""
+        )
+        self._identity_requested = False  # whether the account's other identifier was requested
         self._state = "not started"
-        self._connection: Connection | None = None
-        self._inbox: Inbox | None = None
-        self._running: asyncio.Task[None] | None = None
-        self._revisions: OrderedDict[int, int] = OrderedDict()  # what a message was last edited to
+        self._client: SignalClient | None = None
+        self._inbox: SignalInbox | None = None
+        self._run_task: asyncio.Task[None] | None = None
+        # timestamp of a message -> timestamp of its latest edit
+        self._latest_edits: OrderedDict[int, int] = OrderedDict()
 
     @property
-    def shows(self) -> Shows:
-        return _SHOWS
+    def capabilities(self) -> ChannelCapabilities:
+        return _CAPABILITIES
 
     @property
     def state(self) -> str:
         return self._state
 
-    # --- listening -------------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------
 
-    async def start(self, hear: Hear) -> None:
-        lay_out("")  # what that needs is missing now, or never
-        self._inbox = Inbox(hear)
+    async def start(self, on_message: MessageHandler) -> None:
+        markdown_to_spans("")  # raises ConfigError now if its library is missing
+        self._inbox = SignalInbox(on_message)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._running = asyncio.create_task(self._run(ready))
+        self._run_task = asyncio.create_task(self._run(ready))
         try:
             await ready
         except BaseException:
@@ -95,182 +119,194 @@ class SignalChannel:
             raise
 
     async def _run(self, ready: asyncio.Future[None]) -> None:
-        """Connected, and connected again, for ever."""
-        tries = 0
+        """Connect, and reconnect with backoff, until cancelled or the account is refused."""
+        attempts = 0
         while True:
             try:
-                connection = await connect(self._address)
+                client = await connect(self._address)
             except (OSError, ValueError):
-                self._report("signal-cli cannot be reached")
+                self._set_state("signal-cli cannot be reached")
             else:
-                if await self._serve(connection, ready):
-                    tries = 0
+                if await self._receive(client, ready):
+                    attempts = 0
             if ready.done() and ready.exception():
                 return
-            await asyncio.sleep(growing(tries))
-            tries += 1
+            await asyncio.sleep(compute_backoff_s(attempts))
+            attempts += 1
 
-    async def _serve(self, connection: Connection, ready: asyncio.Future[None]) -> bool:
-        """Until the connection is lost. False if it was of no use."""
-        listening = asyncio.create_task(connection.listen(self._notify))
+    async def _receive(self, client: SignalClient, ready: asyncio.Future[None]) -> bool:
+        """Subscribe and receive until the connection is lost. Return False if it could not be used."""
+        listening = asyncio.create_task(client.listen(self._handle_notification))
         try:
-            await connection.request("subscribeReceive", {"account": self._user}, CALL_S)
-            self._connection = connection
-            self._report("connected")
+            await client.request("subscribeReceive", {"account": self._user}, REQUEST_TIMEOUT_S)
+            self._client = client
+            self._set_state("connected")
             if not ready.done():
                 ready.set_result(None)
-            await self._learn(connection)
-            while not (await asyncio.wait([listening], timeout=PULSE_S))[0]:
-                await self._feel(connection)
+            await self._fetch_identity(client)
+            while not (await asyncio.wait([listening], timeout=HEALTH_CHECK_INTERVAL_S))[0]:
+                await self._check_health(client)
             return True
-        except Refused as error:
-            self._report(f"signal-cli refuses: {error}")
-            if error.code == INVALID_PARAMS and not ready.done():
+        except SignalRequestRefused as error:
+            self._set_state(f"signal-cli refuses: {error}")
+            if error.code == INVALID_PARAMS_CODE and not ready.done():
                 ready.set_exception(
                     ConfigError(f"channels.{self.name}: signal-cli does not have this account: {error}.")
                 )
             return False
-        except (Lost, NotConnected):
+        except (SignalResponseLost, SignalNotConnected):
             return False
         finally:
-            self._connection = None
-            connection.close()
+            self._client = None
+            client.close()
             listening.cancel()
             await asyncio.wait([listening])
             if self._state == "connected":
-                self._report("the connection to signal-cli was lost")
+                self._set_state("the connection to signal-cli was lost")
 
-    async def _feel(self, connection: Connection) -> None:
-        """A daemon that has vanished without a word does not answer; one that has nothing to say does."""
+    async def _check_health(self, client: SignalClient) -> None:
+        """Check that the daemon still responds, since a lost host closes no connection. Raises SignalResponseLost."""
         try:
-            if self._inbox is not None and not self._inbox.full:  # else we do not read what it answers
-                await connection.request("version", {}, CALL_S)
-        except Refused:
+            if self._inbox is not None and not self._inbox.is_full:  # while it is full, no responses are read
+                await client.request("version", {}, REQUEST_TIMEOUT_S)
+        except SignalRequestRefused:
             pass
 
-    async def _learn(self, connection: Connection) -> None:
-        """Our other name, once: we may be mentioned by either. A courtesy, so without it we go on."""
-        if self._asked:
+    async def _fetch_identity(self, client: SignalClient) -> None:
+        """Fetch the account's other identifier (number or id) once, for mentions by either. Failures are ignored."""
+        if self._identity_requested:
             return
-        self._asked = True
+        self._identity_requested = True
         try:
-            told = await connection.request("getUserStatus", {"account": self._user, "recipient": [self._user]}, BUSY_S)
-        except (Refused, Lost, NotConnected):
+            statuses = await client.request(
+                "getUserStatus", {"account": self._user, "recipient": [self._user]}, TYPING_TIMEOUT_S
+            )
+        except (SignalRequestRefused, SignalResponseLost, SignalNotConnected):
             return
-        known = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
-        number, uuid = known.get("number"), known.get("uuid")
-        self._me = Account(
-            number=self._me.number or (number if isinstance(number, str) else ""),
-            uuid=self._me.uuid or (uuid if isinstance(uuid, str) else ""),
+        status = statuses[0] if isinstance(statuses, list) and statuses and isinstance(statuses[0], dict) else {}
+        number, uuid = status.get("number"), status.get("uuid")
+        self._identity = SignalIdentity(
+            number=self._identity.number or (number if isinstance(number, str) else ""),
+            uuid=self._identity.uuid or (uuid if isinstance(uuid, str) else ""),
         )
 
-    async def _notify(self, method: str, params: Any) -> None:
+    async def _handle_notification(self, method: str, params: Any) -> None:
         if method == "receive" and self._inbox is not None:
-            message = read(self.name, self._me, params)
+            message = decode_message(self.name, self._identity, params)
             if message is not None and not message.own:
                 await self._inbox.put(message)
 
-    def _report(self, state: str) -> None:
+    def _set_state(self, state: str) -> None:
         if self._inbox is not None:
             self._state = state
 
     async def close(self) -> None:
         self._state = "closed"
         inbox, self._inbox = self._inbox, None
-        running, self._running = self._running, None
+        running, self._run_task = self._run_task, None
         if running is not None:
             running.cancel()
             await asyncio.wait([running])
         if inbox is not None:
             await inbox.close()
 
-    def app(self) -> Any:
+    def asgi_app(self) -> Any:
         return None
 
-    # --- speaking --------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
-    async def post(self, to: Address, text: str, *, key: str) -> Sent:
-        return _sent(await self._ask("send", {**_where(to), **_message(text)}))
+    async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
+        return _to_receipt(await self._request("send", {**_recipient_params(to), **_message_params(text)}))
 
-    async def find(self, to: Address, key: str) -> Sent | None:
-        return None  # nothing can be looked up
+    async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
+        return None  # signal-cli cannot look up messages
 
-    async def edit(self, to: Address, id: str, text: str) -> None:
-        first = _time(id)
-        edited = self._revisions.get(first, first)
-        sent = _sent(await self._ask("send", {**_where(to), **_message(text), "editTimestamp": edited}))
-        self._revisions[first] = _time(sent.id)
-        if len(self._revisions) > REVISIONS_MAX:
-            self._revisions.popitem(last=False)
+    async def edit(self, to: ChatAddress, id: str, text: str) -> None:
+        first = _parse_timestamp(id)
+        latest = self._latest_edits.get(first, first)
+        sent = _to_receipt(
+            await self._request("send", {**_recipient_params(to), **_message_params(text), "editTimestamp": latest})
+        )
+        self._latest_edits[first] = _parse_timestamp(sent.id)
+        if len(self._latest_edits) > EDITS_REMEMBERED_MAX:
+            self._latest_edits.popitem(last=False)
 
-    async def delete(self, to: Address, id: str) -> None:
-        await self._ask("remoteDelete", {**_where(to), "targetTimestamp": _time(id)})
+    async def delete(self, to: ChatAddress, id: str) -> None:
+        await self._request("remoteDelete", {**_recipient_params(to), "targetTimestamp": _parse_timestamp(id)})
 
-    async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
-        """The content goes along: the daemon may be elsewhere, or not allowed to read our files."""
+    async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
+        """Send the content inline: the daemon may run on another host, or not be allowed to read our files."""
         mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        content = base64.b64encode(await read_file(path, _SHOWS.file_bytes_max)).decode()
-        file = f"data:{mime};filename={quote(clean(name), safe='')};base64,{content}"
-        return _sent(await self._ask("send", {**_where(to), **_message(comment), "attachments": [file]}, UPLOAD_S))
+        content = base64.b64encode(await read_file(path, _CAPABILITIES.file_bytes_max)).decode()
+        file = f"data:{mime};filename={quote(strip_control_chars(name), safe='')};base64,{content}"
+        return _to_receipt(
+            await self._request(
+                "send", {**_recipient_params(to), **_message_params(comment), "attachments": [file]}, UPLOAD_TIMEOUT_S
+            )
+        )
 
-    async def typing(self, to: Address, note: str = "") -> None:
+    async def show_typing(self, to: ChatAddress, note: str = "") -> None:
         try:
-            await self._ask("sendTyping", _where(to), BUSY_S)
+            await self._request("sendTyping", _recipient_params(to), TYPING_TIMEOUT_S)
         except ChannelError:
-            pass  # nobody misses it
+            pass  # the typing indicator is optional
 
-    async def download(self, file: Attached, target: str, bytes_max: int) -> str:
+    async def download(self, file: IncomingFile, target: str, bytes_max: int) -> str:
         if file.size > bytes_max:
-            raise NeverSent("The file is larger than allowed.")
-        told = await self._ask("getAttachment", {"id": file.ref}, UPLOAD_S)
-        data = told.get("data") if isinstance(told, dict) else None
+            raise DeliveryRejected("The file is larger than allowed.")
+        response = await self._request("getAttachment", {"id": file.ref}, UPLOAD_TIMEOUT_S)
+        data = response.get("data") if isinstance(response, dict) else None
         try:
             content = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
         except (binascii.Error, ValueError):
-            raise NeverSent("signal-cli does not give the file.") from None
+            raise DeliveryRejected("signal-cli does not give the file.") from None
         if len(content) > bytes_max:
-            raise NeverSent("The file is larger than allowed.")
-        await keep_file(content, target)
+            raise DeliveryRejected("The file is larger than allowed.")
+        await write_new_file(content, target)
         return file.mime or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
 
-    async def history(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
-        return ()  # nothing is kept anywhere but on devices; what was heard is in the log
+    async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
+        return ()  # Signal stores messages on devices only; the gateway's log has those it received
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
         return ()
 
     def format(self, text: str) -> str:
-        return clean(text)  # as it is posted it becomes text and styles, which are beside it and not in it
+        return strip_control_chars(text)  # `post` converts it: Signal takes styles separately from the text
 
-    async def _ask(self, method: str, params: dict[str, Any], time_s: float = CALL_S) -> Any:
-        if self._connection is None:
-            raise NotSent(f"{self.name} is not connected: {self._state}.")
+    async def _request(self, method: str, params: dict[str, Any], timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        if self._client is None:
+            raise DeliveryDeferred(f"{self.name} is not connected: {self._state}.")
         try:
-            return await self._connection.request(method, {"account": self._user, **params}, time_s)
-        except (Refused, Lost, NotConnected) as error:
-            raise trouble_of(error) from None
+            return await self._client.request(method, {"account": self._user, **params}, timeout_s)
+        except (SignalRequestRefused, SignalResponseLost, SignalNotConnected) as error:
+            raise to_channel_error(error) from None
 
 
-def _where(to: Address) -> dict[str, Any]:
-    if _UUID.fullmatch(to.room) or _NUMBER.fullmatch(to.room):
+def _recipient_params(to: ChatAddress) -> dict[str, Any]:
+    if _UUID.fullmatch(to.room) or _PHONE_NUMBER.fullmatch(to.room):
         return {"recipient": [to.room]}
     return {"groupId": to.room}
 
 
-def _message(markdown: str) -> dict[str, Any]:
-    made = styled(clean(markdown))
-    return {"message": made.text, **({"textStyle": list(made.styles)} if made.styles else {})}
+def _message_params(markdown: str) -> dict[str, Any]:
+    styled_text = markdown_to_signal(strip_control_chars(markdown))
+    return {"message": styled_text.text, **({"textStyle": list(styled_text.styles)} if styled_text.styles else {})}
 
 
-def _sent(told: Any) -> Sent:
-    time = told.get("timestamp") if isinstance(told, dict) else None
+def _to_receipt(response: Any) -> SentMessage:
+    time = response.get("timestamp") if isinstance(response, dict) else None
     if type(time) is not int:
-        raise MaybeSent("signal-cli's answer says nothing about what was sent.")
-    return Sent(id=str(time))
+        raise DeliveryUnknown("signal-cli's answer says nothing about what was sent.")
+    return SentMessage(id=str(time))
 
 
-def _time(id: str) -> int:
-    """Messages are known by when they were sent."""
-    if not re.fullmatch(r"[0-9]{1,16}", id) or int(id) >= TIME_MAX:
-        raise NeverSent("This is no message of ours.")
+def _parse_timestamp(id: str) -> int:
+    """Return the timestamp that is a message's id. Raises DeliveryRejected if it is not one."""
+    if not re.fullmatch(r"[0-9]{1,16}", id) or int(id) >= TIMESTAMP_MAX:
+        raise DeliveryRejected("This is no message of ours.")
     return int(id)
+
+
+def build_signal_channel(name: str, settings: SignalSettings, context: ChannelFactoryContext) -> SignalChannel:
+    return SignalChannel(name, settings.address, user=settings.user)

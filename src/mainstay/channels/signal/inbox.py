@@ -1,56 +1,57 @@
-"""What has come and is not yet taken in. The daemon tells everything once, so it is held here until then."""
+"""Queues of received messages until the handler accepts them, because signal-cli delivers each only once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
 
-from mainstay.channels.telling import tell
-from mainstay.core.channels import Hear, Incoming
+from mainstay.channels.incoming_dispatch import dispatch_message
+from mainstay.core.channels import IncomingMessage, MessageHandler
 
-WAITING_MAX = 1000  # then nothing more is read
-KNOWN_MAX = 5000
+QUEUED_MAX = 1000  # messages; at this number the connection is not read any more
+DEDUP_ENTRIES_MAX = 5000  # recent message ids, for deduplication
 
 
-class Inbox:
-    """Rooms do not wait for each other; within one, messages are told one after the other."""
+class SignalInbox:
+    """Handles the messages of a room in order, and those of different rooms concurrently."""
 
-    def __init__(self, hear: Hear) -> None:
-        self._hear = hear
-        self._rooms: dict[str, deque[Incoming]] = {}
+    def __init__(self, on_message: MessageHandler) -> None:
+        self._on_message = on_message
+        self._queues: dict[str, deque[IncomingMessage]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(WAITING_MAX)
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._free_slots = asyncio.Semaphore(QUEUED_MAX)
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     @property
-    def full(self) -> bool:
-        return self._places.locked()
+    def is_full(self) -> bool:
+        return self._free_slots.locked()
 
-    async def put(self, message: Incoming) -> None:
-        """A daemon that receives by itself tells everything twice to those who ask for it."""
+    async def put(self, message: IncomingMessage) -> None:
+        """Queue a message; waits while the inbox is full. Duplicates are ignored, because a daemon that also receives
+        automatically sends everything twice to subscribers."""
         known = f"{message.address.room} {message.id}"
-        if known in self._known:
+        if known in self._seen:
             return
-        self._known[known] = None
-        if len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
-        await self._places.acquire()
+        self._seen[known] = None
+        if len(self._seen) > DEDUP_ENTRIES_MAX:
+            self._seen.popitem(last=False)
+        await self._free_slots.acquire()
         room = message.address.room
-        if room in self._rooms:
-            self._rooms[room].append(message)
+        if room in self._queues:
+            self._queues[room].append(message)
             return
-        self._rooms[room] = deque([message])
-        task = asyncio.create_task(self._serve(room))
+        self._queues[room] = deque([message])
+        task = asyncio.create_task(self._drain_room(room))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, room: str) -> None:
-        waiting = self._rooms[room]
+    async def _drain_room(self, room: str) -> None:
+        waiting = self._queues[room]
         while waiting:
-            await tell(self._hear, waiting[0])
+            await dispatch_message(self._on_message, waiting[0])
             waiting.popleft()
-            self._places.release()
-        del self._rooms[room]
+            self._free_slots.release()
+        del self._queues[room]
 
     async def close(self) -> None:
         tasks = list(self._tasks)

@@ -1,1 +1,1 @@
-"""Slack: in socket mode or by the Events API, and back by the Web API."""
+"""Slack: receives by Socket Mode or the Events API, sends through the Web API."""

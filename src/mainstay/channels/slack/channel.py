@@ -1,8 +1,8 @@
-"""Slack as a channel.
+"""Slack channel.
 
-What is posted carries a mark of its key as metadata, by which it is found again after a connection was lost. An answer
-that is being written is an ordinary message that is edited: Slack's own streams can only be added to, need a thread,
-and take that mark at their end, when it is too late.
+Every posted message carries a hash of its idempotency key as metadata, by which it is found again after a connection
+was lost. A streamed answer is an ordinary message that is edited: Slack's own message streams are append-only, need a
+thread, and accept metadata only at their end, when it is too late.
 """
 
 from __future__ import annotations
@@ -12,35 +12,46 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from mainstay.channels.slack.bounds import Bounds
-from mainstay.channels.slack.events import Me
-from mainstay.channels.slack.files import download, hand_over, mark, show
-from mainstay.channels.slack.history import EVENT_TYPE, History
-from mainstay.channels.slack.inbox import Inbox, Names
-from mainstay.channels.slack.mrkdwn import from_markdown
-from mainstay.channels.slack.posted import Posted, Take
-from mainstay.channels.slack.web import Refused, TokenRefused, Web
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, ChannelError, Hear, Incoming, MaybeSent, NotSent, Sent, Shows
+from mainstay.channels.slack.attachments import download_file, hash_key, share_file, upload_file
+from mainstay.channels.slack.client import SlackClient, SlackRequestRefused, SlackTokenRefused
+from mainstay.channels.slack.events import SlackIdentity
+from mainstay.channels.slack.history import EVENT_TYPE, SlackHistory
+from mainstay.channels.slack.http_receiver import EnvelopeHandler, SlackEventsApp
+from mainstay.channels.slack.inbox import SlackInbox, SlackUserNameCache
+from mainstay.channels.slack.limits import SlackLimits
+from mainstay.channels.slack.manifest import SlackSettings
+from mainstay.channels.slack.markup import markdown_to_mrkdwn
+from mainstay.core.channel_settings import ChannelFactoryContext
+from mainstay.core.channels import (
+    ChannelCapabilities,
+    ChannelError,
+    DeliveryDeferred,
+    DeliveryUnknown,
+    IncomingFile,
+    IncomingMessage,
+    MessageHandler,
+    SentMessage,
+)
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Said
-from mainstay.io.addresses import AddressRefused, place_of
+from mainstay.core.tool_ports import RoomMessage
+from mainstay.io.urls import AddressRefused, parse_url
 
-LENGTH = 4_000  # Slack takes ten times as much, and asks for no more than this
-EDIT_EVERY_S = 1.2  # fifty a minute
+MESSAGE_CHARS_MAX = 4_000  # characters, as Slack recommends; it accepts ten times as many
+EDIT_INTERVAL_S = 1.2  # the rate limit is fifty edits a minute
 STATUS_CHARS_MAX = 60
-_ABSENT = ("missing_scope", "unknown_method", "not_allowed_token_type", "access_denied", "method_deprecated")
+_NO_TYPING_CODES = ("missing_scope", "unknown_method", "not_allowed_token_type", "access_denied", "method_deprecated")
 
 
-class _Socket(Protocol):
+class _SlackReceiver(Protocol):
     state: str
 
     async def close(self) -> None: ...
 
 
 class SlackChannel:
-    """`token` is the bot's (`xoxb-…`). With an `app_token` (`xapp-…`) it listens in socket mode; with a
-    `signing_secret` Slack posts to `app()`. `base_url` is the Web API's, where that is not Slack's own."""
+    """`token` is the bot token (`xoxb-…`). With an `app_token` (`xapp-…`) it receives by Socket Mode; with a
+    `signing_secret` Slack posts events to `app()`. `base_url` replaces the address of Slack's Web API."""
 
     kind = "slack"
 
@@ -52,48 +63,53 @@ class SlackChannel:
         app_token: str = "",
         signing_secret: str = "",
         base_url: str = "",
-        bounds: Bounds | None = None,
+        limits: SlackLimits | None = None,
     ) -> None:
         self.name = name
-        self._bounds = bounds or Bounds()
+        self._limits = limits or SlackLimits()
         self._token, self._app_token, self._secret = token.strip(), app_token.strip(), signing_secret.strip()
         self._base_url = base_url and base_url.rstrip("/") + "/"
-        self._check()
-        self.account = ""  # who we are there, once connected; for people
-        self._web: Web | None = None
-        self._inbox: Inbox | None = None
-        self._history: History | None = None
-        self._socket: _Socket | None = None
+        self._check_config()
+        self.account = ""  # the bot's name and id, for display; empty before it is connected
+        self._client: SlackClient | None = None
+        self._inbox: SlackInbox | None = None
+        self._history: SlackHistory | None = None
+        self._receiver: _SlackReceiver | None = None
         self._closed = False
-        self._shows_busy = True  # until Slack says that the app may not
-        self._app = Posted(name, self._secret, self._taker, self._bounds) if self._secret else None
+        self._typing_supported = True  # False once Slack has refused the app's typing indicator
+        self._app = (
+            SlackEventsApp(name, self._secret, self._get_envelope_handler, self._limits) if self._secret else None
+        )
 
-    def _check(self) -> None:
-        where = f"channels.{self.name}"
+    def _check_config(self) -> None:
+        path = f"channels.{self.name}"
         if not self._token:
-            raise ConfigError(f"{where}.token: the bot's token is missing (xoxb-…).")
+            raise ConfigError(f"{path}.token: the bot token (xoxb-…) is missing.")
         if self._token.startswith("xapp-"):
-            raise ConfigError(f"{where}.token: this is an app token; it belongs into app_token, and here the bot's.")
+            raise ConfigError(
+                f"{path}.token: this is an app token, which belongs in app_token; give the bot token here."
+            )
         if not self._app_token and not self._secret:
-            raise ConfigError(f"{where}: give an app_token for socket mode, or a signing_secret for events by HTTP.")
+            raise ConfigError(f"{path}: give an app_token for Socket Mode, or a signing_secret for the Events API.")
         if self._app_token and not self._app_token.startswith("xapp-"):
-            raise ConfigError(f"{where}.app_token: an app token begins with xapp-.")
-        if not all(one.isascii() and one.isprintable() for one in (self._token, self._app_token, self._secret)):
-            raise ConfigError(f"{where}: a token or secret holds characters that none has.")
+            raise ConfigError(f"{path}.app_token: an app token begins with xapp-.")
+        secrets = (self._token, self._app_token, self._secret)
+        if not all(secret.isascii() and secret.isprintable() for secret in secrets):
+            raise ConfigError(f"{path}: a token or secret contains characters that are not printable ASCII.")
         try:
-            place_of(self._base_url or "https://slack.com/")
+            parse_url(self._base_url or "https://slack.com/")
         except AddressRefused as error:
-            raise ConfigError(f"{where}.base_url: {error}") from None
+            raise ConfigError(f"{path}.base_url: {error}") from None
         if any(importlib.util.find_spec(library) is None for library in ("slack_sdk", "aiohttp")):
             raise ConfigError("Slack needs a library that is not installed: pip install -e '.[slack]'")
 
-    # --- its life --------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------
 
     @property
-    def shows(self) -> Shows:
-        return Shows(
+    def capabilities(self) -> ChannelCapabilities:
+        return ChannelCapabilities(
             markup="some",
-            length=LENGTH,
+            length_max=MESSAGE_CHARS_MAX,
             edits=True,
             deletes=True,
             files=True,
@@ -101,172 +117,182 @@ class SlackChannel:
             threads=True,
             history=True,
             search=True,
-            once="look",
-            edit_every_s=EDIT_EVERY_S,
-            file_bytes_max=self._bounds.file_bytes_max,
+            idempotency="look",
+            edit_interval_s=EDIT_INTERVAL_S,
+            file_bytes_max=self._limits.file_bytes_max,
         )
 
     @property
     def state(self) -> str:
         if self._closed:
             return "closed"
-        if self._inbox is None or self._web is None:
+        if self._inbox is None or self._client is None:
             return "not started"
-        return self._web.trouble or (self._socket.state if self._socket else "connected")
+        return self._client.token_problem or (self._receiver.state if self._receiver else "connected")
 
-    async def start(self, hear: Hear) -> None:
-        """Raises ConfigError if a token is refused, another ChannelError if Slack cannot be reached now."""
+    async def start(self, on_message: MessageHandler) -> None:
+        """Connect. Raises ConfigError if a token is refused, and a ChannelError if Slack cannot be reached now."""
         assert self.state == "not started", "a channel is started once"
-        self._web = Web(self._token, self._base_url, self._bounds)
+        self._client = SlackClient(self._token, self._base_url, self._limits)
         try:
-            me = await self._who(self._web)
+            me = await self._fetch_identity(self._client)
             self.account = f"{me.user} ({me.user_id})" if me.user else me.user_id
-            names = Names(self._web, self._bounds)
-            self._history = History(self._web, me, names, self._bounds)
-            self._inbox = Inbox(self.name, me, names, hear, self._bounds)
+            names = SlackUserNameCache(self._client, self._limits)
+            self._history = SlackHistory(self._client, me, names, self._limits)
+            self._inbox = SlackInbox(self.name, me, names, on_message, self._limits)
             if self._app_token:
-                await self._listen(self._web, self._inbox)
+                await self._start_socket_mode(self._client, self._inbox)
         except BaseException:
-            web, self._web, self._inbox, self._history = self._web, None, None, None
-            await web.close()
+            client, self._client, self._inbox, self._history = self._client, None, None, None
+            await client.close()
             raise
 
-    async def _listen(self, web: Web, inbox: Inbox) -> None:
-        from mainstay.channels.slack.socket import Socket
+    async def _start_socket_mode(self, client: SlackClient, inbox: SlackInbox) -> None:
+        from mainstay.channels.slack.socket_mode import SocketModeReceiver
 
-        socket = Socket(web, self._app_token, inbox.take, self._bounds)
+        receiver = SocketModeReceiver(client, self._app_token, inbox.handle_envelope, self._limits)
         try:
-            await socket.start()
+            await receiver.start()
         except ConfigError as error:
             raise ConfigError(f"channels.{self.name}: {error}") from None
-        self._socket = socket
+        self._receiver = receiver
 
-    async def _who(self, web: Web) -> Me:
+    async def _fetch_identity(self, client: SlackClient) -> SlackIdentity:
         try:
-            answer = await web.call("auth.test", {})
-        except (TokenRefused, Refused) as error:
+            answer = await client.call("auth.test", {})
+        except (SlackTokenRefused, SlackRequestRefused) as error:
             raise ConfigError(f"channels.{self.name}: the token cannot be used. {error}") from None
-        known = {key: value for key, value in answer.items() if isinstance(value, str)}
-        if not known.get("user_id"):
-            raise NotSent("Slack does not say who we are.")
-        return Me(known["user_id"], known.get("bot_id", ""), known.get("user", ""))
+        fields = {key: value for key, value in answer.items() if isinstance(value, str)}
+        if not fields.get("user_id"):
+            raise DeliveryDeferred("Slack did not return the bot's user id.")
+        return SlackIdentity(fields["user_id"], fields.get("bot_id", ""), fields.get("user", ""))
 
     async def close(self) -> None:
         self._closed = True
-        socket, web = self._socket, self._web
-        self._socket = self._web = self._inbox = self._history = None
-        if socket is not None:
-            await socket.close()
-        if web is not None:
-            await web.close()
+        receiver, client = self._receiver, self._client
+        self._receiver = self._client = self._inbox = self._history = None
+        if receiver is not None:
+            await receiver.close()
+        if client is not None:
+            await client.close()
 
-    def app(self) -> Any:
+    def asgi_app(self) -> Any:
         return self._app
 
-    def _taker(self) -> Take | None:
-        return self._inbox.take if self._inbox is not None else None
+    def _get_envelope_handler(self) -> EnvelopeHandler | None:
+        return self._inbox.handle_envelope if self._inbox is not None else None
 
-    # --- what goes out ---------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
-    async def post(self, to: Address, text: str, *, key: str) -> Sent:
-        answer = await self._open().call(
+    async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
+        answer = await self._connected_client().call(
             "chat.postMessage",
             {
                 "channel": to.room,
                 "thread_ts": to.thread or None,
                 "text": text,
                 "mrkdwn": True,
-                # a link that was shown would be fetched: so a model could be made to send something out with it
+                # for a preview Slack would fetch the link, which a manipulated model could use to leak data
                 "unfurl_links": False,
                 "unfurl_media": False,
-                "metadata": {"event_type": EVENT_TYPE, "event_payload": {"key": mark(key)}},
+                "metadata": {"event_type": EVENT_TYPE, "event_payload": {"key": hash_key(key)}},
             },
             writes=True,
         )
         ts = answer.get("ts")
         if not isinstance(ts, str) or not ts:
-            raise MaybeSent("Slack does not say what became of the message.")
-        return Sent(id=ts, thread=_thread(to, ts))
+            raise DeliveryUnknown("Slack does not say what became of the message.")
+        return SentMessage(id=ts, thread=_answer_thread(to, ts))
 
-    async def whisper(self, to: Address, user: str, text: str) -> Sent:
-        """Slack keeps it nowhere: it is gone when they reload."""
-        asked = {"channel": to.room, "user": user, "thread_ts": to.thread or None, "text": text}
-        answer = await self._open().call("chat.postEphemeral", asked, writes=True)
-        return Sent(id=str(answer.get("message_ts", "")), thread=to.thread)
+    async def post_ephemeral(self, to: ChatAddress, user: str, text: str) -> SentMessage:
+        """Post an ephemeral message. Slack does not store it: it disappears when the user reloads."""
+        arguments = {"channel": to.room, "user": user, "thread_ts": to.thread or None, "text": text}
+        answer = await self._connected_client().call("chat.postEphemeral", arguments, writes=True)
+        return SentMessage(id=str(answer.get("message_ts", "")), thread=to.thread)
 
-    async def find(self, to: Address, key: str) -> Sent | None:
-        self._open()
+    async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
+        self._connected_client()
         assert self._history is not None
         return await self._history.find(to, key)
 
-    async def edit(self, to: Address, id: str, text: str) -> None:
-        """What is left out of it stays: the metadata does."""
-        await self._open().call("chat.update", {"channel": to.room, "ts": id, "text": text}, writes=True)
+    async def edit(self, to: ChatAddress, id: str, text: str) -> None:
+        """Replace the text. Fields that are not given stay, so the metadata does."""
+        await self._connected_client().call("chat.update", {"channel": to.room, "ts": id, "text": text}, writes=True)
 
-    async def delete(self, to: Address, id: str) -> None:
-        web = self._open()
+    async def delete(self, to: ChatAddress, id: str) -> None:
+        client = self._connected_client()
         try:
-            if id.startswith("F"):  # a file of which Slack had not said yet in which message it is
-                await web.call("files.delete", {"file": id}, writes=True)
+            if id.startswith("F"):  # a file whose message was not known when it was uploaded
+                await client.call("files.delete", {"file": id}, writes=True)
             else:
-                await web.call("chat.delete", {"channel": to.room, "ts": id}, writes=True)
-        except Refused as error:
+                await client.call("chat.delete", {"channel": to.room, "ts": id}, writes=True)
+        except SlackRequestRefused as error:
             if error.code not in ("message_not_found", "file_not_found", "file_deleted"):
                 raise
 
-    async def upload(self, to: Address, path: str, name: str, comment: str, *, key: str) -> Sent:
-        web, history = self._open(), self._history
+    async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
+        client, history = self._connected_client(), self._history
         assert history is not None
-        id = await hand_over(web, path, name, self._bounds.file_bytes_max)
-        await show(web, to, id, name, comment, key)
+        id = await upload_file(client, path, name, self._limits.file_bytes_max)
+        await share_file(client, to, id, name, comment, key)
         try:
-            for wait_s in self._bounds.share_s:  # it is shown in Slack's own time
+            for wait_s in self._limits.share_poll_waits_s:  # Slack shows it with a delay
                 await asyncio.sleep(wait_s)
-                if found := await history.find(to, key, just_now=True):
-                    return found
-        except ChannelError:  # that it is there was said; where, cannot be had
+                if sent := await history.find(to, key, recent_only=True):
+                    return sent
+        except ChannelError:  # the upload was confirmed, only its message is not known
             pass
-        return Sent(id=id, thread=to.thread)
+        return SentMessage(id=id, thread=to.thread)
 
-    async def typing(self, to: Address, note: str = "") -> None:
-        web = self._web
-        if web is None or not to.thread or not self._shows_busy:
+    async def show_typing(self, to: ChatAddress, note: str = "") -> None:
+        client = self._client
+        if client is None or not to.thread or not self._typing_supported:
             return
         status = f"is busy: {note[:STATUS_CHARS_MAX]}" if note else "is thinking…"
         try:
-            async with asyncio.timeout(self._bounds.typing_s):
-                await web.call(
+            async with asyncio.timeout(self._limits.typing_timeout_s):
+                await client.call(
                     "assistant.threads.setStatus", {"channel_id": to.room, "thread_ts": to.thread, "status": status}
                 )
-        except Refused as error:
-            self._shows_busy = error.code not in _ABSENT
+        except SlackRequestRefused as error:
+            self._typing_supported = error.code not in _NO_TYPING_CODES
         except (ChannelError, TimeoutError):
             pass
 
     def format(self, text: str) -> str:
-        return from_markdown(text)
+        return markdown_to_mrkdwn(text)
 
-    # --- what came in, and before ----------------------------------------------------------------
+    # --- attachments, history and search ---------------------------------------------------------
 
-    async def download(self, file: Attached, target: str, bytes_max: int) -> str:
-        return await download(self._open(), file, target, bytes_max, self._bounds)
+    async def download(self, file: IncomingFile, target: str, bytes_max: int) -> str:
+        return await download_file(self._connected_client(), file, target, bytes_max, self._limits)
 
-    async def history(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
-        self._open()
+    async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
+        self._connected_client()
         assert self._history is not None
-        return await self._history.since(at, after, limit)
+        return await self._history.fetch_since(at, after, limit)
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
-        self._open()
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
+        self._connected_client()
         assert self._history is not None
         return await self._history.search(at, query, limit)
 
-    def _open(self) -> Web:
-        if self._web is None:
-            raise NotSent("The channel is closed." if self._closed else "The channel is not started.")
-        return self._web
+    def _connected_client(self) -> SlackClient:
+        if self._client is None:
+            raise DeliveryDeferred("The channel is closed." if self._closed else "The channel is not started.")
+        return self._client
 
 
-def _thread(to: Address, ts: str) -> str:
-    """Where answers to it belong: between two, that is where it was said."""
+def _answer_thread(to: ChatAddress, ts: str) -> str:
+    """Return the thread for answers to a posted message; empty in direct messages, which have none by default."""
     return to.thread or ("" if to.room.startswith("D") else ts)
+
+
+def build_slack_channel(name: str, settings: SlackSettings, context: ChannelFactoryContext) -> SlackChannel:
+    return SlackChannel(
+        name,
+        settings.token,
+        app_token=settings.app_token,
+        signing_secret=settings.signing_secret,
+        base_url=settings.base_url,
+    )

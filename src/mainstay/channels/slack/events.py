@@ -1,4 +1,4 @@
-"""What Slack tells us, decoded once, and what that is to us."""
+"""Decodes Slack events and slash commands into incoming messages."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainstay.channels.slack.mrkdwn import names_at_beginning, people_in, to_text
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, Incoming
+from mainstay.channels.slack.markup import find_mentioned_users, leading_mention_length, mrkdwn_to_text
+from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
 
 T = TypeVar("T")
 
 TEXT_CHARS_MAX = 100_000  # Slack itself cuts at 40,000
 FILES_MAX = 20
-NAMED_MAX = 20  # people in one message whose names are looked up
+MENTIONED_USERS_MAX = 20  # mentioned users per message whose names are looked up
 COMMANDS = ("stop", "steer")
 
 _TS = re.compile(r"([0-9]{1,12})\.([0-9]{1,9})")
 _ID = re.compile(r"[A-Za-z0-9]{1,64}")
-# The others tell of something that happened to a room or to another message.
-_SPOKEN = (None, "", "file_share", "thread_broadcast", "bot_message", "me_message")
-_NOBODY = "USLACKBOT"  # the platform's own voice
+# Other subtypes report changes of a room or of another message.
+_USER_MESSAGE_SUBTYPES = (None, "", "file_share", "thread_broadcast", "bot_message", "me_message")
+_SLACKBOT_ID = "USLACKBOT"  # the platform's own notifications
 
 
-class Me(msgspec.Struct, frozen=True):
-    """Who we are there (auth.test)."""
+class SlackIdentity(msgspec.Struct, frozen=True):
+    """The bot's own account (auth.test)."""
 
     user_id: str
     bot_id: str = ""
-    user: str = ""  # our name
+    user: str = ""  # name
 
 
-class File(msgspec.Struct, frozen=True):
+class SlackFile(msgspec.Struct, frozen=True):
     id: str = ""
     name: str | None = ""
     title: str | None = ""
@@ -46,8 +46,8 @@ class File(msgspec.Struct, frozen=True):
     file_access: str | None = ""
 
 
-class Message(msgspec.Struct, frozen=True):
-    """An event `message` or `app_mention`, or a message of a history."""
+class SlackMessage(msgspec.Struct, frozen=True):
+    """A `message` or `app_mention` event, or a message of a history."""
 
     type: str = ""
     subtype: str | None = None
@@ -55,7 +55,7 @@ class Message(msgspec.Struct, frozen=True):
     channel_type: str | None = ""
     user: str | None = ""
     bot_id: str | None = ""
-    username: str | None = ""  # of bots that choose one
+    username: str | None = ""  # set by bots that choose their own
     text: str | None = ""
     ts: str = ""
     thread_ts: str | None = ""
@@ -64,27 +64,27 @@ class Message(msgspec.Struct, frozen=True):
     blocks: Any = None
 
     @property
-    def spoken(self) -> bool:
-        """Somebody said this, and it is whole."""
+    def is_user_message(self) -> bool:
+        """Whether this is a complete message that a user or bot wrote."""
         return (
             self.type in ("message", "app_mention")
-            and self.subtype in _SPOKEN
+            and self.subtype in _USER_MESSAGE_SUBTYPES
             and _TS.fullmatch(self.ts) is not None
             and (not self.thread_ts or _TS.fullmatch(self.thread_ts) is not None)
-            and _ID.fullmatch(self.said_by) is not None
-            and self.said_by != _NOBODY
+            and _ID.fullmatch(self.author_id) is not None
+            and self.author_id != _SLACKBOT_ID
         )
 
     @property
-    def said_by(self) -> str:
+    def author_id(self) -> str:
         return self.user or self.bot_id or ""
 
     @property
-    def direct(self) -> bool:
+    def is_direct(self) -> bool:
         return self.channel_type == "im" or self.channel.startswith("D")
 
 
-class Command(msgspec.Struct, frozen=True):
+class SlackCommand(msgspec.Struct, frozen=True):
     """A slash command."""
 
     command: str
@@ -95,121 +95,126 @@ class Command(msgspec.Struct, frozen=True):
     user_name: str | None = ""
 
 
-class Callback(msgspec.Struct, frozen=True):
-    """What comes with an event, by either way."""
+class SlackEventCallback(msgspec.Struct, frozen=True):
+    """The payload around an event, in Socket Mode and the Events API."""
 
     type: str = ""
     event: Any = None
     challenge: str | None = ""
 
 
-def decoded(told: Any, kind: type[T]) -> T | None:
-    """None if it is no such thing."""
+def decode_as(data: Any, target_type: type[T]) -> T | None:
+    """Return None if the data does not have this type."""
     try:
-        return msgspec.convert(told, kind)
-    except (msgspec.ValidationError, UnicodeError):  # half a character where a name should be
+        return msgspec.convert(data, target_type)
+    except (msgspec.ValidationError, UnicodeError):  # an unpaired surrogate in a key
         return None
 
 
-def message_of(told: Any, channel: str = "") -> Message | None:
-    """None if it is none, or nothing that anybody said."""
-    message = decoded(told, Message)
+def decode_message(data: Any, channel: str = "") -> SlackMessage | None:
+    """Return None unless this is a message that a user or bot wrote."""
+    message = decode_as(data, SlackMessage)
     if message is None:
         return None
-    if channel and not message.channel:  # in a history nobody repeats where it is
+    if channel and not message.channel:  # messages of a history do not name their channel
         message = msgspec.structs.replace(message, channel=channel)
-    return message if message.spoken and _ID.fullmatch(message.channel) else None
+    return message if message.is_user_message and _ID.fullmatch(message.channel) else None
 
 
-def command_of(told: Any) -> Command | None:
-    command = decoded(told, Command)
+def decode_command(data: Any) -> SlackCommand | None:
+    command = decode_as(data, SlackCommand)
     if command is None:
         return None
-    whole = command.command.startswith("/") and 0 < len(command.trigger_id) <= 200
-    named = _ID.fullmatch(command.channel_id) and _ID.fullmatch(command.user_id)
-    return command if whole and named else None
+    is_complete = command.command.startswith("/") and 0 < len(command.trigger_id) <= 200
+    has_ids = _ID.fullmatch(command.channel_id) and _ID.fullmatch(command.user_id)
+    return command if is_complete and has_ids else None
 
 
-def address_of(message: Message, name: str) -> Address:
-    """In a room everything is in a thread, if only one that it begins. Between two it is one conversation, and a
-    thread only where somebody makes one."""
-    thread = message.thread_ts or ("" if message.direct else message.ts)
-    return Address(name, message.channel, thread)
+def message_address(message: SlackMessage, channel_name: str) -> ChatAddress:
+    """Return the message's address. In a room every message belongs to a thread, if only the one that it begins. A
+    direct message is in a thread only if its sender chose one."""
+    thread = message.thread_ts or ("" if message.is_direct else message.ts)
+    return ChatAddress(channel_name, message.channel, thread)
 
 
-def people_of(message: Message) -> list[str]:
-    """Whose names are needed to tell of it."""
-    return [message.said_by, *people_in((message.text or "")[:TEXT_CHARS_MAX])[:NAMED_MAX]]
+def collect_user_ids(message: SlackMessage) -> list[str]:
+    """Return the ids of the sender and the mentioned users, whose names are needed to decode the message."""
+    return [message.author_id, *find_mentioned_users((message.text or "")[:TEXT_CHARS_MAX])[:MENTIONED_USERS_MAX]]
 
 
-def incoming(message: Message, address: Address, me: Me, names: Mapping[str, str]) -> Incoming:
+def to_incoming(
+    message: SlackMessage, address: ChatAddress, identity: SlackIdentity, names: Mapping[str, str]
+) -> IncomingMessage:
     raw = message.text or ""
-    begins = names_at_beginning(raw, me.user_id)
-    text = to_text(raw[begins : begins + TEXT_CHARS_MAX], {**names, me.user_id: me.user})
-    return Incoming(
+    start = leading_mention_length(raw, identity.user_id)
+    text = mrkdwn_to_text(raw[start : start + TEXT_CHARS_MAX], {**names, identity.user_id: identity.user})
+    return IncomingMessage(
         id=message.ts,
         address=address,
-        user=message.said_by,
-        name=_keepable(names.get(message.said_by) or message.username or ""),
-        text=_keepable(f"{text} …" if len(raw) - begins > TEXT_CHARS_MAX else text),
-        at=milliseconds(message.ts),
-        direct=message.direct,
-        mentioned=message.type == "app_mention" or begins > 0 or me.user_id in people_in(raw[:TEXT_CHARS_MAX]),
-        own=is_own(message, me),
-        files=tuple(_attached(message.files)),
+        user=message.author_id,
+        name=_replace_surrogates(names.get(message.author_id) or message.username or ""),
+        text=_replace_surrogates(f"{text} …" if len(raw) - start > TEXT_CHARS_MAX else text),
+        at=ts_to_ms(message.ts),
+        direct=message.is_direct,
+        mentioned=message.type == "app_mention"
+        or start > 0
+        or identity.user_id in find_mentioned_users(raw[:TEXT_CHARS_MAX]),
+        own=is_own(message, identity),
+        files=tuple(_decode_attachments(message.files)),
     )
 
 
-def is_own(message: Message, me: Me) -> bool:
-    return message.user == me.user_id or bool(me.bot_id and message.bot_id == me.bot_id)
+def is_own(message: SlackMessage, identity: SlackIdentity) -> bool:
+    return message.user == identity.user_id or bool(identity.bot_id and message.bot_id == identity.bot_id)
 
 
-def commanded(command: Command, name: str, at: int) -> Incoming:
-    """As if it had been written: `/mainstay stop now` and `/stop now` are `/stop now`. Slack says of no thread."""
+def command_to_incoming(command: SlackCommand, channel_name: str, at: int) -> IncomingMessage:
+    """Convert to the message `/stop now`, from `/mainstay stop now` as well as `/stop now`. It has no thread, since
+    Slack does not send one."""
     word, text = command.command[1:], (command.text or "")[:TEXT_CHARS_MAX].strip()
     if word not in COMMANDS:
         first, _, rest = text.partition(" ")
         word, text = (first, rest.strip()) if first in COMMANDS else ("", text)
-    return Incoming(
+    return IncomingMessage(
         id=f"command:{command.trigger_id}",
-        address=Address(name, command.channel_id),
+        address=ChatAddress(channel_name, command.channel_id),
         user=command.user_id,
-        name=_keepable(command.user_name or ""),
-        text=_keepable(f"/{word} {text}".rstrip() if word else to_text(text, {})),
+        name=_replace_surrogates(command.user_name or ""),
+        text=_replace_surrogates(f"/{word} {text}".rstrip() if word else mrkdwn_to_text(text, {})),
         at=at,
         direct=command.channel_id.startswith("D"),
         mentioned=True,
     )
 
 
-def _attached(files: Any) -> Iterable[Attached]:
-    for told in files[:FILES_MAX] if isinstance(files, list) else ():
-        file = decoded(told, File)
+def _decode_attachments(files: Any) -> Iterable[IncomingFile]:
+    for entry in files[:FILES_MAX] if isinstance(files, list) else ():
+        file = decode_as(entry, SlackFile)
         if file is None:
             continue
-        # Of a file shared from another company there is only the id yet; of a deleted one nothing is left.
+        # A file shared from another organisation has only an id at first; of a deleted file nothing is left.
         ref = file.url_private_download or file.url_private or file.id
         if file.file_access == "check_file_info":
             ref = file.id
         if ref and file.mode not in ("tombstone", "hidden_by_limit"):
-            yield Attached(
-                ref=_keepable(ref),
-                name=_keepable(file.name or file.title or file.id)[:255],
-                mime=_keepable(file.mimetype or "")[:100],
+            yield IncomingFile(
+                ref=_replace_surrogates(ref),
+                name=_replace_surrogates(file.name or file.title or file.id)[:255],
+                mime=_replace_surrogates(file.mimetype or "")[:100],
                 size=max(file.size or 0, 0),
             )
 
 
-def _keepable(text: str) -> str:
-    """Without half characters, which JSON can hold and a disk cannot."""
+def _replace_surrogates(text: str) -> str:
+    """Replace unpaired surrogates, which JSON can contain and UTF-8 cannot."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def milliseconds(ts: str) -> int:
+def ts_to_ms(ts: str) -> int:
     seconds, _, rest = ts.partition(".")
     return int(seconds) * 1000 + int(rest.ljust(3, "0")[:3] or 0)
 
 
-def seconds(at: int) -> str:
-    """As Slack writes a time."""
+def ms_to_ts(at: int) -> str:
+    """Format a time in ms as a Slack timestamp (seconds with fraction)."""
     return f"{at // 1000}.{at % 1000:03d}000"

@@ -1,4 +1,4 @@
-"""What was said before, page by page."""
+"""Reads, searches and looks up messages in the history of a Slack room or thread."""
 
 from __future__ import annotations
 
@@ -6,112 +6,129 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
-from mainstay.channels.slack.bounds import Bounds
-from mainstay.channels.slack.events import Me, Message, incoming, is_own, message_of, milliseconds, people_of, seconds
-from mainstay.channels.slack.files import mark
-from mainstay.channels.slack.inbox import Names
-from mainstay.channels.slack.mrkdwn import to_text
-from mainstay.channels.slack.web import Refused, Web
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Incoming, MaybeSent, Sent
-from mainstay.core.outside import Said
+from mainstay.channels.slack.attachments import hash_key
+from mainstay.channels.slack.client import SlackClient, SlackRequestRefused
+from mainstay.channels.slack.events import (
+    SlackIdentity,
+    SlackMessage,
+    collect_user_ids,
+    decode_message,
+    is_own,
+    ms_to_ts,
+    to_incoming,
+    ts_to_ms,
+)
+from mainstay.channels.slack.inbox import SlackUserNameCache
+from mainstay.channels.slack.limits import SlackLimits
+from mainstay.channels.slack.markup import mrkdwn_to_text
+from mainstay.core.channels import DeliveryUnknown, IncomingMessage, SentMessage
+from mainstay.core.chat_addresses import ChatAddress
+from mainstay.core.tool_ports import RoomMessage
 
-EVENT_TYPE = "mainstay"  # of the metadata that our messages have
-_JUST_NOW_S = 60.0
+EVENT_TYPE = "mainstay"  # event type of the metadata of our messages
+_RECENT_S = 60.0
 
 
-class History:
-    def __init__(self, web: Web, me: Me, names: Names, bounds: Bounds) -> None:
-        self._web = web
-        self._me = me
+class SlackHistory:
+    def __init__(
+        self, client: SlackClient, identity: SlackIdentity, names: SlackUserNameCache, limits: SlackLimits
+    ) -> None:
+        self._client = client
+        self._identity = identity
         self._names = names
-        self._bounds = bounds
+        self._limits = limits
 
-    async def since(self, at: Address, after: int, limit: int) -> Sequence[Incoming]:
-        """The newest of them if there are more, the oldest first."""
-        found = await self._newest(at, after, limit)
-        names = await self._names.of(id for one in found for id in people_of(one))
-        return [incoming(one, at, self._me, names) for one in found]
+    async def fetch_since(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
+        """Return the newest messages since `after` (ms), at most `limit`, oldest first."""
+        messages = await self._fetch_newest(at, after, limit)
+        names = await self._names.look_up(id for message in messages for id in collect_user_ids(message))
+        return [to_incoming(message, at, self._identity, names) for message in messages]
 
-    async def find(self, to: Address, key: str, *, just_now: bool = False) -> Sent | None:
-        """Raises MaybeSent if there is more than can be looked through."""
-        marked, unseen = mark(key), False
-        after = int((time.time() - _JUST_NOW_S) * 1000) if just_now else 0
-        async for page, more in self._pages(to, after):
-            unseen = more
-            for one in page:
-                if _has(one, marked) and is_own(one, self._me):
-                    return Sent(id=one.ts, thread=one.thread_ts or ("" if one.direct else one.ts))
-        if unseen:
-            raise MaybeSent("Too much was said there to find out whether it was posted.")
+    async def find(self, to: ChatAddress, key: str, *, recent_only: bool = False) -> SentMessage | None:
+        """Return the message posted under this key, or None. Raises DeliveryUnknown if the history is too long."""
+        marked, has_more = hash_key(key), False
+        after = int((time.time() - _RECENT_S) * 1000) if recent_only else 0
+        async for page, more in self._fetch_pages(to, after):
+            has_more = more
+            for message in page:
+                if _has_key_hash(message, marked) and is_own(message, self._identity):
+                    return SentMessage(
+                        id=message.ts, thread=message.thread_ts or ("" if message.is_direct else message.ts)
+                    )
+        if has_more:
+            raise DeliveryUnknown("Too much was said there to find out whether it was posted.")
         return None
 
-    async def search(self, at: Address, query: str, limit: int) -> Sequence[Said]:
-        """In the room, as far as pages go, and in the thread itself. A bot may not use Slack's own search, and what is
-        in the threads of a room is not in its history."""
+    async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
+        """Search the newest pages of the room, and the thread itself. Bots may not use Slack's own search, and a room's
+        history does not contain its threads."""
         words = query.casefold().split()
-        found: dict[str, Message] = {}
-        for place in {Address(at.channel, at.room), at}:
-            found |= {one.ts: one for one in await self._newest(place, 0, limit, words)}
-        newest = sorted(found.values(), key=lambda one: (milliseconds(one.ts), one.ts), reverse=True)[:limit]
-        names = await self._names.of(id for one in newest for id in people_of(one))
-        told = [incoming(one, at, self._me, names) for one in newest]
-        return [Said(author=one.name or one.user, at=one.at, text=one.text, id=one.id) for one in told]
+        matches: dict[str, SlackMessage] = {}
+        for address in {ChatAddress(at.channel, at.room), at}:
+            matches |= {match.ts: match for match in await self._fetch_newest(address, 0, limit, words)}
+        newest = sorted(matches.values(), key=lambda match: (ts_to_ms(match.ts), match.ts), reverse=True)[:limit]
+        names = await self._names.look_up(id for match in newest for id in collect_user_ids(match))
+        hits = [to_incoming(match, at, self._identity, names) for match in newest]
+        return [RoomMessage(author=hit.name or hit.user, at=hit.at, text=hit.text, id=hit.id) for hit in hits]
 
-    async def _newest(self, at: Address, after: int, limit: int, words: Sequence[str] = ()) -> Sequence[Message]:
-        """Those that say all these words, the oldest first."""
-        found: deque[Message] = deque(maxlen=max(limit, 1))
-        async for page, _ in self._pages(at, after):
-            fitting = [one for one in page if milliseconds(one.ts) >= after and _says(one, words)]
+    async def _fetch_newest(
+        self, at: ChatAddress, after: int, limit: int, words: Sequence[str] = ()
+    ) -> Sequence[SlackMessage]:
+        """Return the newest messages that contain all these words, oldest first."""
+        newest: deque[SlackMessage] = deque(maxlen=max(limit, 1))
+        async for page, _ in self._fetch_pages(at, after):
+            matching = [
+                message for message in page if ts_to_ms(message.ts) >= after and _contains_words(message, words)
+            ]
             if at.thread:
-                found.extend(fitting)
+                newest.extend(matching)
                 continue
-            found.extendleft(fitting[: limit - len(found)])
-            if len(found) >= limit:
+            newest.extendleft(matching[: limit - len(newest)])
+            if len(newest) >= limit:
                 break
-        return found
+        return newest
 
-    async def _pages(self, at: Address, after: int) -> AsyncIterator[tuple[list[Message], bool]]:
-        """Of a thread the oldest first, of a room the newest; and whether there are more. A thread that is not there
-        has none."""
+    async def _fetch_pages(self, at: ChatAddress, after: int) -> AsyncIterator[tuple[list[SlackMessage], bool]]:
+        """Yield pages and whether more follow: a thread's messages oldest first, a room's newest first. A missing
+        thread has no pages."""
         arguments = {
             "channel": at.room,
             "ts": at.thread or None,
-            "limit": self._bounds.page,
-            "oldest": seconds(after) if after > 0 else None,
+            "limit": self._limits.page_messages,
+            "oldest": ms_to_ts(after) if after > 0 else None,
             "inclusive": True,
             "include_all_metadata": True,
         }
         method = "conversations.replies" if at.thread else "conversations.history"
         cursor = ""
-        for _ in range(self._bounds.pages_max):
+        for _ in range(self._limits.history_pages_max):
             try:
-                answer = await self._web.call(method, arguments | {"cursor": cursor or None})
-            except Refused as error:
+                answer = await self._client.call(method, arguments | {"cursor": cursor or None})
+            except SlackRequestRefused as error:
                 if error.code == "thread_not_found":
                     return
                 raise
-            told = answer.get("messages")
-            beside = answer.get("response_metadata")
-            further = beside.get("next_cursor") if isinstance(beside, dict) else None
-            cursor = further if isinstance(further, str) else ""
-            messages = [message_of(one, at.room) for one in told] if isinstance(told, list) else []
-            yield [one for one in messages if one is not None], bool(cursor)
+            raw = answer.get("messages")
+            metadata = answer.get("response_metadata")
+            next_cursor = metadata.get("next_cursor") if isinstance(metadata, dict) else None
+            cursor = next_cursor if isinstance(next_cursor, str) else ""
+            messages = [decode_message(entry, at.room) for entry in raw] if isinstance(raw, list) else []
+            yield [message for message in messages if message is not None], bool(cursor)
             if not cursor:
                 return
 
 
-def _says(message: Message, words: Sequence[str]) -> bool:
-    text = to_text(message.text or "", {}).casefold() if words else ""
+def _contains_words(message: SlackMessage, words: Sequence[str]) -> bool:
+    text = mrkdwn_to_text(message.text or "", {}).casefold() if words else ""
     return all(word in text for word in words)
 
 
-def _has(message: Message, marked: str) -> bool:
-    """In its metadata, or as the name of a block where it has none."""
+def _has_key_hash(message: SlackMessage, key_hash: str) -> bool:
+    """Whether the hash is in the message's metadata or is the id of its first block."""
     match message.metadata:
-        case {"event_type": event, "event_payload": {"key": key}} if event == EVENT_TYPE and key == marked:
+        case {"event_type": event, "event_payload": {"key": key}} if event == EVENT_TYPE and key == key_hash:
             return True
     match message.blocks:
         case [{"block_id": block}, *_]:
-            return bool(block == marked)
+            return bool(block == key_hash)
     return False

@@ -1,7 +1,7 @@
-"""From what Slack tells to whoever hears: each message once, and those of a room in their order.
+"""Hands Slack events to the message handler: deduplicated, and in order within a room.
 
-The same message comes up to three times: as a mention, as a message of its room, and again whenever we did not say in
-time that we have it. In memory it is known by room and time; whoever hears knows it for good.
+Slack sends the same message up to three times: as a mention, as a message of its room, and again whenever it was not
+acknowledged in time. Duplicates are recognised in memory by room and timestamp; the handler recognises them durably.
 """
 
 from __future__ import annotations
@@ -13,122 +13,130 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mainstay.channels.slack.bounds import Bounds
+from mainstay.channels.incoming_dispatch import dispatch_message
+from mainstay.channels.slack.client import SlackClient
 from mainstay.channels.slack.events import (
-    Callback,
-    Me,
-    address_of,
-    command_of,
-    commanded,
-    decoded,
-    incoming,
-    message_of,
-    people_of,
+    SlackEventCallback,
+    SlackIdentity,
+    collect_user_ids,
+    command_to_incoming,
+    decode_as,
+    decode_command,
+    decode_message,
+    message_address,
+    to_incoming,
 )
-from mainstay.channels.slack.web import Web
-from mainstay.channels.telling import tell
-from mainstay.core.channels import ChannelError, Hear, Incoming
+from mainstay.channels.slack.limits import SlackLimits
+from mainstay.core.channels import ChannelError, IncomingMessage, MessageHandler
 
 
-class Names:
-    """What people are called. Not to know it holds nothing up."""
+class SlackUserNameCache:
+    """Cache of user names. A failed lookup delays no message."""
 
-    def __init__(self, web: Web, bounds: Bounds) -> None:
-        self._web = web
-        self._bounds = bounds
-        self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()  # the name, and until when it is good
+    def __init__(self, client: SlackClient, limits: SlackLimits) -> None:
+        self._client = client
+        self._limits = limits
+        self._cache: OrderedDict[str, tuple[str, float]] = OrderedDict()  # user -> name, and when it expires
 
-    async def of(self, ids: Iterable[str]) -> dict[str, str]:
-        """Those that could be had in time."""
+    async def look_up(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the names of these users by id, without those that could not be fetched in time."""
         wanted = list(dict.fromkeys(ids))
         now = time.monotonic()
-        missing = [id for id in wanted if self._known.get(id, ("", 0.0))[1] <= now and not id.startswith("B")]
+        missing = [id for id in wanted if self._cache.get(id, ("", 0.0))[1] <= now and not id.startswith("B")]
         try:
-            async with asyncio.timeout(self._bounds.name_s):
+            async with asyncio.timeout(self._limits.name_lookup_timeout_s):
                 for id in missing:
-                    self._remember(id, await self._ask(id))
+                    self._cache_name(id, await self._fetch_name(id))
         except TimeoutError:
             pass
-        return {id: self._known[id][0] for id in wanted if id in self._known}
+        return {id: self._cache[id][0] for id in wanted if id in self._cache}
 
-    async def _ask(self, id: str) -> str:
+    async def _fetch_name(self, id: str) -> str:
         try:
-            answer = await self._web.call("users.info", {"user": id})
+            answer = await self._client.call("users.info", {"user": id})
         except ChannelError:
             return ""
         user = answer.get("user")
         profile = user.get("profile") if isinstance(user, dict) else None
-        for place, key in ((profile, "display_name"), (profile, "real_name"), (user, "real_name"), (user, "name")):
-            if isinstance(place, dict) and isinstance(found := place.get(key), str) and found:
-                return found[:100]
+        for record, key in ((profile, "display_name"), (profile, "real_name"), (user, "real_name"), (user, "name")):
+            if isinstance(record, dict) and isinstance(value := record.get(key), str) and value:
+                return value[:100]
         return ""
 
-    def _remember(self, id: str, name: str) -> None:
-        # a name that could not be had is asked for again, but not with every message
-        kept_s = self._bounds.name_kept_s if name else self._bounds.name_kept_s / 60
-        self._known[id] = (name, time.monotonic() + kept_s)
-        self._known.move_to_end(id)
-        while len(self._known) > self._bounds.names_max:
-            self._known.popitem(last=False)
+    def _cache_name(self, id: str, name: str) -> None:
+        # a failed lookup is repeated sooner, but not for every message
+        lifetime_s = self._limits.name_ttl_s if name else self._limits.name_ttl_s / 60
+        self._cache[id] = (name, time.monotonic() + lifetime_s)
+        self._cache.move_to_end(id)
+        while len(self._cache) > self._limits.names_cached_max:
+            self._cache.popitem(last=False)
 
 
-class Inbox:
-    def __init__(self, name: str, me: Me, names: Names, hear: Hear, bounds: Bounds) -> None:
+class SlackInbox:
+    def __init__(
+        self,
+        name: str,
+        identity: SlackIdentity,
+        names: SlackUserNameCache,
+        on_message: MessageHandler,
+        limits: SlackLimits,
+    ) -> None:
         self._name = name
-        self._me = me
+        self._identity = identity
         self._names = names
-        self._hear = hear
-        self._bounds = bounds
-        self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._rooms: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many hold or want it
+        self._on_message = on_message
+        self._limits = limits
+        self._accepted: OrderedDict[tuple[str, str], None] = OrderedDict()
+        # room -> its lock, and how many tasks hold or await it
+        self._room_locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    async def take(self, kind: str, payload: Any) -> None:
-        """Returns once it is durable, or there is nothing in it for us; raises TimeoutError if it cannot be kept. The
-        kinds are those of socket mode."""
+    async def handle_envelope(self, kind: str, payload: Any) -> None:
+        """Handle an envelope; `kind` is its type in Socket Mode. Returns once the message is durable or if there is
+        none. Raises TimeoutError if it does not become durable in time."""
         match kind:
             case "events_api":
-                await self._take_event(payload)
+                await self._handle_event(payload)
             case "slash_commands":
-                await self._take_command(payload)
+                await self._handle_command(payload)
 
-    async def _take_event(self, payload: Any) -> None:
-        callback = decoded(payload, Callback)
-        message = message_of(callback.event) if callback and callback.type == "event_callback" else None
+    async def _handle_event(self, payload: Any) -> None:
+        callback = decode_as(payload, SlackEventCallback)
+        message = decode_message(callback.event) if callback and callback.type == "event_callback" else None
         if message is None:
             return
-        async with self._turn(message.channel):
-            if (message.channel, message.ts) in self._heard:
+        async with self._room_lock(message.channel):
+            if (message.channel, message.ts) in self._accepted:
                 return
-            names = await self._names.of(people_of(message))
-            await self._tell(incoming(message, address_of(message, self._name), self._me, names))
+            names = await self._names.look_up(collect_user_ids(message))
+            await self._dispatch(to_incoming(message, message_address(message, self._name), self._identity, names))
 
-    async def _take_command(self, payload: Any) -> None:
-        command = command_of(payload)
+    async def _handle_command(self, payload: Any) -> None:
+        command = decode_command(payload)
         if command is None:
             return
-        told = commanded(command, self._name, int(time.time() * 1000))
-        async with self._turn(command.channel_id):
-            if (command.channel_id, told.id) not in self._heard:
-                await self._tell(told)
+        message = command_to_incoming(command, self._name, int(time.time() * 1000))
+        async with self._room_lock(command.channel_id):
+            if (command.channel_id, message.id) not in self._accepted:
+                await self._dispatch(message)
 
-    async def _tell(self, message: Incoming) -> None:
-        async with asyncio.timeout(self._bounds.hold_s):
-            await tell(self._hear, message)
-        self._heard[message.address.room, message.id] = None
-        while len(self._heard) > self._bounds.heard_max:
-            self._heard.popitem(last=False)
+    async def _dispatch(self, message: IncomingMessage) -> None:
+        async with asyncio.timeout(self._limits.accept_timeout_s):
+            await dispatch_message(self._on_message, message)
+        self._accepted[message.address.room, message.id] = None
+        while len(self._accepted) > self._limits.dedup_entries_max:
+            self._accepted.popitem(last=False)
 
     @asynccontextmanager
-    async def _turn(self, room: str) -> AsyncIterator[None]:
-        """First come, first served; a room that nobody waits for is forgotten."""
-        lock, users = self._rooms.get(room) or (asyncio.Lock(), 0)
-        self._rooms[room] = (lock, users + 1)
+    async def _room_lock(self, room: str) -> AsyncIterator[None]:
+        """Hold the room's lock, first come, first served. The lock is deleted with its last user."""
+        lock, users = self._room_locks.get(room) or (asyncio.Lock(), 0)
+        self._room_locks[room] = (lock, users + 1)
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._rooms[room]
+            lock, users = self._room_locks[room]
             if users == 1:
-                del self._rooms[room]
+                del self._room_locks[room]
             else:
-                self._rooms[room] = (lock, users - 1)
+                self._room_locks[room] = (lock, users - 1)

@@ -1,1 +1,1 @@
-"""Telegram, by its Bot API."""
+"""Telegram, through the Bot API."""

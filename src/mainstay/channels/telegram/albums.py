@@ -1,4 +1,4 @@
-"""Pictures that were sent together, which Telegram tells one by one."""
+"""Groups Telegram updates of one album (media group) into one message."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from itertools import groupby
 
 import msgspec
 
-from mainstay.channels.telegram.updates import Update
-from mainstay.core.channels import Incoming
+from mainstay.channels.telegram.events import TelegramUpdate
+from mainstay.core.channels import IncomingMessage
 
 
-class Told(msgspec.Struct, frozen=True):
-    """Updates that are one to us: they are heard, and confirmed, together."""
+class TelegramUpdateGroup(msgspec.Struct, frozen=True):
+    """Updates that form one message: they are handled and confirmed together."""
 
     ids: tuple[int, ...]
-    message: Incoming | None = None
+    message: IncomingMessage | None = None
 
 
-def together(updates: Sequence[Update]) -> list[Told]:
-    """Those of one album that stand side by side become one message, with the id of the first."""
-    told: list[Told] = []
-    for album, group in groupby(updates, key=lambda one: one.album):
-        ones = list(group)
+def group_albums(updates: Sequence[TelegramUpdate]) -> list[TelegramUpdateGroup]:
+    """Merge adjacent updates of one album into one message with the id of the first. Other updates stay alone."""
+    groups: list[TelegramUpdateGroup] = []
+    for album, group in groupby(updates, key=lambda update: update.album):
+        members = list(group)
         if album:
-            told.append(Told(tuple(one.id for one in ones), _joined([one.message for one in ones if one.message])))
+            messages = [update.message for update in members if update.message]
+            groups.append(TelegramUpdateGroup(tuple(update.id for update in members), _merge_messages(messages)))
         else:
-            told.extend(Told((one.id,), one.message) for one in ones)
-    return told
+            groups.extend(TelegramUpdateGroup((update.id,), update.message) for update in members)
+    return groups
 
 
-def _joined(messages: Sequence[Incoming]) -> Incoming | None:
+def _merge_messages(messages: Sequence[IncomingMessage]) -> IncomingMessage | None:
     if not messages:
         return None
     return msgspec.structs.replace(
         messages[0],
-        text="\n\n".join(one.text for one in messages if one.text),
-        mentioned=any(one.mentioned for one in messages),
-        files=tuple(file for one in messages for file in one.files),
+        text="\n\n".join(message.text for message in messages if message.text),
+        mentioned=any(message.mentioned for message in messages),
+        files=tuple(file for message in messages for file in message.files),
     )

@@ -1,1 +1,1 @@
-"""The terminal that the gateway was started in, as a channel."""
+"""Terminal: the one that the gateway was started in."""

@@ -1,1 +1,1 @@
-"""HTTP in and out, for anything that is no chat platform."""
+"""Webhooks: signed JSON over HTTP in both directions, for systems without a channel of their own."""

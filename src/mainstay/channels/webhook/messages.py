@@ -1,113 +1,115 @@
-"""What is posted, both ways.
+"""JSON messages of the webhook channel, in both directions.
 
-to us    {"id", "room", "thread", "user", "name", "text", "at", "direct", "mentioned", "files": [{"url", "name"}]}
-         of which room and user must be there, and text or files
-by us    {"key", "room", "thread", "text", "files": [{"name", "mime", "data"}]}, the data in base64; an empty thread:
-         the room itself. The answer may be {"id", "thread"}: what the message is called there, and where answers to
-         it belong; both are the key, if nothing is said.
+received {"id", "room", "thread", "user", "name", "text", "at", "direct", "mentioned", "files": [{"url", "name"}]}
+         of which room and user are required, and text or files
+sent     {"key", "room", "thread", "text", "files": [{"name", "mime", "data"}]}, the data in base64; an empty thread:
+         the room itself. The response may be {"id", "thread"}: the id of the message at its receiver, and the thread
+         for answers to it; both default to the key.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.addresses import Address
-from mainstay.core.channels import Attached, Incoming, Sent
+from mainstay.core.channels import IncomingFile, IncomingMessage, SentMessage
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import InputRefused
 
-NAME_CHARS_MAX = 200  # of ids, rooms, threads and people: they name sessions
+NAME_CHARS_MAX = 200  # of ids, rooms, threads and users, which become session keys
 FILES_MAX = 20
-_AT_MAX = 1 << 53  # ms
+_TIME_MAX_MS = 1 << 53  # ms
 
 
-class GivenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WebhookIncomingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str
     name: str = ""
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What somebody posts to us."""
+class WebhookIncomingMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message that a client posts to us."""
 
     room: str
     user: str
-    id: str = ""  # empty: the same signed content is the same message
+    id: str = ""  # empty: derived from the signed content
     thread: str = ""
     name: str = ""
     text: str = ""
-    at: int = 0  # ms; 0: when it was signed
+    at: int = 0  # ms; 0: the time of the signature
     direct: bool = False
     mentioned: bool = False
-    files: tuple[GivenFile, ...] = ()
+    files: tuple[WebhookIncomingFile, ...] = ()
 
 
-class File(msgspec.Struct, frozen=True):
+class WebhookOutgoingFile(msgspec.Struct, frozen=True):
     name: str
     mime: str
     data: bytes
 
 
-class Posted(msgspec.Struct, frozen=True, kw_only=True):
-    """What we post."""
+class WebhookOutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that we post."""
 
     key: str
     room: str
     thread: str
     text: str
-    files: tuple[File, ...] = ()
+    files: tuple[WebhookOutgoingFile, ...] = ()
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """What may be answered to that."""
+class WebhookReceipt(msgspec.Struct, frozen=True):
+    """The optional response to a message that we posted."""
 
     id: str = ""
     thread: str = ""
 
 
-_given = msgspec.json.Decoder(Given)
-_taken = msgspec.json.Decoder(Taken)
+_incoming_decoder = msgspec.json.Decoder(WebhookIncomingMessage)
+_receipt_decoder = msgspec.json.Decoder(WebhookReceipt)
 
 
-def read_given(channel: str, body: bytes, *, signed_at: int, nonce: str) -> Incoming:
-    """Raises InputRefused."""
+def decode_incoming(channel: str, body: bytes, *, signed_at: int, nonce: str) -> IncomingMessage:
+    """Decode and check a received message. Raises InputRefused."""
     try:
-        given = _given.decode(body)
+        message = _incoming_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputRefused(f"this is not a message: {error}") from None
-    for what in ("room", "user", "id", "thread", "name"):
-        _check_name(what, getattr(given, what))
-    if not given.room or not given.user:
+        raise InputRefused(f"the body is not a valid message: {error}") from None
+    for field in ("room", "user", "id", "thread", "name"):
+        _check_name(field, getattr(message, field))
+    if not message.room or not message.user:
         raise InputRefused("a message needs a room and a user")
-    if not given.text.strip() and not given.files:
+    if not message.text.strip() and not message.files:
         raise InputRefused("the message is empty")
-    if len(given.files) > FILES_MAX or not 0 <= given.at <= _AT_MAX:
-        raise InputRefused(f"a message has at most {FILES_MAX} files, and was said at some time since 1970")
-    id = given.id or f"hash:{nonce}"
-    thread = given.thread or ("" if given.direct else id)  # what is said in a room may begin a thread
-    return Incoming(
+    if len(message.files) > FILES_MAX or not 0 <= message.at <= _TIME_MAX_MS:
+        raise InputRefused(f"a message may have at most {FILES_MAX} files, and its time must be in ms since 1970")
+    id = message.id or f"hash:{nonce}"
+    thread = message.thread or ("" if message.direct else id)  # a message in a room may begin a thread
+    return IncomingMessage(
         id=id,
-        address=Address(channel, given.room, thread),
-        user=given.user,
-        name=given.name,
-        text=given.text,
-        at=given.at or signed_at,
-        direct=given.direct,
-        mentioned=given.mentioned,
-        files=tuple(Attached(ref=one.url, name=one.name) for one in given.files),
+        address=ChatAddress(channel, message.room, thread),
+        user=message.user,
+        name=message.name,
+        text=message.text,
+        at=message.at or signed_at,
+        direct=message.direct,
+        mentioned=message.mentioned,
+        files=tuple(IncomingFile(ref=file.url, name=file.name) for file in message.files),
     )
 
 
-def read_taken(body: bytes, posted: Posted) -> Sent:
-    """Whoever answers in another way than ours has taken it all the same."""
+def decode_receipt(body: bytes, message: WebhookOutgoingMessage) -> SentMessage:
+    """Decode the response to a posted message. One in another format still counts as accepted."""
     try:
-        taken = _taken.decode(body)
-        _check_name("id", taken.id)
-        _check_name("thread", taken.thread)
+        receipt = _receipt_decoder.decode(body)
+        _check_name("id", receipt.id)
+        _check_name("thread", receipt.thread)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InputRefused):
-        taken = Taken()
-    id = taken.id or posted.key
-    return Sent(id=id, thread=taken.thread or posted.thread or id)
+        receipt = WebhookReceipt()
+    id = receipt.id or message.key
+    return SentMessage(id=id, thread=receipt.thread or message.thread or id)
 
 
-def _check_name(what: str, name: str) -> None:
+def _check_name(field: str, name: str) -> None:
     if len(name) > NAME_CHARS_MAX or not name.isprintable() or name != name.strip():
-        raise InputRefused(f"{what} has at most {NAME_CHARS_MAX} characters, no line breaks, and no spaces at its ends")
+        raise InputRefused(
+            f"{field} may have at most {NAME_CHARS_MAX} characters, no line breaks, and no spaces at its ends"
+        )

@@ -1,4 +1,4 @@
-"""`mainstay approvals`: what turns wait for, and answers to it."""
+"""`mainstay approvals list|approve|deny|rules|revoke`: pending approvals, and calls that are always allowed."""
 
 from __future__ import annotations
 
@@ -7,113 +7,116 @@ import os
 
 import msgspec
 
-from mainstay.agent.grants import Grants
-from mainstay.cli.chat.asking import asked_lines, elsewhere
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import ending
-from mainstay.cli.commands.homes import Place, place_of, reading, run_async
-from mainstay.cli.commands.out import print_json, when
+from mainstay.agent.allow_rules import AllowRuleStore
+from mainstay.cli.chat.approval_prompt import format_approval, format_shell_hints
+from mainstay.cli.commands.agent_access import AgentSetup, find_owner, load_agent_setup, print_note
+from mainstay.cli.commands.home_access import WorkspaceLocation, open_store_read_only, resolve_workspace, run_async
+from mainstay.cli.commands.output import format_time, print_json
 from mainstay.cli.commands.run import exit_code
-from mainstay.cli.commands.talking import Setting, owner_of, setting, tell
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.outcome import Answered, Paused, Reply
-from mainstay.lane.pausing import Approvals, Pending
+from mainstay.core.outcome_text import describe_outcome
+from mainstay.lane.approvals import PendingApproval, PendingApprovals
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 
 def list_approvals(options: argparse.Namespace) -> int:
-    found = run_async(_pending(place_of(options)))
+    pending = run_async(_list_pending(resolve_workspace(options)))
     if options.json:
-        print_json({"ok": True, "approvals": [msgspec.to_builtins(one) for one in found]})
+        print_json({"ok": True, "approvals": [msgspec.to_builtins(approval) for approval in pending]})
         return 0
-    if not found:
-        tell("nothing waits for an approval")
-    for one in found:
-        print(f"{one.asked.id}  {visible(one.session)}  until {when(one.asked.expires)}")
-        for line in asked_lines(one.asked):
+    if not pending:
+        print_note("no approvals are pending")
+    for approval in pending:
+        print(f"{approval.asked.id}  {escape_line(approval.session)}  until {format_time(approval.asked.expires)}")
+        for line in format_approval(approval.asked):
             print(f"  {line}")
     return 0
 
 
 def approve(options: argparse.Namespace) -> int:
-    return _answered(options, yes=True)
+    return _answer_and_print(options, is_approved=True)
 
 
 def deny(options: argparse.Namespace) -> int:
-    return _answered(options, yes=False)
+    return _answer_and_print(options, is_approved=False)
 
 
 def rules(options: argparse.Namespace) -> int:
-    place = place_of(options)
-    found = Grants(place.database.parent).rules
+    place = resolve_workspace(options)
+    allowed = AllowRuleStore(place.folder).rules
     if options.json:
-        print_json({"ok": True, "rules": found})
-    for rule in found if not options.json else ():
-        print(visible(rule))
-    if not found and not options.json:
-        tell("nothing was always allowed")
+        print_json({"ok": True, "rules": allowed})
+    for rule in allowed if not options.json else ():
+        print(escape_line(rule))
+    if not allowed and not options.json:
+        print_note("no calls are always allowed")
     return 0
 
 
 def revoke(options: argparse.Namespace) -> int:
-    place = place_of(options)
-    if (owner := owner_of(place)) is not None:
+    place = resolve_workspace(options)
+    if (owner := find_owner(place)) is not None:
         run_async(owner.approvals.revoke(options.rule))
     else:
-        run_async(Grants(place.database.parent).remove(options.rule))
+        run_async(AllowRuleStore(place.folder).remove(options.rule))
     if options.json:
         print_json({"ok": True})
     else:
-        tell(f"it will be asked about again: {visible(options.rule)}")
+        print_note(f"calls like this need approval again: {escape_line(options.rule)}")
     return 0
 
 
-async def _pending(place: Place) -> list[Pending]:
-    """From whoever owns the home, else from its files."""
-    if (owner := owner_of(place)) is not None:
+async def _list_pending(location: WorkspaceLocation) -> list[PendingApproval]:
+    """Return pending approvals, from the process that owns the home if there is one, else from its files."""
+    if (owner := find_owner(location)) is not None:
         return await owner.approvals.list()
-    found = []
-    async with reading(place) as store:
-        for key in await store.unfinished():
-            standing = await store.get(key)
+    pending = []
+    async with open_store_read_only(location) as store:
+        for key in await store.list_unfinished():
+            standing = await store.get_session(key)
             if standing is not None and standing.approval is not None:
-                found.append(Pending(key, standing.approval))
-    return found
+                pending.append(PendingApproval(key, standing.approval))
+    return pending
 
 
-def _answered(options: argparse.Namespace, *, yes: bool) -> int:
-    """The turn goes on here, or in the process that owns the home; either way its answer is printed."""
-    waiting = Approvals()
-    for one in run_async(_pending(place_of(options))):
-        waiting.note(one.session, one.asked)
-    waiting.find(options.id)  # what does not wait needs no model to be told so
+def _answer_and_print(options: argparse.Namespace, *, is_approved: bool) -> int:
+    """Answer an approval and print the turn's answer; the turn resumes here, or in the process that owns the home."""
+    waiting = PendingApprovals()
+    for approval in run_async(_list_pending(resolve_workspace(options))):
+        waiting.set_pending(approval.session, approval.asked)
+    waiting.find(options.id)  # an unknown id is an error before a model is looked for
     options.model = None
-    reply, next_one = run_async(_answer(setting(options), options, yes=yes))
+    reply, next_request = run_async(_answer_approval(load_agent_setup(options), options, is_approved=is_approved))
     if options.json:
         ok = isinstance(reply.outcome, Answered)
-        made = {"ok": ok, "session": reply.session, "outcome": type(reply.outcome).__name__, "text": reply.text}
-        print_json(made | ({"approval": reply.outcome.approval} if isinstance(reply.outcome, Paused) else {}))
+        document = {"ok": ok, "session": reply.session, "outcome": type(reply.outcome).__name__, "text": reply.text}
+        print_json(document | ({"approval": reply.outcome.approval} if isinstance(reply.outcome, Paused) else {}))
     else:
-        if next_one is not None:  # nothing was answered yet; the reply's text says the same in short
-            for line in (*asked_lines(next_one), *elsewhere(next_one)):
-                tell(line)
+        if next_request is not None:  # there is no answer yet; the reply's text is a short form of this request
+            for line in (*format_approval(next_request), *format_shell_hints(next_request)):
+                print_note(line)
             return exit_code(reply.outcome)
         if reply.text:
-            print(safe(reply.text))
+            print(sanitize_text(reply.text))
         if not isinstance(reply.outcome, Answered):
-            tell(visible(ending(reply.outcome)))
+            print_note(escape_line(describe_outcome(reply.outcome)))
     return exit_code(reply.outcome)
 
 
-async def _answer(where: Setting, options: argparse.Namespace, *, yes: bool) -> tuple[Reply, ApprovalAsked | None]:
-    """What became of the turn, and the next question if it met one."""
+async def _answer_approval(
+    setup: AgentSetup, options: argparse.Namespace, *, is_approved: bool
+) -> tuple[Reply, ApprovalAsked | None]:
+    """Answer the approval; return the turn's reply, and the next approval request if the turn stopped at one."""
     by = os.environ.get("USER", "")
-    async with where.agent() as agent:
-        if yes:
+    async with setup.open_agent() as agent:
+        if is_approved:
             reply = await agent.approvals.approve(options.id, input=options.input, always=options.always, by=by)
         else:
             reply = await agent.approvals.deny(options.id, " ".join(options.reason), by=by)
-        assert reply is not None, "it was waited for"
+        assert reply is not None, "approve and deny wait for the turn"
         if not isinstance(reply.outcome, Paused):
             return reply, None
         id = reply.outcome.approval
-        return reply, next((one.asked for one in await agent.approvals.list() if one.asked.id == id), None)
+        pending = await agent.approvals.list()
+        return reply, next((approval.asked for approval in pending if approval.asked.id == id), None)

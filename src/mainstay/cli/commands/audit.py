@@ -1,5 +1,7 @@
-"""`mainstay audit show|verify|export`: who did what, in a home and all its workspaces. They only read, but for
-`verify --accept`, and work while another process owns the home."""
+"""`mainstay audit show|verify|export`: the audit log of a home and all its workspaces.
+
+Read-only except for `verify --accept`; works while another process owns the home.
+"""
 
 from __future__ import annotations
 
@@ -14,73 +16,73 @@ from typing import BinaryIO
 
 import msgspec
 
-from mainstay.agent.auditing import accept, checked, exported
-from mainstay.agent.places import GATEWAY
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.homes import home_of, kept_in, run_async
-from mainstay.cli.commands.out import paint, print_json, print_table
-from mainstay.cli.commands.tree import UsageError
+from mainstay.agent.home_audit import accept_resumed_entry, export_audit, verify_audit
+from mainstay.agent.home_paths import GATEWAY_DATABASE
+from mainstay.cli.commands.home_access import locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.output import print_json, print_table, style_text
+from mainstay.cli.parser.root import UsageError
 from mainstay.config.schema import check_workspace
-from mainstay.core.audit import Entry, Wanted
+from mainstay.core.audit import AuditEntry, AuditQuery
 from mainstay.core.errors import InputRefused
-from mainstay.memory.times import moment
-from mainstay.observe.chain import Against, Finding
-from mainstay.observe.chain import verify as verified
-from mainstay.observe.exported import Exported
+from mainstay.core.outcome_text import format_count
+from mainstay.memory.time_expressions import parse_time
+from mainstay.observe.audit_chain import AuditFinding, ExportComparison
+from mainstay.observe.audit_chain import verify_chain as verified
+from mainstay.observe.audit_export import AuditExportReader
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
-FINDINGS_MAX = 100  # that are printed; the others are counted
-SHOWN_MAX = 100_000
-CELL_CHARS = 60
+FINDINGS_MAX = 100  # printed; the others are only counted
+ENTRIES_MAX = 100_000
+CELL_CHARS_MAX = 60
 
 
 def show(options: argparse.Namespace) -> int:
-    found = _entries(options)
+    entries = _load_entries(options)
     if options.json:
-        print_json({"ok": True, "entries": [_document(one) for one in found]})
-    elif not found:
-        narrowed = any((options.session, options.person, options.workspace, options.kind, options.since, options.until))
-        print("No entry on record is like that." if narrowed else "Nothing is on record.")
+        print_json({"ok": True, "entries": [_to_document(entry) for entry in entries]})
+    elif not entries:
+        filtered = any((options.session, options.person, options.workspace, options.kind, options.since, options.until))
+        print("No entry matches." if filtered else "The audit log is empty.")
     else:
-        rows = [_row(one) for one in found]
+        rows = [_format_row(entry) for entry in entries]
         print_table(["ENTRY", "AT (UTC)", "KIND", "WHAT", "PERSON", "WORKSPACE", "SESSION", "DETAILS"], rows, "a")
     return 0
 
 
 def verify(options: argparse.Namespace) -> int:
-    """1 if anything is wrong."""
+    """Verify the audit log or an export of it; exit code 1 if anything is wrong."""
     if options.file is not None:
         if options.against is not None or options.accept is not None:
-            raise UsageError("--against and --accept are about the home's own audit; leave FILE out")
-        with _opened(options.file) as file:
-            kept = Exported(file)
-            return _told(options, verified(kept.rows(), kept.end))
-    data = kept_in(home_of(options))
-    if not (data / GATEWAY).exists():
-        raise InputRefused(f"nothing was ever kept in {data}")
+            raise UsageError("--against and --accept apply to the home's own audit log; omit FILE")
+        with _open_file(options.file) as file:
+            log = AuditExportReader(file)
+            return _print_findings(options, verified(log.rows(), log.anchor))
+    data = locate_data_folder(resolve_home(options))
+    if not (data / GATEWAY_DATABASE).exists():
+        raise InputRefused(f"there is no audit log in {data}")
     if options.accept is not None:
-        run_async(accept(data, options.accept))
+        run_async(accept_resumed_entry(data, options.accept))
     if options.against is None:
-        return _told(options, checked(data))
-    with _opened(options.against) as file:
-        return _told(options, _compared(data, file, Path(options.against).name))
+        return _print_findings(options, verify_audit(data))
+    with _open_file(options.against) as file:
+        return _print_findings(options, _compare_with_export(data, file, Path(options.against).name))
 
 
-def _compared(data: Path, file: BinaryIO, name: str) -> Iterator[Finding]:
-    """With an earlier export, which is looked at by itself first."""
-    kept = Exported(file)
-    for one in verified(kept.rows(), kept.end, past=True):
-        if not one.fine:
-            yield Finding(f"{name}, {one.where}", one.what)
+def _compare_with_export(data: Path, file: BinaryIO, name: str) -> Iterator[AuditFinding]:
+    """Compare the audit log with an earlier export, after verifying the export itself."""
+    log = AuditExportReader(file)
+    for finding in verified(log.rows(), log.anchor, is_prefix=True):
+        if not finding.is_note:
+            yield AuditFinding(f"{name}, {finding.location}", finding.message)
     file.seek(0)
-    yield from checked(data, Against(name, Exported(file).rows()))
+    yield from verify_audit(data, ExportComparison(name, AuditExportReader(file).rows()))
 
 
 def export(options: argparse.Namespace) -> int:
-    data = kept_in(home_of(options))
-    if not (data / GATEWAY).exists():
-        raise InputRefused(f"nothing was ever kept in {data}")
-    lines = exported(data, options.format)
+    data = locate_data_folder(resolve_home(options))
+    if not (data / GATEWAY_DATABASE).exists():
+        raise InputRefused(f"there is no audit log in {data}")
+    lines = export_audit(data, options.format)
     if options.out is None:
         for line in lines:
             sys.stdout.buffer.write(line)
@@ -91,40 +93,41 @@ def export(options: argparse.Namespace) -> int:
         with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.writelines(lines)
     except FileExistsError:
-        raise InputRefused(f"{out} is there already; choose another name") from None
+        raise InputRefused(f"{out} already exists; choose another name") from None
     except OSError as error:
         raise InputRefused(f"{out} cannot be written: {error.strerror or error}") from None
-    print(f"Written to {visible(str(out))}; `mainstay audit verify {visible(str(out))}` checks it.", file=sys.stderr)
+    path = escape_line(str(out))
+    print(f"Written to {path}; verify it with `mainstay audit verify {path}`.", file=sys.stderr)
     return 0
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _entries(options: argparse.Namespace) -> list[Entry]:
-    if options.limit > SHOWN_MAX:
-        raise InputRefused(f"at most {SHOWN_MAX} entries are shown; `mainstay audit export` writes all of them")
+def _load_entries(options: argparse.Namespace) -> list[AuditEntry]:
+    if options.limit > ENTRIES_MAX:
+        raise InputRefused(f"--limit is at most {ENTRIES_MAX}; `mainstay audit export` writes all entries")
     now = time.time_ns() // 1_000_000
-    wanted = Wanted(
+    wanted = AuditQuery(
         session=options.session,
         person=options.person,
         workspace=check_workspace(options.workspace) if options.workspace is not None else None,
         kind=options.kind,
-        since=moment(options.since, now),
-        until=moment(options.until, now, end=True),
+        since=parse_time(options.since, now),
+        until=parse_time(options.until, now, end=True),
         limit=options.limit,
     )
-    path = kept_in(home_of(options)) / GATEWAY
+    path = locate_data_folder(resolve_home(options)) / GATEWAY_DATABASE
     if not path.exists():
         return []
-    from mainstay.store.sqlite.audit_file import AuditFile  # its engine is loaded only where there is something
+    from mainstay.store.sqlite.audit_snapshot import AuditSnapshot  # SQLite is imported only if there is a database
 
-    with AuditFile(path) as file:
-        return file.entries(wanted)
+    with AuditSnapshot(path) as file:
+        return file.find_entries(wanted)
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def _open_file(name: str) -> Iterator[BinaryIO]:
     try:
         with open(name, "rb") as file:
             yield file
@@ -132,54 +135,61 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         raise InputRefused(f"{name} cannot be read: {error.strerror or error}") from None
 
 
-# --- in words ------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
-def _told(options: argparse.Namespace, findings: Iterable[Finding]) -> int:
-    wrong: list[Finding] = []
-    fine: list[Finding] = []
+def _print_findings(options: argparse.Namespace, findings: Iterable[AuditFinding]) -> int:
+    wrong: list[AuditFinding] = []
+    fine: list[AuditFinding] = []
     more = 0
-    for one in findings:
-        kept = fine if one.fine else wrong
-        if len(kept) < FINDINGS_MAX:
-            kept.append(one)
+    for finding in findings:
+        listed = fine if finding.is_note else wrong
+        if len(listed) < FINDINGS_MAX:
+            listed.append(finding)
         else:
-            more += not one.fine
+            more += not finding.is_note
     if options.json:
         print_json({"ok": not wrong, "findings": wrong, "notes": fine, "more": more})
         return 1 if wrong else 0
-    for one in fine:
-        print(f"note: {visible(str(one))}")
-    for one in wrong:
-        print(paint(visible(str(one)), "red"))
+    for finding in fine:
+        print(f"note: {escape_line(str(finding))}")
+    for finding in wrong:
+        print(style_text(escape_line(str(finding)), "red"))
     if more:
         print(f"and {more} more")
     if not wrong:
-        print("Every entry is as it was written.")
+        print("Every entry is unchanged.")
     else:
-        print(f"{count(len(wrong) + more, 'thing')} wrong.")
+        print(f"{format_count(len(wrong) + more, 'problem')} found.")
     return 1 if wrong else 0
 
 
-def _row(one: Entry) -> list[str]:
-    who = [one.person, one.workspace, _cell(one.session)]
-    return [str(one.seq), _time(one.at), one.kind, _cell(one.what), *who, _cell(one.details)]
+def _format_row(entry: AuditEntry) -> list[str]:
+    who = [entry.person, entry.workspace, _shorten_cell(entry.session)]
+    return [
+        str(entry.seq),
+        _format_time(entry.at),
+        entry.kind,
+        _shorten_cell(entry.what),
+        *who,
+        _shorten_cell(entry.details),
+    ]
 
 
-def _document(one: Entry) -> dict[str, object]:
-    fields: dict[str, object] = msgspec.structs.asdict(one)
+def _to_document(entry: AuditEntry) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.structs.asdict(entry)
     try:
-        return fields | {"details": msgspec.json.decode(one.details)}
-    except msgspec.DecodeError:  # somebody changed it; as it is
+        return fields | {"details": msgspec.json.decode(entry.details)}
+    except msgspec.DecodeError:  # the entry was tampered with; show it unchanged
         return fields
 
 
-def _time(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_ms / 1000))
-    except (OverflowError, ValueError, OSError):  # somebody changed it
+    except (OverflowError, ValueError, OSError):  # the entry was tampered with
         return str(at_ms)
 
 
-def _cell(text: str) -> str:
-    return text if len(text) <= CELL_CHARS or not sys.stdout.isatty() else text[: CELL_CHARS - 1] + "…"
+def _shorten_cell(text: str) -> str:
+    return text if len(text) <= CELL_CHARS_MAX or not sys.stdout.isatty() else text[: CELL_CHARS_MAX - 1] + "…"

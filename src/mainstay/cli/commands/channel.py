@@ -1,4 +1,4 @@
-"""`mainstay channel …`: which chat platforms the gateway is on, and whether they work."""
+"""`mainstay channel list|add|remove|test`: the chat platforms that the gateway connects to."""
 
 from __future__ import annotations
 
@@ -13,304 +13,298 @@ from typing import Any
 
 import msgspec
 
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.channel_kinds import KINDS, MEANT, needed, steps, variable
-from mainstay.cli.commands.foreign import pairs, text_of
-from mainstay.cli.commands.homes import Place, run_async
-from mainstay.cli.commands.out import paint, print_json, print_table
-from mainstay.cli.commands.talking import owner_of, tell
-from mainstay.cli.commands.tree import UsageError
-from mainstay.cli.commands.user import ask, here
-from mainstay.config.check_gateway import SECRETS, kind_of, lacking
-from mainstay.config.editing import add_entry, drop_entry, entry
-from mainstay.config.loading import FILE
+from mainstay.cli.commands.agent_access import find_owner, print_note
+from mainstay.cli.commands.home_access import WorkspaceLocation, run_async
+from mainstay.cli.commands.output import print_json, print_table, style_text
+from mainstay.cli.commands.plugin_mcp_helpers import check_utf8, parse_pairs
+from mainstay.cli.commands.user import load_home
+from mainstay.cli.parser.root import UsageError
+from mainstay.config.editor import add_entry, read_entry, remove_entry
+from mainstay.config.loader import FILE
 from mainstay.config.schema import Config, check_workspace
-from mainstay.config.schema_gateway import ChannelEntry
-from mainstay.config.validation import from_text
-from mainstay.core.addresses import Address
-from mainstay.core.channels import ChannelError, ChatChannel, Incoming
+from mainstay.config.validation import parse_text_value
+from mainstay.core.channel_settings import ChannelComponent, ChannelSettings, channel_kind, find_channel_component
+from mainstay.core.channels import ChannelError, ChatChannel, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
+from mainstay.core.components import component_names
 from mainstay.core.errors import AgentClosed, ConfigError, HomeTaken, InputRefused
-from mainstay.gateway.channel_factory import KEPT, make_channel
-from mainstay.gateway.workspace_folders import names
-from mainstay.store.home import HomeLock, owner, prepare
+from mainstay.core.outcome_text import format_count
+from mainstay.core.settings import list_secret_settings
+from mainstay.gateway.channel_factory import build_channel, channel_state_path
+from mainstay.gateway.health import find_channel_problem
+from mainstay.gateway.home_client import execute_on_home, load_server_status
+from mainstay.gateway.workspace_folders import list_workspace_names
+from mainstay.operations.people import ListPeople
+from mainstay.store.home import HomeLock, prepare_home, read_lock_owner
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 SECTION = "channels"
-ANSWER_S = 5.0  # for the server to say how it is
-HELLO = "This is a test: Mainstay can post here."
+TEST_MESSAGE = "This is a test: Mainstay can post here."
 _WRAPPER = TextWrapper(
     100, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
 )
-_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
-_FIELDS = {one.name: one.type for one in msgspec.structs.fields(ChannelEntry)}
-_ANY = ("attachment_bytes_max", "attachments", "backfill", "enabled", "rooms.ID", "stream")  # settings of every kind
-_MORE = {"slack": ("base_url",), "telegram": ("base_url", "secret", "url"), "discord": ("base_url",)}  # may be given
-_ELSEWHERE = {"kind": "it is the first argument", "workspace": "give it with --workspace"}
+_VARIABLE_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_SETTING_HINTS = {"kind": "it is the first argument", "workspace": "use --workspace"}
 
 
-async def server_of(place: Place) -> dict[str, Any] | None:
-    """What the server says of itself that owns this home; None if none does. Raises HomeTaken if somebody owns it who
-    does not answer."""
-    if (remote := owner_of(place)) is None:
-        return None
+def _is_server_running(location: WorkspaceLocation) -> bool:
+    """Whether a server owns the home. It reloads its configuration on SIGHUP, which would end any other process."""
     try:
-        async with asyncio.timeout(ANSWER_S):
-            try:
-                found: dict[str, Any] = await remote.household("gateway.status", {})
-            except HomeTaken:
-                await remote.model()  # a chat knows that, and no server
-                return None
-            return found
-    except TimeoutError:
-        raise HomeTaken(f"process {_pid(place)} owns {place.data}, and does not answer; stop it, or wait") from None
-
-
-def _is_served(place: Place) -> bool:
-    """A server has it, which reads its configuration again when it is told to. Anybody else would end by that."""
-    try:
-        return run_async(server_of(place)) is not None
+        return run_async(load_server_status(location.data)) is not None
     except HomeTaken:
         return False
 
 
-def _pid(place: Place) -> Any:
-    return owner(place.data).get("pid", "?")
+def _owner_pid(location: WorkspaceLocation) -> Any:
+    return read_lock_owner(location.data).get("pid", "?")
 
 
 # --- list ----------------------------------------------------------------------------------------
 
 
 def list_channels(options: argparse.Namespace) -> int:
-    config, place = here(options)
-    rows = run_async(_rows(config, place))
+    config, place = load_home(options)
+    rows = run_async(_describe_channels(config, place))
     if options.json:
         print_json({"ok": True, "channels": rows})
     elif not rows:
-        tell(f"no channels are configured; `mainstay channel add` writes one into {FILE}: {', '.join(KINDS)}")
+        kinds = ", ".join(component_names("channel"))
+        print_note(f"no channels are configured; `mainstay channel add KIND` adds one: {kinds}")
     else:
         table = [[row["name"], row["kind"], row["workspace"], row["state"]] for row in rows]
         print_table(["NAME", "KIND", "WORKSPACE", "STATE"], table)
     return 0
 
 
-async def _rows(config: Config, place: Place) -> list[dict[str, Any]]:
-    server = await server_of(place)
-    states = dict(server["channels"]) if server is not None else {}
+async def _describe_channels(config: Config, location: WorkspaceLocation) -> list[dict[str, Any]]:
+    server = await load_server_status(location.data)
+    states = dict(server.channels) if server is not None else {}
     rows: list[dict[str, Any]] = []
-    for name, one in config.channels.items():
-        about: dict[str, Any] = {"name": name, "kind": kind_of(name, one)}
-        row = about | {"workspace": one.workspace or config.workspace}
-        found = states.pop(name, None)
-        row["connected"] = found == "connected"
-        rows.append(row | {"state": found or _without_server(name, one, place, running=server is not None)})
-    gone = f"it is not in {FILE} any more: `kill -HUP {_pid(place)}` has the server close it"
+    for name, channel in config.channels.items():
+        about: dict[str, Any] = {"name": name, "kind": channel_kind(name, channel)}
+        row = about | {"workspace": channel.workspace or config.workspace}
+        state = states.pop(name, None)
+        row["connected"] = state == "connected"
+        rows.append(
+            row
+            | {"state": state or _describe_unconnected(name, channel, location, is_server_running=server is not None)}
+        )
+    removed = f"no longer in {FILE}; `kill -HUP {_owner_pid(location)}` makes the server close it"
     return rows + [
-        {"name": name, "kind": "", "workspace": "", "connected": said == "connected", "state": f"{said}; {gone}"}
-        for name, said in states.items()
+        {"name": name, "kind": "", "workspace": "", "connected": state == "connected", "state": f"{state}; {removed}"}
+        for name, state in states.items()
     ]
 
 
-def _without_server(name: str, one: ChannelEntry, place: Place, *, running: bool) -> str:
-    if not one.enabled:
+def _describe_unconnected(
+    name: str, entry: ChannelSettings, location: WorkspaceLocation, *, is_server_running: bool
+) -> str:
+    if not entry.enabled:
         return "disabled"
-    if said := trouble(name, one):
-        return said
-    if running:
-        return f"the server does not know of it yet: `kill -HUP {_pid(place)}`"
-    return "not connected: no server runs"
-
-
-def trouble(name: str, one: ChannelEntry) -> str:
-    """What is missing here for it to be connected; empty if nothing is."""
-    if said := lacking(name, one):
-        return said.removeprefix(f"the channel {name!r} ")
-    kind = kind_of(name, one)
-    if missing := KINDS[kind].missing():
-        return f"needs {' and '.join(missing)}: pip install -e '.[{kind}]'"
-    return ""
+    if problem := find_channel_problem(name, entry):
+        return problem
+    if is_server_running:
+        return f"the server has not loaded it yet: `kill -HUP {_owner_pid(location)}`"
+    return "not connected: no server is running"
 
 
 # --- add, remove ---------------------------------------------------------------------------------
 
 
 def add(options: argparse.Namespace) -> int:
-    config, place = here(options)
+    config, place = load_home(options)
     kind: str = options.kind
-    name = text_of(options.name or kind)
-    made = _made(name, kind, pairs(options.settings, "setting: write KEY=VALUE"), plain=options.plain)
-    made |= {"workspace": options.workspace} if options.workspace is not None else {}
-    workspace = made.get("workspace", config.workspace)
-    for one in (workspace, *made.get("rooms", {}).values()):
-        _check_there(one, config, place)
-    if not add_entry(place.home, (SECTION, name), made):
-        other = "or call the new one otherwise with --name"
-        raise ConfigError(f"there is a channel {name} already: `mainstay channel remove {name}` takes it out, {other}")
+    component = find_channel_component(kind)
+    name = check_utf8(options.name or kind)
+    settings = _build_entry(
+        name, component, parse_pairs(options.settings, "setting: write KEY=VALUE"), allow_plain=options.plain
+    )
+    settings |= {"workspace": options.workspace} if options.workspace is not None else {}
+    workspace = settings.get("workspace", config.workspace)
+    for used in (workspace, *settings.get("rooms", {}).values()):
+        _check_workspace_exists(used, config, place)
+    if not add_entry(place.home, (SECTION, name), settings):
+        remove = f"remove it with `mainstay channel remove {name}`"
+        raise ConfigError(f"there is already a channel {name}: {remove}, or choose another name with --name")
     if options.plain:
-        (place.home / FILE).chmod(0o600)  # it holds a secret now
-    wanted = [(key, value[2:-1]) for key, value in made.items() if key in SECRETS and _REFERENCE.fullmatch(value)]
-    told = steps(name, kind, made)
+        (place.home / FILE).chmod(0o600)  # the file now contains a secret
+    wanted = [
+        (key, settings[key][2:-1])
+        for key in settings
+        if key in list_secret_settings(component.settings) and _VARIABLE_REFERENCE.fullmatch(settings[key])
+    ]
+    instructions = component.setup_steps(name, settings)
     if options.json:
-        variables = [{"name": one, "for": key, "set": bool(os.environ.get(one))} for key, one in wanted]
+        variables = [{"name": env, "for": key, "set": bool(os.environ.get(env))} for key, env in wanted]
         about = {"name": name, "kind": kind, "workspace": workspace}
-        print_json({"ok": True, **about, "path": str(place.home / FILE), "variables": variables, "steps": told})
+        print_json({"ok": True, **about, "path": str(place.home / FILE), "variables": variables, "steps": instructions})
         return 0
     print(f"{name} was added: {kind}, in the workspace {workspace}")
-    for key, one in wanted:
-        unset = "" if os.environ.get(one) else ": set it where the server runs"
-        print(f"  - {paint(one, 'bold')} is {MEANT[key]}{unset}")
-    for one in told:
-        print(_WRAPPER.fill(visible(one)))
-    _tell_next(place, name)
+    for key, env in wanted:
+        unset = "" if os.environ.get(env) else ": set it where the server runs"
+        print(f"  - {style_text(env, 'bold')} is {component.describe_secret(key)}{unset}")
+    for step in instructions:
+        print(_WRAPPER.fill(escape_line(step)))
+    _print_next_step(place, name)
     return 0
 
 
-def _tell_next(place: Place, name: str) -> None:
-    if not _is_served(place):
-        tell(f"then `mainstay channel test {name}` tries it; start `mainstay serve`, or send it SIGHUP")
+def _print_next_step(location: WorkspaceLocation, name: str) -> None:
+    if not _is_server_running(location):
+        print_note(f"then test it with `mainstay channel test {name}`, and start `mainstay serve` or send it SIGHUP")
     else:
-        have = "a variable that it was not started with needs a new start"
-        tell(f"then send SIGHUP to the server: `kill -HUP {_pid(place)}`; {have}")
+        restart = "restart it if a variable is new to it"
+        print_note(f"then send SIGHUP to the server: `kill -HUP {_owner_pid(location)}`; {restart}")
 
 
-def _check_there(workspace: str, config: Config, place: Place) -> None:
-    if check_workspace(workspace) not in names(place.data, config):
-        raise InputRefused(f"there is no workspace {workspace!r}; `mainstay workspace create {workspace}` makes it")
+def _check_workspace_exists(workspace: str, config: Config, location: WorkspaceLocation) -> None:
+    if check_workspace(workspace) not in list_workspace_names(location.data, config):
+        create = f"create it with `mainstay workspace create {workspace}`"
+        raise InputRefused(f"there is no workspace {workspace!r}; {create}")
 
 
-def _made(name: str, kind: str, given: dict[str, str], *, plain: bool) -> dict[str, Any]:
-    """The entry, with a variable for each secret that it needs."""
-    made: dict[str, Any] = {"kind": kind} if name != kind else {}
-    for key, value in given.items():
-        if key in SECRETS and not plain and not _REFERENCE.fullmatch(value):
-            best = f"give it as {key}='${{{variable(name, kind, key)}}}' and set that variable"
-            raise UsageError(f"{key} is a secret, and is not written into {FILE}: {best}; --plain writes it as it is")
+def _build_entry(
+    name: str, component: ChannelComponent, arguments: dict[str, str], *, allow_plain: bool
+) -> dict[str, Any]:
+    """Build the channel's configuration entry, with a variable reference for each secret that was not given."""
+    kind, secret_keys = component.name, list_secret_settings(component.settings)
+    settings: dict[str, Any] = {"kind": kind} if name != kind else {}
+    for key, value in arguments.items():
+        if key in secret_keys and not allow_plain and not _VARIABLE_REFERENCE.fullmatch(value):
+            best = f"write {key}='${{{component.secret_variable(name, key)}}}' and set that variable"
+            raise UsageError(f"{key} is a secret and is not written into {FILE}: {best}, or add --plain to write it")
         if key.startswith("rooms."):
-            made.setdefault("rooms", {})[key.removeprefix("rooms.")] = value
+            settings.setdefault("rooms", {})[key.removeprefix("rooms.")] = value
         else:
-            made[key] = _value(kind, key, value)
-    for any_of in needed(kind):
-        if any(key in made for key in any_of):
-            continue
-        if any_of[0] not in SECRETS:
-            example = " ".join(f"{key}={said}" for key, said in KINDS[kind].asks.items())
-            raise UsageError(f"{kind} needs {any_of[0]}: `mainstay channel add {kind} {example}`")
-        made[any_of[0]] = f"${{{variable(name, kind, any_of[0])}}}"
-    return made
+            settings[key] = _parse_setting(component, key, value)
+    if missing := [key for key in component.required if key not in settings]:
+        example = " ".join(f"{key}={value}" for key, value in component.required.items())
+        raise UsageError(f"{kind} needs {missing[0]}: `mainstay channel add {kind} {example}`")
+    for any_of in component.secrets:
+        if not any(key in settings for key in any_of):
+            settings[any_of[0]] = f"${{{component.secret_variable(name, any_of[0])}}}"
+    return settings
 
 
-def _settings(kind: str) -> list[str]:
-    """Those that mean something to this kind."""
-    return sorted({*_ANY, *_MORE.get(kind, ()), *(key for any_of in needed(kind) for key in any_of)})
-
-
-def _value(kind: str, key: str, text: str) -> Any:
-    if key not in _FIELDS or key not in _settings(kind):
-        there = f"for {kind} there are {', '.join(_settings(kind))}"
-        raise UsageError(f"{key!r} is no setting here: {_ELSEWHERE.get(key) or there}")
-    return from_text(text, _FIELDS[key], key) if "${" not in text else text
+def _parse_setting(component: ChannelComponent, key: str, text: str) -> Any:
+    types = {field.name: field.type for field in msgspec.structs.fields(component.settings)}
+    if key not in types or key in (*_SETTING_HINTS, "rooms"):
+        names = sorted("rooms.ID" if name == "rooms" else name for name in types if name not in _SETTING_HINTS)
+        known = f"the settings of {component.name} are {', '.join(names)}"
+        raise UsageError(f"{key!r} is not a setting: {_SETTING_HINTS.get(key) or known}")
+    return parse_text_value(text, types[key], key) if "${" not in text else text
 
 
 def remove(options: argparse.Namespace) -> int:
-    config, place = here(options)
-    name: str = text_of(options.name)
-    if entry(place.home, (SECTION, name)) is None:
-        raise ConfigError(_unknown(config, name))
-    drop_entry(place.home, (SECTION, name))
-    if owner_of(place) is None:  # else it may be at work there; another of this name begins anew
-        (place.data / KEPT / f"{name}.json").unlink(missing_ok=True)
-    paired = run_async(_paired(config, place, name))
+    config, place = load_home(options)
+    name: str = check_utf8(options.name)
+    if read_entry(place.home, (SECTION, name)) is None:
+        raise ConfigError(_describe_unknown_channel(config, name))
+    remove_entry(place.home, (SECTION, name))
+    if find_owner(place) is None:  # a running server may still use the state; a new channel of this name starts fresh
+        channel_state_path(place.data, name).unlink(missing_ok=True)
+    paired = run_async(_list_paired_accounts(config, place, name))
     if options.json:
         print_json({"ok": True, "name": name, "paired": paired})
         return 0
     print(f"{name} was removed")
-    if _is_served(place):
-        tell(f"the server has it until it is sent SIGHUP: `kill -HUP {_pid(place)}`")
+    if _is_server_running(place):
+        print_note(f"the server keeps it connected until it gets SIGHUP: `kill -HUP {_owner_pid(place)}`")
     if paired:
-        said = f"{count(len(paired), 'account')} on {name} still count, should another come under this name"
-        tell(visible(f"{said}: `mainstay user unpair {name} {paired[0]}` takes one out"))
+        still = f"{format_count(len(paired), 'account')} on {name} stay paired, also for a new channel of this name"
+        print_note(escape_line(f"{still}; `mainstay user unpair {name} {paired[0]}` removes one"))
     return 0
 
 
-async def _paired(config: Config, place: Place, name: str) -> list[str]:
-    """Whoever was let in there: under this name they would be again, wherever that leads then."""
+async def _list_paired_accounts(config: Config, location: WorkspaceLocation, name: str) -> list[str]:
+    """Return the accounts paired on this channel: a new channel of the same name would accept them."""
     try:
-        people = await ask(config, place, "list", {})
-    except HomeTaken:  # a chat owns the home, and knows nobody
+        people = (await execute_on_home(config, location.data, ListPeople())).people
+    except HomeTaken:  # a chat owns the home, and has no list of people
         return []
-    return [one["user"] for person in people for one in person["accounts"] if one["channel"] == name]
+    return [account.user for person in people for account in person.accounts if account.channel == name]
 
 
-def _unknown(config: Config, name: str) -> str:
-    return f"there is no channel {name!r} in {FILE}; there are: {', '.join(config.channels) or 'none'}"
+def _describe_unknown_channel(config: Config, name: str) -> str:
+    return f"there is no channel {name!r} in {FILE}; configured channels: {', '.join(config.channels) or 'none'}"
 
 
 # --- test ----------------------------------------------------------------------------------------
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class ChannelTestResult(msgspec.Struct, frozen=True, kw_only=True, rename={"messages_received": "heard"}):
     name: str
     kind: str
-    account: str = ""  # as whom
+    account: str = ""  # the bot's account on the platform
     state: str = ""
-    posted: str = ""  # what the platform calls the message
-    heard: int = 0  # messages that came meanwhile
+    posted: str = ""  # the platform's id of the test message; "": none was posted
+    messages_received: int = 0  # messages that arrived during the test
 
 
 def test(options: argparse.Namespace) -> int:
-    config, place = here(options)
-    name: str = text_of(options.name)
+    config, place = load_home(options)
+    name: str = check_utf8(options.name)
     if name not in config.channels:
-        raise ConfigError(_unknown(config, name))
-    tried = run_async(_tried(config.channels[name], place, options))
+        raise ConfigError(_describe_unknown_channel(config, name))
+    result = run_async(_test_channel(config.channels[name], place, options))
     if options.json:
-        print_json({"ok": True, **msgspec.to_builtins(tried)})
+        print_json({"ok": True, **msgspec.to_builtins(result)})
         return 0
-    whom = f" as {visible(tried.account)}" if tried.account else ""
-    print(f"{paint('ok', 'green')}: {name} is connected{whom}")
-    if tried.posted:
-        print(f"posted to {visible(options.room)}")
-    if tried.heard:
-        fate = "lost: signal-cli tells everything once" if tried.kind == "signal" else "told again to the server"
-        tell(f"{count(tried.heard, 'message')} came meanwhile, to be {fate}")
+    account = f" as {escape_line(result.account)}" if result.account else ""
+    print(f"{style_text('ok', 'green')}: {name} is connected{account}")
+    if result.posted:
+        print(f"posted to {escape_line(options.room)}")
+    if result.messages_received:
+        redelivers = find_channel_component(channel_kind(name, config.channels[name])).redelivers
+        fate = "delivered again to the server" if redelivers else "lost, because the platform delivers each only once"
+        print_note(f"{format_count(result.messages_received, 'message')} arrived during the test and will be {fate}")
     return 0
 
 
-async def _tried(one: ChannelEntry, place: Place, options: argparse.Namespace) -> Tried:
+async def _test_channel(
+    entry: ChannelSettings, location: WorkspaceLocation, options: argparse.Namespace
+) -> ChannelTestResult:
     name: str = options.name
-    server = await server_of(place)
-    if server is not None and server["channels"].get(name) == "connected":
-        said = f"the server has it: connected (process {_pid(place)}); it is not connected a second time"
-        raise HomeTaken(f"{name} is not tried, because {said}")
+    server = await load_server_status(location.data)
+    if server is not None and server.channels.get(name) == "connected":
+        connected = (
+            f"the server (process {_owner_pid(location)}) is connected to it, and a second connection would interfere"
+        )
+        raise HomeTaken(f"{name} was not tested: {connected}")
     with ExitStack() as stack:
-        if owner_of(place) is None:  # and no server is to start meanwhile
-            prepare(place.data)
-            lock = HomeLock(place.data)
-            lock.take()
+        if find_owner(location) is None:  # lock the home, so that no server starts meanwhile
+            prepare_home(location.data)
+            lock = HomeLock(location.data)
+            lock.acquire()
             stack.callback(lock.release)
-        channel = make_channel(name, one, place.data, lambda channel, user: False)
-        return await _connected(channel, one, options)
+        channel = build_channel(name, entry, location.data, lambda channel, user: False)
+        return await _connect_and_post(channel, options)
 
 
-async def _connected(channel: ChatChannel, one: ChannelEntry, options: argparse.Namespace) -> Tried:
-    heard: set[str] = set()
+async def _connect_and_post(channel: ChatChannel, options: argparse.Namespace) -> ChannelTestResult:
+    received: set[str] = set()
 
-    async def hear(message: Incoming) -> None:
-        heard.add(message.id)
-        raise AgentClosed("this is only a test; tell it again later")
+    async def refuse(message: IncomingMessage) -> None:
+        received.add(message.id)
+        raise AgentClosed("this is only a test; deliver it again later")
 
-    starting = asyncio.ensure_future(channel.start(hear))
+    starting = asyncio.ensure_future(channel.start(refuse))
     try:
         await asyncio.wait((starting,), timeout=options.wait)
         if not starting.done():
-            raise ChannelError(f"{channel.name} was not connected within {options.wait:g} s: {channel.state}")
+            raise ChannelError(f"{channel.name} did not connect within {options.wait:g} s: {channel.state}")
         starting.result()
         posted = ""
         if options.room:
-            at = Address(channel.name, text_of(options.room))
-            posted = (await channel.post(at, channel.format(HELLO), key=f"test-{secrets.token_hex(8)}")).id
-        account = getattr(channel, "account", "") or one.user
-        return Tried(
-            name=channel.name, kind=channel.kind, account=account, state=channel.state, posted=posted, heard=len(heard)
+            at = ChatAddress(channel.name, check_utf8(options.room))
+            posted = (await channel.post(at, channel.format(TEST_MESSAGE), key=f"test-{secrets.token_hex(8)}")).id
+        return ChannelTestResult(
+            name=channel.name,
+            kind=channel.kind,
+            account=getattr(channel, "account", ""),
+            state=channel.state,
+            posted=posted,
+            messages_received=len(received),
         )
     finally:
         starting.cancel()

@@ -1,4 +1,4 @@
-"""`mainstay chat`."""
+"""`mainstay chat`: starts the full-screen or the plain user interface of the chat."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import importlib.util
 import os
 import sys
 
-from mainstay.cli.commands.homes import run_async
-from mainstay.cli.commands.talking import Setting, setting, tell
+from mainstay.cli.commands.agent_access import AgentSetup, load_agent_setup, print_note
+from mainstay.cli.commands.home_access import run_async
 
-HINT = "for a nicer chat: pip install -e '.[chat]'"
+HINT = "for colours, completion and history: pip install -e '.[chat]'"
 
 
 def chat(options: argparse.Namespace) -> int:
-    where = setting(options)
-    return run_async(_talk(where, options.session, new=bool(options.new)))
+    setup = load_agent_setup(options)
+    return run_async(_run_chat(setup, options.session, new=bool(options.new)))
 
 
-async def _talk(where: Setting, session: str | None, *, new: bool) -> int:
-    if _has_screen():
-        from mainstay.cli.chat.terminal import Terminal  # its libraries are an extra, and slow to load
+async def _run_chat(setup: AgentSetup, session: str | None, *, new: bool) -> int:
+    if _can_use_terminal_ui():
+        from mainstay.cli.chat.terminal_ui import TerminalChat  # its libraries are an extra, and slow to import
 
-        return await Terminal(where).run(session, new=new)
-    from mainstay.cli.chat.pipe import Pipe
+        return await TerminalChat(setup).run(session, new=new)
+    from mainstay.cli.chat.plain_ui import PlainChat
 
-    return await Pipe(where).run(session, new=new)
+    return await PlainChat(setup).run(session, new=new)
 
 
-def _has_screen() -> bool:
+def _can_use_terminal_ui() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         return False
     if importlib.util.find_spec("rich") and importlib.util.find_spec("prompt_toolkit"):
         return True
-    tell(HINT)
+    print_note(HINT)
     return False

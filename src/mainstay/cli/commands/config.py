@@ -1,68 +1,69 @@
-"""`mainstay config show|check|set|path`."""
+"""`mainstay config show|check|set|path`: shows, checks and changes the configuration."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.commands.homes import home_of
-from mainstay.cli.commands.out import paint, print_json, print_table
-from mainstay.config import loading as config
-from mainstay.config.schema import data_home
+from mainstay.cli.commands.home_access import resolve_home
+from mainstay.cli.commands.output import print_json, print_table, style_text
+from mainstay.config import loader as config
+from mainstay.config.schema import resolve_data_folder
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
 def show(options: argparse.Namespace) -> int:
-    """What is not the default comes first: that is what people look for."""
-    loaded = config.load_config(home_of(options), env=os.environ)
-    rows = config.show(loaded)
+    """Print all settings, those that are not defaults first."""
+    loaded = config.load_config(resolve_home(options), env=os.environ)
+    rows = config.list_values(loaded)
     if options.json:
         values = {name: {"value": value, "origin": origin} for name, value, origin in rows}
         print_json({"ok": True, "path": str(loaded.path), "values": values})
         return 0
     rows.sort(key=lambda row: row[2] == "default")
-    print_table(["KEY", "VALUE", "FROM"], [[name, visible(value, 60), origin] for name, value, origin in rows])
+    print_table(["KEY", "VALUE", "FROM"], [[name, escape_line(value, 60), origin] for name, value, origin in rows])
     return 0
 
 
 def check(options: argparse.Namespace) -> int:
-    from mainstay.agent.config_warn import left_out, looked_over  # and the tools that rules may name
+    # imports the tools that rules may name
+    from mainstay.agent.config_warnings import check_without_home, find_unusable_tools
 
-    loaded = config.load_config(home_of(options), env=os.environ)
-    found = loaded.config
-    data = data_home(loaded.path.parent, found)
-    warnings = [*looked_over(found), *left_out(found, data)]
-    if found.judges.panel or found.workspaces:
-        from mainstay.config.check_judges import check_functions  # only for those who may have some
+    loaded = config.load_config(resolve_home(options), env=os.environ)
+    settings = loaded.config
+    data = resolve_data_folder(loaded.path.parent, settings)
+    warnings = [*check_without_home(settings), *find_unusable_tools(settings, data)]
+    if settings.judges.panel or settings.workspaces:
+        from mainstay.config.check_judge_functions import check_judge_functions  # only needed if there may be judges
 
-        check_functions(found, data)
+        check_judge_functions(settings, data)
     exists = loaded.path.exists()
     if options.json:
         print_json({"ok": True, "path": str(loaded.path), "exists": exists, "warnings": warnings})
         return 0
     for warning in warnings:
-        print(f"{paint('warn', 'yellow')}: {visible(warning)}")
+        print(f"{style_text('warn', 'yellow')}: {escape_line(warning)}")
     if exists:
-        print(f"{paint('ok', 'green')}: {visible(str(loaded.path))}")
+        print(f"{style_text('ok', 'green')}: {escape_line(str(loaded.path))}")
     else:
-        print(f"{paint('ok', 'green')}: there is no {visible(str(loaded.path))}; the defaults hold")
+        print(f"{style_text('ok', 'green')}: {escape_line(str(loaded.path))} does not exist; using the defaults")
     return 0
 
 
 def set_value(options: argparse.Namespace) -> int:
-    home = home_of(options)
+    home = resolve_home(options)
     config.set_value(home, options.key, options.value)
     if options.json:
         print_json({"ok": True, "path": str(home / config.FILE), "key": options.key})
     else:
-        print(f"{visible(options.key)} set in {visible(str(home / config.FILE))}")
+        print(f"{escape_line(options.key)} set in {escape_line(str(home / config.FILE))}")
     return 0
 
 
 def path(options: argparse.Namespace) -> int:
-    where = home_of(options) / config.FILE
+    file = resolve_home(options) / config.FILE
     if options.json:
-        print_json({"ok": True, "path": str(where), "exists": where.exists()})
+        print_json({"ok": True, "path": str(file), "exists": file.exists()})
     else:
-        print(visible(str(where)))
+        print(escape_line(str(file)))
     return 0

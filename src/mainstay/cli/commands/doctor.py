@@ -1,4 +1,4 @@
-"""`mainstay doctor`: is everything there, and if not, what to do about it."""
+"""`mainstay doctor`: checks the installation, the home and the configuration, and says how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -9,70 +9,84 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from mainstay import __version__
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.commands import checks, checks_home, checks_machine
-from mainstay.cli.commands.checks import Finding
-from mainstay.cli.commands.checks_audit import audit
-from mainstay.cli.commands.checks_elsewhere import elsewhere
-from mainstay.cli.commands.checks_gateway import gateway
-from mainstay.cli.commands.checks_knowhow import knowhow
-from mainstay.cli.commands.checks_local import kept
-from mainstay.cli.commands.checks_model import MODEL_S, Wish, models
-from mainstay.cli.commands.checks_steps import Step, Steps
-from mainstay.cli.commands.homes import home_of, run_async
-from mainstay.cli.commands.out import paint, print_json
-from mainstay.config.schema import Config
+from mainstay.agent import health as agent_health
+from mainstay.agent.external_tools_health import check_external_tools
+from mainstay.agent.model_health import MODEL_TIMEOUT_S, ModelCheckOptions, check_models
+from mainstay.cli.commands.doctor_cli_checks import check_chat_libraries, check_label, check_terminal
+from mainstay.cli.commands.doctor_gateway_checks import check_gateway
+from mainstay.cli.commands.doctor_step_runner import DoctorStep, DoctorStepRunner
+from mainstay.cli.commands.home_access import resolve_home, run_async
+from mainstay.cli.commands.output import print_json, style_text
+from mainstay.config.schema import FILE, Config, resolve_data_folder
+from mainstay.config.schema_gateway import ServerSettings
+from mainstay.core import machine_health
+from mainstay.core.health import CheckContext, CheckFinding
+from mainstay.core.third_party_component_health import check_components
+from mainstay.gateway.home_socket import SOCKET_NAME
+from mainstay.providers.local.health import check_weights_folder
+from mainstay.store import health as home_health
+from mainstay.store.sqlite.health import check_semantic_search, check_sqlite
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
-DATABASE_S = 120.0
-ELSEWHERE_S = 60.0
-SPARE_S = 30.0  # beside the model's own time
+DATABASE_TIMEOUT_S = 120.0
+EXTERNAL_TOOLS_TIMEOUT_S = 60.0
+MODEL_SPARE_S = 30.0  # in addition to the model's own timeout
 _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
 def doctor(options: argparse.Namespace) -> int:
-    home = home_of(options)
-    wish = Wish(offline=options.offline, deep=options.deep, seconds=options.wait or MODEL_S)
-    findings = run_async(_examine(home, wish, fix=bool(options.fix), shown=not options.json))
-    failed = list(dict.fromkeys(one.check for one in findings if one.verdict == "FAIL"))
+    home = resolve_home(options)
+    model_options = ModelCheckOptions(
+        is_offline=options.offline, is_deep=options.deep, timeout_s=options.wait or MODEL_TIMEOUT_S
+    )
+    findings = run_async(_run_and_print(home, model_options, fix=bool(options.fix), prints=not options.json))
+    failed = list(dict.fromkeys(finding.check for finding in findings if finding.verdict == "FAIL"))
     if options.json:
         error = {"error": {"type": "CheckFailed", "message": f"failed: {', '.join(failed)}"}} if failed else {}
         print_json({"ok": not failed, **error, "version": __version__, "checks": findings})
     elif failed:
-        print("\nSomething has to be mended; see the lines with FAIL.")
-    elif any(one.verdict == "warn" for one in findings):
-        print("\nNothing is broken; see the lines with warn.")
+        print("\nSome checks failed; see the lines marked FAIL.")
+    elif any(finding.verdict == "warn" for finding in findings):
+        print("\nNothing is broken; see the lines marked warn.")
     else:
-        print("\nReady. `mainstay chat` starts a conversation.")
+        print("\nReady. Start a chat with `mainstay chat`.")
     return 1 if failed else 0
 
 
-async def _examine(home: Path, wish: Wish, *, fix: bool, shown: bool) -> list[Finding]:
-    findings: list[Finding] = []
-    async for finding in _all(Steps(shown=shown), home, wish, fix=fix):
+async def _run_and_print(
+    home: Path, model_options: ModelCheckOptions, *, fix: bool, prints: bool
+) -> list[CheckFinding]:
+    findings: list[CheckFinding] = []
+    async for finding in _run_checks(DoctorStepRunner(shows_progress=prints), home, model_options, fix=fix):
         findings.append(finding)
-        if shown:
-            print(_line(finding), flush=True)
+        if prints:
+            print(_format_finding(finding), flush=True)
     return findings
 
 
-async def _all(steps: Steps, home: Path, wish: Wish, *, fix: bool) -> AsyncIterator[Finding]:
-    """In the order in which one thing needs another."""
-    for step in _of_machine(steps):
-        for finding in await steps.take(step):
+async def _run_checks(
+    runner: DoctorStepRunner, home: Path, model_options: ModelCheckOptions, *, fix: bool
+) -> AsyncIterator[CheckFinding]:
+    """Run all checks, each after those that it depends on."""
+    for step in _machine_steps(runner):
+        for finding in await runner.run_step(step):
             yield finding
     config: Config | None = None
-    configured: list[Finding] = []
+    configured: list[CheckFinding] = []
 
-    def load() -> Iterable[Finding]:
+    def load() -> Iterable[CheckFinding]:
         nonlocal config
-        kept = list(checks_home.permissions(home, fix=fix))  # a file that others may read is refused
-        config, found = checks.configuration(home)
-        configured.append(found)
-        return kept
+        # first: a file that others can read is refused
+        permissions = list(home_health.check_permissions(home, FILE, fix=fix))
+        config, finding = agent_health.check_configuration(home)
+        configured.append(finding)
+        return permissions
 
-    permitted = await steps.take(Step(check="Configuration", work=lambda: steps.apart(load), doing="reading it"))
-    for step in _of_home(steps, home, config, fix=fix):
-        for finding in await steps.take(step):
+    permitted = await runner.run_step(
+        DoctorStep(check="Configuration", work=lambda: runner.run_in_thread(load), activity="reading it")
+    )
+    for step in _home_steps(runner, home, config, fix=fix):
+        for finding in await runner.run_step(step):
             yield finding
         if step.check == "Home":
             for finding in permitted:
@@ -80,88 +94,147 @@ async def _all(steps: Steps, home: Path, wish: Wish, *, fix: bool) -> AsyncItera
     for finding in configured:
         yield finding
     if config is None:
-        yield Finding("Model", "warn", "not tried, because the configuration cannot be read", "mend that first")
+        yield CheckFinding("Model", "warn", "not checked, because the configuration cannot be read", "fix that first")
         return
-    for step in _of_configuration(steps, home, config, wish, fix=fix):
-        for finding in await steps.take(step):
+    for step in _configuration_steps(runner, home, config, model_options, fix=fix):
+        for finding in await runner.run_step(step):
             yield finding
 
 
-def _of_machine(steps: Steps) -> Iterable[Step]:
-    def installed() -> Iterable[Finding]:
-        return [checks.python(), *checks.libraries(), *checks_machine.extras()]
+def _machine_steps(runner: DoctorStepRunner) -> Iterable[DoctorStep]:
+    def installed() -> Iterable[CheckFinding]:
+        return [
+            machine_health.check_python(),
+            check_chat_libraries(),
+            check_semantic_search(),
+            *machine_health.check_extras(__version__),
+            *check_components(),
+        ]
 
-    def machine() -> Iterable[Finding]:
+    def machine() -> Iterable[CheckFinding]:
         encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-        return [checks_machine.terminal(os.environ, encoding, interactive=sys.stdout.isatty()), *checks_machine.ram()]
+        return [
+            check_terminal(os.environ, encoding, is_interactive=sys.stdout.isatty()),
+            *machine_health.check_ram(),
+        ]
 
-    yield Step(check="Python", work=lambda: steps.apart(installed), doing="looking what is installed")
-    yield Step(check="Terminal", work=lambda: steps.apart(machine))
-    yield Step(check="SQLite", work=lambda: steps.apart(lambda: [checks.sqlite()]), doing="trying a small database")
+    yield DoctorStep(
+        check="Python", work=lambda: runner.run_in_thread(installed), activity="listing installed packages"
+    )
+    yield DoctorStep(check="Terminal", work=lambda: runner.run_in_thread(machine))
+    yield DoctorStep(
+        check="SQLite",
+        work=lambda: runner.run_in_thread(lambda: [check_sqlite()]),
+        activity="testing a small database",
+    )
 
 
-def _of_home(steps: Steps, home: Path, config: Config | None, *, fix: bool) -> Iterable[Step]:
-    def sandbox() -> Iterable[Finding]:
-        return [checks.sandbox(config), checks_machine.open_files(config)]
+def _home_steps(runner: DoctorStepRunner, home: Path, config: Config | None, *, fix: bool) -> Iterable[DoctorStep]:
+    settings = config or Config()
+    context = CheckContext(home=home, data=resolve_data_folder(home, settings), workspace=settings.workspace)
 
-    async def confined() -> Iterable[Finding]:
-        chosen, files = await steps.apart(sandbox)
-        tried = await checks.ran(config) if chosen.verdict != "FAIL" else []
-        return [chosen, *tried, files]
+    async def confined() -> Iterable[CheckFinding]:
+        (chosen,) = await runner.run_in_thread(lambda: [agent_health.check_sandbox(settings.sandbox, context)])
+        tried = [await agent_health.run_test_command(settings.sandbox)] if chosen.verdict != "FAIL" else []
+        return [chosen, *tried, machine_health.check_open_files(_count_connections(config))]
 
     then = "choose another home with --home or MAINSTAY_HOME"
-    yield Step(check="Sandbox", work=confined, doing="running a command", seconds=60.0)
-    yield Step(check="Home", work=lambda: steps.apart(lambda: [checks_home.home_private(home, fix=fix)]), then=then)
-    yield Step(check="Lock", work=lambda: steps.apart(lambda: checks_home.home_free(home)), then=then)
-    yield Step(check="Leftovers", work=lambda: steps.apart(lambda: checks_home.leftovers(home, fix=fix)), then=then)
-    yield Step(check="Disk", work=lambda: steps.apart(lambda: checks_home.disk(home)), doing="writing a little")
-    yield Step(
+    yield DoctorStep(check="Sandbox", work=confined, activity="running a command", timeout_s=60.0)
+    yield DoctorStep(
+        check="Home", work=lambda: runner.run_in_thread(lambda: [home_health.check_home(home, fix=fix)]), advice=then
+    )
+    yield DoctorStep(
+        check="Lock",
+        work=lambda: runner.run_in_thread(lambda: home_health.check_lock(home / FILE, context.data)),
+        advice=then,
+    )
+    yield DoctorStep(
+        check="Leftovers",
+        work=lambda: runner.run_in_thread(
+            lambda: home_health.check_leftovers(home / FILE, context.data / SOCKET_NAME, fix=fix)
+        ),
+        advice=then,
+    )
+    yield DoctorStep(
+        check="Disk",
+        work=lambda: runner.run_in_thread(lambda: home_health.check_disk(context.data)),
+        activity="writing a test file",
+    )
+    yield DoctorStep(
         check="Database",
-        work=lambda: steps.apart(lambda: checks_home.databases(home)),
-        doing="reading it whole",
-        seconds=DATABASE_S,
-        late="warn",
-        then="it is large, or its disk is slow; `mainstay session list` says what may go",
+        work=lambda: runner.run_in_thread(lambda: agent_health.check_store(settings.storage, context)),
+        activity="reading all of it",
+        timeout_s=DATABASE_TIMEOUT_S,
+        timeout_verdict="warn",
+        advice="it is large, or its disk is slow; `mainstay session list` shows sessions that can be deleted",
     )
-    yield Step(
+    yield DoctorStep(
         check="Audit",
-        work=lambda: steps.apart(lambda: audit(home)),
-        doing="reading it whole",
-        seconds=DATABASE_S,
-        late="warn",
-        then="it is long, or its disk is slow; `mainstay audit verify` takes its time",
+        work=lambda: runner.run_in_thread(lambda: agent_health.check_audit(context.data)),
+        activity="reading all of it",
+        timeout_s=DATABASE_TIMEOUT_S,
+        timeout_verdict="warn",
+        advice="it is long, or its disk is slow; `mainstay audit verify` has no time limit",
     )
-    yield Step(check="Clock", work=lambda: steps.apart_async(lambda: checks_home.clock(home)))
+    yield DoctorStep(
+        check="Clock",
+        work=lambda: runner.run_async_in_thread(lambda: agent_health.check_clock(settings.storage, context)),
+    )
 
 
-def _of_configuration(steps: Steps, home: Path, config: Config, wish: Wish, *, fix: bool) -> Iterable[Step]:
-    async def ask() -> Iterable[Finding]:
-        return [*await steps.apart(lambda: kept(fix=fix)), *await models(config, wish)]
+def _count_connections(config: Config | None) -> int | None:
+    """Return the limit of connections to the server; None if none is configured."""
+    if config is None or not (config.channels or config.people or config.server != ServerSettings()):
+        return None
+    return config.server.connections_max
 
-    yield Step(check="Rules", work=lambda: steps.apart(lambda: checks.rules(config, home)))
-    yield Step(check="Judges", work=lambda: steps.apart(lambda: checks.judges(config, home)))
-    yield Step(
+
+def _configuration_steps(
+    runner: DoctorStepRunner, home: Path, config: Config, model_options: ModelCheckOptions, *, fix: bool
+) -> Iterable[DoctorStep]:
+    async def ask() -> Iterable[CheckFinding]:
+        return [
+            *await runner.run_in_thread(lambda: check_weights_folder(fix=fix)),
+            *await check_models(config, model_options),
+        ]
+
+    yield DoctorStep(check="Rules", work=lambda: runner.run_in_thread(lambda: agent_health.check_rules(config, home)))
+    yield DoctorStep(check="Judges", work=lambda: runner.run_in_thread(lambda: agent_health.check_judges(config, home)))
+    yield DoctorStep(
         check="Elsewhere",
-        work=lambda: steps.apart_async(lambda: elsewhere(config, home)),
-        doing="opening backends",
-        seconds=ELSEWHERE_S,
+        work=lambda: runner.run_async_in_thread(lambda: check_external_tools(config, home)),
+        activity="opening backends",
+        timeout_s=EXTERNAL_TOOLS_TIMEOUT_S,
     )
-    yield Step(check="Skills", work=lambda: steps.apart_async(lambda: knowhow(config, home)), doing="reading them")
-    yield Step(
-        check="Server", work=lambda: steps.apart_async(lambda: gateway(config, home, fix=fix)), doing="looking at it"
+    yield DoctorStep(
+        check="Skills",
+        work=lambda: runner.run_in_thread(lambda: agent_health.check_skills_and_triggers(config, home)),
+        activity="reading them",
     )
-    yield Step(check="Model", work=ask, doing="asking it something tiny", seconds=wish.bound_s + SPARE_S)
+    yield DoctorStep(
+        check="Server",
+        work=lambda: runner.run_async_in_thread(
+            lambda: check_gateway(config, home, fix=fix, is_offline=model_options.is_offline)
+        ),
+        activity="checking it",
+    )
+    yield DoctorStep(
+        check="Model",
+        work=ask,
+        activity="sending a tiny prompt",
+        timeout_s=model_options.effective_timeout_s + MODEL_SPARE_S,
+    )
 
 
-def _line(finding: Finding) -> str:
-    verdict = paint(f"{finding.verdict:4}", _COLOURS[finding.verdict])
-    says = _wrapped(f"{finding.check}: {visible(finding.says)}", "      ")
-    fix = f"\n      → {_wrapped(visible(finding.fix), '        ')}" if finding.fix else ""
-    return f"{verdict}  {says}{fix}"
+def _format_finding(finding: CheckFinding) -> str:
+    verdict = style_text(f"{finding.verdict:4}", _COLOURS[finding.verdict])
+    message = _wrap_text(f"{check_label(finding.check)}: {escape_line(finding.message)}", "      ")
+    fix = f"\n      → {_wrap_text(escape_line(finding.fix), '        ')}" if finding.fix else ""
+    return f"{verdict}  {message}{fix}"
 
 
-def _wrapped(text: str, indent: str) -> str:
-    """Not in the middle of words; only a person's terminal is asked how wide it is."""
+def _wrap_text(text: str, indent: str) -> str:
+    """Wrap a long text at word boundaries to the terminal's width; unchanged if stdout is not a terminal."""
     if len(text) < 70 or not sys.stdout.isatty():
         return text
     from shutil import get_terminal_size

@@ -1,4 +1,7 @@
-"""`mainstay errors`: what went wrong, in a home and all its workspaces. It works beside whoever owns the home."""
+"""`mainstay errors list|show|clear`: the recorded errors of a home and all its workspaces.
+
+Works while another process owns the home.
+"""
 
 from __future__ import annotations
 
@@ -11,179 +14,194 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainstay.agent.error_listing import errors_at
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.homes import home_of, kept_in, run_async
-from mainstay.cli.commands.out import paint, print_json, print_table, when
-from mainstay.cli.commands.tree import UsageError
-from mainstay.core.error_list import KEPT_DAYS, KINDS, ErrorList, Kin, Mishap, Sought
+from mainstay.agent.home_error_reports import open_error_store
+from mainstay.cli.commands.home_access import locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.output import format_time, print_json, print_table, style_text
+from mainstay.cli.parser.root import UsageError
+from mainstay.core.error_reports import ERROR_KINDS, RETENTION_DAYS, ErrorGroup, ErrorQuery, ErrorReport, ErrorStore
 from mainstay.core.errors import InputRefused
-from mainstay.memory.times import moment
+from mainstay.core.outcome_text import format_count
+from mainstay.memory.time_expressions import parse_time
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 T = TypeVar("T")
-SHOWN_MAX = 20  # of a group
-LINE_CHARS = 100
+GROUP_ERRORS_MAX = 20  # errors of a group
+LINE_CHARS_MAX = 100
 _TRACE_DIGITS = 32
 
 
 def list_errors(options: argparse.Namespace) -> int:
-    sought, limit = _sought(options), int(getattr(options, "limit", 100))
+    query, limit = _build_query(options), int(getattr(options, "limit", 100))
     if getattr(options, "all", False):
-        return _list_each(options, _asked(options, lambda errors: errors.find(sought, limit)) or [])
-    groups = _asked(options, lambda errors: errors.groups(sought, limit)) or []
+        return _print_errors(options, _query_errors(options, lambda errors: errors.find_reports(query, limit)) or [])
+    groups = _query_errors(options, lambda errors: errors.find_groups(query, limit)) or []
     if options.json:
-        print_json({"ok": True, "groups": [_group(one) for one in groups]})
+        print_json({"ok": True, "groups": [_group_to_document(group) for group in groups]})
     elif not groups:
         print("No errors.")
     else:
         rows = [
-            [one.id, str(one.count), when(one.first), when(one.last), one.newest.kind, _line(one.newest)]
-            for one in groups
+            [
+                group.id,
+                str(group.count),
+                format_time(group.first),
+                format_time(group.last),
+                group.newest.kind,
+                _format_line(group.newest),
+            ]
+            for group in groups
         ]
-        print_table(["GROUP", "COUNT", "FIRST", "LAST", "KIND", "THE NEWEST"], rows, "b")
-        _hint("`mainstay errors show GROUP` says more; `--all` lists each of them")
+        print_table(["GROUP", "COUNT", "FIRST", "LAST", "KIND", "NEWEST"], rows, "b")
+        _print_hint("`mainstay errors show GROUP` shows details; `--all` lists every error")
     return 0
 
 
-def _list_each(options: argparse.Namespace, found: list[Mishap]) -> int:
+def _print_errors(options: argparse.Namespace, errors: list[ErrorReport]) -> int:
     if options.json:
-        print_json({"ok": True, "errors": [_document(one) for one in found]})
-    elif not found:
+        print_json({"ok": True, "errors": [_to_document(error) for error in errors]})
+    elif not errors:
         print("No errors.")
     else:
-        rows = [[one.id, when(one.at), one.kind, one.session, str(one.turn or ""), _line(one)] for one in found]
+        rows = [
+            [error.id, format_time(error.at), error.kind, error.session, str(error.turn or ""), _format_line(error)]
+            for error in errors
+        ]
         print_table(["ID", "AT", "KIND", "SESSION", "TURN", "WHAT"], rows, "e")
     return 0
 
 
 def show(options: argparse.Namespace) -> int:
-    found = _asked(options, lambda errors: _found(errors, options.id)) or []
-    if not found:
+    matches = _query_errors(options, lambda errors: _find_errors(errors, options.id)) or []
+    if not matches:
         raise InputRefused(f"there is no error, group or trace {options.id[:80]!r}; `mainstay errors` lists them")
     if options.json:
-        print_json({"ok": True, "errors": [_document(one) for one in found]})
+        print_json({"ok": True, "errors": [_to_document(error) for error in matches]})
         return 0
-    first = found[0]
-    for line in _told(first):
+    first = matches[0]
+    for line in _format_details(first):
         print(line)
-    if len(found) > 1:
-        what = "of this turn" if options.id == first.trace else "like it"
-        print(f"\n{count(len(found), 'error')} {what}; the newest:")
-        rows = [[one.id, when(one.at), one.kind, one.session, str(one.turn or ""), one.trace] for one in found]
-        print_table(["ID", "AT", "KIND", "SESSION", "TURN", "TRACE"], rows[:SHOWN_MAX], "e")
+    if len(matches) > 1:
+        what = "in this turn" if options.id == first.trace else "in this group"
+        print(f"\n{format_count(len(matches), 'error')} {what}; the newest:")
+        rows = [
+            [error.id, format_time(error.at), error.kind, error.session, str(error.turn or ""), error.trace]
+            for error in matches
+        ]
+        print_table(["ID", "AT", "KIND", "SESSION", "TURN", "TRACE"], rows[:GROUP_ERRORS_MAX], "e")
     return 0
 
 
-async def _found(errors: ErrorList, given: str) -> list[Mishap]:
-    """By its id, by what it is alike, or by the trace of a turn."""
-    if (one := await errors.get(given)) is not None:
-        return [one]
-    if len(given) == _TRACE_DIGITS:
-        return await errors.find(Sought(trace=given))
-    return await errors.find(Sought(group=given), 1_000)
+async def _find_errors(errors: ErrorStore, id: str) -> list[ErrorReport]:
+    """Return the errors with this id, group or trace."""
+    if (error := await errors.get_report(id)) is not None:
+        return [error]
+    if len(id) == _TRACE_DIGITS:
+        return await errors.find_reports(ErrorQuery(trace=id))
+    return await errors.find_reports(ErrorQuery(group=id), 1_000)
 
 
 def clear(options: argparse.Namespace) -> int:
-    sought = _sought(options)
+    query = _build_query(options)
     if not (options.yes or sys.stdin.isatty()):
-        raise UsageError("what is cleared is gone from the list; add --yes to do it without being asked")
+        raise UsageError("clearing removes errors from the list for good; add --yes to confirm")
     if not options.yes and input("Clear these errors? [y/N] ").strip().lower() not in ("y", "yes"):
         return 0
-    gone = _asked(options, lambda errors: errors.clear(sought)) or 0
+    cleared = _query_errors(options, lambda errors: errors.delete_reports(query)) or 0
     if options.json:
-        print_json({"ok": True, "cleared": gone})
+        print_json({"ok": True, "cleared": cleared})
     else:
-        print(f"{count(gone, 'error')} cleared.")
+        print(f"{format_count(cleared, 'error')} cleared.")
     return 0
 
 
-# --- from the list -------------------------------------------------------------------------------
+# --- querying the list ---------------------------------------------------------------------------
 
 
-def _asked(options: argparse.Namespace, ask: Callable[[ErrorList], Awaitable[T]]) -> T | None:
+def _query_errors(options: argparse.Namespace, query: Callable[[ErrorStore], Awaitable[T]]) -> T | None:
     async def asked() -> T | None:
-        async with errors_at(kept_in(home_of(options))) as errors:
-            return await ask(errors) if errors is not None else None
+        async with open_error_store(locate_data_folder(resolve_home(options))) as errors:
+            return await query(errors) if errors is not None else None
 
     return run_async(asked())
 
 
-def _sought(options: argparse.Namespace) -> Sought:
-    given = vars(options)
-    kind: str = given.get("kind") or ""
-    if kind and kind not in KINDS:
-        raise UsageError(f"{kind!r} is no kind of error; there are: {', '.join(KINDS)}")
-    return Sought(
+def _build_query(options: argparse.Namespace) -> ErrorQuery:
+    arguments = vars(options)  # not every verb has all of them
+    kind: str = arguments.get("kind") or ""
+    if kind and kind not in ERROR_KINDS:
+        raise UsageError(f"{kind!r} is not a kind of error; kinds: {', '.join(ERROR_KINDS)}")
+    return ErrorQuery(
         workspace=options.workspace,
-        session=given.get("session") or "",
+        session=arguments.get("session") or "",
         kind=kind,
-        since=moment(given.get("since"), time.time_ns() // 1_000_000) or 0,
+        since=parse_time(arguments.get("since"), time.time_ns() // 1_000_000) or 0,
     )
 
 
-# --- in words ------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
-def _line(one: Mishap) -> str:
-    sentence = f"{one.place}: {one.sentence}" if one.place and one.kind != "turn" else one.sentence
-    return sentence if len(sentence) <= LINE_CHARS or not sys.stdout.isatty() else sentence[: LINE_CHARS - 1] + "…"
+def _format_line(error: ErrorReport) -> str:
+    sentence = f"{error.place}: {error.sentence}" if error.place and error.kind != "turn" else error.sentence
+    return (
+        sentence if len(sentence) <= LINE_CHARS_MAX or not sys.stdout.isatty() else sentence[: LINE_CHARS_MAX - 1] + "…"
+    )
 
 
-def _told(one: Mishap) -> list[str]:
+def _format_details(error: ErrorReport) -> list[str]:
     facts = [
-        ("error", one.id),
-        ("group", one.group),
-        ("at", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at / 1000))),
-        ("kind", one.kind),
-        ("in", one.place),
-        ("workspace", one.workspace),
-        ("session", one.session),
-        ("turn", str(one.turn or "")),
-        ("step", str(one.step or "")),
-        ("call", one.call),
-        ("record", str(one.record or "")),
-        ("trace", one.trace),
+        ("error", error.id),
+        ("group", error.group_id),
+        ("at", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(error.at / 1000))),
+        ("kind", error.kind),
+        ("in", error.place),
+        ("workspace", error.workspace),
+        ("session", error.session),
+        ("turn", str(error.turn or "")),
+        ("step", str(error.step or "")),
+        ("call", error.call),
+        ("record", str(error.record or "")),
+        ("trace", error.trace),
     ]
-    lines = [paint(visible(one.sentence), "bold"), ""]
-    lines += [f"{name:<10} {visible(value)}" for name, value in facts if value]
-    if one.details:
-        lines += ["", *(f"    {line}" for line in safe(one.details).splitlines())]
-    return [*lines, "", *further(one)]
+    lines = [style_text(escape_line(error.sentence), "bold"), ""]
+    lines += [f"{name:<10} {escape_line(value)}" for name, value in facts if value]
+    if error.details:
+        lines += ["", *(f"    {line}" for line in sanitize_text(error.details).splitlines())]
+    return [*lines, "", *format_see_also(error)]
 
 
-def further(one: Mishap) -> list[str]:
-    """How to look further."""
-    if not one.session or not one.record:
-        return ["Look further: the log of that time" + (f", for {one.trace}" if one.trace else "")]
-    name = shlex.quote(one.session) + (f" --workspace {shlex.quote(one.workspace)}" if one.workspace else "")
-    turn = f" --turn {one.turn}" if one.turn else ""
+def format_see_also(error: ErrorReport) -> list[str]:
+    """Return the commands that show more about the error."""
+    if not error.session or not error.record:
+        return ["See also: the log of that time" + (f", for {error.trace}" if error.trace else "")]
+    name = shlex.quote(error.session) + (f" --workspace {shlex.quote(error.workspace)}" if error.workspace else "")
+    turn = f" --turn {error.turn}" if error.turn else ""
     return [
-        f"Look further: mainstay session trace {visible(name)}{turn}",
-        f"              mainstay session records {visible(name)}",
-        f"              mainstay errors show {one.group}",
+        f"See also: mainstay session trace {escape_line(name)}{turn}",
+        f"          mainstay session records {escape_line(name)}",
+        f"          mainstay errors show {error.group_id}",
     ]
 
 
-def _document(one: Mishap) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.structs.asdict(one)
-    return fields | {"group": one.group}
+def _to_document(error: ErrorReport) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.structs.asdict(error)
+    return fields | {"group": error.group_id}
 
 
-def _group(one: Kin) -> dict[str, Any]:
-    newest = one.newest
+def _group_to_document(group: ErrorGroup) -> dict[str, Any]:
+    newest = group.newest
     return {
-        "group": one.id,
-        "count": one.count,
-        "first": one.first,
-        "last": one.last,
+        "group": group.id,
+        "count": group.count,
+        "first": group.first,
+        "last": group.last,
         "kind": newest.kind,
         "place": newest.place,
         "sentence": newest.sentence,
-        "example": _document(newest),
+        "example": _to_document(newest),
     }
 
 
-def _hint(sentence: str) -> None:
+def _print_hint(sentence: str) -> None:
     if sys.stdout.isatty():
-        print(paint(f"{sentence}. They are kept for {KEPT_DAYS} days.", "dim"))
+        print(style_text(f"{sentence}. Errors are kept for {RETENTION_DAYS} days.", "dim"))

@@ -1,4 +1,4 @@
-"""`mainstay init`: a home with a configuration that works, in a few questions or none."""
+"""`mainstay init`: writes a mainstay.yaml that works, after a few questions or none."""
 
 from __future__ import annotations
 
@@ -11,137 +11,138 @@ from textwrap import fill
 
 import msgspec
 
-from mainstay.agent.discover import Found, find_model, no_model_help
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.commands.homes import home_of
-from mainstay.cli.commands.init_checks import check_model, refuse_secrets, wrong_name
-from mainstay.cli.commands.init_draft import Channel, Wishes, draft
-from mainstay.cli.commands.out import paint, print_json
-from mainstay.cli.commands.talking import tell
-from mainstay.cli.commands.verbs import UsageError
+from mainstay.agent.model_discovery import DiscoveredModel, explain_missing_model, find_model
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.home_access import resolve_home
+from mainstay.cli.commands.init_checks import check_model, find_name_problem, refuse_secrets
+from mainstay.cli.commands.output import print_json, style_text
+from mainstay.cli.parser.base import UsageError
 from mainstay.config import yaml_file
-from mainstay.config.loading import FILE, Config, save
+from mainstay.config.loader import FILE, Config, save_text
 from mainstay.config.schema import check_workspace
+from mainstay.config.template import ChannelChoice, InitChoices, render_config
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.io.yaml import load
-from mainstay.providers.local.weights import FIRST, Weights
-from mainstay.store.home import is_owned, owner, prepare
+from mainstay.core.provider_manifest import ProviderSettings
+from mainstay.io.yaml import load_yaml
+from mainstay.providers.local.catalogue import DEFAULT_WEIGHTS, Weights
+from mainstay.store.home import is_home_locked, prepare_home, read_lock_owner
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
-NAME = "Mainstay"
+DEFAULT_NAME = "Mainstay"
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is now. `unpulled`: why the weights of the model are not here after all."""
+class InitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What `init` did."""
 
     path: Path
-    wishes: Wishes
-    how: str = ""
-    backup: Path | None = None
-    unpulled: str = ""
+    choices: InitChoices
+    model_reason: str = ""  # why this model was chosen; empty: the user named it
+    backup: Path | None = None  # the mainstay.yaml that was replaced
+    download_error: str = ""  # why the model's weights could not be downloaded; empty: they were, or are not needed
 
 
 def init(options: argparse.Namespace) -> int:
-    home = home_of(options)
+    home = resolve_home(options)
     path = home / FILE
-    old = yaml_file.read(path)
+    old = yaml_file.read_file(path)
     if old is not None and not options.force:
-        raise ConfigError(f"{path} is there already; `mainstay config set` changes it, --force replaces it")
+        raise ConfigError(f"{path} exists already; change it with `mainstay config set`, or replace it with --force")
     try:
-        wishes, how, unpulled = _wanted(options)
+        choices, how, unpulled = _collect_choices(options)
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        tell(f"stopped; {path} {'is as it was' if old is not None else 'was not written'}")
+        print_note(f"interrupted; {path} was not {'changed' if old is not None else 'written'}")
         raise
-    refuse_secrets(wishes)
-    prepare(home)
-    backup = _replace(path, draft(wishes), old)
-    made = Made(path=path, wishes=wishes, how=how, backup=backup, unpulled=unpulled)
+    refuse_secrets(choices)
+    prepare_home(home)
+    backup = _write_config(path, render_config(choices), old)
+    result = InitResult(path=path, choices=choices, model_reason=how, backup=backup, download_error=unpulled)
     if options.json:
-        _print_json(made)
+        _print_json(result)
     else:
-        _tell(made, home)
+        _print_result(result, home)
     return 0
 
 
-# --- what is wanted ------------------------------------------------------------------------------
+# --- choices -------------------------------------------------------------------------------------
 
 
-def _wanted(options: argparse.Namespace) -> tuple[Wishes, str, str]:
-    """What to write, why that model, and why its weights could not be brought."""
-    found = _found(options.model, options.base_url)
-    wishes = _given(options, found)
-    bring = None
+def _collect_choices(options: argparse.Namespace) -> tuple[InitChoices, str, str]:
+    """Return the choices, why this model was chosen, and why its weights could not be downloaded."""
+    discovered = _find_model(options.model, options.base_url)
+    choices = _parse_options(options, discovered)
+    weights = None
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.yes and not options.json:
-        from mainstay.cli.commands.init_questions import ask_all
+        from mainstay.cli.commands.init_questions import ask_questions
 
-        answers = ask_all(wishes, found, options)
-        wishes, bring = answers.wishes, answers.bring
-    elif found is None:
-        wishes, bring = _offered(options, wishes)
-    if bring is None:
-        return wishes, found.how if found is not None and found.spec == wishes.model else "", ""
-    from mainstay.cli.commands.bringing import bring as bring_weights
+        answers = ask_questions(choices, discovered, options)
+        choices, weights = answers.choices, answers.download
+    elif discovered is None:
+        choices, weights = _choose_download(options, choices)
+    if weights is None:
+        return choices, discovered.reason if discovered is not None and discovered.spec == choices.model else "", ""
+    from mainstay.cli.commands.model_download import download_weights as bring_weights
 
     try:
-        bring_weights(bring, quiet=options.json)
-    except MainstayError as error:  # the rest of what was answered is worth keeping
-        return wishes, "", str(error)
-    return wishes, "its weights are on this machine", ""
+        bring_weights(weights, is_quiet=options.json)
+    except MainstayError as error:  # the other answers are kept
+        return choices, "", str(error)
+    return choices, "its weights are on this machine", ""
 
 
-def _given(options: argparse.Namespace, found: Found | None) -> Wishes:
-    """What the command line says, and what was found. Raises for what makes no sense, before anybody is asked."""
+def _parse_options(options: argparse.Namespace, discovered: DiscoveredModel | None) -> InitChoices:
+    """Return the choices made on the command line, with the found model. Raises ConfigError before any question."""
     if options.base_url and not options.model:
-        raise ConfigError("--base-url says where a model is reached: name it with --model")
+        raise ConfigError("--base-url needs --model")
     if options.model:
         check_model(options.model, options.base_url)
-    name = options.name or NAME
-    if said := wrong_name(name):
-        raise ConfigError(f"--name: {said}")
-    return Wishes(
+    name = options.name or DEFAULT_NAME
+    if problem := find_name_problem(name):
+        raise ConfigError(f"--name: {problem}")
+    return InitChoices(
         name=name,
-        model=found.spec if found else None,
-        base_url=found.base_url if found else None,
+        model=discovered.spec if discovered else None,
+        base_url=discovered.base_url if discovered else None,
         workspace=check_workspace(options.workspace) if options.workspace is not None else "default",
-        channel=_channel(options.channel, options.set),
+        channel=_parse_channel(options.channel, options.set),
     )
 
 
-def _channel(kind: str | None, settings: list[str]) -> Channel | None:
+def _parse_channel(kind: str | None, settings: list[str]) -> ChannelChoice | None:
     if kind in (None, "", "none"):
         if settings:
-            raise UsageError("--set is about a channel: name it with --channel")
+            raise UsageError("--set needs --channel")
         return None
-    from mainstay.cli.commands.init_channel import given  # and what channels need, for those who want one
+    from mainstay.cli.commands.init_channel import channel_from_options  # loads the settings of all channels
 
-    return given(kind, settings)
-
-
-def _found(model: str | None, base_url: str | None) -> Found | None:
-    return Found(model, base_url, "you asked for it") if model else find_model(Config(), os.environ)
+    return channel_from_options(kind, settings)
 
 
-def _offered(options: argparse.Namespace, wishes: Wishes) -> tuple[Wishes, Weights | None]:
-    from mainstay.cli.commands.bringing import NEEDS_RUNTIME, accepted, can_run
+def _find_model(model: str | None, base_url: str | None) -> DiscoveredModel | None:
+    return DiscoveredModel(model, base_url, "given with --model") if model else find_model(Config(), os.environ)
 
-    if not (options.pull or accepted()):
-        return wishes, None
-    if not can_run():
+
+def _choose_download(options: argparse.Namespace, choices: InitChoices) -> tuple[InitChoices, Weights | None]:
+    from mainstay.cli.commands.model_download import NEEDS_RUNTIME, is_download_accepted, is_runtime_installed
+
+    if not (options.pull or is_download_accepted()):
+        return choices, None
+    if not is_runtime_installed():
         raise ConfigError(NEEDS_RUNTIME)
-    return msgspec.structs.replace(wishes, model=f"local/{FIRST.name}"), FIRST
+    return msgspec.structs.replace(choices, model=f"local/{DEFAULT_WEIGHTS.name}"), DEFAULT_WEIGHTS
 
 
 # --- the file ------------------------------------------------------------------------------------
 
 
-def _replace(path: Path, text: str, old: bytes | None) -> Path | None:
-    """Checked before it replaces anything. The old one is kept beside it, whatever it says; where, if there was one."""
-    with yaml_file.changing(path):
-        if yaml_file.read(path) != old:
-            raise ConfigError(f"{path} was changed by another command meanwhile, and is left as it is")
-        backup = _kept(path, old) if old is not None else None
+def _write_config(path: Path, text: str, old: bytes | None) -> Path | None:
+    """Check the new file and write it. Return the backup of the old one, if there was one."""
+    with yaml_file.lock_file(path):
+        if yaml_file.read_file(path) != old:
+            raise ConfigError(f"{path} was changed by another command meanwhile; nothing was written")
+        backup = _back_up(path, old) if old is not None else None
         try:
-            save(path.parent, text, load(text.encode()).data)
+            save_text(path.parent, text, load_yaml(text.encode()).data)
         except ConfigError:
             if backup is not None:
                 backup.unlink()
@@ -149,7 +150,7 @@ def _replace(path: Path, text: str, old: bytes | None) -> Path | None:
         return backup
 
 
-def _kept(path: Path, old: bytes) -> Path:
+def _back_up(path: Path, old: bytes) -> Path:
     backup = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
     number = 1
     while backup.exists():
@@ -163,99 +164,104 @@ def _kept(path: Path, old: bytes) -> Path:
     return backup
 
 
-# --- what is said --------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
-def _missing_key(wishes: Wishes) -> str:
-    """The variable that the model's key belongs into, if it is not set."""
-    from mainstay.providers import catalogue
+def _find_missing_key(choices: InitChoices) -> str:
+    """Return the environment variable for the model's API key if it is not set, else ""."""
+    from mainstay.providers import registry
 
-    place = catalogue.PLACES.get((wishes.model or "").partition("/")[0])
-    if wishes.model is None or place is None:
+    provider = registry.find_provider((choices.model or "").partition("/")[0])
+    if choices.model is None or provider is None:
         return ""
     try:
-        catalogue.make(wishes.model, base_url=wishes.base_url)
+        registry.build_provider(choices.model, ProviderSettings(base_url=choices.base_url))
     except ConfigError:
-        return place.key_variable
+        return provider.key_variable
     return ""
 
 
-def _variables(wishes: Wishes) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    if variable := _missing_key(wishes):
-        found.append({"name": variable, "for": f"the key of {wishes.model}", "set": False})
-    if wishes.channel is not None:
-        from mainstay.cli.commands.init_channel import variables
+def _list_variables(choices: InitChoices) -> list[dict[str, object]]:
+    """Return the environment variables that the configuration needs, as in the JSON document."""
+    needed: list[dict[str, object]] = []
+    if variable := _find_missing_key(choices):
+        needed.append({"name": variable, "for": f"the API key of {choices.model}", "set": False})
+    if choices.channel is not None:
+        from mainstay.cli.commands.init_channel import list_secret_variables
 
-        found += [{"name": name, "for": what, "set": there} for name, what, there in variables(wishes.channel)]
-    return found
-
-
-def _next(made: Made) -> list[tuple[str, str]]:
-    """What to type now, and why."""
-    wishes = made.wishes
-    todo = []
-    if made.unpulled:
-        todo.append((f"mainstay model pull {(wishes.model or '').partition('/')[2]}", "bring the model"))
-    if wishes.model:
-        todo.append(("mainstay chat", "talk to it"))
-    if wishes.channel is not None:
-        todo += [(f"mainstay channel test {wishes.channel.kind}", "see whether it can be reached there")]
-        todo += [("mainstay serve", "be there")]
-    return [*todo, ("mainstay doctor", "see what works, and what does not")]
+        needed += [
+            {"name": name, "for": what, "set": is_set} for name, what, is_set in list_secret_variables(choices.channel)
+        ]
+    return needed
 
 
-def _print_json(made: Made) -> None:
-    from mainstay.cli.commands.init_channel import left_to_do
+def _list_next_steps(result: InitResult) -> list[tuple[str, str]]:
+    """Return the commands to run next, each with its purpose."""
+    choices = result.choices
+    steps = []
+    if result.download_error:
+        steps.append((f"mainstay model pull {(choices.model or '').partition('/')[2]}", "download the model"))
+    if choices.model:
+        steps.append(("mainstay chat", "start a chat"))
+    if choices.channel is not None:
+        steps += [(f"mainstay channel test {choices.channel.kind}", "test the connection")]
+        steps += [("mainstay serve", "run the gateway")]
+    return [*steps, ("mainstay doctor", "check the whole setup")]
 
-    wishes = made.wishes
-    about = {"path": str(made.path), "model": wishes.model, "name": wishes.name, "workspace": wishes.workspace}
-    channel = wishes.channel
+
+def _print_json(result: InitResult) -> None:
+    from mainstay.cli.commands.init_channel import remaining_steps
+
+    choices = result.choices
+    about = {"path": str(result.path), "model": choices.model, "name": choices.name, "workspace": choices.workspace}
+    channel = choices.channel
     print_json(
         {
             "ok": True,
             **about,
             "channel": channel.kind if channel is not None else None,
-            "backup": str(made.backup) if made.backup is not None else None,
-            "variables": _variables(wishes),
-            "steps": left_to_do(channel) if channel is not None else [],
-            "trouble": made.unpulled or None,
-            "next": [command for command, _ in _next(made)],
+            "backup": str(result.backup) if result.backup is not None else None,
+            "variables": _list_variables(choices),
+            "steps": remaining_steps(channel) if channel is not None else [],
+            "trouble": result.download_error or None,
+            "next": [command for command, _ in _list_next_steps(result)],
         }
     )
 
 
-def _tell(made: Made, home: Path) -> None:
-    wishes = made.wishes
-    print(f"{paint('Wrote', 'green')} {visible(str(made.path))}")
-    if made.backup is not None:
-        print(f"The old one is kept: {visible(str(made.backup))}")
-    if wishes.model:
-        print(f"Model: {visible(wishes.model)}{f' ({visible(made.how)})' if made.how else ''}")
+def _print_result(result: InitResult, home: Path) -> None:
+    choices = result.choices
+    print(f"{style_text('Wrote', 'green')} {escape_line(str(result.path))}")
+    if result.backup is not None:
+        print(f"Backup of the old file: {escape_line(str(result.backup))}")
+    if choices.model:
+        reason = f" ({escape_line(result.model_reason)})" if result.model_reason else ""
+        print(f"Model: {escape_line(choices.model)}{reason}")
     else:
-        said = no_model_help(os.environ)
-        print(fill(said, 100, break_on_hyphens=False) if sys.stdout.isatty() else said)
-    if made.unpulled:
-        print(f"{paint('Not brought', 'yellow')}: {visible(made.unpulled)}")
-    _tell_secrets(wishes)
-    if is_owned(home):
-        tell(f"process {owner(home).get('pid')} works with what {FILE} said before: start it again")
+        help = explain_missing_model(os.environ)
+        print(fill(help, 100, break_on_hyphens=False) if sys.stdout.isatty() else help)
+    if result.download_error:
+        print(f"{style_text('Not downloaded', 'yellow')}: {escape_line(result.download_error)}")
+    _print_variables_and_steps(choices)
+    if is_home_locked(home):
+        print_note(f"process {read_lock_owner(home).get('pid')} still uses the old {FILE}: restart it")
     print("\nNext:")
-    todo = _next(made)
-    width = max(len(command) for command, _ in todo)
-    for command, why in todo:
-        print(f"  {paint(command.ljust(width), 'bold')}  {why}")
+    steps = _list_next_steps(result)
+    width = max(len(command) for command, _ in steps)
+    for command, purpose in steps:
+        print(f"  {style_text(command.ljust(width), 'bold')}  {purpose}")
 
 
-def _tell_secrets(wishes: Wishes) -> None:
-    """Which variables are wanted, and where they belong. None of them is in the file."""
-    variables = _variables(wishes)
-    for one in variables:
-        print(f"  - {paint(str(one['name']), 'bold')} is {one['for']}{'' if one['set'] else ', and is not set yet'}")
-    if any(not one["set"] for one in variables):
+def _print_variables_and_steps(choices: InitChoices) -> None:
+    """Print which environment variables are needed for secrets, which are never in the file, and the set-up steps."""
+    variables = _list_variables(choices)
+    for variable in variables:
+        state = "" if variable["set"] else " (not set yet)"
+        print(f"  - {style_text(str(variable['name']), 'bold')}: {variable['for']}{state}")
+    if any(not variable["set"] for variable in variables):
         print("    Set it where Mainstay is started: `export NAME=…` in a shell, EnvironmentFile= of a service.")
-    if wishes.channel is not None:
-        from mainstay.cli.commands.init_channel import left_to_do
+    if choices.channel is not None:
+        from mainstay.cli.commands.init_channel import remaining_steps
 
-        for step in left_to_do(wishes.channel):
-            print(fill(visible(step), 100, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))
+        for step in remaining_steps(choices.channel):
+            print(fill(escape_line(step), 100, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))

@@ -1,62 +1,69 @@
-"""The first channel of a new home: what it needs, of which nothing secret is asked or written."""
+"""The first channel of a new home. Secrets are neither asked for nor written: they belong in environment variables."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 
-from mainstay.cli.commands.channel_kinds import KINDS, MEANT, needed, steps, variable
-from mainstay.cli.commands.foreign import pairs
-from mainstay.cli.commands.init_draft import Channel
-from mainstay.cli.commands.verbs import UsageError
-from mainstay.config.check_gateway import SECRETS
+from mainstay.cli.commands.plugin_mcp_helpers import parse_pairs
+from mainstay.cli.parser.base import UsageError
+from mainstay.config.template import ChannelChoice
+from mainstay.core.channel_settings import ChannelComponent, find_channel_component, list_channel_components
+from mainstay.core.components import component_names
+from mainstay.core.settings import list_secret_settings
 
-OFFERED = tuple(one for one in KINDS if one != "terminal")
+
+def list_offered_kinds() -> list[str]:
+    """Return the chat platforms to choose from. The terminal of the server is none: `mainstay chat` is simpler."""
+    return [component.name for component in list_channel_components() if not component.is_owners_terminal]
 
 
-def given(kind: str, settings: list[str]) -> Channel:
-    """From the command line."""
-    if kind not in KINDS:
-        raise UsageError(f"{kind!r} is no chat platform here; there are: none, {', '.join(OFFERED)}")
-    told = pairs(settings, "setting: write KEY=VALUE")
-    asks = KINDS[kind].asks
-    for key in told:
-        if key in SECRETS:
-            raise UsageError(f"{key} is a secret, and is not written: set the variable {variable(kind, kind, key)}")
-        if key not in asks:
-            there = f"there are {', '.join(asks)}" if asks else "it needs none"
-            raise UsageError(f"{kind} has no setting {key!r} here, {there}; `mainstay channel add` knows more")
-    if missing := [key for key in asks if key not in told]:
-        example = " ".join(f"--set {key}={asks[key]}" for key in missing)
+def channel_from_options(kind: str, settings: list[str]) -> ChannelChoice:
+    """Return the channel that the command line options describe. Raises UsageError."""
+    if kind not in component_names("channel"):
+        kinds = ", ".join(list_offered_kinds())
+        raise UsageError(f"{kind!r} is not a supported chat platform; choose one of: none, {kinds}")
+    component = find_channel_component(kind)
+    pairs = parse_pairs(settings, "setting: write KEY=VALUE")
+    for key in pairs:
+        if key in list_secret_settings(component.settings):
+            raise UsageError(
+                f"{key} is a secret, and is not written: set the variable {component.secret_variable(kind, key)}"
+            )
+        if key not in component.required:
+            hint = f"only {', '.join(component.required)}" if component.required else "it needs none"
+            raise UsageError(f"{kind} has no setting {key!r} here, {hint}; `mainstay channel add` accepts more")
+    if missing := [key for key in component.required if key not in pairs]:
+        example = " ".join(f"--set {key}={component.required[key]}" for key in missing)
         raise UsageError(f"{kind} needs {' and '.join(missing)}: add {example}")
-    return Channel(kind, _entry(kind, told))
+    return ChannelChoice(kind, _build_settings(component, pairs))
 
 
-def asked(kind: str, ask: Callable[[str, str], str]) -> Channel | None:
-    """From somebody who is there; None if they leave something out: then it is none, for now."""
-    told: dict[str, str] = {}
-    for key, example in KINDS[kind].asks.items():
-        told[key] = ask(f"  {key}, for example {example}; Enter leaves the channel out", "")
-        if not told[key]:
+def ask_channel(kind: str, ask: Callable[[str, str], str]) -> ChannelChoice | None:
+    """Ask the user for the required settings; None if one is left empty: then no channel is added."""
+    component = find_channel_component(kind)
+    answers: dict[str, str] = {}
+    for key, example in component.required.items():
+        answers[key] = ask(f"  {key}, for example {example}; Enter leaves the channel out", "")
+        if not answers[key]:
             return None
-    return Channel(kind, _entry(kind, told))
+    return ChannelChoice(kind, _build_settings(component, answers))
 
 
-def _entry(kind: str, told: Mapping[str, str]) -> dict[str, str]:
-    """A variable for each secret, as `mainstay channel add` names it."""
-    entry = dict(told)
-    for any_of in needed(kind):
-        if not any(key in entry for key in any_of):
-            entry[any_of[0]] = f"${{{variable(kind, kind, any_of[0])}}}"
-    return entry
+def _build_settings(component: ChannelComponent, settings: Mapping[str, str]) -> dict[str, str]:
+    """Add an environment variable for each secret, named as `mainstay channel add` names it."""
+    variables = {group[0]: component.secret_variable(component.name, group[0]) for group in component.secrets}
+    return {**settings, **{key: f"${{{variable}}}" for key, variable in variables.items()}}
 
 
-def variables(channel: Channel) -> list[tuple[str, str, bool]]:
-    """Its secrets: the variable, what it holds, and whether it is set."""
-    found = [(key, value[2:-1]) for key, value in channel.entry.items() if key in SECRETS]
-    return [(name, MEANT[key], bool(os.environ.get(name))) for key, name in found]
+def list_secret_variables(channel: ChannelChoice) -> list[tuple[str, str, bool]]:
+    """Return the variables of the channel's secrets: name, description, and whether it is set."""
+    component = find_channel_component(channel.kind)
+    secret_keys = list_secret_settings(component.settings)
+    variables = [(key, value[2:-1]) for key, value in channel.settings.items() if key in secret_keys]
+    return [(name, component.describe_secret(key), bool(os.environ.get(name))) for key, name in variables]
 
 
-def left_to_do(channel: Channel) -> list[str]:
-    """On the platform's side."""
-    return steps(channel.kind, channel.kind, channel.entry)
+def remaining_steps(channel: ChannelChoice) -> list[str]:
+    """Return what the owner still has to do on the platform."""
+    return find_channel_component(channel.kind).setup_steps(channel.kind, channel.settings)

@@ -1,4 +1,4 @@
-"""The questions of `mainstay init`. Each has a default, and a flag for those who cannot be asked."""
+"""Questions of `mainstay init` on a terminal. Each has a default, and an option for use in scripts."""
 
 from __future__ import annotations
 
@@ -7,140 +7,150 @@ from collections.abc import Callable
 
 import msgspec
 
-from mainstay.agent.discover import Found
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.commands.bringing import NEEDS_RUNTIME, can_run, size_of
-from mainstay.cli.commands.init_channel import OFFERED
-from mainstay.cli.commands.init_channel import asked as channel_asked
-from mainstay.cli.commands.init_checks import check_model, wrong_name
-from mainstay.cli.commands.init_draft import Wishes
-from mainstay.cli.commands.out import paint
-from mainstay.config.schema import wrong_workspace
+from mainstay.agent.model_discovery import DiscoveredModel
+from mainstay.cli.commands.init_channel import ask_channel, list_offered_kinds
+from mainstay.cli.commands.init_checks import check_model, find_name_problem
+from mainstay.cli.commands.model_download import NEEDS_RUNTIME, format_size, is_runtime_installed
+from mainstay.cli.commands.output import style_text
+from mainstay.config.schema import find_workspace_name_problem
+from mainstay.config.template import InitChoices
 from mainstay.core.errors import ConfigError
-from mainstay.providers.local.weights import FIRST, Weights, folder, is_there
+from mainstay.providers.local.catalogue import DEFAULT_WEIGHTS, Weights, is_pulled, weights_folder
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 NONE = "none"
-TRIES = 5  # whoever cannot answer keeps what was the default
+INVALID_ANSWERS_MAX = 5  # of invalid answers to one question; then the default is used
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """`bring`: weights to be brought before anything is written."""
-
-    wishes: Wishes
-    bring: Weights | None = None
+class InitAnswers(msgspec.Struct, frozen=True):
+    choices: InitChoices
+    download: Weights | None = None  # to be downloaded before the file is written
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ModelChoice(msgspec.Struct, frozen=True):
     """One line of the list of models."""
 
-    says: str
+    label: str
     model: str | None = None
     base_url: str | None = None
-    bring: Weights | None = None
+    download: Weights | None = None  # to be downloaded if this is chosen
 
 
-def ask_all(wishes: Wishes, found: Found | None, options: argparse.Namespace) -> Answers:
-    print("A few questions. Enter takes what is in brackets, Ctrl-C leaves everything as it is.\n")
-    bring = None
+def ask_questions(choices: InitChoices, discovered: DiscoveredModel | None, options: argparse.Namespace) -> InitAnswers:
+    """Ask for everything that the command line does not set."""
+    print("A few questions. Enter accepts the default in brackets, Ctrl-C cancels without changes.\n")
+    download = None
     if not options.model:
-        choice = _model(found)
-        wishes = msgspec.structs.replace(wishes, model=choice.model, base_url=choice.base_url)
-        bring = choice.bring
+        choice = _ask_model(discovered)
+        choices = msgspec.structs.replace(choices, model=choice.model, base_url=choice.base_url)
+        download = choice.download
     if not options.name:
-        name = _until("What should the agent be called?", wishes.name, wrong_name)
-        wishes = msgspec.structs.replace(wishes, name=name)
+        name = _ask_until_valid("What is the agent's name?", choices.name, find_name_problem)
+        choices = msgspec.structs.replace(choices, name=name)
     if options.workspace is None:
-        about = "Its workspace, for whose conversations and memory these are?"
-        wishes = msgspec.structs.replace(wishes, workspace=_until(about, wishes.workspace, _wrong_workspace))
+        workspace = _ask_until_valid("Which workspace should it use?", choices.workspace, _find_workspace_problem)
+        choices = msgspec.structs.replace(choices, workspace=workspace)
     if not options.channel:
-        wishes = _with_channel(wishes)
+        choices = _ask_channel(choices)
     print()
-    return Answers(wishes, bring)
+    return InitAnswers(choices, download)
 
 
 # --- the model -----------------------------------------------------------------------------------
 
 
-def _model(found: Found | None) -> Choice:
-    choices = list(_choices(found))
-    print("Which model should answer?")
-    for number, one in enumerate(choices, 1):
-        print(f"  {paint(str(number), 'bold')}  {visible(one.says)}")
+def _ask_model(discovered: DiscoveredModel | None) -> ModelChoice:
+    choices = list(_list_model_choices(discovered))
+    print("Which model should it use?")
+    for number, choice in enumerate(choices, 1):
+        print(f"  {style_text(str(number), 'bold')}  {escape_line(choice.label)}")
     chosen = choices[0]
 
-    def wrong(answer: str) -> str:
+    def find_problem(answer: str) -> str:
         nonlocal chosen
         try:
-            chosen = _chosen(answer, choices)
+            chosen = _parse_model_choice(answer, choices)
         except ConfigError as error:
             return str(error)
         return ""
 
-    _until("A number, or another as <provider>/<model>", "1", wrong)
+    _ask_until_valid("A number, or a model as <provider>/<model>", "1", find_problem)
     return chosen
 
 
-def _choices(found: Found | None) -> list[Choice]:
-    made = [Choice(f"{found.spec}: {found.how}", found.spec, found.base_url)] if found else []
-    if not is_there(FIRST, folder()):
-        what = f"{FIRST.title}, {size_of(FIRST.size)}, {FIRST.licence}, from {FIRST.source}"
-        made.append(Choice(f"bring one to this machine, no account needed: {what}", bring=FIRST))
-    return [*made, Choice("none for now; whatever is found later is asked")]
+def _list_model_choices(discovered: DiscoveredModel | None) -> list[ModelChoice]:
+    choices = (
+        [ModelChoice(f"{discovered.spec}: {discovered.reason}", discovered.spec, discovered.base_url)]
+        if discovered
+        else []
+    )
+    if not is_pulled(DEFAULT_WEIGHTS, weights_folder()):
+        size = format_size(DEFAULT_WEIGHTS.size_bytes)
+        what = f"{DEFAULT_WEIGHTS.title}, {size}, {DEFAULT_WEIGHTS.licence}, from {DEFAULT_WEIGHTS.page_url}"
+        choices.append(
+            ModelChoice(
+                f"download a model that runs on this machine, no account needed: {what}", download=DEFAULT_WEIGHTS
+            )
+        )
+    return [*choices, ModelChoice("none for now: use the first model that is found later")]
 
 
-def _chosen(answer: str, choices: list[Choice]) -> Choice:
+def _parse_model_choice(answer: str, choices: list[ModelChoice]) -> ModelChoice:
+    """Raises ConfigError if the answer is neither a number of the list nor a model."""
     if answer.isascii() and answer.isdigit():
         if not 1 <= int(answer) <= len(choices):
-            raise ConfigError(f"there are 1 to {len(choices)}")
-        one = choices[int(answer) - 1]
-        if one.bring is None:
-            return one
-        if not can_run():
+            raise ConfigError(f"choose a number from 1 to {len(choices)}")
+        choice = choices[int(answer) - 1]
+        if choice.download is None:
+            return choice
+        if not is_runtime_installed():
             raise ConfigError(NEEDS_RUNTIME)
-        return msgspec.structs.replace(one, model=f"local/{one.bring.name}")
+        return msgspec.structs.replace(choice, model=f"local/{choice.download.name}")
     if answer == NONE:
         return choices[-1]
     check_model(answer, None)
-    return Choice("", answer)
+    return ModelChoice("", answer)
 
 
-# --- the rest ------------------------------------------------------------------------------------
+# --- workspace and channel -----------------------------------------------------------------------
 
 
-def _wrong_workspace(name: str) -> str:
-    said = wrong_workspace(name)
-    return f"it {said}" if said else ""
+def _find_workspace_problem(name: str) -> str:
+    problem = find_workspace_name_problem(name)
+    return f"it {problem}" if problem else ""
 
 
-def _with_channel(wishes: Wishes) -> Wishes:
-    kinds = (NONE, *OFFERED)
-    question = f"On a chat platform too? {', '.join(kinds)}"
-    kind = _until(question, NONE, lambda one: "" if one in kinds else f"there are: {', '.join(kinds)}")
+def _ask_channel(choices: InitChoices) -> InitChoices:
+    kinds = (NONE, *list_offered_kinds())
+    question = f"Connect a chat platform? {', '.join(kinds)}"
+    kind = _ask_until_valid(
+        question, NONE, lambda answer: "" if answer in kinds else f"choose from: {', '.join(kinds)}"
+    )
     if kind == NONE:
-        return wishes
-    channel = channel_asked(kind, _ask)
+        return choices
+    channel = ask_channel(kind, _ask)
     if channel is None:
-        print(f"  No channel, then; later: mainstay channel add {kind}")
-    return msgspec.structs.replace(wishes, channel=channel)
+        print(f"  No channel was added; to add it later: mainstay channel add {kind}")
+    return msgspec.structs.replace(choices, channel=channel)
 
 
-def _until(question: str, default: str, wrong: Callable[[str], str]) -> str:
-    """The first answer that will do; the default after too many that will not."""
-    for _ in range(TRIES):
+def _ask_until_valid(question: str, default: str, find_problem: Callable[[str], str]) -> str:
+    """Ask until an answer is valid, and use the default after TRIES invalid ones."""
+    for _ in range(INVALID_ANSWERS_MAX):
         answer = _ask(question, default)
-        if not (said := wrong(answer)):
+        if not (problem := find_problem(answer)):
             return answer
-        print(f"  {visible(said)}")
-    if wrong(default):
-        raise ConfigError(f"there was no answer to: {question}")
-    print(f"  {visible(default)}, then.")
+        print(f"  {escape_line(problem)}")
+    if find_problem(default):
+        raise ConfigError(f"there was no valid answer to: {question}")
+    print(f"  Using {escape_line(default)}.")
     return default
 
 
 def _ask(question: str, default: str) -> str:
-    shown = f" [{visible(default)}]" if default else ""
+    suggestion = f" [{escape_line(default)}]" if default else ""
     try:
-        return input(f"{question}{shown} ").strip() or default
+        return input(f"{question}{suggestion} ").strip() or default
     except EOFError:
         print()
         return default

@@ -1,4 +1,4 @@
-"""`mainstay mcp list|test|approve|prompts|prompt|resources|log`: the servers that the agent uses."""
+"""`mainstay mcp list|test|approve|prompts|prompt|resources|log`: the MCP servers that the agent uses."""
 
 from __future__ import annotations
 
@@ -11,189 +11,205 @@ from typing import Any
 
 import msgspec
 
-from mainstay.agent.elsewhere import open_mcp, server_of
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.foreign import AS_YOU, Here, here, pairs, print_log, quoted, sure, tell_owner
-from mainstay.cli.commands.homes import run_async
-from mainstay.cli.commands.out import paint, print_json, print_table
-from mainstay.cli.commands.talking import tell
+from mainstay.agent.external_tools import build_server_config, open_mcp_servers
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.output import print_json, print_table, style_text
+from mainstay.cli.commands.plugin_mcp_helpers import (
+    UNSANDBOXED_NOTE,
+    ConfiguredHome,
+    confirm,
+    load_tools_home,
+    parse_pairs,
+    print_log,
+    print_restart_note,
+    quote_argument,
+)
 from mainstay.config.schema_external_tools import McpEntry
 from mainstay.core.errors import ConfigError, MainstayError
-from mainstay.plugins.mcp.names import tool_name
-from mainstay.plugins.mcp.nouns import Answer, Change, Listed, Listing, Prompt, Resource
-from mainstay.plugins.mcp.server import McpServer, slug_of
-from mainstay.plugins.mcp.servers import FOLDER, McpServers
-from mainstay.plugins.mcp.tool import effect_of, reach_of
+from mainstay.core.outcome_text import format_count
+from mainstay.plugins.mcp.data_types import ListedTool, McpAnswer, McpPrompt, McpResource, ServerListing, ToolChange
+from mainstay.plugins.mcp.server_config import McpServerConfig, server_slug
+from mainstay.plugins.mcp.tool import effect_from_hints, server_reach
+from mainstay.plugins.mcp.tool_names import build_tool_name
+from mainstay.plugins.mcp.tool_source import SERVERS_FOLDER, McpToolSource
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 RESOURCES_MAX = 1000
 
 
 @asynccontextmanager
-async def _servers(at: Here, name: str = "", trouble: Callable[[str], None] | None = None) -> AsyncIterator[McpServers]:
-    """All of them, or one that must be there. Nothing is started by this. `trouble` hears which are left out; without
-    it that is an error."""
+async def _open_servers(
+    home: ConfiguredHome, name: str = "", on_problem: Callable[[str], None] | None = None
+) -> AsyncIterator[McpToolSource]:
+    """Build all servers, or the named one; none is started. Raises ConfigError if it is unknown or disabled.
+
+    `on_problem` is called for every server that is left out; without it that raises ConfigError.
+    """
     if name:
-        _refuse_unknown(at, name)
-    if name and at.config.mcpServers[name].disabled:
+        _check_configured(home, name)
+    if name and home.config.mcpServers[name].disabled:
         raise ConfigError(f"the MCP server {name} is disabled in mainstay.yaml")
-    config = at.config
+    config = home.config
     if name:
         config = msgspec.structs.replace(config, mcpServers={name: config.mcpServers[name]}, backends={})
-    async with at.grounds() as grounds:
-        servers = open_mcp(config, grounds, trouble)
+    async with home.open_environment() as environment:
+        servers = open_mcp_servers(config, environment, on_problem)
         try:
             yield servers
         finally:
             await servers.close()
 
 
-def _refuse_unknown(at: Here, name: str) -> None:
-    if name not in at.config.mcpServers:
-        known = ", ".join(at.config.mcpServers) or "none"
-        raise ConfigError(f"there is no MCP server {name!r} in mcpServers; there are: {known}")
+def _check_configured(home: ConfiguredHome, name: str) -> None:
+    if name not in home.config.mcpServers:
+        known = ", ".join(home.config.mcpServers) or "none"
+        raise ConfigError(f"there is no MCP server {name!r} in mcpServers; configured: {known}")
 
 
 # --- list ----------------------------------------------------------------------------------------
 
 
 def list_servers(options: argparse.Namespace) -> int:
-    at = here(options)
-    rows = run_async(_rows(at, check=options.check))
+    home = load_tools_home(options)
+    rows = run_async(_collect_rows(home, check=options.check))
     if options.json:
         print_json({"ok": True, "servers": rows})
     elif not rows:
-        tell("no MCP servers are configured; `mainstay mcp add` writes one into mainstay.yaml")
+        print_note("no MCP servers are configured; `mainstay mcp add` adds one to mainstay.yaml")
     else:
         table = [
-            [row["name"], visible(row["reached"], 60), str(row["tools"]), str(row["named"]), _told_state(row)]
+            [row["name"], escape_line(row["reached"], 60), str(row["tools"]), str(row["named"]), _format_state(row)]
             for row in rows
         ]
-        print_table(["NAME", "REACHED BY", "TOOLS", "ALLOWED", "STATE"], table, "cd")
+        print_table(["NAME", "COMMAND OR URL", "TOOLS", "ALLOWED", "STATE"], table, "cd")
     return 0
 
 
-async def _rows(at: Here, *, check: bool) -> list[dict[str, Any]]:
-    policy, redact = at.policy(), at.guards().hide
+async def _collect_rows(home: ConfiguredHome, *, check: bool) -> list[dict[str, Any]]:
+    policy, redact = home.build_policy(), home.build_guards().redact_text
     rows = []
-    troubles: list[str] = []
-    async with _servers(at, trouble=troubles.append) as servers:
-        for name, entry in at.config.mcpServers.items():
+    problems: list[str] = []
+    async with _open_servers(home, on_problem=problems.append) as servers:
+        for name, entry in home.config.mcpServers.items():
             row: dict[str, Any] = {
                 "name": name,
-                "reached": redact(_reached(entry)),
+                "reached": redact(_format_command_or_url(entry)),
                 "tools": 0,
                 "named": 0,
-                "state": "disabled" if entry.disabled else redact(_left_out(name, troubles)),
-                "unconfined": bool(entry.command) and (at.unwalled or not entry.confined),
+                "state": "disabled" if entry.disabled else redact(_find_problem(name, problems)),
+                "unconfined": bool(entry.command) and (home.is_unsandboxed or not entry.confined),
             }
             if name in servers.names:
-                state, changes = await _state(servers, name, check=check)
-                tools = [tool for tool in servers.tools if tool.name.startswith(f"{slug_of(name)}__")]
-                named = sum(policy.names(tool) for tool in tools)
+                state, changes = await _describe_state(servers, name, check=check)
+                tools = [tool for tool in servers.tools if tool.name.startswith(f"{server_slug(name)}__")]
+                named = sum(policy.has_rule_for(tool) for tool in tools)
                 row |= {"tools": len(tools), "named": named, "state": state, "changes": changes}
             rows.append(row)
     return rows
 
 
-async def _state(servers: McpServers, name: str, *, check: bool) -> tuple[str, list[str]]:
-    pinned = servers.pinned(name)
-    unseen = f"not approved yet: the first conversation, or `mainstay mcp approve {quoted(name)}`, does that"
+async def _describe_state(servers: McpToolSource, name: str, *, check: bool) -> tuple[str, list[str]]:
+    """Return the server's state in words, and the names of its changed tools (only with `check`)."""
+    pinned = servers.is_pinned(name)
+    unseen = f"not approved yet: the first session approves it, or `mainstay mcp approve {quote_argument(name)}`"
     if not check:
         return ("approved" if pinned else unseen), []
     try:
         await servers.refresh(name)
     except MainstayError as error:
         return str(error), []
-    changes = [one.name for one in servers.changes(name)]
+    changes = [change.name for change in servers.changes(name)]
     if not pinned:
-        return f"answers; {unseen}", changes
-    look = f"to look at: mainstay mcp approve {quoted(name)}"
-    return (f"{count(len(changes), 'change')} {look}" if changes else "ok"), changes
+        return f"ok; {unseen}", changes
+    review = f"to review: mainstay mcp approve {quote_argument(name)}"
+    return (f"{format_count(len(changes), 'change')} {review}" if changes else "ok"), changes
 
 
-def _left_out(name: str, troubles: list[str]) -> str:
-    begins = f"the MCP server {name} is "
-    return next((said.removeprefix(begins) for said in troubles if said.startswith(begins)), "left out")
+def _find_problem(name: str, problems: list[str]) -> str:
+    prefix = f"the MCP server {name} is "
+    return next((problem.removeprefix(prefix) for problem in problems if problem.startswith(prefix)), "left out")
 
 
-def _told_state(row: dict[str, Any]) -> str:
-    return visible(f"{row['state']}; {AS_YOU}" if row["unconfined"] else row["state"])
+def _format_state(row: dict[str, Any]) -> str:
+    return escape_line(f"{row['state']}; {UNSANDBOXED_NOTE}" if row["unconfined"] else row["state"])
 
 
-def _reached(entry: McpEntry) -> str:
+def _format_command_or_url(entry: McpEntry) -> str:
     return entry.url or " ".join((entry.command, *entry.args))
 
 
 # --- test ----------------------------------------------------------------------------------------
 
 
-def test(options: argparse.Namespace) -> int:
-    at = here(options)
-    listing, changes, seconds = run_async(_tested(at, options.name))
-    server, policy = _configured(at, options.name), at.policy()
+def test_server(options: argparse.Namespace) -> int:
+    home = load_tools_home(options)
+    listing, changes, seconds = run_async(_connect(home, options.name))
+    server, policy = _build_server(home, options.name), home.build_policy()
     if options.json:
-        tools = [_tool(one, server) for one in listing.tools]
-        made = {"name": options.name, "seconds": round(seconds, 3), "tools": tools, "left_out": listing.left_out}
-        more = {"resources": listing.resources, "prompts": listing.prompts, "changes": [one.name for one in changes]}
-        print_json({"ok": True, **made, **more})
+        tools = [_build_tool_document(tool, server) for tool in listing.tools]
+        document = {"name": options.name, "seconds": round(seconds, 3), "tools": tools, "left_out": listing.left_out}
+        document |= {"resources": listing.resources, "prompts": listing.prompts}
+        print_json({"ok": True, **document, "changes": [change.name for change in changes]})
         return 0
-    slug = slug_of(options.name)
-    print(f"{paint('ok', 'green')}: {visible(options.name)} answered after {seconds:.1f} s")
-    for one in listing.tools:
-        name = tool_name(slug, one.name)
-        sink = ", sink" if reach_of(server, one.hints).sink else ""
-        print(f"  {paint(name, 'bold')} ({effect_of(one.hints)}{sink}): {visible(one.description, 200)}")
+    slug = server_slug(options.name)
+    print(f"{style_text('ok', 'green')}: {escape_line(options.name)} answered after {seconds:.1f} s")
+    for tool in listing.tools:
+        name = build_tool_name(slug, tool.name)
+        sink = ", sink" if server_reach(server, tool.hints).sink else ""
+        effect = effect_from_hints(tool.hints)
+        print(f"  {style_text(name, 'bold')} ({effect}{sink}): {escape_line(tool.description, 200)}")
         if options.schemas:
-            print("".join(f"    {safe(line)}\n" for line in _indented(one.schema)), end="")
+            print("".join(f"    {sanitize_text(line)}\n" for line in _format_json(tool.schema)), end="")
     for name, why in listing.left_out.items():
-        print(f"  {paint('left out', 'yellow')}: {visible(name, 80)}: {visible(why, 200)}")
+        print(f"  {style_text('left out', 'yellow')}: {escape_line(name, 80)}: {escape_line(why, 200)}")
     extras = [word for word, there in (("resources", listing.resources), ("prompts", listing.prompts)) if there]
     if extras:
-        print(f"it has {' and '.join(extras)} too")
+        print(f"it also has {' and '.join(extras)}")
     if changes:
-        look = f"`mainstay mcp approve {quoted(options.name)}`"
-        print(f"{count(len(changes), 'tool')} changed since it was approved: {look}")
-    if not policy.may_name(f"{slug}__", f"mcp.{options.name}"):
-        print(f'its tools are denied until a rule names them: add "{slug}__*" to policy.allow')
+        review = f"`mainstay mcp approve {quote_argument(options.name)}`"
+        print(f"{format_count(len(changes), 'tool')} changed since it was approved; to review: {review}")
+    if not policy.may_have_rule_for(f"{slug}__", f"mcp.{options.name}"):
+        print(f'its tools are denied until a rule allows them: add "{slug}__*" to policy.allow')
     return 0
 
 
-async def _tested(at: Here, name: str) -> tuple[Listing, list[Change], float]:
-    async with _servers(at, name) as servers:
+async def _connect(home: ConfiguredHome, name: str) -> tuple[ServerListing, list[ToolChange], float]:
+    """Connect to the server. Return what it offers, what changed since its approval, and the seconds it took."""
+    async with _open_servers(home, name) as servers:
         began = time.monotonic()
         listing = await servers.refresh(name)
         seconds = time.monotonic() - began
-        return await _with_extras(servers, name, listing), servers.changes(name), seconds
+        return await _check_extras(servers, name, listing), servers.changes(name), seconds
 
 
-async def _with_extras(servers: McpServers, name: str, listing: Listing) -> Listing:
-    """Many say that they could have resources and prompts: whether they have any is asked."""
+async def _check_extras(servers: McpToolSource, name: str, listing: ServerListing) -> ServerListing:
+    """Check whether the server has any resources and prompts: many declare the capability and have none."""
     resources = prompts = False
     with suppress(MainstayError):
-        resources = listing.resources and bool((await servers.resources(name)).resources)
+        resources = listing.resources and bool((await servers.list_resources(name)).resources)
     with suppress(MainstayError):
-        prompts = listing.prompts and bool(await servers.prompts(name))
+        prompts = listing.prompts and bool(await servers.list_prompts(name))
     return msgspec.structs.replace(listing, resources=resources, prompts=prompts)
 
 
-def _configured(at: Here, name: str) -> McpServer:
-    async def made() -> McpServer:
-        async with at.grounds() as grounds:
-            return server_of(name, at.config.mcpServers[name], grounds)
+def _build_server(home: ConfiguredHome, name: str) -> McpServerConfig:
+    async def build() -> McpServerConfig:
+        async with home.open_environment() as environment:
+            return build_server_config(name, home.config.mcpServers[name], environment)
 
-    return run_async(made())
+    return run_async(build())
 
 
-def _tool(listed: Listed, server: McpServer) -> dict[str, Any]:
+def _build_tool_document(tool: ListedTool, server: McpServerConfig) -> dict[str, Any]:
     return {
-        "tool": tool_name(slug_of(server.name), listed.name),
-        "name": listed.name,
-        "description": listed.description,
-        "effect": effect_of(listed.hints),
-        "sink": reach_of(server, listed.hints).sink,
-        "schema": listed.schema,
-        "sha256": listed.hash,
+        "tool": build_tool_name(server_slug(server.name), tool.name),
+        "name": tool.name,
+        "description": tool.description,
+        "effect": effect_from_hints(tool.hints),
+        "sink": server_reach(server, tool.hints).sink,
+        "schema": tool.schema,
+        "sha256": tool.hash,
     }
 
 
@@ -201,160 +217,163 @@ def _tool(listed: Listed, server: McpServer) -> dict[str, Any]:
 
 
 def approve(options: argparse.Namespace) -> int:
-    at = here(options)
-    changes, approved = run_async(_approved(at, options))
+    home = load_tools_home(options)
+    changes, approved = run_async(_confirm_changes(home, options))
     if options.json:
-        shown = [msgspec.to_builtins(one) for one in changes]
-        print_json({"ok": True, "name": options.name, "changes": shown, "approved": approved})
+        documents = [msgspec.to_builtins(change) for change in changes]
+        print_json({"ok": True, "name": options.name, "changes": documents, "approved": approved})
     elif approved:
-        print(f"{visible(options.name)} was approved as it is now")
-        tell_owner(at)
+        print(f"{escape_line(options.name)} was approved as it is now")
+        print_restart_note(home)
     elif not changes:
-        print(f"{visible(options.name)} is as it was approved")
+        print(f"{escape_line(options.name)} has not changed since it was approved")
     else:
         print("nothing was approved")
     return 0
 
 
-async def _approved(at: Here, options: argparse.Namespace) -> tuple[list[Change], bool]:
-    """What changed, and whether it was accepted: asked while the server is there, so that it is what was shown."""
+async def _confirm_changes(home: ConfiguredHome, options: argparse.Namespace) -> tuple[list[ToolChange], bool]:
+    """Return the changes, and whether they were approved. The server stays connected during the question, so that
+    exactly the tools shown are approved."""
     name: str = options.name
-    async with _servers(at, name) as servers:
+    async with _open_servers(home, name) as servers:
         listing = await servers.refresh(name)
         changes = servers.changes(name)
-        first = not servers.pinned(name)
+        first = not servers.is_pinned(name)
         if first:
-            changes = [Change(name=one.name, old=None, new=one) for one in listing.tools]
+            changes = [ToolChange(name=tool.name, old=None, new=tool) for tool in listing.tools]
         if not options.json:
             for change in changes:
-                for line in _shown(change):
+                for line in _format_change(change):
                     print(line)
         if not changes:
-            if first:  # it offers no tools: there is nothing to look at, and from now on nothing else is taken
+            if first:  # it has no tools: approve that, so that tools added later are changes
                 servers.approve(name)
             return [], first
-        what = f"what it offers is approved with your word only; add --yes to give it ({count(len(changes), 'change')})"
-        if options.yes or sure(f"Have the agent see {name} like this from now on?", what):
+        what = f"approving {format_count(len(changes), 'change')} needs confirmation; add --yes to confirm"
+        if options.yes or confirm(f"Let the agent use {name} with these tools from now on?", what):
             servers.approve(name)
             return changes, True
         return changes, False
 
 
-def _shown(change: Change) -> Iterator[str]:
+def _format_change(change: ToolChange) -> Iterator[str]:
     if change.new is None:
-        yield paint(f"- {visible(change.name, 80)} is gone", "red")
+        yield style_text(f"- {escape_line(change.name, 80)} was removed", "red")
         return
     if change.old is None:
-        yield paint(f"+ {visible(change.name, 80)} is new", "green")
+        yield style_text(f"+ {escape_line(change.name, 80)} is new", "green")
     else:
-        yield paint(f"~ {visible(change.name, 80)} has changed", "yellow")
-    before = _told(change.old) if change.old is not None else []
+        yield style_text(f"~ {escape_line(change.name, 80)} has changed", "yellow")
+    before = _format_tool(change.old) if change.old is not None else []
     same = True
-    for line in difflib.unified_diff(before, _told(change.new), lineterm="", n=2):
+    for line in difflib.unified_diff(before, _format_tool(change.new), lineterm="", n=2):
         if line.startswith(("---", "+++", "@@")):
             continue
         same = False
         style = {"+": "green", "-": "red"}.get(line[0], "dim")
-        yield f"    {paint(visible(line), style)}"
+        yield f"    {style_text(escape_line(line), style)}"
     if same:
-        yield "    in what is not shown of it: characters that cannot be seen, or fields that are not used"
+        yield "    the difference is not visible: invisible characters, or fields that are not used"
 
 
-def _told(listed: Listed) -> list[str]:
-    hints = msgspec.to_builtins(listed.hints)
-    return [*listed.description.splitlines(), *_indented(listed.schema), *(_indented(hints) if hints else [])]
+def _format_tool(tool: ListedTool) -> list[str]:
+    hints = msgspec.to_builtins(tool.hints)
+    return [*tool.description.splitlines(), *_format_json(tool.schema), *(_format_json(hints) if hints else [])]
 
 
-def _indented(value: Any) -> list[str]:
+def _format_json(value: Any) -> list[str]:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode().splitlines()
 
 
 # --- prompts and resources -----------------------------------------------------------------------
 
 
-def prompts(options: argparse.Namespace) -> int:
-    async def asked() -> list[Prompt]:
-        async with _servers(at, options.name) as servers:
-            return await servers.prompts(options.name)
+def list_prompts(options: argparse.Namespace) -> int:
+    async def fetch() -> list[McpPrompt]:
+        async with _open_servers(home, options.name) as servers:
+            return await servers.list_prompts(options.name)
 
-    at = here(options)
-    found = run_async(asked())
+    home = load_tools_home(options)
+    offered = run_async(fetch())
     if options.json:
-        print_json({"ok": True, "prompts": found})
+        print_json({"ok": True, "prompts": offered})
         return 0
-    for one in found:
-        words = [f"{arg.name}=…" if arg.required else f"[{arg.name}=…]" for arg in one.arguments]
-        print(f"{paint(visible(' '.join((one.name, *words))), 'bold')}: {visible(one.description, 200)}")
-    if not found:
-        tell(f"{visible(options.name)} has no prompts")
+    for prompt in offered:
+        placeholders = [f"{arg.name}=…" if arg.required else f"[{arg.name}=…]" for arg in prompt.arguments]
+        usage = escape_line(" ".join((prompt.name, *placeholders)))
+        print(f"{style_text(usage, 'bold')}: {escape_line(prompt.description, 200)}")
+    if not offered:
+        print_note(f"{escape_line(options.name)} has no prompts")
     return 0
 
 
-def prompt(options: argparse.Namespace) -> int:
-    given = pairs(options.arguments, "argument: write KEY=VALUE")
+def show_prompt(options: argparse.Namespace) -> int:
+    arguments = parse_pairs(options.arguments, "argument: write KEY=VALUE")
 
-    async def asked() -> list[tuple[str, str]]:
-        async with _servers(at, options.name) as servers:
-            return await servers.prompt(options.name, options.prompt, given)
+    async def fetch() -> list[tuple[str, str]]:
+        async with _open_servers(home, options.name) as servers:
+            return await servers.get_prompt(options.name, options.prompt, arguments)
 
-    at = here(options)
-    said = run_async(asked())
+    home = load_tools_home(options)
+    messages = run_async(fetch())
     if options.json:
-        print_json({"ok": True, "messages": [{"role": role, "text": text} for role, text in said]})
+        print_json({"ok": True, "messages": [{"role": role, "text": text} for role, text in messages]})
         return 0
-    for role, text in said:
-        print(f"{paint(visible(role), 'dim')}: {safe(text)}")
+    for role, text in messages:
+        print(f"{style_text(escape_line(role), 'dim')}: {sanitize_text(text)}")
     return 0
 
 
-def resources(options: argparse.Namespace) -> int:
-    at = here(options)
+def list_resources(options: argparse.Namespace) -> int:
+    home = load_tools_home(options)
     if options.uri is not None:
-        return _read(at, options)
-    found = run_async(_resources(at, options.name))
+        return _print_resource(home, options)
+    listed = run_async(_fetch_resources(home, options.name))
     if options.json:
-        print_json({"ok": True, "resources": found})
+        print_json({"ok": True, "resources": listed})
         return 0
-    for one in found:
-        about = one.description or one.name
-        print(f"{visible(one.uri)}{'  (a template)' if one.template else ''}  {visible(about, 120)}".rstrip())
-    if not found:
-        tell(f"{visible(options.name)} has no resources")
+    for resource in listed:
+        about = resource.description or resource.name
+        mark = "  (a template)" if resource.template else ""
+        print(f"{escape_line(resource.uri)}{mark}  {escape_line(about, 120)}".rstrip())
+    if not listed:
+        print_note(f"{escape_line(options.name)} has no resources")
     return 0
 
 
-async def _resources(at: Here, name: str) -> list[Resource]:
-    found: list[Resource] = []
-    async with _servers(at, name) as servers:
-        page = await servers.resources(name)
-        found += page.resources
-        while page.cursor and len(found) < RESOURCES_MAX:
-            page = await servers.resources(name, page.cursor)
-            found += page.resources
-    return found[:RESOURCES_MAX]
+async def _fetch_resources(home: ConfiguredHome, name: str) -> list[McpResource]:
+    collected: list[McpResource] = []
+    async with _open_servers(home, name) as servers:
+        page = await servers.list_resources(name)
+        collected += page.resources
+        while page.cursor and len(collected) < RESOURCES_MAX:
+            page = await servers.list_resources(name, page.cursor)
+            collected += page.resources
+    return collected[:RESOURCES_MAX]
 
 
-def _read(at: Here, options: argparse.Namespace) -> int:
-    async def asked() -> Answer:
-        async with _servers(at, options.name) as servers:
-            return await servers.read(options.name, options.uri)
+def _print_resource(home: ConfiguredHome, options: argparse.Namespace) -> int:
+    async def read() -> McpAnswer:
+        async with _open_servers(home, options.name) as servers:
+            return await servers.read_resource(options.name, options.uri)
 
-    answer = run_async(asked())
+    answer = run_async(read())
     if options.json:
         print_json({"ok": True, "text": answer.text, "images": [kind for kind, _ in answer.images]})
     else:
-        print(safe(answer.text))
+        print(sanitize_text(answer.text))
     return 0
 
 
 # --- log -----------------------------------------------------------------------------------------
 
 
-def log(options: argparse.Namespace) -> int:
-    at = here(options)
-    file = at.workspace / FOLDER / f"{slug_of(options.name)}.log"
-    if not file.is_file():  # of one that was taken out there may be some
-        _refuse_unknown(at, options.name)
-    local = options.name not in at.config.mcpServers or at.config.mcpServers[options.name].command
-    nothing = "has said nothing here" if local else "runs elsewhere: what it says on its stderr is not heard here"
-    return print_log(options, file, f"{visible(options.name)} {nothing}")
+def show_log(options: argparse.Namespace) -> int:
+    home = load_tools_home(options)
+    file = home.workspace_folder / SERVERS_FOLDER / f"{server_slug(options.name)}.log"
+    if not file.is_file():  # a removed server may have left a log
+        _check_configured(home, options.name)
+    local = options.name not in home.config.mcpServers or home.config.mcpServers[options.name].command
+    nothing = "has written nothing to stderr" if local else "runs on another machine, which has its stderr"
+    return print_log(options, file, f"{escape_line(options.name)} {nothing}")

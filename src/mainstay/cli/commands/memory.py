@@ -1,110 +1,101 @@
-"""`mainstay memory …`: what was said, known and remembered, through the home's owner or by opening the home."""
+"""`mainstay memory …`: searches and edits messages, facts and memories, through the home's owner or its files."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
 import shutil
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-
-from mainstay.agent.memory import AgentMemory, Answer, Recalling
-from mainstay.agent.recollection import Recollection, recollect
-from mainstay.agent.world import SystemClock
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.homes import Place, place_of, run_async, writing
-from mainstay.cli.commands.out import coloured, paint, print_json, print_table, when
-from mainstay.cli.commands.talking import OWNER_LOOK_S, OWNER_WAIT_S, owner_of
-from mainstay.cli.commands.tree import UsageError
-from mainstay.config.loading import Config, load_config
-from mainstay.core.errors import ConfigError, HomeTaken
-from mainstay.core.ports import Store
-from mainstay.core.recall import Fact, Hit, Memory, Summary, is_untrusted
-from mainstay.memory.excerpt import excerpt, marked
-from mainstay.memory.library import LISTED_MAX
-from mainstay.memory.pages import Forgotten, Page
+from mainstay.agent.client import AgentClient
+from mainstay.agent.memory import AgentMemory
+from mainstay.cli.commands.agent_access import open_home_client
+from mainstay.cli.commands.home_access import resolve_workspace, run_async
+from mainstay.cli.commands.output import format_time, is_colour_enabled, print_json, print_table, style_text
+from mainstay.cli.parser.root import UsageError
+from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary, is_untrusted
+from mainstay.core.outcome_text import format_count
+from mainstay.memory.service import LISTED_MAX
+from mainstay.memory.snippet import highlight_matches, make_snippet
+from mainstay.memory.types import ForgetResult, MemoryPage
+from mainstay.operations.memory import SEARCH_MAX, SearchMemory, SearchResult, SearchVectors
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 T = TypeVar("T")
-SHOWN_CHARS = 400
+EXCERPT_CHARS = 400
 WIDTH_MAX = 100
-HIT = "\x1b[1;33m{}\x1b[0m"
+HIT_STYLE = "\x1b[1;33m{}\x1b[0m"
 
 
 def search(options: argparse.Namespace) -> int:
     query = " ".join(options.query)
-    found = _asked(options, lambda memory: _search(memory, query, options), meaning=True)
+    result = _query_client(options, lambda client: _run_search(client, query, options), vectors=True)
     if options.json:
-        print_json({"ok": True, "hits": found.hits, "note": found.note})
+        print_json({"ok": True, "hits": result.hits, "note": result.note})
         return 0
-    _print_hits(found.hits, query, "nothing was found")
-    if found.note:
-        print(paint(visible(found.note), "dim"))
+    _print_hits(result.hits, query, "nothing was found")
+    if result.note:
+        print(style_text(escape_line(result.note), "dim"))
     return 0
 
 
-async def _search(memory: Recalling, query: str, options: argparse.Namespace) -> Answer:
-    """With the note: how it was searched is part of the answer."""
-    given = {
-        "text": query,
-        "k": min(int(options.k), 100),
-        **memory.span(options.start, options.end),
+async def _run_search(client: AgentClient, query: str, options: argparse.Namespace) -> SearchResult:
+    fields: dict[str, Any] = {
+        "q": query,
+        "k": min(int(options.k), SEARCH_MAX),
+        "start": options.start or "",
+        "end": options.end or "",
         "speaker": options.speaker or "",
-        "session": options.session or "",
+        "in_session": options.session or "",
     }
-    found: Answer = await memory.do("semantic" if options.semantic else "search", given)
-    return found
+    return await client.execute(SearchVectors(**fields) if options.semantic else SearchMemory(**fields))
 
 
 def recall(options: argparse.Namespace) -> int:
     topic = " ".join(options.topic)
-    hits = _asked(options, lambda memory: memory.recall(topic))
+    hits = _query_memory(options, lambda memory: memory.recall(topic))
     if options.json:
         print_json({"ok": True, "hits": hits})
     else:
-        _print_hits(hits, topic, "nothing is known about that")
+        _print_hits(hits, topic, "no facts or memories about that")
     return 0
 
 
-def summary(options: argparse.Namespace) -> int:
-    found = _asked(options, lambda memory: memory.summaries(options.start, options.end))
+def show_summaries(options: argparse.Namespace) -> int:
+    summaries = _query_memory(options, lambda memory: memory.summaries(options.start, options.end))
     if options.json:
-        print_json({"ok": True, "summaries": found})
+        print_json({"ok": True, "summaries": summaries})
         return 0
-    if not found:
-        print("there are no summaries of that time; they are written when a conversation grows long")
-    for one in found:
-        _print_summary(one)
+    if not summaries:
+        print("there are no summaries of that time; they are written when a session grows long")
+    for summary in summaries:
+        _print_summary(summary)
     return 0
 
 
-def get(options: argparse.Namespace) -> int:
-    pages = _asked(options, lambda memory: _whole(memory, options.id))
+def show_item(options: argparse.Namespace) -> int:
+    pages = _query_memory(options, lambda memory: _read_pages(memory, options.id))
     text = "".join(page.text for page in pages)
     first = pages[0]
     if options.json:
-        print_json({"ok": True, "item": {**_about(first), "text": text}})
+        print_json({"ok": True, "item": {**_build_page_document(first), "text": text}})
         return 0
-    print(_head(first.message_id or first.id, first.at, first.speaker or first.kind, first.origin))
-    for line in safe(text).splitlines():
+    print(_format_heading(first.message_id or first.id, first.at, first.speaker or first.kind, first.origin))
+    for line in sanitize_text(text).splitlines():
         print(f"  {line}".rstrip())
     return 0
 
 
-async def _whole(memory: Recalling, id: str) -> list[Page]:
+async def _read_pages(memory: AgentMemory, id: str) -> list[MemoryPage]:
     pages = [await memory.get(id)]
-    while (at := pages[-1].next) is not None:
+    while (at := pages[-1].next_offset) is not None:
         pages.append(await memory.get(id, at))
     return pages
 
 
-def _about(page: Page) -> dict[str, Any]:
+def _build_page_document(page: MemoryPage) -> dict[str, Any]:
     names = ("id", "kind", "session", "message_id", "at", "speaker", "origin")
     return {name: getattr(page, name) for name in names}
 
@@ -112,242 +103,205 @@ def _about(page: Page) -> dict[str, Any]:
 def list_memories(options: argparse.Namespace) -> int:
     limit = min(int(options.limit), LISTED_MAX)
     if options.facts:
-        facts = _asked(options, lambda memory: memory.facts(origin=options.origin, limit=limit))
+        facts = _query_memory(options, lambda memory: memory.facts(origin=options.origin, limit=limit))
         return _print_facts(facts, options)
     pinned, tag, origin = True if options.pinned else None, options.tag, options.origin
-    memories = _asked(options, lambda memory: memory.list(tag=tag, origin=origin, pinned=pinned, limit=limit))
+    memories = _query_memory(options, lambda memory: memory.list(tag=tag, origin=origin, pinned=pinned, limit=limit))
     if options.json:
         print_json({"ok": True, "memories": memories})
     elif not memories:
-        print('nothing was remembered; `mainstay memory remember "…"` keeps something')
+        print('there are no memories; `mainstay memory remember "…"` adds one')
     else:
-        print_table(["ID", "WHEN", "PINNED", "TAGS", "TEXT"], [_row(one) for one in memories])
+        print_table(["ID", "WHEN", "PINNED", "TAGS", "TEXT"], [_build_memory_row(memory) for memory in memories])
     return 0
 
 
-def _row(one: Memory) -> list[str]:
-    text = f"(from outside) {one.text}" if is_untrusted(one.origin) else one.text
-    return [one.id, when(one.at), "yes" if one.pinned else "", " ".join(one.tags), visible(excerpt(text, "", 80))]
+def _build_memory_row(memory: Memory) -> list[str]:
+    text = f"(untrusted) {memory.text}" if is_untrusted(memory.origin) else memory.text
+    pinned, tags = "yes" if memory.pinned else "", " ".join(memory.tags)
+    return [memory.id, format_time(memory.at), pinned, tags, escape_line(make_snippet(text, "", 80))]
 
 
 def _print_facts(facts: Sequence[Fact], options: argparse.Namespace) -> int:
     if options.json:
         print_json({"ok": True, "facts": facts})
     elif not facts:
-        print("no facts are known; they are taken out of what is summarised")
+        print("there are no facts; they are extracted when a session is summarised")
     else:
         rows = [
             [
-                one.id,
-                when(one.at),
-                visible(f"{one.subject} {one.predicate} {one.object}", 80),
-                f"{one.confidence:.0%}",
-                f"{one.session}#{one.source}" if one.source else "",
-                one.origin,
+                fact.id,
+                format_time(fact.at),
+                escape_line(f"{fact.subject} {fact.predicate} {fact.object}", 80),
+                f"{fact.confidence:.0%}",
+                f"{fact.session}#{fact.source}" if fact.source else "",
+                fact.origin,
             ]
-            for one in facts
+            for fact in facts
         ]
-        print_table(["ID", "WHEN", "FACT", "SURE", "SOURCE", "ORIGIN"], rows, "d")
+        print_table(["ID", "WHEN", "FACT", "CONFIDENCE", "SOURCE", "ORIGIN"], rows, "d")
     return 0
 
 
 def remember(options: argparse.Namespace) -> int:
     text = " ".join(options.text)
-    memory = _asked(options, lambda memory: memory.remember(text, options.tag, bool(options.pin)))
-    return _done(options, {"memory": memory}, f"remembered as {memory.id}{', pinned' if memory.pinned else ''}")
+    memory = _query_memory(options, lambda memory: memory.remember(text, options.tag, bool(options.pin)))
+    return _print_done(options, {"memory": memory}, f"saved as {memory.id}{', pinned' if memory.pinned else ''}")
 
 
 def pin(options: argparse.Namespace) -> int:
-    memory = _asked(options, lambda memory: memory.pin(options.id))
-    return _done(options, {"memory": memory}, f"{memory.id} is pinned")
+    memory = _query_memory(options, lambda memory: memory.pin(options.id))
+    return _print_done(options, {"memory": memory}, f"{memory.id} is pinned")
 
 
 def unpin(options: argparse.Namespace) -> int:
-    memory = _asked(options, lambda memory: memory.unpin(options.id))
-    return _done(options, {"memory": memory}, f"{memory.id} is no longer pinned")
+    memory = _query_memory(options, lambda memory: memory.unpin(options.id))
+    return _print_done(options, {"memory": memory}, f"{memory.id} is no longer pinned")
 
 
-def status(options: argparse.Namespace) -> int:
-    found = _asked(options, lambda memory: memory.status())
+def show_status(options: argparse.Namespace) -> int:
+    status = _query_memory(options, lambda memory: memory.status())
     if options.json:
-        print_json({"ok": True, "status": found})
+        print_json({"ok": True, "status": status})
         return 0
-    how = f"{count(found.vectors, 'vector')} by {visible(found.vector_model)}" if found.vector_model else "none"
+    vectors = (
+        f"{format_count(status.vectors, 'vector')} by {escape_line(status.vector_model)}"
+        if status.vector_model
+        else "none"
+    )
     rows = [
-        ("messages", f"{found.messages:,}"),
-        ("summaries", f"{found.summaries:,}"),
-        ("facts", f"{found.facts:,}"),
-        ("memories", f"{found.memories:,}, {found.pinned:,} of them pinned"),
-        ("vectors", how),
-        ("behind", count(found.behind, "record") if found.behind else "nothing: all is indexed"),
+        ("messages", f"{status.messages:,}"),
+        ("summaries", f"{status.summaries:,}"),
+        ("facts", f"{status.facts:,}"),
+        ("memories", f"{status.memories:,}, {status.pinned:,} of them pinned"),
+        ("vectors", vectors),
+        ("behind", format_count(status.behind, "record") if status.behind else "nothing: all is indexed"),
     ]
     for name, value in rows:
         print(f"{name:10} {value}")
-    if found.note:
-        print(visible(found.note))
+    if status.note:
+        print(escape_line(status.note))
     return 0
 
 
-# --- forgetting ----------------------------------------------------------------------------------
+# --- deletion ------------------------------------------------------------------------------------
 
 
 def forget(options: argparse.Namespace) -> int:
     ids, origin = list(dict.fromkeys(options.ids)), options.origin
     if bool(ids) == (origin is not None):
-        raise UsageError("say what to forget: some ids, or --origin and where it came from")
+        raise UsageError("give the ids to delete, or an origin with --origin")
     if not options.yes:
         if not sys.stdin.isatty():
-            raise UsageError("forgetting cannot be undone; add --yes to do it without being asked")
-        found = _asked(options, lambda memory: _look(memory, ids, origin))
-        if not found:
-            print("there is nothing to forget")
+            raise UsageError("deleting cannot be undone; add --yes to confirm")
+        matches = _query_memory(options, lambda memory: _describe_matches(memory, ids, origin))
+        if not matches:
+            print("there is nothing to delete")
             return 0
-        if not _sure(found):
-            print("nothing was forgotten")
+        if not _confirm_deletion(matches):
+            print("nothing was deleted")
             return 0
-    gone = _asked(options, lambda memory: _forget(memory, ids, origin))
+    deleted = _query_memory(options, lambda memory: _forget_all(memory, ids, origin))
     if options.json:
-        print_json({"ok": True, "forgotten": gone})
-    elif not gone:
-        print("there was nothing to forget")
-    for one in gone if not options.json else ():
-        print(f"{one.kind} {visible(one.id)} forgotten")
-        if left := [id for id in one.copies if id not in options.ids]:
-            print(f"the same words also stand in {visible(', '.join(left))}; forget those too if they should go")
+        print_json({"ok": True, "forgotten": deleted})
+    elif not deleted:
+        print("there was nothing to delete")
+    for item in deleted if not options.json else ():
+        print(f"{item.kind} {escape_line(item.id)} was deleted")
+        if left := [id for id in item.copies if id not in options.ids]:
+            print(f"the same text is also in {escape_line(', '.join(left))}; delete those too if needed")
     return 0
 
 
-async def _forget(memory: Recalling, ids: Sequence[str], origin: str | None) -> list[Forgotten]:
+async def _forget_all(memory: AgentMemory, ids: Sequence[str], origin: str | None) -> list[ForgetResult]:
     if origin is not None:
         return await memory.forget_origin(origin)
-    await _look(memory, ids, None)  # all of them are there, or nothing is done
+    await _describe_matches(memory, ids, None)  # raises before anything is deleted if one is unknown
     return [await memory.forget(id) for id in ids]
 
 
-async def _look(memory: Recalling, ids: Sequence[str], origin: str | None) -> list[str]:
-    """What would be forgotten, in a few words each."""
+async def _describe_matches(memory: AgentMemory, ids: Sequence[str], origin: str | None) -> list[str]:
+    """Return a short description of everything that would be deleted. Raises for an unknown id."""
     if origin is None:
         pages = [await memory.get(id, 0, 200) for id in ids]
-        return [f"{page.kind} {page.id}: {excerpt(page.text, '', 60)}" for page in pages]
+        return [f"{page.kind} {page.id}: {make_snippet(page.text, '', 60)}" for page in pages]
     memories = await memory.list(origin=origin, limit=LISTED_MAX)
     facts = await memory.facts(origin=origin, limit=LISTED_MAX)
-    found = [f"memory {one.id}: {excerpt(one.text, '', 60)}" for one in memories]
-    return [*found, *(f"fact {one.id}: {one.subject} {one.predicate} {one.object}" for one in facts)]
+    lines = [f"memory {memory.id}: {make_snippet(memory.text, '', 60)}" for memory in memories]
+    return [*lines, *(f"fact {fact.id}: {fact.subject} {fact.predicate} {fact.object}" for fact in facts)]
 
 
-def _sure(found: Sequence[str]) -> bool:
-    for line in found[:20]:
-        print(f"  {visible(line, WIDTH_MAX)}")
-    if len(found) > 20:
-        print(f"  … and {len(found) - 20} more")
-    answer = input("Forget this? It cannot be undone. [y/N] ")
+def _confirm_deletion(lines: Sequence[str]) -> bool:
+    for line in lines[:20]:
+        print(f"  {escape_line(line, WIDTH_MAX)}")
+    if len(lines) > 20:
+        print(f"  … and {len(lines) - 20} more")
+    answer = input("Delete this? It cannot be undone. [y/N] ")
     return answer.strip().lower() in ("y", "yes")
 
 
-# --- asking --------------------------------------------------------------------------------------
+# --- access to the home --------------------------------------------------------------------------
 
 
-def _asked(options: argparse.Namespace, question: Callable[[Recalling], Awaitable[T]], *, meaning: bool = False) -> T:
+def _query_memory(options: argparse.Namespace, query: Callable[[AgentMemory], Awaitable[T]]) -> T:
+    return _query_client(options, lambda client: query(client.memory))
+
+
+def _query_client(
+    options: argparse.Namespace, query: Callable[[AgentClient], Awaitable[T]], *, vectors: bool = False
+) -> T:
     async def ask() -> T:
-        async with _remembering(place_of(options), meaning) as memory:
-            return await question(memory)
+        async with open_home_client(resolve_workspace(options), memory=True, vectors=vectors) as client:
+            return await query(client)
 
     return run_async(ask())
-
-
-@asynccontextmanager
-async def _remembering(place: Place, meaning: bool) -> AsyncIterator[Recalling]:
-    """The memory of the home's owner if it has one, else by opening the home, which nobody else may meanwhile."""
-    async with AsyncExitStack() as held:
-        for attempt in range(int(OWNER_WAIT_S / OWNER_LOOK_S)):
-            if (owner := owner_of(place)) is not None:
-                yield owner.memory
-                return
-            try:
-                store = await held.enter_async_context(writing(place))
-                break
-            except HomeTaken:  # by a command that only writes something, and will be gone in a moment
-                if attempt == int(OWNER_WAIT_S / OWNER_LOOK_S) - 1:
-                    raise
-                await asyncio.sleep(OWNER_LOOK_S)
-        made = await _opened(store, place)
-        held.push_async_callback(made.close)
-        if meaning:
-            await made.ready()
-
-        async def opened() -> Recollection:
-            return made
-
-        yield AgentMemory(opened)
-
-
-async def _opened(store: Store, place: Place) -> Recollection:
-    try:
-        config = load_config(place.home, env=os.environ).config
-    except ConfigError:
-        config = Config()  # what was said can be found, whatever is wrong with the file
-    made = await recollect(store, config, SystemClock(), place.database.parent)
-    made.library.redact = _redacting(store, msgspec.structs.replace(config, workspace=place.workspace), place)
-    return made
-
-
-def _redacting(store: Store, config: Config, place: Place) -> Callable[[str, Sequence[int]], Awaitable[None]]:
-    """What was done is on record before the journal forgets it, and what came of it is in no list after that."""
-
-    async def redact(session: str, seqs: Sequence[int]) -> None:
-        from mainstay.agent.observing import observed  # and all that follows journals
-
-        async with observed(place.data, config, store) as observing:
-            await store.redact(session, seqs)
-            await observing.forget(session, seqs)
-
-    return redact
 
 
 # --- printing ------------------------------------------------------------------------------------
 
 
-def _done(options: argparse.Namespace, document: dict[str, Any], sentence: str) -> int:
+def _print_done(options: argparse.Namespace, document: dict[str, Any], sentence: str) -> int:
     if options.json:
         print_json({"ok": True, **document})
     else:
-        print(visible(sentence))
+        print(escape_line(sentence))
     return 0
 
 
-def _print_hits(hits: Sequence[Hit], query: str, nothing: str) -> None:
+def _print_hits(hits: Sequence[SearchHit], query: str, empty_note: str) -> None:
     if not hits:
-        print(nothing)
+        print(empty_note)
     for number, hit in enumerate(hits):
         if number:
             print()
-        who = hit.speaker if hit.kind == "message" else hit.kind
-        print(_head(hit.message_id if hit.kind == "message" else hit.id, hit.at, who, hit.origin))
-        for line in _wrapped(excerpt(safe(hit.text), query, SHOWN_CHARS)):
-            print(f"  {marked(line, query, HIT.format) if coloured() else line}")
+        speaker = hit.speaker if hit.kind == "message" else hit.kind
+        print(_format_heading(hit.message_id if hit.kind == "message" else hit.id, hit.at, speaker, hit.origin))
+        for line in _wrap_line(make_snippet(sanitize_text(hit.text), query, EXCERPT_CHARS)):
+            print(f"  {highlight_matches(line, query, HIT_STYLE.format) if is_colour_enabled() else line}")
         if hit.kind != "message" and hit.message_id:
-            print(paint(f"  from {visible(hit.message_id)}", "dim"))
+            print(style_text(f"  from {escape_line(hit.message_id)}", "dim"))
 
 
-def _print_summary(one: Summary) -> None:
-    first, last = when(one.start), when(one.end)
-    id = f"{one.session}#{one.first}-{one.last}"
-    head = f"{paint(first, 'dim')} {paint('to', 'dim')} {paint(last, 'dim')}  {paint(visible(id), 'cyan')}"
-    print(head + _outside(one.origin))
-    for line in safe(one.text).splitlines():
-        for piece in _wrapped(line):
+def _print_summary(summary: Summary) -> None:
+    first, last = format_time(summary.start), format_time(summary.end)
+    id = f"{summary.session}#{summary.first}-{summary.last}"
+    span = " ".join(style_text(word, "dim") for word in (first, "to", last))
+    print(f"{span}  {style_text(escape_line(id), 'cyan')}" + _format_untrusted_mark(summary.origin))
+    for line in sanitize_text(summary.text).splitlines():
+        for piece in _wrap_line(line):
             print(f"  {piece}")
     print()
 
 
-def _head(id: str, at: int, who: str, origin: str) -> str:
-    return f"{paint(when(at), 'dim')}  {paint(visible(id), 'cyan')}  {paint(visible(who), 'bold')}{_outside(origin)}"
+def _format_heading(id: str, at: int, speaker: str, origin: str) -> str:
+    time, name = style_text(format_time(at), "dim"), style_text(escape_line(speaker), "bold")
+    return f"{time}  {style_text(escape_line(id), 'cyan')}  {name}{_format_untrusted_mark(origin)}"
 
 
-def _outside(origin: str) -> str:
-    return f"  {paint('from outside', 'yellow')}" if is_untrusted(origin) else ""
+def _format_untrusted_mark(origin: str) -> str:
+    return f"  {style_text('untrusted', 'yellow')}" if is_untrusted(origin) else ""
 
 
-def _wrapped(line: str) -> Iterator[str]:
+def _wrap_line(line: str) -> Iterator[str]:
     width = min(shutil.get_terminal_size().columns, WIDTH_MAX) - 2
-    yield from textwrap.wrap(visible(line), max(width, 20)) or [""]
+    yield from textwrap.wrap(escape_line(line), max(width, 20)) or [""]

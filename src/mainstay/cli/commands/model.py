@@ -9,131 +9,165 @@ from typing import Any
 
 import msgspec
 
-from mainstay.agent.discover import Found, find_model
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.commands.bringing import NEEDS_RUNTIME, accepted, bring, can_run, size_of, wanted
-from mainstay.cli.commands.homes import home_of, overrides_of
-from mainstay.cli.commands.out import print_json, print_table
-from mainstay.cli.commands.tree import UsageError
-from mainstay.config.loading import load_config
+from mainstay.agent.model_discovery import DiscoveredModel, find_model
+from mainstay.cli.commands.home_access import build_overrides, resolve_home
+from mainstay.cli.commands.model_download import (
+    NEEDS_RUNTIME,
+    confirm_download,
+    download_weights,
+    format_size,
+    is_download_accepted,
+    is_runtime_installed,
+)
+from mainstay.cli.commands.output import print_json, print_table
+from mainstay.cli.parser.root import UsageError
+from mainstay.config.loader import load_config
 from mainstay.core.errors import ConfigError
 from mainstay.providers.local import pull as pulling
-from mainstay.providers.local.growing import began
-from mainstay.providers.local.weights import CATALOGUE, FIRST, Weights, find, folder, is_there
+from mainstay.providers.local.catalogue import (
+    CATALOGUE,
+    DEFAULT_WEIGHTS,
+    Weights,
+    find_weights,
+    is_pulled,
+    weights_folder,
+)
+from mainstay.providers.local.partial_file import partial_size_bytes
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
-ASK = "weights are brought with your word only; add --yes to give it"
+CONFIRMATION_NEEDED = "downloading a model needs confirmation; add --yes to confirm"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What is printed about one."""
+class LocalModelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One model in the output of `model list --json`."""
 
     name: str
-    model: str  # as it is asked for
+    model: str  # for --model and the configuration: "local/NAME"
     title: str
     about: str
     licence: str
     source: str
     bytes: int
     memory_mb: int
-    here: bool
-    kept_bytes: int  # of an attempt that did not end
+    here: bool  # downloaded
+    kept_bytes: int  # of an unfinished download
     path: str
 
 
 def list_models(options: argparse.Namespace) -> int:
-    place = folder()
-    rows = [_row(one) for one in CATALOGUE]
-    found, trouble = _found(options)
+    models_folder = weights_folder()
+    rows = [_build_row(weights) for weights in CATALOGUE]
+    discovered, problem = _find_active_model(options)
     if options.json:
-        why = {"model": found.spec, "how": found.how} if found else None
-        print_json({"ok": True, "folder": str(place), "runtime": can_run(), "found": why, "models": rows})
+        active = {"model": discovered.spec, "how": discovered.reason} if discovered else None
+        print_json(
+            {
+                "ok": True,
+                "folder": str(models_folder),
+                "runtime": is_runtime_installed(),
+                "found": active,
+                "models": rows,
+            }
+        )
         return 0
-    head = ("NAME", "SIZE", "MEMORY", "LICENCE", "HERE", "WHAT")
+    head = ("NAME", "SIZE", "MEMORY", "LICENCE", "DOWNLOADED", "DESCRIPTION")
     print_table(
         head,
         [
-            (one.name, size_of(one.bytes), size_of(one.memory_mb * 10**6), one.licence, _here(one), one.about)
-            for one in rows
+            (
+                row.name,
+                format_size(row.bytes),
+                format_size(row.memory_mb * 10**6),
+                row.licence,
+                _format_download_state(row),
+                row.about,
+            )
+            for row in rows
         ],
-        right="bc",
+        right_aligned="bc",
     )
-    print(f"\nThey are kept in {visible(str(place))}; a GGUF file of your own is asked as local//its/whole/path.")
-    print(f"Asked now: {visible(found.spec)} ({visible(found.how)})." if found else visible(trouble))
-    if not can_run():
+    folder = escape_line(str(models_folder))
+    print(f"\nModels are stored in {folder}; use a GGUF file of your own as local//its/whole/path.")
+    print(
+        f"Model in use: {escape_line(discovered.spec)} ({escape_line(discovered.reason)})."
+        if discovered
+        else escape_line(problem)
+    )
+    if not is_runtime_installed():
         print(NEEDS_RUNTIME)
     return 0
 
 
-def _row(one: Weights) -> Row:
-    place = folder()
-    return Row(
-        name=one.name,
-        model=f"local/{one.name}",
-        title=one.title,
-        about=one.about,
-        licence=one.licence,
-        source=one.source,
-        bytes=one.size,
-        memory_mb=one.memory_mb,
-        here=is_there(one, place),
-        kept_bytes=began(one, place),
-        path=str(place / one.file),
+def _build_row(weights: Weights) -> LocalModelRow:
+    models_folder = weights_folder()
+    return LocalModelRow(
+        name=weights.name,
+        model=f"local/{weights.name}",
+        title=weights.title,
+        about=weights.description,
+        licence=weights.licence,
+        source=weights.page_url,
+        bytes=weights.size_bytes,
+        memory_mb=weights.memory_mb,
+        here=is_pulled(weights, models_folder),
+        kept_bytes=partial_size_bytes(weights, models_folder),
+        path=str(models_folder / weights.file_name),
     )
 
 
-def _here(one: Row) -> str:
-    return "yes" if one.here else f"{one.kept_bytes * 100 // one.bytes} %" if one.kept_bytes else "no"
+def _format_download_state(row: LocalModelRow) -> str:
+    return "yes" if row.here else f"{row.kept_bytes * 100 // row.bytes} %" if row.kept_bytes else "no"
 
 
-def _found(options: argparse.Namespace) -> tuple[Found | None, str]:
-    """Which model is asked now, else why none. A configuration that cannot be read is not this command's business."""
+def _find_active_model(options: argparse.Namespace) -> tuple[DiscoveredModel | None, str]:
+    """Return the model that would be used, or why there is none. An invalid configuration is not an error here."""
     try:
-        config = load_config(home_of(options), env=os.environ, overrides=overrides_of(options)).config
+        config = load_config(resolve_home(options), env=os.environ, overrides=build_overrides(options)).config
     except ConfigError as error:
         return None, str(error)
-    return find_model(config, os.environ), "No model is found or configured yet."
+    return find_model(config, os.environ), "No model is configured, and none was found."
 
 
 def pull(options: argparse.Namespace) -> int:
-    one = find(options.name) if options.name else FIRST
-    place = folder()
-    if not is_there(one, place) and not options.yes and not accepted():
+    weights = find_weights(options.name) if options.name else DEFAULT_WEIGHTS
+    if not is_pulled(weights, weights_folder()) and not options.yes and not is_download_accepted():
         if not sys.stdin.isatty():
-            raise UsageError(ASK)
-        if not wanted(one):
-            print("nothing was brought")
+            raise UsageError(CONFIRMATION_NEEDED)
+        if not confirm_download(weights):
+            print("nothing was downloaded")
             return 0
-    done = bring(one, given=options.start or "", quiet=options.json)
+    done = download_weights(weights, source=options.source or "", is_quiet=options.json)
     if options.json:
-        print_json({"ok": True, **_document(one, done)})
+        print_json({"ok": True, **_build_pull_document(weights, done)})
         return 0
-    if done.seconds:
-        where = f" from {visible(done.source)}" if done.source else ""
-        print(f"{one.name} is here: {size_of(done.brought)}{where} in {done.seconds:.0f} s, and its hash is right")
+    if done.duration_s:
+        source = f" from {escape_line(done.source)}" if done.source else ""
+        size = format_size(done.downloaded_bytes)
+        print(f"{weights.name} was downloaded: {size}{source} in {done.duration_s:.0f} s, hash verified")
     else:
-        print(f"{one.name} is here already")
-    print(f"mainstay chat --model local/{one.name}" if can_run() else NEEDS_RUNTIME)
+        print(f"{weights.name} is downloaded already")
+    print(f"mainstay chat --model local/{weights.name}" if is_runtime_installed() else NEEDS_RUNTIME)
     return 0
 
 
-def _document(one: Weights, done: pulling.Pulled) -> dict[str, Any]:
+def _build_pull_document(weights: Weights, pulled: pulling.PullResult) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "model": f"local/{one.name}",
-        "path": str(done.path),
-        "sha256": one.sha256,
-        "bytes": one.size,
-        "brought_bytes": done.brought,
-        "source": done.source,
-        "seconds": round(done.seconds, 1),
+        "name": weights.name,
+        "model": f"local/{weights.name}",
+        "path": str(pulled.path),
+        "sha256": weights.sha256,
+        "bytes": weights.size_bytes,
+        "brought_bytes": pulled.downloaded_bytes,
+        "source": pulled.source,
+        "seconds": round(pulled.duration_s, 1),
     }
 
 
 def remove(options: argparse.Namespace) -> int:
-    one = find(options.name)
-    freed = pulling.remove(one, folder())
+    weights = find_weights(options.name)
+    freed = pulling.remove_weights(weights, weights_folder())
     if options.json:
-        print_json({"ok": True, "name": one.name, "freed_bytes": freed})
+        print_json({"ok": True, "name": weights.name, "freed_bytes": freed})
     else:
-        print(f"{one.name} was removed: {size_of(freed)}")
+        print(f"{weights.name} was removed: {format_size(freed)} freed")
     return 0

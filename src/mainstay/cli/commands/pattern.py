@@ -1,4 +1,4 @@
-"""`mainstay pattern list|search|validate|show`: what is written down here, and whether it can be read."""
+"""`mainstay pattern list|search|validate|show`: the patterns of a workspace and the problems of their files."""
 
 from __future__ import annotations
 
@@ -7,131 +7,152 @@ import os
 from difflib import get_close_matches
 from typing import Any
 
-from mainstay.agent.knowhow import library_of
-from mainstay.agent.remembering import Place
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.foreign import Here, here
-from mainstay.cli.commands.out import paint, print_json, print_table
-from mainstay.cli.commands.talking import tell
+from mainstay.agent.memory_context import AgentFolders
+from mainstay.agent.skills_and_patterns import build_pattern_library
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.output import print_json, print_table, style_text
+from mainstay.cli.commands.plugin_mcp_helpers import ConfiguredHome, load_tools_home
 from mainstay.core.errors import ConfigError
-from mainstay.patterns.files import read_alone
-from mainstay.patterns.library import Library, Snapshot
-from mainstay.patterns.pattern import Pattern
-from mainstay.patterns.read import Trouble
-from mainstay.patterns.render import brief, render
-from mainstay.patterns.tool import FLOOR, FOUND_MAX
+from mainstay.core.outcome_text import format_count
+from mainstay.patterns.folder import read_single_file
+from mainstay.patterns.library import PatternLibrary, PatternSnapshot
+from mainstay.patterns.pattern_template import InstructionPattern
+from mainstay.patterns.renderer import describe_briefly, render_pattern
+from mainstay.patterns.tool import RESULTS_MAX, SIMILARITY_MIN
+from mainstay.patterns.yaml_parser import PatternFileProblem
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
-ALL_OF_IT = 10_000_000  # bytes: more than a file may have
-TITLE_CHARS = 60
+UNLIMITED_BYTES = 10_000_000  # bytes; larger than any pattern file, so nothing is cut
+TITLE_CHARS_MAX = 60
 
 
 def list_patterns(options: argparse.Namespace) -> int:
-    found = _library(here(options)).load()
+    snapshot = _open_library(load_tools_home(options)).load()
+    patterns = snapshot.patterns.values()
     if options.json:
-        print_json({"ok": True, "patterns": [_line(one) for one in found.patterns.values()], **_told(found)})
+        print_json(
+            {
+                "ok": True,
+                "patterns": [_build_pattern_document(pattern) for pattern in patterns],
+                **_build_problems_document(snapshot),
+            }
+        )
         return 0
-    if found.patterns:
-        rows = [(one.name, one.category, visible(one.title, TITLE_CHARS)) for one in found.patterns.values()]
+    if patterns:
+        rows = [(pattern.name, pattern.category, escape_line(pattern.title, TITLE_CHARS_MAX)) for pattern in patterns]
         print_table(("NAME", "CATEGORY", "TITLE"), rows)
-    elif not found.troubles:
-        tell("there are no patterns; they are YAML files in the folder patterns of the home or of the workspace")
-    _point(found)
+    elif not snapshot.problems:
+        print_note("there are no patterns; they are YAML files in the folder patterns of the home or of the workspace")
+    _print_problem_hint(snapshot)
     return 0
 
 
 def search(options: argparse.Namespace) -> int:
-    at = here(options)
-    found = _library(at).load()
-    matches = found.index.match(" ".join(options.words), FOUND_MAX, FLOOR)
-    settings = at.config.patterns
+    home = load_tools_home(options)
+    snapshot = _open_library(home).load()
+    matches = snapshot.index.match(" ".join(options.words), RESULTS_MAX, SIMILARITY_MIN)
+    settings = home.config.patterns
     if options.json:
-        hits = [_line(one.pattern) | {"score": round(one.score, 4)} for one in matches]
-        print_json({"ok": True, "threshold": settings.threshold, "patterns": hits, **_told(found)})
+        hits = [_build_pattern_document(match.pattern) | {"score": round(match.score, 4)} for match in matches]
+        print_json(
+            {"ok": True, "threshold": settings.threshold, "patterns": hits, **_build_problems_document(snapshot)}
+        )
         return 0
-    for number, one in enumerate(matches):
-        shown = number < settings.matches and one.score >= settings.threshold
-        name = paint(one.pattern.name, "bold") if shown else one.pattern.name
-        print(f"{one.score:.2f}{'*' if shown else ' '} {name}: {visible(brief(one.pattern, 120))}")
+    for number, match in enumerate(matches):
+        is_offered = number < settings.matches and match.score >= settings.threshold
+        name = style_text(match.pattern.name, "bold") if is_offered else match.pattern.name
+        print(
+            f"{match.score:.2f}{'*' if is_offered else ' '} {name}: {escape_line(describe_briefly(match.pattern, 120))}"
+        )
     if matches:
-        said = f"* is shown to the model with a request like this: the best {settings.matches} of at least"
-        print(paint(f"{said} {settings.threshold:g}", "dim"))
+        legend = f"* shown to the model with such a request: the best {settings.matches} with a score of at least"
+        print(style_text(f"{legend} {settings.threshold:g}", "dim"))
     else:
-        tell(f"none of {count(len(found.patterns), 'pattern')} is about that")
-    _point(found)
+        print_note(f"none of {format_count(len(snapshot.patterns), 'pattern')} matches")
+    _print_problem_hint(snapshot)
     return 0
 
 
 def show(options: argparse.Namespace) -> int:
-    found = _library(here(options)).load()
-    pattern = found.patterns.get(options.name)
+    patterns = _open_library(load_tools_home(options)).load().patterns
+    pattern = patterns.get(options.name)
     if pattern is None:
-        near = get_close_matches(options.name, found.patterns, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; `mainstay pattern list` lists those that there are"
-        raise ConfigError(f"there is no pattern {visible(options.name, TITLE_CHARS)!r}{hint}")
+        near = get_close_matches(options.name, patterns, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; `mainstay pattern list` lists all patterns"
+        raise ConfigError(f"there is no pattern {escape_line(options.name, TITLE_CHARS_MAX)!r}{hint}")
     if options.json:
         print_json({"ok": True, "pattern": pattern})
         return 0
-    print(safe(render(pattern, ALL_OF_IT)))
-    print(paint(f"\n{visible(pattern.path)}:{pattern.line}", "dim"))
+    print(sanitize_text(render_pattern(pattern, UNLIMITED_BYTES)))
+    print(style_text(f"\n{escape_line(pattern.path)}:{pattern.line}", "dim"))
     return 0
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Everything that is wrong, one line each. 1 if there is anything."""
-    patterns, troubles = _checked(options.paths) if options.paths else _all(_library(here(options)).load())
+    """Print every problem on a line; exit code 1 if there are any."""
+    patterns, problems = (
+        _check_paths(options.paths)
+        if options.paths
+        else _summarise_snapshot(_open_library(load_tools_home(options)).load())
+    )
     if options.json:
-        print_json({"ok": not troubles, "patterns": patterns, "troubles": [_trouble(one) for one in troubles]})
-        return int(bool(troubles))
-    for one in troubles:
-        print(visible(str(one)))
-    if troubles:
-        tell(f"{count(len(troubles), 'problem')}; {count(patterns, 'pattern')} can be used")
+        print_json(
+            {
+                "ok": not problems,
+                "patterns": patterns,
+                "troubles": [_build_problem_document(problem) for problem in problems],
+            }
+        )
+        return int(bool(problems))
+    for problem in problems:
+        print(escape_line(str(problem)))
+    if problems:
+        print_note(f"{format_count(len(problems), 'problem')}; {format_count(patterns, 'pattern')} can be used")
     else:
-        print(f"{count(patterns, 'pattern')}, nothing wrong")
-    return int(bool(troubles))
+        print(f"{format_count(patterns, 'pattern')}, no problems")
+    return int(bool(problems))
 
 
-def _library(at: Here) -> Library:
-    return library_of(at.config, Place(at.place.data, at.workspace))
+def _open_library(home: ConfiguredHome) -> PatternLibrary:
+    return build_pattern_library(home.config, AgentFolders(home.location.data, home.workspace_folder))
 
 
-def _all(found: Snapshot) -> tuple[int, tuple[Trouble, ...]]:
-    return len(found.patterns), found.troubles
+def _summarise_snapshot(snapshot: PatternSnapshot) -> tuple[int, tuple[PatternFileProblem, ...]]:
+    return len(snapshot.patterns), snapshot.problems
 
 
-def _checked(paths: list[str]) -> tuple[int, tuple[Trouble, ...]]:
-    """Files and folders that somebody names, each by itself."""
+def _check_paths(paths: list[str]) -> tuple[int, tuple[PatternFileProblem, ...]]:
+    """Read the named files and folders, each by itself. Return the number of valid patterns, and the problems."""
     patterns = 0
-    troubles: list[Trouble] = []
+    problems: list[PatternFileProblem] = []
     for path in paths:
         if os.path.isdir(path):
-            number, wrong = _all(Library([path]).load())
+            number, of_folder = _summarise_snapshot(PatternLibrary([path]).load())
             patterns += number
-            troubles += wrong
+            problems += of_folder
             continue
-        file = read_alone(path)
+        file = read_single_file(path)
         if file is None:
-            troubles.append(Trouble(path, 0, "there is no such file"))
+            problems.append(PatternFileProblem(path, 0, "there is no such file"))
             continue
         patterns += len(file.entries)
-        troubles += file.troubles
-    return patterns, tuple(troubles)
+        problems += file.problems
+    return patterns, tuple(problems)
 
 
-def _line(pattern: Pattern) -> dict[str, Any]:
+def _build_pattern_document(pattern: InstructionPattern) -> dict[str, Any]:
     names = ("name", "title", "category", "description", "intents", "use_cases", "path", "line")
     return {name: getattr(pattern, name) for name in names}
 
 
-def _trouble(one: Trouble) -> dict[str, Any]:
-    return {"path": one.path, "line": one.line, "reason": one.reason}
+def _build_problem_document(problem: PatternFileProblem) -> dict[str, Any]:
+    return {"path": problem.path, "line": problem.line, "reason": problem.reason}
 
 
-def _told(found: Snapshot) -> dict[str, Any]:
-    return {"troubles": [_trouble(one) for one in found.troubles]}
+def _build_problems_document(snapshot: PatternSnapshot) -> dict[str, Any]:
+    return {"troubles": [_build_problem_document(problem) for problem in snapshot.problems]}
 
 
-def _point(found: Snapshot) -> None:
-    if found.troubles:
-        tell(f"{count(len(found.troubles), 'problem')}: `mainstay pattern validate` lists them")
+def _print_problem_hint(snapshot: PatternSnapshot) -> None:
+    if snapshot.problems:
+        print_note(f"{format_count(len(snapshot.problems), 'problem')}: `mainstay pattern validate` lists them")

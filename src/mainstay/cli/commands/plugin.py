@@ -8,47 +8,49 @@ from typing import Any
 
 import msgspec
 
-from mainstay.agent.elsewhere import PLUGINS, made_plugin
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.foreign import (
-    AS_YOU,
-    Here,
-    Party,
-    allow,
-    forget,
-    here,
+from mainstay.agent.external_tools import PLUGINS_FOLDER, build_plugin
+from mainstay.agent.workspace_stores import list_used_workspaces
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.home_access import open_store_locked, run_async
+from mainstay.cli.commands.output import print_json, style_text
+from mainstay.cli.commands.plugin_mcp_helpers import (
+    UNSANDBOXED_NOTE,
+    ConfiguredHome,
+    PluginOrMcpServer,
+    add_allow_rule,
+    confirm,
+    list_allowing_rules,
+    load_tools_home,
     print_log,
-    rules_about,
-    sure,
-    tell_forgotten,
-    tell_owner,
+    print_restart_note,
+    print_revoked,
+    revoke_grants,
 )
-from mainstay.cli.commands.homes import Place, run_async, writing
-from mainstay.cli.commands.out import paint, print_json
-from mainstay.cli.commands.talking import tell
 from mainstay.config.schema_external_tools import PluginEntry
 from mainstay.core.errors import ConfigError
-from mainstay.core.outside import Needs
-from mainstay.core.plugin_state import MemoryPluginState
+from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import Tool
-from mainstay.core.remove import remove_tree
-from mainstay.plugins import package
+from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.core.tree_removal import remove_tree
+from mainstay.plugins import installer
 from mainstay.plugins.host import PluginHost
-from mainstay.plugins.lock import Installed, read_lock
-from mainstay.plugins.manifest import FILE, Manifest, asks, read_manifest
-from mainstay.plugins.tool import plugin_tools
+from mainstay.plugins.lock_file import InstalledPlugin, read_lock
+from mainstay.plugins.manifest import MANIFEST_FILE, PluginManifest, describe_requests, read_manifest
+from mainstay.plugins.tool import build_plugin_tools
+from mainstay.store.memory.plugin_state import InMemoryPluginState
+from mainstay.store.memory.workspace_store import get_workspace_store
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A plugin as it is now. `state` is ok, disabled, or what is the matter."""
+class PluginStatus(msgspec.Struct, frozen=True):
+    """An installed or configured plugin."""
 
     name: str
     version: str
-    state: str
+    state: str  # ok, disabled, or an error message
     digest: str = ""
     folder: str = ""
-    manifest: Manifest | None = None
+    manifest: PluginManifest | None = None
     actions: list[dict[str, Any]] = []
 
 
@@ -56,60 +58,73 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def list_plugins(options: argparse.Namespace) -> int:
-    at = here(options)
-    found = run_async(_found(at))
+    home = load_tools_home(options)
+    plugins = run_async(_list_statuses(home))
     if options.json:
-        print_json({"ok": True, "plugins": [_document(one) | {"unconfined": at.unwalled} for one in found]})
+        print_json(
+            {
+                "ok": True,
+                "plugins": [_build_document(plugin) | {"unconfined": home.is_unsandboxed} for plugin in plugins],
+            }
+        )
         return 0
-    if not found:
-        tell("there are no plugins; `mainstay plugin add` installs one, `mainstay plugin new` writes one")
-    for one in found:
-        state = paint(one.state, "green") if one.state == "ok" else paint(visible(one.state), "yellow")
-        print(f"{paint(one.name, 'bold')} {visible(one.version)}  {state}".rstrip())
-        for action in one.actions:
-            print(f"  {action['tool']}  {_traits(action)}")
-        for want in asks(one.manifest) if one.manifest is not None else ():
-            print(f"  may {want}")
-        if at.unwalled:
-            print(f"  {AS_YOU}: sandbox.kind is host")
+    if not plugins:
+        print_note("there are no plugins; `mainstay plugin add` installs one, `mainstay plugin new` creates one")
+    for plugin in plugins:
+        state = (
+            style_text(plugin.state, "green")
+            if plugin.state == "ok"
+            else style_text(escape_line(plugin.state), "yellow")
+        )
+        print(f"{style_text(plugin.name, 'bold')} {escape_line(plugin.version)}  {state}".rstrip())
+        for action in plugin.actions:
+            print(f"  {action['tool']}  {_format_traits(action)}")
+        for permission in describe_requests(plugin.manifest) if plugin.manifest is not None else ():
+            print(f"  may {permission}")
+        if home.is_unsandboxed:
+            print(f"  {UNSANDBOXED_NOTE}: sandbox.kind is host")
     return 0
 
 
-async def _found(at: Here) -> list[Found]:
-    added = read_lock(at.plugins)
-    return [await _one(at, name, added.get(name)) for name in sorted({*added, *at.config.plugins})]
+async def _list_statuses(home: ConfiguredHome) -> list[PluginStatus]:
+    installed = read_lock(home.plugins_folder)
+    return [await _load_status(home, name, installed.get(name)) for name in sorted({*installed, *home.config.plugins})]
 
 
-async def _one(at: Here, name: str, added: Installed | None) -> Found:
-    entry = at.config.plugins.get(name, PluginEntry())
-    version, digest = (added.version, added.digest) if added is not None else ("", "")
-    folder = at.plugins / name
+async def _load_status(home: ConfiguredHome, name: str, installed: InstalledPlugin | None) -> PluginStatus:
+    entry = home.config.plugins.get(name, PluginEntry())
+    version, digest = (installed.version, installed.digest) if installed is not None else ("", "")
+    folder = home.plugins_folder / name
     try:
         if entry.path:
-            folder = at.folder(entry.path)
+            folder = home.resolve_path(entry.path)
             manifest, needs, version, digest = read_manifest(folder), None, "", ""
-        elif added is not None:
-            manifest, needs = package.verify(name, at.plugins), added.needs
+        elif installed is not None:
+            manifest, needs = installer.verify_plugin(name, home.plugins_folder), installed.needs
         else:
-            raise ConfigError("the configuration names it, and it is not installed; run `mainstay plugin add`")
+            raise ConfigError("it is configured, but not installed; run `mainstay plugin add`")
     except ConfigError as error:
-        return Found(name, version, str(error), digest, str(folder))
+        return PluginStatus(name, version, str(error), digest, str(folder))
     state = "ok" if entry.enabled else "disabled"
     try:
-        actions = await _actions(at, manifest, folder, needs)
+        actions = await _list_actions(home, manifest, folder, needs)
     except ConfigError as error:
         state, actions = str(error), []
-    return Found(name, version or manifest.version, state, digest, str(folder), manifest, actions)
+    return PluginStatus(name, version or manifest.version, state, digest, str(folder), manifest, actions)
 
 
-async def _actions(at: Here, manifest: Manifest, folder: Path, needs: Needs | None) -> list[dict[str, Any]]:
-    """With what a rule says of each. Raises ConfigError if it lacks a variable."""
-    policy = at.policy()
-    async with at.grounds() as grounds:
+async def _list_actions(
+    home: ConfiguredHome, manifest: PluginManifest, folder: Path, permissions: ProcessPermissions | None
+) -> list[dict[str, Any]]:
+    """Return the plugin's tools, each with whether a rule names it. Raises ConfigError if a variable is not set."""
+    policy = home.build_policy()
+    async with home.open_environment() as environment:
         host = PluginHost(
-            made_plugin(manifest, folder, needs, at.config, grounds), grounds.sandbox, MemoryPluginState()
+            build_plugin(manifest, folder, permissions, home.config, environment),
+            environment.sandbox,
+            InMemoryPluginState(),
         )
-        tools: tuple[Tool, ...] = plugin_tools(host)
+        tools: tuple[Tool, ...] = build_plugin_tools(host)
     return [
         {
             "tool": tool.name,
@@ -117,194 +132,201 @@ async def _actions(at: Here, manifest: Manifest, folder: Path, needs: Needs | No
             "effect": tool.effect,
             "sink": bool(tool.sink),
             "untrusted": tool.untrusted,
-            "named": policy.names(tool),
+            "named": policy.has_rule_for(tool),
         }
         for tool in tools
     ]
 
 
-def _traits(action: dict[str, Any]) -> str:
+def _format_traits(action: dict[str, Any]) -> str:
     traits = [action["effect"]]
     traits += ["sink"] if action["sink"] else []
     traits += [] if action["untrusted"] else ["trusted"]
-    return ", ".join(traits) + ("" if action["named"] else "; denied: no rule names it")
+    return ", ".join(traits) + ("" if action["named"] else "; denied: no rule allows it")
 
 
-def _document(one: Found) -> dict[str, Any]:
-    made = {"name": one.name, "version": one.version, "state": one.state, "sha256": one.digest, "folder": one.folder}
-    return made | {"actions": one.actions, "asks": asks(one.manifest) if one.manifest is not None else []}
+def _build_document(plugin: PluginStatus) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "version": plugin.version,
+        "state": plugin.state,
+        "sha256": plugin.digest,
+        "folder": plugin.folder,
+        "actions": plugin.actions,
+        "asks": describe_requests(plugin.manifest) if plugin.manifest is not None else [],
+    }
 
 
 # --- add and remove ------------------------------------------------------------------------------
 
 
 def add(options: argparse.Namespace) -> int:
-    at = here(options)
+    home = load_tools_home(options)
     source = Path(options.source).expanduser()
-    planned = _planned(at, options.source, source)
-    _refuse_other(options.sha256, planned.digest)
-    name = planned.manifest.name
-    if name in {one.lower() for one in (*at.config.mcpServers, *at.config.backends)}:
+    plan = _plan_installation(home, options.source, source)
+    _check_digest(options.sha256, plan.digest)
+    name = plan.manifest.name
+    if name in {other.lower() for other in (*home.config.mcpServers, *home.config.backends)}:
         raise ConfigError(f"an MCP server or a backend has the name {name} already: rename it in mainstay.yaml")
     if not options.json:
-        _show(planned, same=_is_same(at, planned), walls=not at.unwalled)
-    if not options.yes and not sure(f"Add {name}?", "a plugin is added with your word only; add --yes to give it"):
+        _print_plan(plan, is_installed=_is_installed(home, plan), has_sandbox=not home.is_unsandboxed)
+    if not options.yes and not confirm(f"Add {name}?", "adding a plugin needs confirmation; add --yes to confirm"):
         print("nothing was added")
         return 0
-    package.install(source, at.plugins, expected=planned.digest)
+    installer.install_plugin(source, home.plugins_folder, expected_digest=plan.digest)
     rule = f"{name}__*"
-    already = rules_about(at, Party("plugin", name, name))
-    lacking = run_async(_unnamed(at, planned))
-    if lacking and (options.allow or (not options.yes and sure(f"Let the agent use its tools ({rule})?", ""))):
-        said = allow(at, rule)
-        lacking = []
+    already = list_allowing_rules(home, PluginOrMcpServer("plugin", name, name))
+    denied = run_async(_find_denied_tools(home, plan))
+    if denied and (options.allow or (not options.yes and confirm(f"Let the agent use its tools ({rule})?", ""))):
+        note = add_allow_rule(home, rule)
+        denied = []
         if not options.json:
-            print(said)
+            print(note)
     if options.json:
-        made = {"name": name, "version": planned.manifest.version, "sha256": planned.digest, "asks": planned.asks}
-        made |= {"new": planned.new, "replaces": planned.replaces, "changes": planned.changes}
-        print_json({"ok": True, **made, "allowed": not lacking, "already": already})
+        document = {"name": name, "version": plan.manifest.version, "sha256": plan.digest, "asks": plan.requests}
+        document |= {"new": plan.new_requests, "replaces": plan.replaced_version, "changes": plan.changes}
+        print_json({"ok": True, **document, "allowed": not denied, "already": already})
         return 0
-    print(f"{name} {visible(planned.manifest.version)} was added")
+    print(f"{name} {escape_line(plan.manifest.version)} was added")
     if already:
-        print(f"already allowed by {', '.join(map(visible, already))}")
-    if lacking:
-        which = "its tools are" if len(lacking) == len(planned.manifest.actions) else f"{', '.join(lacking)}:"
-        print(f'{which} denied until a rule names them: add "{rule}" to policy.allow, or add it again with --allow')
-    _tell_lacking(at, name)
-    tell_owner(at)
+        print(f"already allowed by {', '.join(map(escape_line, already))}")
+    if denied:
+        which = "its tools are" if len(denied) == len(plan.manifest.actions) else f"{', '.join(denied)}:"
+        print(f'{which} denied until a rule allows them: add "{rule}" to policy.allow, or add it again with --allow')
+    _print_unusable(home, name)
+    print_restart_note(home)
     return 0
 
 
-def _planned(at: Here, given: str, source: Path) -> package.Plan:
-    """What is told of it names what was given, and not where we have unpacked it."""
-    if given.lower().startswith(("http://", "https://")):
-        raise ConfigError(f"{given} is an address: fetch it first, and add the file or folder")
+def _plan_installation(home: ConfiguredHome, source_text: str, source: Path) -> installer.PluginInstallPlan:
+    """Inspect the plugin. Errors name the source as it was given, not the folder it was unpacked to."""
+    if source_text.lower().startswith(("http://", "https://")):
+        raise ConfigError(f"{source_text} is an address: download it first, and add the file or folder")
     try:
-        planned = package.plan(source, at.plugins)
+        plan = installer.plan_install(source, home.plugins_folder)
     except ConfigError as error:
-        lacks = f"there is no {FILE} in "
-        if str(error).startswith(lacks):
-            raise ConfigError(f"{lacks}{given}") from None
+        problem = f"there is no {MANIFEST_FILE} in "
+        if str(error).startswith(problem):
+            raise ConfigError(f"{problem}{source_text}") from None
         raise
-    if _is_same(at, planned):  # whatever has become of what was installed
-        return msgspec.structs.replace(planned, new=[], changes=[])
-    return planned
+    if _is_installed(home, plan):  # even if the installed files were changed since
+        return msgspec.structs.replace(plan, new_requests=[], changes=[])
+    return plan
 
 
-def _is_same(at: Here, planned: package.Plan) -> bool:
-    known = read_lock(at.plugins).get(planned.manifest.name)
-    return known is not None and known.digest == planned.digest
+def _is_installed(home: ConfiguredHome, plan: installer.PluginInstallPlan) -> bool:
+    installed = read_lock(home.plugins_folder).get(plan.manifest.name)
+    return installed is not None and installed.digest == plan.digest
 
 
-def _refuse_other(wanted: str | None, digest: str) -> None:
-    if wanted is not None and wanted.lower().removeprefix("sha256:") != digest.removeprefix("sha256:"):
-        raise ConfigError(f"this is not what was wanted: its hash is {digest}")
+def _check_digest(expected: str | None, digest: str) -> None:
+    if expected is not None and expected.lower().removeprefix("sha256:") != digest.removeprefix("sha256:"):
+        raise ConfigError(f"the content does not match --sha256: its hash is {digest}")
 
 
-def _show(planned: package.Plan, *, same: bool, walls: bool) -> None:
-    manifest = planned.manifest
-    print(f"{paint(manifest.name, 'bold')} {visible(manifest.version)}: {visible(manifest.description)}")
-    if same:
-        print("  the same as was added")
-    elif planned.replaces:
-        print(f"  in place of {visible(planned.replaces)}")
-    print(f"  {planned.digest}")
-    print(f"  runs {visible(' '.join(manifest.run))}")
-    print(f"{count(len(manifest.actions), 'action')}:")
+def _print_plan(plan: installer.PluginInstallPlan, *, is_installed: bool, has_sandbox: bool) -> None:
+    manifest = plan.manifest
+    print(f"{style_text(manifest.name, 'bold')} {escape_line(manifest.version)}: {escape_line(manifest.description)}")
+    if is_installed:
+        print("  the same content is installed already")
+    elif plan.replaced_version:
+        print(f"  replaces {escape_line(plan.replaced_version)}")
+    print(f"  {plan.digest}")
+    print(f"  runs {escape_line(' '.join(manifest.run))}")
+    print(f"{format_count(len(manifest.actions), 'action')}:")
     for action in manifest.actions:
-        print(f"  {manifest.tool_name(action)} ({action.effect}): {visible(action.description, 200)}")
+        print(f"  {manifest.tool_name(action)} ({action.effect}): {escape_line(action.description, 200)}")
     print("it wants to:")
-    for want in planned.asks:
-        new = paint("  (new)", "yellow") if planned.replaces and want in planned.new else ""
-        print(f"  {want}{new}")
-    if not walls:
-        print(f"it {AS_YOU}: sandbox.kind is host")
-    if planned.changes:
-        print(f"unlike {visible(planned.replaces)}, it:")
-    for change in planned.changes:
-        print(f"  {paint(visible(change), 'yellow')}")
+    for permission in plan.requests:
+        new = style_text("  (new)", "yellow") if plan.replaced_version and permission in plan.new_requests else ""
+        print(f"  {permission}{new}")
+    if not has_sandbox:
+        print(f"it {UNSANDBOXED_NOTE}: sandbox.kind is host")
+    if plan.changes:
+        print(f"unlike {escape_line(plan.replaced_version)}, it:")
+    for change in plan.changes:
+        print(f"  {style_text(escape_line(change), 'yellow')}")
 
 
-async def _unnamed(at: Here, planned: package.Plan) -> list[str]:
-    """Those of its tools that no rule names."""
-    manifest = planned.manifest
+async def _find_denied_tools(home: ConfiguredHome, plan: installer.PluginInstallPlan) -> list[str]:
+    """Return the plugin's tools that no rule names, which are denied."""
+    manifest = plan.manifest
     try:
-        actions = await _actions(at, manifest, at.plugins / manifest.name, read_lock(at.plugins)[manifest.name].needs)
-    except ConfigError:  # what it lacks is told afterwards
+        needs = read_lock(home.plugins_folder)[manifest.name].needs
+        actions = await _list_actions(home, manifest, home.plugins_folder / manifest.name, needs)
+    except ConfigError:  # a variable is not set, which is reported later
         return [manifest.tool_name(action) for action in manifest.actions]
     return [action["tool"] for action in actions if not action["named"]]
 
 
-def _tell_lacking(at: Here, name: str) -> None:
-    found = run_async(_one(at, name, read_lock(at.plugins).get(name)))
-    if found.state not in ("ok", "disabled"):
-        tell(f"it cannot be used yet: {visible(found.state)}")
+def _print_unusable(home: ConfiguredHome, name: str) -> None:
+    plugin = run_async(_load_status(home, name, read_lock(home.plugins_folder).get(name)))
+    if plugin.state not in ("ok", "disabled"):
+        print_note(f"it cannot be used yet: {escape_line(plugin.state)}")
 
 
 def remove(options: argparse.Namespace) -> int:
-    at = here(options)
-    name: str = package.checked_name(options.name)
-    if name not in read_lock(at.plugins):
-        known = ", ".join(sorted(read_lock(at.plugins))) or "none"
-        raise ConfigError(f"no plugin {name} is installed; those that are: {known}")
-    asked = not options.yes and not options.keep_state
-    if asked and not sure(f"Remove {name}, with all that it kept?", "what it kept goes too; add --yes or --keep-state"):
+    home = load_tools_home(options)
+    name: str = installer.check_plugin_name(options.name)
+    if name not in read_lock(home.plugins_folder):
+        known = ", ".join(sorted(read_lock(home.plugins_folder))) or "none"
+        raise ConfigError(f"no plugin {name} is installed; installed: {known}")
+    asks_first = not options.yes and not options.keep_state
+    without = "its stored state is deleted too; add --yes to confirm, or --keep-state"
+    if asks_first and not confirm(f"Remove {name} with its stored state?", without):
         print("nothing was removed")
         return 0
     if not options.keep_state:
-        run_async(_clear(at, name))
-    party = Party("plugin", name, name)
-    revoked = forget(at, party)
-    gone = package.remove(name, at.plugins)
-    left = rules_about(at, party)
+        run_async(_clear_state(home, name))
+    party = PluginOrMcpServer("plugin", name, name)
+    revoked = revoke_grants(home, party)
+    removed = installer.remove_plugin(name, home.plugins_folder)
+    left = list_allowing_rules(home, party)
     if options.json:
-        made = {"name": name, "version": gone.version, "kept_state": bool(options.keep_state)}
-        print_json({"ok": True, **made, "revoked": revoked, "left": left})
+        document = {"name": name, "version": removed.version, "kept_state": bool(options.keep_state)}
+        print_json({"ok": True, **document, "revoked": revoked, "left": left})
         return 0
-    print(f"{name} {visible(gone.version)} was removed")
-    tell_forgotten(revoked, left)
-    tell_owner(at)
+    print(f"{name} {escape_line(removed.version)} was removed")
+    print_revoked(revoked, left)
+    print_restart_note(home)
     return 0
 
 
-async def _clear(at: Here, name: str) -> None:
-    """In every workspace of the home: it was the home's plugin."""
-    from mainstay.store.sqlite import SqliteStore
-
-    for database in sorted((at.place.data / "workspaces").glob("*/workspace.db")):
-        async with writing(Place(at.place.home, at.place.data, database.parent.name)) as store:
-            assert isinstance(store, SqliteStore)
-            await store.plugin_state().clear(name)
-        if not remove_tree(database.parent / PLUGINS / name):
-            tell(f"some of what it kept is left in {visible(str(database.parent / PLUGINS / name))}")
+async def _clear_state(home: ConfiguredHome, name: str) -> None:
+    """Delete the plugin's state in every workspace of the home, because plugins belong to the home."""
+    for folder in list_used_workspaces(home.config.storage, home.location.data):
+        async with open_store_locked(msgspec.structs.replace(home.location, workspace=folder.name)) as store:
+            await get_workspace_store(store).plugin_state().clear(name)
+        if not remove_tree(folder / PLUGINS_FOLDER / name):
+            print_note(f"some of its files could not be deleted: {escape_line(str(folder / PLUGINS_FOLDER / name))}")
 
 
 # --- new and log ---------------------------------------------------------------------------------
 
 
-def new(options: argparse.Namespace) -> int:
-    from mainstay.plugins.scaffold import scaffold
+def create(options: argparse.Namespace) -> int:
+    from mainstay.plugins.scaffold import scaffold_plugin
 
-    name = package.checked_name(options.name)
+    name = installer.check_plugin_name(options.name)
     folder = Path(options.dir or name).expanduser()
-    made = scaffold(folder, name)
+    files = scaffold_plugin(folder, name)
     if options.json:
-        print_json({"ok": True, "name": name, "folder": str(folder.absolute()), "files": [str(one) for one in made]})
+        print_json({"ok": True, "name": name, "folder": str(folder.absolute()), "files": [str(file) for file in files]})
         return 0
-    for one in made:
-        print(visible(str(one)))
-    where = visible(str(folder)) if folder.is_absolute() else f"./{visible(str(folder))}"
+    for file in files:
+        print(escape_line(str(file)))
+    path = escape_line(str(folder)) if folder.is_absolute() else f"./{escape_line(str(folder))}"
     first = read_manifest(folder).actions[0]
-    words = " ".join((first.name, *(f"{name}=…" for name in first.parameters.get("required", ()))))
-    tell(f"try it with `mainstay plugin call {where} {words}`, install it with `mainstay plugin add {where}`")
+    required = first.parameters.get("required")
+    arguments = " ".join((first.name, *(f"{name}=…" for name in (required if isinstance(required, list) else ()))))
+    print_note(f"try it with `mainstay plugin call {path} {arguments}`, install it with `mainstay plugin add {path}`")
     return 0
 
 
-def log(options: argparse.Namespace) -> int:
-    at = here(options)
-    name = package.checked_name(options.name)
-    file = at.workspace / PLUGINS / name / "log"
-    if not file.is_file() and name not in read_lock(at.plugins) and name not in at.config.plugins:
+def show_log(options: argparse.Namespace) -> int:
+    home = load_tools_home(options)
+    name = installer.check_plugin_name(options.name)
+    file = home.workspace_folder / PLUGINS_FOLDER / name / "log"
+    if not file.is_file() and name not in read_lock(home.plugins_folder) and name not in home.config.plugins:
         raise ConfigError(f"there is no plugin {name}, and no log of one")
-    return print_log(options, file, f"{name} has said nothing here")
+    return print_log(options, file, f"{name} has written no output")

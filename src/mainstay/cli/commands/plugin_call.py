@@ -1,4 +1,4 @@
-"""`mainstay plugin call`: one action, through the real host, in the sandbox."""
+"""`mainstay plugin call`: runs one action of a plugin in the sandbox, as the agent would."""
 
 from __future__ import annotations
 
@@ -8,105 +8,111 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
-from mainstay.agent.elsewhere import PLUGINS, Grounds, made_plugin, plugin_of
-from mainstay.cli.chat.safe import safe
-from mainstay.cli.commands.calling import arguments_of, check_given, nowhere, tell_answer
-from mainstay.cli.commands.foreign import Here, here, log_lines
-from mainstay.cli.commands.homes import run_async, writing
-from mainstay.cli.commands.talking import tell
+from mainstay.agent.external_tools import PLUGINS_FOLDER, ExternalToolEnvironment, build_plugin, load_plugin
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.home_access import open_store_locked, run_async
+from mainstay.cli.commands.plugin_mcp_helpers import ConfiguredHome, load_tools_home, read_log_lines
+from mainstay.cli.commands.tool_invocation import (
+    build_command_context,
+    check_argument_options,
+    parse_arguments,
+    print_result,
+)
 from mainstay.config.schema_external_tools import PluginEntry
 from mainstay.core.errors import ConfigError, InputRefused, MainstayError
-from mainstay.core.outside import PluginState
-from mainstay.core.plugin_state import MemoryPluginState
 from mainstay.core.ports import Tool
-from mainstay.core.remove import remove_tree
-from mainstay.core.workers import in_thread
+from mainstay.core.tool_ports import PluginState
+from mainstay.core.tree_removal import remove_tree
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.plugins.host import PluginHost
-from mainstay.plugins.lock import read_lock
-from mainstay.plugins.manifest import Manifest, read_manifest
-from mainstay.plugins.package import checked_name
+from mainstay.plugins.installer import check_plugin_name
+from mainstay.plugins.lock_file import read_lock
+from mainstay.plugins.manifest import PluginManifest, read_manifest
 from mainstay.plugins.plugin import Plugin
-from mainstay.plugins.tool import plugin_tools
+from mainstay.plugins.tool import build_plugin_tools
+from mainstay.store.memory.plugin_state import InMemoryPluginState
+from mainstay.store.memory.workspace_store import get_workspace_store
+from mainstay.trust.guards.terminal_sanitizer import sanitize_text
 
 
 def call(options: argparse.Namespace) -> int:
-    check_given(options)
-    return tell_answer(options, *run_async(_called(here(options), options)))
+    check_argument_options(options)
+    return print_result(options, *run_async(_call_action(load_tools_home(options), options)))
 
 
-async def _called(at: Here, options: argparse.Namespace) -> tuple[str, float]:
-    async with _host(at, options.name) as host:
-        tool = _tool(host, options.action)
-        arguments = arguments_of(options, tool)
+async def _call_action(home: ConfiguredHome, options: argparse.Namespace) -> tuple[str, float]:
+    """Return the result and the seconds it took."""
+    async with _open_host(home, options.name) as host:
+        tool = _find_tool(host, options.action)
+        arguments = parse_arguments(options, tool)
         began = time.monotonic()
-        content = await tool.run(arguments, nowhere())
+        content = await tool.run(arguments, build_command_context())
         return content, time.monotonic() - began
 
 
 @asynccontextmanager
-async def _host(at: Here, name: str) -> AsyncIterator[PluginHost]:
-    """A folder is run as it is, and keeps nothing; what is installed is run with what it has kept."""
+async def _open_host(home: ConfiguredHome, name: str) -> AsyncIterator[PluginHost]:
+    """Run a plugin's folder as it is, with temporary state, or an installed plugin with its own state."""
     if "/" in name or name.startswith("."):
-        folder, manifest = _from_folder(name)
-        made = tempfile.mkdtemp(prefix="mainstay-")
+        folder, manifest = _read_folder(name)
+        temporary = tempfile.mkdtemp(prefix="mainstay-")
         try:
-            async with at.grounds(Path(made)) as grounds:
-                plugin = made_plugin(manifest, folder, None, at.config, grounds)
-                async with _running(plugin, grounds, MemoryPluginState()) as host:
+            async with home.open_environment(Path(temporary)) as environment:
+                plugin = build_plugin(manifest, folder, None, home.config, environment)
+                async with _run_host(plugin, environment, InMemoryPluginState()) as host:
                     yield host
-        except MainstayError:  # nothing of it will be left, and whoever writes it wants to know
-            for line in log_lines(Path(made) / PLUGINS / manifest.name / "log"):
-                tell(safe(line))
+        except MainstayError:  # the log is deleted below, and the plugin's author needs it
+            for line in read_log_lines(Path(temporary) / PLUGINS_FOLDER / manifest.name / "log"):
+                print_note(sanitize_text(line))
             raise
         finally:
-            await in_thread(lambda: remove_tree(made))
+            await run_in_thread(lambda: remove_tree(temporary))
         return
-    entry = at.config.plugins.get(checked_name(name), PluginEntry())
+    entry = home.config.plugins.get(check_plugin_name(name), PluginEntry())
     if not entry.enabled:
         raise ConfigError(f"the plugin {name} is disabled in mainstay.yaml")
-    async with at.grounds() as grounds, _pointing_to_log(at, name):
-        plugin = plugin_of(name, entry, read_lock(at.plugins).get(name), at.config, grounds)
-        from mainstay.store.sqlite import SqliteStore
-
+    async with home.open_environment() as environment, _hint_at_log_on_failure(home, name):
+        plugin = load_plugin(name, entry, read_lock(home.plugins_folder).get(name), home.config, environment)
         async with (
-            writing(at.place) as store,
-            _running(plugin, grounds, cast(SqliteStore, store).plugin_state()) as host,
+            open_store_locked(home.location) as store,
+            _run_host(plugin, environment, get_workspace_store(store).plugin_state()) as host,
         ):
             yield host
 
 
 @asynccontextmanager
-async def _pointing_to_log(at: Here, name: str) -> AsyncIterator[None]:
-    """If it fails, and has said something that may tell why."""
-    file = at.workspace / PLUGINS / name / "log"
-    before = len(log_lines(file))
+async def _hint_at_log_on_failure(home: ConfiguredHome, name: str) -> AsyncIterator[None]:
+    """If the call fails and the plugin wrote to its log meanwhile, print how to read it."""
+    file = home.workspace_folder / PLUGINS_FOLDER / name / "log"
+    before = len(read_log_lines(file))
     try:
         yield
     except MainstayError:
-        if len(log_lines(file)) != before:
-            tell(f"what it said is in its log: `mainstay plugin log {name}`")
+        if len(read_log_lines(file)) != before:
+            print_note(f"its output is in its log: `mainstay plugin log {name}`")
         raise
 
 
-def _from_folder(name: str) -> tuple[Path, Manifest]:
+def _read_folder(name: str) -> tuple[Path, PluginManifest]:
     folder = Path(name).expanduser()
     return folder, read_manifest(folder)
 
 
 @asynccontextmanager
-async def _running(plugin: Plugin, grounds: Grounds, state: PluginState) -> AsyncIterator[PluginHost]:
-    host = PluginHost(plugin, grounds.sandbox, state, redact=grounds.veil.hide)
+async def _run_host(
+    plugin: Plugin, environment: ExternalToolEnvironment, state: PluginState
+) -> AsyncIterator[PluginHost]:
+    host = PluginHost(plugin, environment.sandbox, state, redact=environment.redactor.redact_text)
     try:
         yield host
     finally:
         await host.close()
 
 
-def _tool(host: PluginHost, action: str) -> Tool:
-    tools = {tool.name.partition("__")[2]: tool for tool in plugin_tools(host)}
-    found = tools.get(action.removeprefix(f"{host.plugin.name}__"))
-    if found is None:
-        raise InputRefused(f"{host.plugin.name} has no action {action!r}; there are: {', '.join(tools)}")
-    return found
+def _find_tool(host: PluginHost, action: str) -> Tool:
+    tools = {tool.name.partition("__")[2]: tool for tool in build_plugin_tools(host)}
+    tool = tools.get(action.removeprefix(f"{host.plugin.name}__"))
+    if tool is None:
+        raise InputRefused(f"{host.plugin.name} has no action {action!r}; it has: {', '.join(tools)}")
+    return tool

@@ -1,4 +1,4 @@
-"""`mainstay run`: one turn, for scripts."""
+"""`mainstay run`: runs one turn and prints the answer, for scripts."""
 
 from __future__ import annotations
 
@@ -8,99 +8,105 @@ import sys
 
 import msgspec
 
-from mainstay.agent.agent import Agent
-from mainstay.cli.chat.asking import elsewhere
-from mainstay.cli.chat.plain import Printer
-from mainstay.cli.chat.words import ending
-from mainstay.cli.commands.homes import run_async
-from mainstay.cli.commands.out import print_json
-from mainstay.cli.commands.talking import Setting, new_session, own_model, setting, settle_in, tell
-from mainstay.cli.commands.tree import UsageError
+from mainstay.agent.client import AgentClient
+from mainstay.cli.chat.approval_prompt import format_shell_hints
+from mainstay.cli.chat.plain_printer import PlainPrinter
+from mainstay.cli.commands.agent_access import (
+    AgentSetup,
+    apply_requested_model,
+    build_session_name,
+    load_agent_setup,
+    print_note,
+    set_working_folder,
+)
+from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.output import print_json
+from mainstay.cli.parser.root import UsageError
 from mainstay.core.events import ApprovalAsked, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
-from mainstay.core.where import Where
-from mainstay.gateway.owner import Remote
+from mainstay.core.outcome_text import describe_outcome
+from mainstay.core.turn_location import TurnLocation
 
-ABORT_S = 5.0
-LINGER_S = 1.0
+ABORT_TIMEOUT_S = 5.0
+RESUME_NOTICE_S = 1.0
 
 
 def run(options: argparse.Namespace) -> int:
-    prompt = _prompt(options.text)
-    where = setting(options)
-    session: str = options.session or new_session("run")
+    prompt = _read_prompt(options.text)
+    setup = load_agent_setup(options)
+    session: str = options.session or build_session_name("run")
     if not options.json:
-        return exit_code(run_async(_streamed(where, session, prompt)))
-    reply = run_async(_whole(where, session, prompt))
-    print_json(_document(reply))
+        return exit_code(run_async(_stream_turn(setup, session, prompt)))
+    reply = run_async(_run_turn(setup, session, prompt))
+    print_json(_build_document(reply))
     return exit_code(reply.outcome)
 
 
-def _prompt(given: list[str]) -> str:
-    if not given:
+def _read_prompt(words: list[str]) -> str:
+    if not words:
         if sys.stdin.isatty():
-            raise UsageError('what should it do? Give the text: mainstay run "…", or a pipe')
-        return _stdin()
-    return "\n\n".join(_stdin() if one == "-" else one for one in given) if "-" in given else " ".join(given)
+            raise UsageError('the prompt is missing: mainstay run "…", or pipe it to stdin')
+        return _read_stdin()
+    return "\n\n".join(_read_stdin() if word == "-" else word for word in words) if "-" in words else " ".join(words)
 
 
-def _stdin() -> str:
+def _read_stdin() -> str:
     limit = Limits().input_bytes_max
     return sys.stdin.buffer.read(limit + 1).decode(errors="replace").rstrip("\n")
 
 
-async def _streamed(where: Setting, session: str, prompt: str) -> Outcome:
-    printer = Printer(_write, tell, elsewhere)
-    async with where.agent() as agent:
+async def _stream_turn(setup: AgentSetup, session: str, prompt: str) -> Outcome:
+    printer = PlainPrinter(_write_stdout, print_note, format_shell_hints)
+    async with setup.open_agent() as agent:
         outcome: Outcome | None = None
         try:
-            await own_model(where, agent, session)
-            await settle_in(where, agent, session)
+            await apply_requested_model(setup, agent, session)
+            await set_working_folder(setup, agent, session)
             async for event in agent.stream(session, prompt):
-                printer.show(event)
+                printer.show_event(event)
                 match event:
                     case TurnEnded():
                         outcome = event.outcome
                     case ApprovalAsked(id=id):
                         outcome = Paused(id)
         except asyncio.CancelledError:
-            await _abort(agent, session)
+            await _abort_turn(agent, session)
             raise
         assert outcome is not None, "a stream ends with its turn or raises"
-        await _others(agent)
+        await _wait_for_resumed_turns(agent)
         return outcome
 
 
-async def _whole(where: Setting, session: str, prompt: str) -> Reply:
-    async with where.agent() as agent:
+async def _run_turn(setup: AgentSetup, session: str, prompt: str) -> Reply:
+    async with setup.open_agent() as agent:
         try:
-            await own_model(where, agent, session)
-            await settle_in(where, agent, session)
+            await apply_requested_model(setup, agent, session)
+            await set_working_folder(setup, agent, session)
             reply = await agent.run(session, prompt)
         except asyncio.CancelledError:
-            await _abort(agent, session)
+            await _abort_turn(agent, session)
             raise
-        await _others(agent)
+        await _wait_for_resumed_turns(agent)
         return reply
 
 
-async def _abort(agent: Agent | Remote, session: str) -> None:
-    """Who interrupts the command does not want the turn to be resumed later."""
-    async with asyncio.timeout(ABORT_S):
+async def _abort_turn(agent: AgentClient, session: str) -> None:
+    """Abort the turn of an interrupted command, so that it is not resumed later."""
+    async with asyncio.timeout(ABORT_TIMEOUT_S):
         await agent.abort(session)
 
 
-async def _others(agent: Agent | Remote) -> None:
-    """Turns that an earlier process left unfinished were taken up with ours; they are let finish."""
+async def _wait_for_resumed_turns(agent: AgentClient) -> None:
+    """Wait for turns that an earlier process left unfinished, and that were resumed when this agent was opened."""
     settling = asyncio.ensure_future(agent.settled())
-    done, _ = await asyncio.wait((settling,), timeout=LINGER_S)
+    done, _ = await asyncio.wait((settling,), timeout=RESUME_NOTICE_S)
     if not done:
-        tell("finishing turns that were interrupted earlier; Ctrl-C leaves them for the next start")
+        print_note("finishing turns that were interrupted earlier; Ctrl-C leaves them for the next start")
     await settling
 
 
-def _write(text: str) -> None:
+def _write_stdout(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -119,20 +125,20 @@ def exit_code(outcome: Outcome) -> int:
             return 1
 
 
-def _document(reply: Reply) -> dict[str, object]:
+def _build_document(reply: Reply) -> dict[str, object]:
     name = type(reply.outcome).__name__
-    made: dict[str, object] = {"ok": isinstance(reply.outcome, Answered)}
-    if not made["ok"]:
-        made["error"] = {"type": name, "message": ending(reply.outcome)}
+    document: dict[str, object] = {"ok": isinstance(reply.outcome, Answered)}
+    if not document["ok"]:
+        document["error"] = {"type": name, "message": describe_outcome(reply.outcome)}
     if isinstance(failed := reply.outcome, Failed):
-        where = Where(reply.session, failed.turn, failed.step, failed.trace)
-        made["error"] = {"type": name, "message": failed.sentence, "details": where}
+        details = TurnLocation(reply.session, failed.turn, failed.step, failed.trace)
+        document["error"] = {"type": name, "message": failed.sentence, "details": details}
     if isinstance(judged := reply.outcome, Answered) and judged.score is not None:
-        made |= {"score": judged.score, "passed": judged.passed}
+        document |= {"score": judged.score, "passed": judged.passed}
     if reply.cut:
-        made["cut"] = True
+        document["cut"] = True
     if isinstance(reply.outcome, Paused):
-        made["approval"] = reply.outcome.approval
+        document["approval"] = reply.outcome.approval
     usage = msgspec.structs.asdict(reply.usage)
-    made |= {"session": reply.session, "turn": reply.turn, "outcome": name, "text": reply.text}
-    return made | {"usage": usage, "cost": reply.cost, "trace": reply.trace}
+    document |= {"session": reply.session, "turn": reply.turn, "outcome": name, "text": reply.text}
+    return document | {"usage": usage, "cost": reply.cost, "trace": reply.trace}

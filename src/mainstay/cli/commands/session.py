@@ -1,4 +1,4 @@
-"""`mainstay session list|show|records|export|replay`: they only read, and work while another process owns the home."""
+"""`mainstay session list|show|records|export|replay`: read-only, so they work while another process owns the home."""
 
 from __future__ import annotations
 
@@ -11,193 +11,213 @@ from typing import Any
 
 import msgspec
 
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import count, dollars, short, waits
-from mainstay.cli.commands.conversation import conversation, trace_row
-from mainstay.cli.commands.homes import Place, home_of, place_of, reading, records_of, run_async, standing_of
-from mainstay.cli.commands.out import clock, paint, print_json, print_table, when
-from mainstay.config.loading import load_config
-from mainstay.config.schema import secrets_in
-from mainstay.context.compile import Shown
+from mainstay.cli.chat.formatters import describe_waiting, format_number
+from mainstay.cli.commands.home_access import (
+    WorkspaceLocation,
+    load_session_info,
+    load_session_records,
+    open_store_read_only,
+    resolve_home,
+    resolve_workspace,
+    run_async,
+)
+from mainstay.cli.commands.output import format_clock, format_time, print_json, print_table, style_text
+from mainstay.cli.commands.transcript_formatter import format_conversation, format_event_row
+from mainstay.config.loader import load_config
+from mainstay.config.schema import find_secrets
+from mainstay.context.compiler import ContextView
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Judged
 from mainstay.core.journal import Record
 from mainstay.core.limits import Limits
 from mainstay.core.messages import Message
-from mainstay.core.ports import Standing
-from mainstay.lane.replay import Replayed, replay
-from mainstay.observe.export import history, write_session
-from mainstay.store.home import is_owned
-from mainstay.trust.guards.redact import Redactor
+from mainstay.core.outcome_text import format_count, format_dollars
+from mainstay.core.ports import SessionInfo
+from mainstay.lane.replay import ReplayResult, replay_journal
+from mainstay.observe.session_export import full_history, write_session
+from mainstay.store.home import is_home_locked
+from mainstay.trust.guards.redaction import Redactor
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
-NAME_CHARS_MAX = 60  # of a session's, in a list on a terminal
+NAME_CHARS_MAX = 60  # of a session in a list on a terminal
 
 
 def list_sessions(options: argparse.Namespace) -> int:
-    place = place_of(options)
-    found = run_async(_sessions(place, int(options.limit)))
+    location = resolve_workspace(options)
+    sessions = run_async(_load_sessions(location, int(options.limit)))
     if options.json:
-        print_json({"ok": True, "sessions": found})
-    elif not found:
-        print(f"No sessions in {visible(str(place.home))} yet. `mainstay chat` starts one.")
+        print_json({"ok": True, "sessions": sessions})
+    elif not sessions:
+        print(f"No sessions in {escape_line(str(location.home))} yet. `mainstay chat` starts one.")
     else:
         rows = [
             [
-                _shortened(one.key) if sys.stdout.isatty() else one.key,
-                when(one.updated),
-                str(one.turns),
-                str(one.messages),
-                f"{short(one.prompt_tokens)} / {short(one.completion_tokens)}",
-                dollars(one.cost),
-                _status(one),
+                _shorten_name(session.key) if sys.stdout.isatty() else session.key,
+                format_time(session.updated),
+                str(session.turns),
+                str(session.messages),
+                f"{format_number(session.prompt_tokens)} / {format_number(session.completion_tokens)}",
+                format_dollars(session.cost),
+                _format_status(session),
             ]
-            for one in found
+            for session in sessions
         ]
         print_table(["SESSION", "UPDATED", "TURNS", "MESSAGES", "TOKENS IN / OUT", "COST", "STATUS"], rows, "cdef")
     return 0
 
 
-def _shortened(name: str) -> str:
-    """For the eye: both ends of a name tell more than its middle."""
+def _shorten_name(name: str) -> str:
+    """Cut the middle out of a long name."""
     if len(name) <= NAME_CHARS_MAX:
         return name
     end = NAME_CHARS_MAX // 2
     return f"{name[: NAME_CHARS_MAX - end - 1]}…{name[-end:]}"
 
 
-async def _sessions(place: Place, limit: int) -> list[Standing]:
-    async with reading(place) as store:
-        return [msgspec.structs.replace(one, workspace=place.workspace) for one in await store.sessions(limit=limit)]
+async def _load_sessions(location: WorkspaceLocation, limit: int) -> list[SessionInfo]:
+    async with open_store_read_only(location) as store:
+        sessions = await store.list_sessions(limit=limit)
+        return [msgspec.structs.replace(session, workspace=location.workspace) for session in sessions]
 
 
-def _status(standing: Standing) -> str:
-    if standing.approval is not None:
-        return f"{standing.status}, {waits(standing.approval)}"
-    return f"{standing.status}, unfinished" if standing.unfinished else standing.status
+def _format_status(info: SessionInfo) -> str:
+    if info.approval is not None:
+        return f"{info.status}, {describe_waiting(info.approval)}"
+    return f"{info.status}, unfinished" if info.unfinished else info.status
 
 
 def show(options: argparse.Namespace) -> int:
     if options.context:
         return _show_context(options)
-    standing, records = run_async(_whole(place_of(options), options.session))
+    info, records = run_async(_load_session(resolve_workspace(options), options.session))
     if options.json:
-        messages = [_message(standing.key, one) for one in history(records)]
-        verdicts = [one.event for one in records if isinstance(one.event, Judged)]
-        print_json({"ok": True, "session": standing, "messages": messages, "verdicts": verdicts})
+        messages = [_build_message_document(info.key, message) for message in full_history(records)]
+        verdicts = [record.event for record in records if isinstance(record.event, Judged)]
+        print_json({"ok": True, "session": info, "messages": messages, "verdicts": verdicts})
         return 0
-    facts = [_status(standing), count(standing.turns, "turn"), count(standing.messages, "message")]
-    facts.append(f"{short(standing.prompt_tokens)} tokens in, {short(standing.completion_tokens)} out")
-    facts += [dollars(standing.cost)] if standing.cost else []
-    facts += [f"forked from {visible(standing.parent)}"] if standing.parent else []
-    print(paint(visible(standing.key), "bold"), paint(" · ".join(facts), "dim"))
-    for line in conversation(records):
+    facts = [_format_status(info), format_count(info.turns, "turn"), format_count(info.messages, "message")]
+    facts.append(f"{format_number(info.prompt_tokens)} tokens in, {format_number(info.completion_tokens)} out")
+    facts += [format_dollars(info.cost)] if info.cost else []
+    facts += [f"forked from {escape_line(info.parent)}"] if info.parent else []
+    print(style_text(escape_line(info.key), "bold"), style_text(" · ".join(facts), "dim"))
+    for line in format_conversation(records):
         print(line)
     return 0
 
 
 def _show_context(options: argparse.Namespace) -> int:
-    from mainstay.cli.commands.talking import setting  # models and their wire: nothing else here needs them
+    # loads providers, which the other commands here do not need
+    from mainstay.cli.commands.agent_access import load_agent_setup
 
-    run_async(_at_rest(place_of(options), options.session))
-    where = setting(options)
+    run_async(_check_nothing_unfinished(resolve_workspace(options), options.session))
+    setup = load_agent_setup(options)
 
-    async def ask() -> Shown:
-        async with where.agent() as agent:
-            shown: Shown = await agent.sessions.context(options.session)
-            return shown
+    async def compile_context() -> ContextView:
+        async with setup.open_agent() as agent:
+            context: ContextView = await agent.sessions.context(options.session)
+            return context
 
-    shown = run_async(ask())
+    context = run_async(compile_context())
     if options.json:
-        print_json({"ok": True, "context": shown})
+        print_json({"ok": True, "context": context})
         return 0
-    room = f"{shown.tokens:,} of {shown.budget:,} tokens, window {shown.window:,}"
-    print(paint(f"{visible(shown.model)}: {room}", "bold"))
-    for section in shown.sections:
-        print(f"\n{paint(section.name, 'bold', 'cyan')} {paint(count(section.tokens, 'token'), 'dim')}")
-        for line in safe(section.text).splitlines():
+    usage = f"{context.tokens:,} of {context.budget:,} tokens, window {context.window:,}"
+    print(style_text(f"{escape_line(context.model)}: {usage}", "bold"))
+    for section in context.sections:
+        print(
+            f"\n{style_text(section.name, 'bold', 'cyan')} {style_text(format_count(section.tokens, 'token'), 'dim')}"
+        )
+        for line in sanitize_text(section.text).splitlines():
             print(f"  {line}".rstrip())
     return 0
 
 
-async def _at_rest(place: Place, session: str) -> None:
-    """Whoever opens a home takes up what is unfinished in it; looking at something must not."""
-    async with reading(place) as store:
-        await standing_of(store, session)
-        if not is_owned(place.data) and (waiting := await store.unfinished()):
-            names = ", ".join(waiting[:3])
-            raise InputRefused(f"a turn is unfinished ({names}); go on with it in a chat: /context shows the same")
+async def _check_nothing_unfinished(location: WorkspaceLocation, session: str) -> None:
+    """Raise InputRefused if opening the home would resume unfinished turns, which showing a context must not do."""
+    async with open_store_read_only(location) as store:
+        await load_session_info(store, session)
+        if not is_home_locked(location.data) and (unfinished := await store.list_unfinished()):
+            names = ", ".join(unfinished[:3])
+            raise InputRefused(f"a turn is unfinished ({names}); continue it in a chat, where /context shows the same")
 
 
 def print_records(options: argparse.Namespace) -> int:
-    standing, records = run_async(_whole(place_of(options), options.session))
+    info, records = run_async(_load_session(resolve_workspace(options), options.session))
     if options.json:
-        print_json({"ok": True, "session": standing, "records": [_record(one) for one in records]})
+        print_json({"ok": True, "session": info, "records": [_build_record_document(record) for record in records]})
         return 0
-    rows, before = [], records[0].at if records else 0
+    rows, previous_at = [], records[0].at if records else 0
     for record in records:
-        turn, step, what, spent = trace_row(record.event)
+        turn, step, what, spent = format_event_row(record.event)
         kind = type(record.event).__name__
-        rows.append([str(record.seq), clock(record.at), str(record.at - before), turn, step, kind, spent, what])
-        before = record.at
+        rows.append(
+            [str(record.seq), format_clock(record.at), str(record.at - previous_at), turn, step, kind, spent, what]
+        )
+        previous_at = record.at
     print_table(["SEQ", "TIME", "+MS", "TURN", "STEP", "KIND", "TOKENS", "WHAT"], rows, "acdeg")
     return 0
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _build_record_document(record: Record) -> dict[str, Any]:
     event: dict[str, Any] = msgspec.to_builtins(record.event)
     return {"seq": record.seq, "at": record.at, "kind": event.pop("type"), **event}
 
 
-async def _whole(place: Place, session: str) -> tuple[Standing, list[Record]]:
-    async with reading(place) as store:
-        standing, records = await records_of(store, session)
-        return msgspec.structs.replace(standing, workspace=place.workspace), records
+async def _load_session(location: WorkspaceLocation, session: str) -> tuple[SessionInfo, list[Record]]:
+    async with open_store_read_only(location) as store:
+        info, records = await load_session_records(store, session)
+        return msgspec.structs.replace(info, workspace=location.workspace), records
 
 
-def _message(session: str, said: Message) -> dict[str, Any]:
-    made = {"id": said.id, "session": session, "at": said.at, "role": said.role, "parts": said.parts}
-    return {**made, "model": said.model} if said.model else made
+def _build_message_document(session: str, message: Message) -> dict[str, Any]:
+    document = {
+        "id": message.id,
+        "session": session,
+        "at": message.at,
+        "role": message.role,
+        "parts": message.parts,
+    }
+    return {**document, "model": message.model} if message.model else document
 
 
 def export(options: argparse.Namespace) -> int:
-    given: str | None = options.to
-    _, records = run_async(_whole(place_of(options), options.session))
-    folder = Path(given) if given is not None else Path(_file_name(options.session))
+    _, records = run_async(_load_session(resolve_workspace(options), options.session))
+    folder = Path(options.to) if options.to is not None else Path(_build_folder_name(options.session))
     if folder.exists() and not folder.is_dir():
         raise InputRefused(f"{folder} is not a folder; choose another with --to")
-    redactor = Redactor(secrets_in(os.environ))
-    paths = [str(path) for path in write_session(records, folder, lambda text: redactor.whole(text)[0])]
+    redactor = Redactor(find_secrets(os.environ))
+    paths = [str(path) for path in write_session(records, folder, lambda text: redactor.redact(text)[0])]
     if options.json:
         print_json({"ok": True, "files": paths})
     else:
         for path in paths:
-            print(visible(path))
+            print(escape_line(path))
     return 0
 
 
-def _file_name(session: str) -> str:
-    """A folder here, whatever the session is called."""
+def _build_folder_name(session: str) -> str:
+    """Return a folder name for the current folder, without path separators or a leading dot."""
     return re.sub(r"[^\w.-]+", "-", session).strip(".-") or "session"
 
 
 def replay_session(options: argparse.Namespace) -> int:
-    limits = load_config(home_of(options), env=os.environ).config.limits
-    result = run_async(_replay(place_of(options), options.session, limits))
+    limits = load_config(resolve_home(options), env=os.environ).config.limits
+    result = run_async(_replay(resolve_workspace(options), options.session, limits))
     if options.json:
-        print_json(_replayed(result))
-    elif result.identical:
-        print(f"identical: {count(result.records, 'record')}, {count(result.turns, 'turn')}")
+        print_json(_build_replay_document(result))
+    elif result.is_identical:
+        print(f"identical: {format_count(result.records, 'record')}, {format_count(result.turns, 'turn')}")
     else:
-        print(f"different at record {result.records}: {visible(result.difference)}")
-    return 0 if result.identical else 1
+        print(f"different at record {result.records}: {escape_line(result.difference)}")
+    return 0 if result.is_identical else 1
 
 
-def _replayed(result: Replayed) -> dict[str, Any]:
-    made: dict[str, Any] = {"ok": result.identical, "records": result.records, "turns": result.turns}
-    return made if result.identical else made | {"error": {"type": "Differs", "message": result.difference}}
+def _build_replay_document(result: ReplayResult) -> dict[str, Any]:
+    document: dict[str, Any] = {"ok": result.is_identical, "records": result.records, "turns": result.turns}
+    return document if result.is_identical else document | {"error": {"type": "Differs", "message": result.difference}}
 
 
-async def _replay(place: Place, session: str, limits: Limits) -> Replayed:
-    async with reading(place) as store:
-        _, records = await records_of(store, session)
-    return await replay(records, limits)
+async def _replay(location: WorkspaceLocation, session: str, limits: Limits) -> ReplayResult:
+    async with open_store_read_only(location) as store:
+        _, records = await load_session_records(store, session)
+    return await replay_journal(records, limits)

@@ -1,4 +1,4 @@
-"""`mainstay skill list|show|search|validate`: which skills there are, whose words they are, and what is wrong."""
+"""`mainstay skill list|show|search|validate`: the skills of a workspace, their trust and their problems."""
 
 from __future__ import annotations
 
@@ -9,185 +9,200 @@ from typing import Any
 
 import msgspec
 
-from mainstay.agent.whose import Whose
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.out import paint, print_json, print_table
-from mainstay.cli.commands.skill_places import Skills, pinned_in, skills_of
-from mainstay.cli.commands.talking import tell
-from mainstay.skills.allowed import rules_of
-from mainstay.skills.find import Found, Scope
-from mainstay.skills.header import FILES, SkillRefused
-from mainstay.skills.lock import Pinned
-from mainstay.skills.match import folded
-from mainstay.skills.skill import normal_name, read_skill
-from mainstay.skills.validate import validate as problems_of
+from mainstay.agent.file_origins import FileOriginLookup
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.output import print_json, print_table, style_text
+from mainstay.cli.commands.skill_folders import SkillsFolder, open_skills_folder, read_scope_lock
+from mainstay.core.outcome_text import format_count
+from mainstay.skills.allowed_tools import parse_allowed_tools
+from mainstay.skills.frontmatter import SKILL_FILE_NAMES, SkillRefused
+from mainstay.skills.keyword_matcher import fold_case
+from mainstay.skills.lock_file import SkillLockEntry
+from mainstay.skills.registry import AvailableSkill, SkillScope
+from mainstay.skills.skill import normalise_name, read_skill
+from mainstay.skills.validator import validate_skill as problems_of
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
-DESCRIPTION_CHARS = 60
-FOUND_MAX = 50
+DESCRIPTION_CHARS_MAX = 60
+HITS_MAX = 50
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A skill as it stands in a scope."""
+class ListedSkill(msgspec.Struct, frozen=True):
+    """A skill of one scope."""
 
-    found: Found
-    pinned: Pinned | None
-    hidden_by: str = ""  # the narrower scope that has another of its name
+    available: AvailableSkill
+    lock_entry: SkillLockEntry | None
+    hidden_by: str = ""  # the narrower scope that has a skill of the same name; empty: none
 
     @property
     def trust(self) -> str:
-        if self.found.untrusted:
+        if self.available.untrusted:
             return "untrusted"
-        return "trusted" if self.pinned is not None and self.pinned.digest else "own"
+        return "trusted" if self.lock_entry is not None and self.lock_entry.digest else "own"
 
 
 # --- list and search -----------------------------------------------------------------------------
 
 
 def list_skills(options: argparse.Namespace) -> int:
-    at = skills_of(options, looking=True)
-    listed, troubles = _listed(at)
+    skills = open_skills_folder(options, for_reading=True)
+    listed, problems = _list_all(skills)
     if options.json:
-        print_json({"ok": True, "skills": [_document(one) for one in listed], "troubles": troubles})
+        print_json({"ok": True, "skills": [_build_document(skill) for skill in listed], "troubles": problems})
         return 0
     if listed:
-        print_table(("NAME", "SCOPE", "TRIGGER", "TRUST", "DESCRIPTION"), [_row(one) for one in listed])
-    elif not troubles:
-        tell(f"there are no skills in {visible(str(at.folder))}; `mainstay skill install` brings some")
-    for said in troubles:
-        tell(f"{paint('!', 'yellow')} {visible(said)}")
+        print_table(("NAME", "SCOPE", "TRIGGER", "TRUST", "DESCRIPTION"), [_build_row(skill) for skill in listed])
+    elif not problems:
+        print_note(f"there are no skills in {escape_line(str(skills.folder))}; `mainstay skill install` installs some")
+    for problem in problems:
+        print_note(f"{style_text('!', 'yellow')} {escape_line(problem)}")
     return 0
 
 
 def search(options: argparse.Namespace) -> int:
-    listed, _ = _listed(skills_of(options, looking=True))
-    words = folded(" ".join(options.words)).split()
-    scored = [(_score(one, words), one) for one in listed if not one.hidden_by]
-    best = [one for score, one in sorted(scored, key=lambda one: -one[0]) if score][:FOUND_MAX]
+    listed, _ = _list_all(open_skills_folder(options, for_reading=True))
+    words = fold_case(" ".join(options.words)).split()
+    scored = [(_score_match(skill, words), skill) for skill in listed if not skill.hidden_by]
+    best = [skill for score, skill in sorted(scored, key=lambda pair: -pair[0]) if score][:HITS_MAX]
     if options.json:
-        print_json({"ok": True, "skills": [_document(one) for one in best]})
+        print_json({"ok": True, "skills": [_build_document(skill) for skill in best]})
         return 0
-    for one in best:
-        skill = one.found.skill
-        print(
-            f"{paint(visible(skill.name), 'bold')} ({visible(one.found.scope.name)}): {visible(skill.description, 200)}"
-        )
+    for hit in best:
+        skill = hit.available.skill
+        name, scope = style_text(escape_line(skill.name), "bold"), escape_line(hit.available.scope.name)
+        print(f"{name} ({scope}): {escape_line(skill.description, 200)}")
     if not best:
-        tell(f"none of {count(len(listed), 'skill')} is about that")
+        print_note(f"none of {format_count(len(listed), 'skill')} matches")
     return 0
 
 
-def _score(one: Listed, words: list[str]) -> int:
-    """A word in a name counts most."""
-    skill = one.found.skill
-    name, text = folded(skill.name), folded(f"{skill.description} {' '.join(skill.keywords)}")
+def _score_match(listed: ListedSkill, words: list[str]) -> int:
+    """Count the words that occur; one in the name counts three times as much."""
+    skill = listed.available.skill
+    name, text = fold_case(skill.name), fold_case(f"{skill.description} {' '.join(skill.keywords)}")
     return sum(3 * (word in name) + (word in text) for word in words)
 
 
-def _listed(at: Skills) -> tuple[list[Listed], list[str]]:
-    """Scope by scope, the broadest first; and what is wrong."""
-    whose = at.whose_words()
-    scopes = at.scopes()
-    by_scope = [(scope, _of_scope(at, scope, whose)) for scope in scopes]
-    listed: list[Listed] = []
-    for place, (scope, (found, _)) in enumerate(by_scope):
-        pinned = pinned_in(scope)
-        for one in found:
-            name = normal_name(one.skill.name)
+def _list_all(skills: SkillsFolder) -> tuple[list[ListedSkill], list[str]]:
+    """Return all skills by scope, broadest scope first, and the problems."""
+    file_origins = skills.load_file_origins()
+    scopes = skills.list_scopes()
+    by_scope = [(scope, _list_scope(skills, scope, file_origins)) for scope in scopes]
+    listed: list[ListedSkill] = []
+    for position, (scope, (available, _)) in enumerate(by_scope):
+        lock_entries = read_scope_lock(scope)
+        for skill in available:
+            name = normalise_name(skill.skill.name)
             others = (
                 other.name
-                for other, (those, _) in by_scope[place + 1 :]
-                if other.name in ("home", "workspace") and any(normal_name(it.skill.name) == name for it in those)
+                for other, (those, _) in by_scope[position + 1 :]
+                if other.name in ("home", "workspace") and any(normalise_name(it.skill.name) == name for it in those)
             )
-            listed.append(Listed(one, pinned.get(os.path.basename(one.place)), next(others, "")))
-    return listed, [said for _, (_, troubles) in by_scope for said in troubles]
+            listed.append(ListedSkill(skill, lock_entries.get(os.path.basename(skill.entry_path)), next(others, "")))
+    return listed, [problem for _, (_, problems) in by_scope for problem in problems]
 
 
-def _of_scope(at: Skills, scope: Scope, whose: Whose) -> tuple[tuple[Found, ...], list[str]]:
-    shelf = at.shelf(scope, whose=whose)
-    return shelf.skills(""), [*shelf.troubles(""), *_elsewhere(at, scope, shelf.skills(""))]
+def _list_scope(
+    skills: SkillsFolder, scope: SkillScope, file_origins: FileOriginLookup
+) -> tuple[tuple[AvailableSkill, ...], list[str]]:
+    shelf = skills.build_registry(scope, file_origins=file_origins)
+    return shelf.skills(""), [*shelf.problems(""), *_find_other_workspaces_skills(skills, scope, shelf.skills(""))]
 
 
-def _elsewhere(at: Skills, scope: Scope, found: tuple[Found, ...]) -> list[str]:
-    """Those that are for another workspace: nobody would look for them there."""
-    said = []
-    there = {os.path.basename(one.place) for one in found}
-    for place in sorted(Path(scope.folder).glob("[!.]*")):
-        if place.name in there or not place.is_dir() or not any((place / name).is_file() for name in FILES):
+def _find_other_workspaces_skills(
+    skills: SkillsFolder, scope: SkillScope, available: tuple[AvailableSkill, ...]
+) -> list[str]:
+    """Return a note for each skill of the scope that is restricted to another workspace, and so not available."""
+    notes = []
+    names = {os.path.basename(skill.entry_path) for skill in available}
+    for folder in sorted(Path(scope.folder).glob("[!.]*")):
+        if (
+            folder.name in names
+            or not folder.is_dir()
+            or not any((folder / name).is_file() for name in SKILL_FILE_NAMES)
+        ):
             continue
         try:
-            skill, _ = read_skill(str(place))
-        except SkillRefused:  # it is told of already
+            skill, _ = read_skill(str(folder))
+        except SkillRefused:  # already among the problems
             continue
-        if skill.workspace and skill.workspace != (at.workspace or at.config.workspace):
-            said.append(f"The skill {skill.name} is for the workspace {skill.workspace} only.")
-    return said
+        if skill.workspace and skill.workspace != (skills.workspace or skills.config.workspace):
+            notes.append(f"The skill {skill.name} is for the workspace {skill.workspace} only.")
+    return notes
 
 
-def _row(one: Listed) -> tuple[str, ...]:
-    skill = one.found.skill
-    scope = one.found.scope.name + (f" (hidden by {one.hidden_by})" if one.hidden_by else "")
-    trust = one.trust + (" (link)" if one.pinned is not None and one.pinned.link else "")
-    return skill.name, scope, skill.trigger, trust, visible(skill.description, DESCRIPTION_CHARS)
+def _build_row(listed: ListedSkill) -> tuple[str, ...]:
+    skill = listed.available.skill
+    scope = listed.available.scope.name + (f" (hidden by {listed.hidden_by})" if listed.hidden_by else "")
+    trust = listed.trust + (" (link)" if listed.lock_entry is not None and listed.lock_entry.link else "")
+    return skill.name, scope, skill.trigger, trust, escape_line(skill.description, DESCRIPTION_CHARS_MAX)
 
 
-def _document(one: Listed) -> dict[str, Any]:
-    skill, pinned = one.found.skill, one.pinned
-    made: dict[str, Any] = {
+def _build_document(listed: ListedSkill) -> dict[str, Any]:
+    skill, lock_entry = listed.available.skill, listed.lock_entry
+    document: dict[str, Any] = {
         "name": skill.name,
         "description": skill.description,
-        "scope": one.found.scope.name,
+        "scope": listed.available.scope.name,
         "folder": skill.folder,
         "trigger": skill.trigger,
         "keywords": skill.keywords,
         "allowed_tools": skill.allowed_tools,
-        "trust": one.trust,
-        "why": one.found.why,
-        "hidden_by": one.hidden_by,
+        "trust": listed.trust,
+        "why": listed.available.untrusted_reason,
+        "hidden_by": listed.hidden_by,
         "warnings": skill.warnings,
     }
-    if pinned is not None:
-        made |= {"source": pinned.source, "at": pinned.at, "sha256": pinned.digest, "link": pinned.link}
-    return made
+    if lock_entry is not None:
+        document |= {
+            "source": lock_entry.source,
+            "at": lock_entry.at,
+            "sha256": lock_entry.digest,
+            "link": lock_entry.link,
+        }
+    return document
 
 
 # --- show ----------------------------------------------------------------------------------------
 
 
 def show(options: argparse.Namespace) -> int:
-    at = skills_of(options, looking=True)
-    shelf = at.shelf(*at.scopes(), whose=at.whose_words())
-    found = shelf.get("", options.name)
-    now, body = shelf.open(found)
-    one = Listed(now, pinned_in(now.scope).get(os.path.basename(found.place)))
-    files = shelf.files(now)
+    skills = open_skills_folder(options, for_reading=True)
+    shelf = skills.build_registry(*skills.list_scopes(), file_origins=skills.load_file_origins())
+    available = shelf.get("", options.name)
+    loaded, body = shelf.load_skill(available)
+    listed = ListedSkill(loaded, read_scope_lock(loaded.scope).get(os.path.basename(available.entry_path)))
+    files = shelf.list_files(loaded)
+    findings = listed.lock_entry.findings if listed.lock_entry is not None else ()
     if options.json:
-        findings = one.pinned.findings if one.pinned is not None else ()
-        print_json({"ok": True, **_document(one), "files": files, "findings": findings, "body": body})
+        print_json({"ok": True, **_build_document(listed), "files": files, "findings": findings, "body": body})
         return 0
-    skill = now.skill
-    print(f"{paint(visible(skill.name), 'bold')}: {visible(skill.description)}")
-    for what, said in _facts(one, files):
-        if said:
-            print(f"  {what}: {visible(said)}")
-    for said in [*skill.warnings, *(one.pinned.findings if one.pinned is not None else ())]:
-        print(f"  {paint('!', 'yellow')} {visible(said)}")
+    skill = loaded.skill
+    print(f"{style_text(escape_line(skill.name), 'bold')}: {escape_line(skill.description)}")
+    for name, value in _list_facts(listed, files):
+        if value:
+            print(f"  {name}: {escape_line(value)}")
+    for warning in [*skill.warnings, *findings]:
+        print(f"  {style_text('!', 'yellow')} {escape_line(warning)}")
     print()
-    print(safe(body).strip("\n"))
+    print(sanitize_text(body).strip("\n"))
     return 0
 
 
-def _facts(one: Listed, files: list[str]) -> list[tuple[str, str]]:
-    skill, pinned = one.found.skill, one.pinned
-    whose = {"own": "your own", "trusted": "installed, and trusted", "untrusted": "somebody else's words"}[one.trust]
+def _list_facts(listed: ListedSkill, files: list[str]) -> list[tuple[str, str]]:
+    skill, lock_entry = listed.available.skill, listed.lock_entry
+    trust = {"own": "your own", "trusted": "installed and trusted", "untrusted": "untrusted"}[listed.trust]
     return [
-        ("scope", one.found.scope.name),
+        ("scope", listed.available.scope.name),
         ("folder", skill.folder),
         ("trigger", skill.trigger + (f" ({', '.join(skill.keywords)})" if skill.keywords else "")),
-        ("words", whose + (f": {one.found.why}" if one.found.why else "")),
-        ("from", pinned.source + (f", {pinned.at}" if pinned.at else "") if pinned is not None else ""),
-        ("link to", pinned.link if pinned is not None else ""),
-        ("narrows its turns to", ", ".join(rules_of(skill.allowed_tools)) if skill.allowed_tools else ""),
+        ("trust", trust + (f": {listed.available.untrusted_reason}" if listed.available.untrusted_reason else "")),
+        (
+            "source",
+            lock_entry.source + (f", {lock_entry.at}" if lock_entry.at else "") if lock_entry is not None else "",
+        ),
+        ("link to", lock_entry.link if lock_entry is not None else ""),
+        ("restricts its turns to", ", ".join(parse_allowed_tools(skill.allowed_tools)) if skill.allowed_tools else ""),
         ("for workspace", skill.workspace),
         ("needs", skill.compatibility),
         ("license", skill.license),
@@ -199,32 +214,32 @@ def _facts(one: Listed, files: list[str]) -> list[tuple[str, str]]:
 
 
 def validate(options: argparse.Namespace) -> int:
-    """What the format asks for; 1 if one of them is not that."""
-    said = {given: problems_of(_folder(given)) for given in options.paths or _every(options)}
-    wrong = [given for given, problems in said.items() if problems]
-    bad = bool(wrong)
+    """Check skills against the specification; exit code 1 if one is not valid."""
+    results = {path: problems_of(_resolve_folder(path)) for path in options.paths or _list_folders(options)}
+    invalid = [path for path, problems in results.items() if problems]
+    failed = bool(invalid)
     if options.json:
-        valid = [{"path": given, "valid": not problems, "problems": problems} for given, problems in said.items()]
-        error = {"error": {"type": "NotValid", "message": f"not valid: {', '.join(wrong)}"}} if bad else {}
-        print_json({"ok": not bad, **error, "skills": valid})
-        return int(bad)
-    if not said:
-        tell("there are no skills here to look at; name a folder")
-    for given, problems in said.items():
-        print(f"{visible(given)}: {paint('not valid', 'red') if problems else paint('valid', 'green')}")
+        skills = [{"path": path, "valid": not problems, "problems": problems} for path, problems in results.items()]
+        error = {"error": {"type": "NotValid", "message": f"not valid: {', '.join(invalid)}"}} if failed else {}
+        print_json({"ok": not failed, **error, "skills": skills})
+        return int(failed)
+    if not results:
+        print_note("there are no skills in this home; name a folder")
+    for path, problems in results.items():
+        print(f"{escape_line(path)}: {style_text('not valid', 'red') if problems else style_text('valid', 'green')}")
         for problem in problems:
-            print(f"  {visible(problem)}")
-    return int(bad)
+            print(f"  {escape_line(problem)}")
+    return int(failed)
 
 
-def _every(options: argparse.Namespace) -> list[str]:
-    """All that the workspace has, also those that cannot be used."""
-    at = skills_of(options, looking=True)
-    folders = (one for scope in at.scopes() for one in sorted(Path(scope.folder).glob("*")))
-    return [str(one) for one in folders if one.is_dir() and not one.name.startswith(".")]
+def _list_folders(options: argparse.Namespace) -> list[str]:
+    """Return the folders of all skills of the workspace, including those that cannot be used."""
+    skills = open_skills_folder(options, for_reading=True)
+    folders = (folder for scope in skills.list_scopes() for folder in sorted(Path(scope.folder).glob("*")))
+    return [str(folder) for folder in folders if folder.is_dir() and not folder.name.startswith(".")]
 
 
-def _folder(given: str) -> Path:
-    """A folder, or the SKILL.md in it. `.` has a name too."""
-    path = Path(os.path.abspath(os.path.expanduser(given)))
-    return path.parent if path.name in FILES and path.is_file() else path
+def _resolve_folder(path: str) -> Path:
+    """Return the absolute path of a skill's folder, given that or the SKILL.md in it."""
+    absolute = Path(os.path.abspath(os.path.expanduser(path)))
+    return absolute.parent if absolute.name in SKILL_FILE_NAMES and absolute.is_file() else absolute

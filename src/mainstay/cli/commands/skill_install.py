@@ -1,4 +1,4 @@
-"""`mainstay skill install|copy|link|approve|trust|remove`: what is brought is shown, and a person is asked."""
+"""`mainstay skill install|copy|link|approve|trust|remove`: shows what a skill contains and asks for confirmation."""
 
 from __future__ import annotations
 
@@ -11,296 +11,325 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.foreign import sure
-from mainstay.cli.commands.homes import run_async
-from mainstay.cli.commands.out import paint, print_json
-from mainstay.cli.commands.skill_places import Skills, skills_of
-from mainstay.cli.commands.talking import tell
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.output import print_json, style_text
+from mainstay.cli.commands.plugin_mcp_helpers import confirm
+from mainstay.cli.commands.skill_folders import SkillsFolder, open_skills_folder
 from mainstay.core.errors import ConfigError
-from mainstay.io.fetch import private_places
-from mainstay.io.packages import digest_of
-from mainstay.skills import package
-from mainstay.skills.allowed import rules_of
-from mainstay.skills.find import Found, Scope
-from mainstay.skills.lock import Pinned, checked_name, read_lock
-from mainstay.skills.package import Plan
+from mainstay.core.outcome_text import format_count
+from mainstay.io.fetch import parse_private_hosts
+from mainstay.io.package_folder import compute_digest
+from mainstay.skills import installer
+from mainstay.skills.allowed_tools import parse_allowed_tools
+from mainstay.skills.installer import SkillInstallPlan
+from mainstay.skills.lock_file import SkillLockEntry, check_skill_name, read_lock
+from mainstay.skills.registry import AvailableSkill, SkillScope
 from mainstay.skills.skill import SkillRefused, read_skill
-from mainstay.skills.source import Brought, brought, choose, download, is_address
+from mainstay.skills.skill_fetcher import UnpackedSkill, choose_skills, download_archive, is_url, open_source
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
-SHOWN_MAX = 12  # files, findings
-ASK = "a skill is {} with your word only; add --yes to give it"
+LISTED_MAX = 12  # files and findings that are listed
+CONFIRMATION_NEEDED = "{} a skill needs confirmation; add --yes to confirm"
 
 
 # --- install -------------------------------------------------------------------------------------
 
 
 def install(options: argparse.Namespace) -> int:
-    at = skills_of(options)
-    with _from(at, options.source) as found:
-        plans = _plans(found, at.folder, options)
+    skills = open_skills_folder(options)
+    with _open_source_skills(skills, options.source) as source_skills:
+        plans = _plan_installation(source_skills, skills.folder, options)
         if not options.json:
-            for one in plans:
-                _show(one)
-            print(f"into {visible(at.whose)}: {visible(str(at.folder))}")
-        _refuse_dangers(plans, options.force)
-        _refuse_own(plans, options.force)
-        what = plans[0].name if len(plans) == 1 else count(len(plans), "skill")
-        if not options.yes and not sure(f"Install {what}?", ASK.format("installed")):
+            for plan in plans:
+                _print_plan(plan)
+            print(f"into {escape_line(skills.description)}: {escape_line(str(skills.folder))}")
+        _refuse_dangerous(plans, options.force)
+        _refuse_replacing_own(plans, options.force)
+        what = plans[0].name if len(plans) == 1 else format_count(len(plans), "skill")
+        if not options.yes and not confirm(f"Install {what}?", CONFIRMATION_NEEDED.format("installing")):
             print("nothing was installed")
             return 0
-        added = package.install(plans, at.made(), trusted=options.trust, force=options.force)
+        added = installer.install_skills(plans, skills.create_folder(), trusted=options.trust, force=options.force)
     if options.json:
-        print_json({"ok": True, "folder": str(at.folder), "skills": [_document(one, added[one.name]) for one in plans]})
+        documents = [_build_document(plan, added[plan.name]) for plan in plans]
+        print_json({"ok": True, "folder": str(skills.folder), "skills": documents})
         return 0
-    for one in plans:
-        print(f"{one.name} was installed" + (", and its words are trusted" if options.trust else ""))
+    for plan in plans:
+        print(f"{plan.name} was installed" + (" and trusted" if options.trust else ""))
     if not options.trust:
-        tell("its words are somebody else's until you have read them: `mainstay skill trust NAME` makes them yours")
+        print_note("its text is untrusted until you have read it: `mainstay skill trust NAME` marks it as trusted")
     return 0
 
 
 @contextmanager
-def _from(at: Skills, given: str) -> Iterator[list[Brought]]:
-    if not is_address(given):
-        with brought(given) as found:
-            yield found
+def _open_source_skills(skills: SkillsFolder, source: str) -> Iterator[list[UnpackedSkill]]:
+    """Unpack or download the source. Yields the skills in it."""
+    if not is_url(source):
+        with open_source(source) as source_skills:
+            yield source_skills
         return
-    with TemporaryDirectory(prefix="mainstay-skill-") as made:
-        private = private_places(at.config.tools.fetch_private)
-        archive = run_async(download(given, Path(made), private=private, tell=tell))
-        with brought(given, archive) as found:
-            yield found
+    with TemporaryDirectory(prefix="mainstay-skill-") as temporary:
+        private = parse_private_hosts(skills.config.tools.fetch_private)
+        archive = run_async(download_archive(source, Path(temporary), private_hosts=private, on_progress=print_note))
+        with open_source(source, archive) as source_skills:
+            yield source_skills
 
 
-def _plans(found: Sequence[Brought], folder: Path, options: argparse.Namespace) -> list[Plan]:
-    """Of several skills those that were chosen, by what they call themselves or what their folder is called."""
-    names = [_name(one) for one in found]
-    chosen = choose(names, options.skill, everything=options.all, given=options.source)
+def _plan_installation(
+    source_skills: Sequence[UnpackedSkill], folder: Path, options: argparse.Namespace
+) -> list[SkillInstallPlan]:
+    """Plan the installation of the chosen skills, chosen by their own names or their folders' names."""
+    names = [_read_name(skill) for skill in source_skills]
+    chosen = choose_skills(names, options.skill, choose_all=options.all, location=options.source)
     source = os.path.abspath(os.path.expanduser(options.source))
-    if is_address(options.source):
-        source = re.split("[?#]", options.source)[0]  # what follows may be a key
-    return [package.plan(found[n].folder, folder, source=source, called=found[n].called) for n in chosen]
+    if is_url(options.source):
+        source = re.split("[?#]", options.source)[0]  # the query may contain a key
+    return [
+        installer.plan_install(source_skills[n].folder, folder, source=source, folder_name=source_skills[n].folder_name)
+        for n in chosen
+    ]
 
 
-def _name(one: Brought) -> str:
+def _read_name(source_skill: UnpackedSkill) -> str:
     try:
-        return read_skill(str(one.folder))[0].name
+        return read_skill(str(source_skill.folder))[0].name
     except SkillRefused:
-        return one.called or one.folder.name
+        return source_skill.folder_name or source_skill.folder.name
 
 
-def _refuse_dangers(plans: Sequence[Plan], force: bool) -> None:
-    for one in plans:
-        if one.dangers and not force:
-            more = f", and {len(one.dangers) - 1} more" if len(one.dangers) > 1 else ""
-            said = f"{one.name} looks dangerous: {one.dangers[0]}{more}; nothing was done"
-            raise ConfigError(f"{said}. Read it, and add --force if you want it all the same")
+def _refuse_dangerous(plans: Sequence[SkillInstallPlan], force: bool) -> None:
+    for plan in plans:
+        if plan.dangers and not force:
+            more = f", and {len(plan.dangers) - 1} more" if len(plan.dangers) > 1 else ""
+            problem = f"{plan.name} looks dangerous: {plan.dangers[0]}{more}; nothing was changed"
+            raise ConfigError(f"{problem}. Read it, and add --force to accept it")
 
 
-def _refuse_own(plans: Sequence[Plan], force: bool) -> None:
-    for one in plans:
-        if one.before is not None and one.before.own and not force:
-            raise ConfigError(f"{one.name} is there already, and is your own; --force replaces it")
+def _refuse_replacing_own(plans: Sequence[SkillInstallPlan], force: bool) -> None:
+    for plan in plans:
+        if plan.existing is not None and plan.existing.own and not force:
+            raise ConfigError(f"a skill {plan.name} of your own exists already; --force replaces it")
 
 
-# --- what is shown -------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
-def _show(one: Plan) -> None:
-    print(f"{paint(visible(one.name), 'bold')}: {visible(one.description)}")
-    print(f"  from {visible(one.source)}")
-    print(f"  {one.digest}")
-    print(f"  {count(len(one.files), 'file')}, {one.bytes:,} bytes: {_some(one.files)}")
-    if one.scripts:
-        how_many = paint(count(len(one.scripts), "script"), "yellow")
-        print(f"  {how_many}, run in the sandbox if at all: {_some(one.scripts)}")
-    print(f"  brought in: {_trigger(one)}")
-    if one.allowed_tools:
-        narrows = ", ".join(map(visible, rules_of(one.allowed_tools)))
-        print(f"  tools it wants: {visible(one.allowed_tools, 200)} (its turns are narrowed to {narrows or 'none'})")
-    for what, said in (("needs", one.compatibility), ("license", one.license)):
-        if said:
-            print(f"  {what}: {visible(said, 200)}")
-    _show_before(one)
-    for finding in one.findings[:SHOWN_MAX]:
+def _print_plan(plan: SkillInstallPlan) -> None:
+    print(f"{style_text(escape_line(plan.name), 'bold')}: {escape_line(plan.description)}")
+    print(f"  from {escape_line(plan.source)}")
+    print(f"  {plan.digest}")
+    print(f"  {format_count(len(plan.files), 'file')}, {plan.size_bytes:,} bytes: {_join_first(plan.files)}")
+    if plan.scripts:
+        scripts = style_text(format_count(len(plan.scripts), "script"), "yellow")
+        print(f"  {scripts}, run only in the sandbox: {_join_first(plan.scripts)}")
+    print(f"  used: {_describe_trigger(plan)}")
+    if plan.allowed_tools:
+        rules = ", ".join(map(escape_line, parse_allowed_tools(plan.allowed_tools)))
+        print(
+            f"  allowed tools: {escape_line(plan.allowed_tools, 200)} (its turns are restricted to {rules or 'none'})"
+        )
+    for name, value in (("needs", plan.compatibility), ("license", plan.license)):
+        if value:
+            print(f"  {name}: {escape_line(value, 200)}")
+    _print_replaced(plan)
+    for finding in plan.findings[:LISTED_MAX]:
         colour = "red" if finding.level == "danger" else "yellow"
-        print(f"  {paint(finding.level, colour)}: {visible(str(finding))}")
-    if len(one.findings) > SHOWN_MAX:
-        print(f"  and {len(one.findings) - SHOWN_MAX} more findings")
+        print(f"  {style_text(finding.level, colour)}: {escape_line(str(finding))}")
+    if len(plan.findings) > LISTED_MAX:
+        print(f"  and {len(plan.findings) - LISTED_MAX} more findings")
 
 
-def _show_before(one: Plan) -> None:
-    before = one.before
+def _print_replaced(plan: SkillInstallPlan) -> None:
+    before = plan.existing
     if before is None:
         return
     if before.same and not before.own:
-        print("  the same as is installed")
+        print("  the same content is installed already")
         return
     if before.own:
-        print(f"  {paint('in place of your own', 'yellow')}")
+        print(f"  {style_text('replaces a skill of your own', 'yellow')}")
     elif before.link:
-        print(f"  in place of a link to {visible(before.link)}")
+        print(f"  replaces a link to {escape_line(before.link)}")
     elif before.source:
-        print(f"  in place of what was installed from {visible(before.source)}, {visible(before.at)}")
+        print(f"  replaces the skill installed from {escape_line(before.source)}, {escape_line(before.at)}")
     if before.edited:
-        print(f"  {paint('whose files were changed since', 'yellow')}")
+        print(f"  {style_text('its installed files were changed since', 'yellow')}")
     if before.trusted:
-        print("  which was trusted; this is not, unless you say so with --trust")
+        print("  the installed skill is trusted; this one is not, unless you add --trust")
     if before.changes:
-        print("  unlike it, it:")
+        print("  unlike the installed skill, it:")
     for change in before.changes:
-        print(f"    {paint(visible(change), 'yellow')}")
+        print(f"    {style_text(escape_line(change), 'yellow')}")
 
 
-def _trigger(one: Plan) -> str:
-    match one.trigger:
+def _describe_trigger(plan: SkillInstallPlan) -> str:
+    match plan.trigger:
         case "auto":
-            return "always: all of it is among the instructions of every conversation"
+            return "always: its whole text is in the instructions of every session"
         case "keyword":
-            return f"when one of these words is said: {visible(', '.join(one.keywords), 200)}"
-    return "when it is asked for; its description is always among the instructions"
+            return f"when a message contains one of: {escape_line(', '.join(plan.keywords), 200)}"
+    return "on request; its description is in the instructions of every session"
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(visible, names[:SHOWN_MAX]))
-    return shown + (", …" if len(names) > SHOWN_MAX else "")
+def _join_first(names: Sequence[str]) -> str:
+    listed = ", ".join(map(escape_line, names[:LISTED_MAX]))
+    return listed + (", …" if len(names) > LISTED_MAX else "")
 
 
-def _document(one: Plan, pinned: Pinned | None = None) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "name": one.name,
-        "description": one.description,
-        "source": one.source,
-        "sha256": one.digest,
-        "files": one.files,
-        "bytes": one.bytes,
-        "scripts": one.scripts,
-        "allowed_tools": one.allowed_tools,
-        "trigger": one.trigger,
-        "findings": one.findings,
-        "before": one.before,
+def _build_document(plan: SkillInstallPlan, lock_entry: SkillLockEntry | None = None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": plan.name,
+        "description": plan.description,
+        "source": plan.source,
+        "sha256": plan.digest,
+        "files": plan.files,
+        "bytes": plan.size_bytes,
+        "scripts": plan.scripts,
+        "allowed_tools": plan.allowed_tools,
+        "trigger": plan.trigger,
+        "findings": plan.findings,
+        "before": plan.existing,
     }
-    return made | ({"trusted": pinned.trusted, "at": pinned.at} if pinned is not None else {})
+    return document | ({"trusted": lock_entry.trusted, "at": lock_entry.at} if lock_entry is not None else {})
 
 
 # --- approve, trust, remove ----------------------------------------------------------------------
 
 
 def approve(options: argparse.Namespace) -> int:
-    at = skills_of(options)
-    found = package.changes(options.name, at.folder)
-    assert found.before is not None, "it was installed"
-    if found.before.same:
-        return _said(options, f"{found.name} is what was approved", {"name": found.name, "changed": False})
+    skills = open_skills_folder(options)
+    plan = installer.plan_approval(options.name, skills.folder)
+    assert plan.existing is not None, "it was installed"
+    if plan.existing.same:
+        done = f"{plan.name} has not changed since it was approved"
+        return _print_done(options, done, {"name": plan.name, "changed": False})
     if not options.json:
-        _show(found)
-    _refuse_dangers([found], options.force)
-    if not options.yes and not sure(f"Approve {found.name} as it is now?", ASK.format("approved")):
+        _print_plan(plan)
+    _refuse_dangerous([plan], options.force)
+    if not options.yes and not confirm(f"Approve {plan.name} as it is now?", CONFIRMATION_NEEDED.format("approving")):
         print("nothing was approved")
         return 0
-    made = package.approve(found, at.folder, trusted=options.trust)
-    lost = ", and is no longer trusted" if found.before.trusted and not made.trusted else ""
-    return _said(options, f"{found.name} was approved{lost}", {"changed": True, **_document(found, made)})
+    approved = installer.approve_changes(plan, skills.folder, trusted=options.trust)
+    lost = ", and is no longer trusted" if plan.existing.trusted and not approved.trusted else ""
+    return _print_done(options, f"{plan.name} was approved{lost}", {"changed": True, **_build_document(plan, approved)})
 
 
 def trust(options: argparse.Namespace) -> int:
-    at = skills_of(options)
+    skills = open_skills_folder(options)
     if options.revoke:
-        package.distrust(options.name, at.folder)
-        said = f"the words of {options.name} are somebody else's again"
-        return _said(options, said, {"name": options.name, "trusted": False})
-    if (written := _written_here(at, options.name)) is not None:
-        return _vouched(options, at, written)
-    found = package.changes(options.name, at.folder)
+        installer.distrust_skill(options.name, skills.folder)
+        return _print_done(options, f"{options.name} is untrusted again", {"name": options.name, "trusted": False})
+    if (written := _find_untrusted_own(skills, options.name)) is not None:
+        return _trust_own(options, skills, written)
+    plan = installer.plan_approval(options.name, skills.folder)
     if not options.json:
-        _show(found)
-        print(f"  read it: {visible(str(at.folder / found.name))}")
-    question = f"Do you vouch for every word of {found.name}?"
-    if not options.yes and not sure(question, ASK.format("trusted")):
+        _print_plan(plan)
+        print(f"  read it: {escape_line(str(skills.folder / plan.name))}")
+    if not options.yes and not confirm(
+        f"Do you trust the whole text of {plan.name}?", CONFIRMATION_NEEDED.format("trusting")
+    ):
         print("nothing was changed")
         return 0
-    package.trust(found.name, at.folder, found.digest)
-    return _said(options, f"the words of {found.name} count as yours", {"name": found.name, "trusted": True})
+    installer.trust_skill(plan.name, skills.folder, plan.digest)
+    return _print_done(options, f"{plan.name} is trusted", {"name": plan.name, "trusted": True})
 
 
-def _written_here(at: Skills, name: str) -> Found | None:
-    """A skill that an agent wrote after it had read something from outside, and that nobody has vouched for."""
-    if name in read_lock(at.folder):
+def _find_untrusted_own(skills: SkillsFolder, name: str) -> AvailableSkill | None:
+    """Return the skill if an agent wrote it after reading untrusted text and it was not trusted since."""
+    if name in read_lock(skills.folder):
         return None
-    shelf = at.shelf(Scope("here", str(at.folder), str(at.root)), whose=at.whose_words())
-    return next((one for one in shelf.skills("") if one.skill.name == name and one.untrusted), None)
+    shelf = skills.build_registry(
+        SkillScope("here", str(skills.folder), str(skills.root)), file_origins=skills.load_file_origins()
+    )
+    return next(
+        (available for available in shelf.skills("") if available.skill.name == name and available.untrusted), None
+    )
 
 
-def _vouched(options: argparse.Namespace, at: Skills, found: Found) -> int:
-    name, called = found.skill.name, os.path.basename(found.place)
-    if called != name:  # a lock names folders, and what is in them has to be called so
-        there = visible(called)
-        how = f"write `name: {there}` into its SKILL.md, and trust that"
-        raise ConfigError(f"{name} lies in a folder that is called {there}; {how}")
-    shown = digest_of(at.folder / name)
+def _trust_own(options: argparse.Namespace, skills: SkillsFolder, available: AvailableSkill) -> int:
+    name, folder_name = available.skill.name, os.path.basename(available.entry_path)
+    if folder_name != name:  # the lock file has folder names, which must equal the skills' names
+        shown_name = escape_line(folder_name)
+        how = f"write `name: {shown_name}` into its SKILL.md, and trust that"
+        raise ConfigError(f"the folder of {name} has another name, {shown_name}; {how}")
+    digest = compute_digest(skills.folder / name)
     if not options.json:
-        print(f"{visible(name)}: {visible(found.why)}\n  {shown}\n  read it: {visible(found.skill.folder)}")
-    if not options.yes and not sure(f"Do you vouch for every word of {name}?", ASK.format("trusted")):
+        print(f"{escape_line(name)}: {escape_line(available.untrusted_reason)}\n  {digest}")
+        print(f"  read it: {escape_line(available.skill.folder)}")
+    if not options.yes and not confirm(
+        f"Do you trust the whole text of {name}?", CONFIRMATION_NEEDED.format("trusting")
+    ):
         print("nothing was changed")
         return 0
-    package.vouch(name, at.folder, shown)
-    return _said(options, f"the words of {name} count as yours", {"name": name, "trusted": True})
+    installer.trust_agent_written(name, skills.folder, digest)
+    return _print_done(options, f"{name} is trusted", {"name": name, "trusted": True})
 
 
 def remove(options: argparse.Namespace) -> int:
-    at = skills_of(options)
-    name = checked_name(options.name)
-    place = at.folder / name
-    if not os.path.lexists(place) and name not in read_lock(at.folder):
-        package.remove(name, at.folder)  # which says what there is instead
-    own = os.path.lexists(place) and not place.is_symlink() and name not in read_lock(at.folder)
-    whose = ", which is your own and is nowhere else" if own else ""
-    if not options.yes and not sure(f"Remove {name}{whose}?", ASK.format("removed")):
+    skills = open_skills_folder(options)
+    name = check_skill_name(options.name)
+    path = skills.folder / name
+    if not os.path.lexists(path) and name not in read_lock(skills.folder):
+        installer.remove_skill(name, skills.folder)  # raises, and names the skills that exist
+    own = os.path.lexists(path) and not path.is_symlink() and name not in read_lock(skills.folder)
+    warning = ", a skill of your own that has no other copy" if own else ""
+    if not options.yes and not confirm(f"Remove {name}{warning}?", CONFIRMATION_NEEDED.format("removing")):
         print("nothing was removed")
         return 0
-    gone = package.remove(name, at.folder)
-    said = f"the link {name} was removed" if gone is not None and gone.link else f"{name} was removed"
-    return _said(options, said, {"name": name, "own": gone is None})
+    removed = installer.remove_skill(name, skills.folder)
+    done = f"the link {name} was removed" if removed is not None and removed.link else f"{name} was removed"
+    return _print_done(options, done, {"name": name, "own": removed is None})
 
 
 # --- copy and link -------------------------------------------------------------------------------
 
 
 def copy(options: argparse.Namespace) -> int:
-    at = skills_of(options)
-    source, target = at.at(options.start).recovered(), at.at(options.end).recovered()
-    outside = _others_had_a_hand(source, options.name)
-    made = package.copy(options.name, source.folder, target.made(), force=options.force, outside=outside)
+    skills = open_skills_folder(options)
+    source, target = (
+        skills.for_workspace(options.source_workspace).recover(),
+        skills.for_workspace(options.target_workspace).recover(),
+    )
+    outside = _has_untrusted_files(source, options.name)
+    copied = installer.copy_skill(
+        options.name, source.folder, target.create_folder(), force=options.force, untrusted=outside
+    )
     if outside and not options.json:
-        tell("an agent wrote it after it had read others' words: the copy is not trusted")
-    words = "own" if made is None else "trusted" if made.trusted else "untrusted"
-    said = f"{options.name} was copied to {target.whose}"
-    return _said(options, said, {"name": options.name, "folder": str(target.folder / options.name), "trust": words})
+        print_note("an agent wrote it after reading untrusted text: the copy is not trusted")
+    trust = "own" if copied is None else "trusted" if copied.trusted else "untrusted"
+    done = f"{options.name} was copied to {target.description}"
+    return _print_done(
+        options, done, {"name": options.name, "folder": str(target.folder / options.name), "trust": trust}
+    )
 
 
 def link(options: argparse.Namespace) -> int:
-    at = skills_of(options)
-    source, target = at.at(options.start).recovered(), at.at(options.end).recovered()
-    if _others_had_a_hand(source, options.name):
+    skills = open_skills_folder(options)
+    source, target = (
+        skills.for_workspace(options.source_workspace).recover(),
+        skills.for_workspace(options.target_workspace).recover(),
+    )
+    if _has_untrusted_files(source, options.name):
         raise ConfigError(
-            f"an agent wrote {options.name} after it had read others' words: read it, and copy it, rather than link it"
+            f"an agent wrote {options.name} after reading untrusted text: read it, and copy it instead of linking it"
         )
-    made = package.link(options.name, source.folder, target.made(), force=options.force)
-    said = f"{options.name} is in {target.whose} too: an edit shows in both"
-    return _said(options, said, {"name": options.name, "folder": str(target.folder / options.name), "link": made.link})
+    linked = installer.link_skill(options.name, source.folder, target.create_folder(), force=options.force)
+    done = f"{options.name} was linked into {target.description}: edits show in both"
+    return _print_done(
+        options, done, {"name": options.name, "folder": str(target.folder / options.name), "link": linked.link}
+    )
 
 
-def _others_had_a_hand(source: Skills, name: str) -> bool:
-    """Files that an agent wrote under the influence of something from outside are known as such in the workspace that
-    they really lie in, and only there."""
-    return source.whose_words().any_untrusted(os.path.realpath(source.folder / checked_name(name)))
+def _has_untrusted_files(source: SkillsFolder, name: str) -> bool:
+    """Whether an agent wrote a file of the skill after reading untrusted text. Only the workspace that has the real
+    file records that."""
+    return source.load_file_origins().has_untrusted(os.path.realpath(source.folder / check_skill_name(name)))
 
 
-def _said(options: argparse.Namespace, sentence: str, document: dict[str, Any]) -> int:
+def _print_done(options: argparse.Namespace, sentence: str, document: dict[str, Any]) -> int:
     if options.json:
         print_json({"ok": True, **document})
     else:
-        print(visible(sentence))
+        print(escape_line(sentence))
     return 0

@@ -1,5 +1,7 @@
-"""`mainstay session trace`: what a turn did, drawn on an axis of time. It only reads the journal, so it needs neither a
-collector nor telemetry, and works while another process owns the home."""
+"""`mainstay session trace`: draws the trace of a turn as a waterfall.
+
+It reads only the journal: it needs no collector and no telemetry, and works while another process owns the home.
+"""
 
 from __future__ import annotations
 
@@ -11,70 +13,83 @@ from shutil import get_terminal_size
 from msgspec.structs import replace
 
 from mainstay import __version__
-from mainstay.agent.telemetry import resource, telling_of
-from mainstay.agent.trust import known_secrets
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.chat.signs import signs_of_terminal
-from mainstay.cli.commands.homes import Place, home_of, place_of, reading, records_of, run_async
-from mainstay.cli.commands.out import paint, print_json
-from mainstay.config.loading import load_config
+from mainstay.agent.telemetry import build_resource, build_telemetry_options
+from mainstay.agent.trust_setup import list_known_secrets
+from mainstay.cli.chat.glyphs import detect_glyphs
+from mainstay.cli.commands.home_access import (
+    WorkspaceLocation,
+    load_session_records,
+    open_store_read_only,
+    resolve_home,
+    resolve_workspace,
+    run_async,
+)
+from mainstay.cli.commands.output import print_json, style_text
+from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError, InputRefused
-from mainstay.observe.otlp import as_json
-from mainstay.observe.spans import Trace, turns_in
-from mainstay.observe.traces import trace_of
-from mainstay.observe.waterfall import waterfall
-from mainstay.trust.guards.redact import Redactor
+from mainstay.observe.otlp import traces_to_json
+from mainstay.observe.spans import Trace, group_by_turn
+from mainstay.observe.traces import build_trace
+from mainstay.observe.waterfall import render_waterfall
+from mainstay.trust.guards.redaction import Redactor
+from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 60, 200, 120
-TURNS_MAX = 1_000  # of `--all`, the newest
+TURNS_MAX = 1_000  # newest turns shown with --all
 
 
-def trace(options: argparse.Namespace) -> int:
-    config = _config(options)
+def show_trace(options: argparse.Namespace) -> int:
+    config = _load_config_or_default(options)
     wanted = 0 if options.all else options.turn
-    found = run_async(traces_of(place_of(options), config, options.session, wanted, notes=not options.json))
+    traces = run_async(
+        load_traces(resolve_workspace(options), config, options.session, wanted, with_error_notes=not options.json)
+    )
     if options.json:
-        print_json({"ok": True, **as_json(resource(config.telemetry.service), __version__, found)})
+        print_json({"ok": True, **traces_to_json(build_resource(config.telemetry.service), __version__, traces)})
         return 0
-    for number, one in enumerate(found):
+    for number, trace in enumerate(traces):
         if number:
             print()
-        _draw(one)
+        _print_trace(trace)
     return 0
 
 
-def _config(options: argparse.Namespace) -> Config:
-    """A configuration that cannot be read keeps nobody from looking at what was done."""
+def _load_config_or_default(options: argparse.Namespace) -> Config:
+    """Return the configuration, or the default one if it cannot be read: traces can be shown without it."""
     try:
-        return load_config(home_of(options), env=os.environ).config
+        return load_config(resolve_home(options), env=os.environ).config
     except ConfigError:
         return Config()
 
 
-async def traces_of(
-    place: Place, config: Config, session: str, wanted: int | None, *, notes: bool = True
+async def load_traces(
+    location: WorkspaceLocation, config: Config, session: str, turn_number: int | None, *, with_error_notes: bool = True
 ) -> list[Trace]:
-    """Of this turn; of the last one, if that is None, and of all if it is 0. `notes`: with what is said of errors, also
-    where no contents are told: they stay on this screen. Raises InputRefused."""
-    redactor = Redactor(known_secrets(config, os.environ))
-    telling = replace(telling_of(config, lambda text: redactor.whole(text)[0]), notes=notes)
+    """Return the trace of one turn; None: of the last turn, 0: of all turns. Raises InputRefused if there is none.
+
+    `with_error_notes` adds error messages even if the telemetry settings exclude content, because they stay on this
+    terminal.
+    """
+    redactor = Redactor(list_known_secrets(config, os.environ))
+    defaults = build_telemetry_options(config, lambda text: redactor.redact(text)[0])
+    telemetry_options = replace(defaults, include_error_messages=with_error_notes)
     now = time.time_ns() // 1_000_000
-    async with reading(place) as store:
-        standing, records = await records_of(store, session)
-        turns = {turn: some for turn, some in turns_in(records).items() if turn}
+    async with open_store_read_only(location) as store:
+        info, records = await load_session_records(store, session)
+        turns = {turn: turn_records for turn, turn_records in group_by_turn(records).items() if turn}
         if not turns:
-            raise InputRefused(f"nothing was done in {standing.key!r} yet: there is no turn to trace")
-        if wanted and wanted not in turns:
-            raise InputRefused(f"there is no turn {wanted}; {standing.key!r} has {min(turns)} to {max(turns)}")
-        chosen = list(turns)[-TURNS_MAX:] if wanted == 0 else [wanted or max(turns)]
-        made = [await trace_of(store, standing, turns[turn], telling, now) for turn in chosen]
-    return [one for one in made if one is not None]
+            raise InputRefused(f"the session {info.key!r} has no turns yet")
+        if turn_number and turn_number not in turns:
+            raise InputRefused(f"there is no turn {turn_number}; {info.key!r} has {min(turns)} to {max(turns)}")
+        chosen = list(turns)[-TURNS_MAX:] if turn_number == 0 else [turn_number or max(turns)]
+        traces = [await build_trace(store, info, turns[turn], telemetry_options, now) for turn in chosen]
+    return [trace for trace in traces if trace is not None]
 
 
-def _draw(trace: Trace) -> None:
-    signs = signs_of_terminal()
+def _print_trace(trace: Trace) -> None:
+    signs = detect_glyphs()
     width = max(WIDTH_MIN, min(get_terminal_size((WIDTH_PIPED, 24)).columns, WIDTH_MAX))
-    for number, line in enumerate(waterfall(trace, width, visible)):
-        text = signs.drawn(line.text)
-        print(paint(text, "bold") if not number else paint(text, line.style) if line.style else text)
+    for number, line in enumerate(render_waterfall(trace, width, escape_line)):
+        text = signs.replace_missing(line.text)
+        print(style_text(text, "bold") if not number else style_text(text, line.style) if line.style else text)

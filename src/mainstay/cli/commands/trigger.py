@@ -1,4 +1,4 @@
-"""`mainstay trigger …`, all but `serve`: files in the home's events folder, and what came of them."""
+"""`mainstay trigger …` without `serve`: edits the files in the home's events folder, shows and starts runs."""
 
 from __future__ import annotations
 
@@ -11,179 +11,222 @@ from datetime import datetime
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from mainstay.agent.doors import word_of
-from mainstay.agent.triggering import DEFAULT, EVENTS, main_workspace
-from mainstay.agent.world import SystemClock
-from mainstay.cli.chat.safe import safe, visible
-from mainstay.cli.commands.homes import Place, place_of, reading, run_async
-from mainstay.cli.commands.out import paint, print_json, print_table, when
+from mainstay.agent.system_clock import SystemClock
+from mainstay.agent.trigger_adapters import describe_outcome
+from mainstay.agent.trigger_service import DEFAULT_WORKSPACE, EVENTS_FOLDER, find_main_workspace
+from mainstay.cli.commands.agent_access import AgentSetup, find_owner, load_agent_setup, print_note
+from mainstay.cli.commands.home_access import (
+    WorkspaceLocation,
+    load_storage,
+    open_store_read_only,
+    resolve_workspace,
+    run_async,
+)
+from mainstay.cli.commands.output import format_time, print_json, print_table, style_text
 from mainstay.cli.commands.run import exit_code
-from mainstay.cli.commands.talking import Setting, owner_of, setting, tell
-from mainstay.cli.commands.tree import UsageError
-from mainstay.config.loading import load_config
+from mainstay.cli.parser.root import UsageError
+from mainstay.config.loader import load_config
 from mainstay.config.schema_skills import WebhookEntry
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.outcome import Paused, Reply
-from mainstay.core.ports import Store
-from mainstay.core.trigger_log import MemoryTriggerLog
-from mainstay.core.triggers import Check, Door, Run, Status, Target, Trigger, TriggerLog
-from mainstay.lane.ending import find_reply
-from mainstay.store.home import prepare
-from mainstay.triggers.definition import check_ahead, check_trigger_name
-from mainstay.triggers.due import Rules
-from mainstay.triggers.engine import Engine
-from mainstay.triggers.files import Files
-from mainstay.triggers.filing import SUFFIX
-from mainstay.triggers.folder import EventFolder
-from mainstay.triggers.times import Times
+from mainstay.core.triggers import (
+    PromptSubmitter,
+    Trigger,
+    TriggerLog,
+    TriggerRun,
+    TriggerStatus,
+    TriggerTarget,
+    WakeCheck,
+)
+from mainstay.lane.replies import find_reply
+from mainstay.store.home import prepare_home
+from mainstay.store.memory.workspace_store import get_workspace_store
+from mainstay.triggers.async_event_folder import AsyncEventFolder
+from mainstay.triggers.definition import check_is_future, check_trigger_name
+from mainstay.triggers.engine import TriggerEngine
+from mainstay.triggers.event_files import SUFFIX
+from mainstay.triggers.event_folder import EventFolder
+from mainstay.triggers.misfire_policy import TriggerEngineSettings
+from mainstay.triggers.schedule import TriggerSchedule
+from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
-LOOK_S = 0.2
-WAITS = 5  # the exit code of what waits for an approval, as of `run`
-GONE = "removed; what came of it stays"
-REASON = ".reason.txt"
-SHOWN_RUNS = 10
-TEXT_CHARS = 60
-ZONE = "/etc/localtime"
-MINUTE = "%Y-%m-%d %H:%M"
+POLL_S = 0.2
+EXIT_PAUSED = 5  # exit code of a turn that waits for approval, as of `mainstay run`
+REMOVED = "removed; its history is kept"
+REASON_SUFFIX = ".reason.txt"
+SHOWN_RUNS_MAX = 10
+OUTCOME_CHARS_MAX = 60
+LOCALTIME_PATH = "/etc/localtime"
+TIME_FORMAT = "%Y-%m-%d %H:%M"
 
 
-# --- looking -------------------------------------------------------------------------------------
+# --- list, show, history -------------------------------------------------------------------------
 
 
 def list_triggers(options: argparse.Namespace) -> int:
-    place, webhooks = _here(options)
-    found = run_async(_statuses(place))
+    location, webhooks = _load_webhooks(options)
+    statuses = run_async(_load_statuses(location))
     if options.json:
-        print_json({"ok": True, "triggers": found, "webhooks": [_hook(*one) for one in webhooks.items()]})
+        documents = [_build_webhook_document(name, webhook) for name, webhook in webhooks.items()]
+        print_json({"ok": True, "triggers": statuses, "webhooks": documents})
         return 0
-    if not found and not webhooks:
-        tell("there are no triggers; `mainstay trigger add` makes one")
+    if not statuses and not webhooks:
+        print_note("there are no triggers; `mainstay trigger add` adds one")
         return 0
-    rows = [[one.name, one.kind or "?", _due(one), _target(one.trigger), _last(one)] for one in found]
-    for name, hook in webhooks.items():
-        last = next(iter(run_async(_runs(place, name, 1))), None)
-        said = f"{when(last.at)} {_came(last)}" if last is not None else ""
-        rows.append([name, "webhook", "paused" if hook.paused else "", _where(_aim(hook)), said])
-    print_table(["NAME", "TYPE", "DUE", "GOES TO", "LAST"], rows)
-    for one in found:
-        if one.trouble:
-            print(f"{paint(visible(one.name), 'yellow')}: {visible(one.trouble)}")
+    rows = [
+        [
+            status.name,
+            status.kind or "?",
+            _format_next_run(status),
+            _format_trigger_target(status.trigger),
+            _format_last_run(status),
+        ]
+        for status in statuses
+    ]
+    for name, webhook in webhooks.items():
+        run = next(iter(run_async(_load_runs(location, name, 1))), None)
+        last = f"{format_time(run.at)} {_format_outcome(run)}" if run is not None else ""
+        rows.append([name, "webhook", "paused" if webhook.paused else "", _format_target(_build_target(webhook)), last])
+    print_table(["NAME", "TYPE", "NEXT RUN", "TARGET", "LAST RUN"], rows)
+    for status in statuses:
+        if status.trouble:
+            print(f"{style_text(escape_line(status.name), 'yellow')}: {escape_line(status.trouble)}")
     return 0
 
 
 def show(options: argparse.Namespace) -> int:
-    place, webhooks = _here(options)
-    one = next((one for one in run_async(_statuses(place)) if one.name == options.name), None)
-    runs = run_async(_runs(place, options.name, SHOWN_RUNS))
-    hook = webhooks.get(options.name)
-    if one is None and hook is not None and not options.json:
-        print(f"webhook   /hooks/{options.name}, signed as {hook.scheme}{', paused' if hook.paused else ''}")
-        print(f"goes to   {_where(_aim(hook))}")
-    if one is None and not runs and hook is None:
+    location, webhooks = _load_webhooks(options)
+    status = next((status for status in run_async(_load_statuses(location)) if status.name == options.name), None)
+    runs = run_async(_load_runs(location, options.name, SHOWN_RUNS_MAX))
+    webhook = webhooks.get(options.name)
+    if status is None and webhook is not None and not options.json:
+        print(f"webhook   /hooks/{options.name}, signed as {webhook.scheme}{', paused' if webhook.paused else ''}")
+        print(f"target    {_format_target(_build_target(webhook))}")
+    if status is None and not runs and webhook is None:
         raise InputRefused(f"there is no trigger {options.name!r}")
     if options.json:
-        print_json({"ok": True, "trigger": one, "runs": runs})
+        print_json({"ok": True, "trigger": status, "runs": runs})
         return 0
-    if one is not None:
-        for name, value in _lines(one):
-            print(f"{name:9} {safe(value)}")
+    if status is not None:
+        for name, value in _format_fields(status):
+            print(f"{name:9} {sanitize_text(value)}")
     if runs:
         _print_runs(runs)
     return 0
 
 
-def history(options: argparse.Namespace) -> int:
-    place, _ = _here(options)
-    runs = run_async(_runs(place, options.name or "", options.limit))
+def list_runs(options: argparse.Namespace) -> int:
+    location, _ = _load_webhooks(options)
+    runs = run_async(_load_runs(location, options.name or "", options.limit))
     if options.json:
         print_json({"ok": True, "runs": runs})
     elif not runs:
-        tell("nothing was fired yet")
+        print_note("there are no runs yet")
     else:
         _print_runs(runs)
     return 0
 
 
-def _print_runs(runs: Sequence[Run]) -> None:
-    rows = [[when(one.at), one.trigger, one.came, _came(one), one.session] for one in runs]
-    print_table(["AT", "TRIGGER", "CAME", "OUTCOME", "SESSION"], rows)
+def _print_runs(runs: Sequence[TriggerRun]) -> None:
+    rows = [[format_time(run.at), run.trigger, run.result, _format_outcome(run), run.session] for run in runs]
+    print_table(["AT", "TRIGGER", "RESULT", "OUTCOME", "SESSION"], rows)
 
 
-def _lines(one: Status) -> list[tuple[str, str]]:
-    found = [("name", one.name), ("due", _due(one)), ("goes to", _target(one.trigger)), ("last", _last(one))]
-    if (made := one.trigger) is not None:
-        found += [("type", made.kind), ("schedule", made.schedule), ("zone", made.timezone if made.schedule else "")]
-        found += [("missed", made.missed if made.schedule else ""), ("check", made.check)]
-        found += [("jitter", f"{made.jitter_s:g} s" if made.jitter_s else ""), ("text", made.text)]
-    return [(name, value) for name, value in (*found, ("trouble", one.trouble)) if value]
+def _format_fields(status: TriggerStatus) -> list[tuple[str, str]]:
+    lines = [
+        ("name", status.name),
+        ("next run", _format_next_run(status)),
+        ("target", _format_trigger_target(status.trigger)),
+        ("last run", _format_last_run(status)),
+    ]
+    if (trigger := status.trigger) is not None:
+        schedule = trigger.schedule
+        lines += [("type", trigger.kind), ("schedule", schedule), ("zone", trigger.timezone if schedule else "")]
+        lines += [("missed", trigger.missed if schedule else ""), ("check", trigger.check)]
+        lines += [("jitter", f"{trigger.jitter_s:g} s" if trigger.jitter_s else ""), ("text", trigger.text)]
+    return [(name, value) for name, value in (*lines, ("problem", status.trouble)) if value]
 
 
-def _due(one: Status) -> str:
-    if one.paused:
+def _format_next_run(status: TriggerStatus) -> str:
+    if status.paused:
         return "paused"
-    if one.waiting:
-        return f"waits {one.waiting}"
-    return when(one.next) if one.next else "cannot be read" if one.kind is None else ""
+    if status.waiting:
+        return f"waits {status.waiting}"
+    return format_time(status.next) if status.next else "cannot be read" if status.kind is None else ""
 
 
-def _target(made: Trigger | None) -> str:
-    return _where(made.target) if made is not None else ""
+def _format_trigger_target(trigger: Trigger | None) -> str:
+    return _format_target(trigger.target) if trigger is not None else ""
 
 
-def _where(target: Target) -> str:
+def _format_target(target: TriggerTarget) -> str:
     return target.session or f"{target.channel}:{target.room}, a new thread"
 
 
-def _last(one: Status) -> str:
-    return f"{when(one.last.at)} {_came(one.last) or one.last.came}" if one.last is not None else ""
+def _format_last_run(status: TriggerStatus) -> str:
+    return (
+        f"{format_time(status.last.at)} {_format_outcome(status.last) or status.last.result}"
+        if status.last is not None
+        else ""
+    )
 
 
-def _came(run: Run) -> str:
-    said = run.outcome or run.note
-    return said if len(said) <= TEXT_CHARS else f"{said[: TEXT_CHARS - 1]}…"
+def _format_outcome(run: TriggerRun) -> str:
+    text = run.outcome or run.note
+    return text if len(text) <= OUTCOME_CHARS_MAX else f"{text[: OUTCOME_CHARS_MAX - 1]}…"
 
 
-def _aim(entry: WebhookEntry) -> Target:
-    return Target(session=entry.session, channel=entry.channel, room=entry.room)
+def _build_target(entry: WebhookEntry) -> TriggerTarget:
+    return TriggerTarget(session=entry.session, channel=entry.channel, room=entry.room)
 
 
-def _hook(name: str, entry: WebhookEntry) -> dict[str, Any]:
-    return {"name": name, "path": f"/hooks/{name}", "scheme": entry.scheme, "paused": entry.paused} | {
-        "target": _aim(entry)
-    }
+def _build_webhook_document(name: str, entry: WebhookEntry) -> dict[str, Any]:
+    document = {"name": name, "path": f"/hooks/{name}", "scheme": entry.scheme, "paused": entry.paused}
+    return document | {"target": _build_target(entry)}
 
 
-# --- changing ------------------------------------------------------------------------------------
+# --- add, remove, pause, resume ------------------------------------------------------------------
 
 
 def add(options: argparse.Namespace) -> int:
-    place, _ = _here(options)
-    made = _made(options, place)
-    check_ahead(made, SystemClock().now_ms())
-    folder = _folder(place, make=True)
-    if not options.force and os.path.lexists(f"{folder.path}/{made.name}{SUFFIX}"):
-        raise InputRefused(f"there is a trigger {made.name!r} already; --force replaces it")
-    folder.write(made, replace=options.force)
-    due = Times(made.schedule, made.timezone).after(SystemClock().now_ms()) if made.schedule else None
+    location, _ = _load_webhooks(options)
+    trigger = _build_trigger(options, location)
+    check_is_future(trigger, SystemClock().now_ms())
+    folder = _open_folder(location, create=True)
+    if not options.force and os.path.lexists(f"{folder.path}/{trigger.name}{SUFFIX}"):
+        raise InputRefused(f"the trigger {trigger.name!r} exists already; --force replaces it")
+    folder.write(trigger, replace=options.force)
+    due = (
+        TriggerSchedule(trigger.schedule, trigger.timezone).next_after(SystemClock().now_ms())
+        if trigger.schedule
+        else None
+    )
     if options.json:
-        print_json({"ok": True, "name": made.name, "next": due})
+        print_json({"ok": True, "name": trigger.name, "next": due})
         return 0
-    first = "first " if made.kind == "periodic" else ""
-    at = f"{first}at {_on_the_wall(due, made.timezone)}" if due is not None else "at once"
-    print(f"{made.name}: {at}, to {'' if made.target.new else 'the session '}{_where(made.target)}")
-    if not made.target.new and not options.session:
-        tell(f"what comes of it: `mainstay chat --session {made.target.session}`, or `mainstay trigger history`")
-    if owner_of(place) is None:
-        tell("nothing fires it yet: `mainstay serve` does, or `mainstay trigger serve`, or a running chat")
+    first = "first " if trigger.kind == "periodic" else ""
+    at = f"{first}at {_format_local_time(due, trigger.timezone)}" if due is not None else "at once"
+    kind = "" if trigger.target.is_new_thread else "the session "
+    print(f"{trigger.name}: {at}, to {kind}{_format_target(trigger.target)}")
+    if not trigger.target.is_new_thread and not options.session:
+        print_note(
+            f"see the answers with `mainstay chat --session {trigger.target.session}` or `mainstay trigger history`"
+        )
+    if find_owner(location) is None:
+        print_note("it will not run until `mainstay serve`, `mainstay trigger serve` or a chat is running")
     return 0
 
 
-def _made(options: argparse.Namespace, place: Place) -> Trigger:
+def _build_trigger(options: argparse.Namespace, location: WorkspaceLocation) -> Trigger:
     name = check_trigger_name(options.name)
     if bool(options.channel) != bool(options.room) or (options.session and options.room):
         raise UsageError("give --session, or --channel with --room")
-    where = {"channel": options.channel, "room": options.room} if options.room else {"session": options.session or name}
-    target = Target(**where, workspace="" if place.workspace == DEFAULT else place.workspace)
+    destination = (
+        {"channel": options.channel, "room": options.room} if options.room else {"session": options.session or name}
+    )
+    target = TriggerTarget(
+        **destination, workspace="" if location.workspace == DEFAULT_WORKSPACE else location.workspace
+    )
     schedule = options.at or options.cron or ""
     return Trigger(
         name=name,
@@ -191,141 +234,148 @@ def _made(options: argparse.Namespace, place: Place) -> Trigger:
         text=options.text,
         target=target,
         schedule=schedule,
-        timezone=options.timezone or (_local_zone() if schedule else "UTC"),
+        timezone=options.timezone or (_find_local_zone() if schedule else "UTC"),
         missed=options.missed or "once",
         jitter_s=options.jitter or 0.0,
         check=options.check or "",
     )
 
 
-def _on_the_wall(ms: int, zone: str) -> str:
-    """What clocks show then, there; and here, if that is something else."""
-    there, here = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).strftime(MINUTE), when(ms)
-    return f"{there} ({zone})" + (f", which is {here} here" if here != there else "")
+def _format_local_time(at_ms: int, zone: str) -> str:
+    """Return the time in the trigger's zone, and in this machine's if that differs."""
+    target_time, local_time = (
+        datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).strftime(TIME_FORMAT),
+        format_time(at_ms),
+    )
+    return f"{target_time} ({zone})" + (f", {local_time} local time" if local_time != target_time else "")
 
 
-def _local_zone() -> str:
-    """What this machine calls its own time; UTC if it does not say."""
-    given = os.environ.get("TZ", "").lstrip(":") or os.path.realpath(ZONE).rpartition("zoneinfo/")[2]
+def _find_local_zone() -> str:
+    """Return the name of this machine's time zone; UTC if it cannot be found."""
+    name = os.environ.get("TZ", "").lstrip(":") or os.path.realpath(LOCALTIME_PATH).rpartition("zoneinfo/")[2]
     try:
-        Times("0 0 * * *", given)
+        TriggerSchedule("0 0 * * *", name)
     except MainstayError:
         return "UTC"
-    return given
+    return name
 
 
 def remove(options: argparse.Namespace) -> int:
-    return _changed(options, lambda folder: folder.remove(options.name) or _cleared(folder, options.name), GONE)
+    return _apply_change(
+        options, lambda folder: folder.remove(options.name) or _remove_failed(folder, options.name), REMOVED
+    )
 
 
-def _cleared(folder: EventFolder, name: str) -> bool:
-    """One that could not be used, with the reason that lies beside it."""
+def _remove_failed(folder: EventFolder, name: str) -> bool:
+    """Remove an invalid trigger from the folder failed, with its reason file. Return whether there was one."""
     stem = f"{folder.path}/failed/{check_trigger_name(name)}"
     if not os.path.lexists(stem + SUFFIX):
         return False
-    for path in (stem + SUFFIX, stem + REASON):
+    for path in (stem + SUFFIX, stem + REASON_SUFFIX):
         if os.path.lexists(path):
             os.unlink(path)
     return True
 
 
 def pause(options: argparse.Namespace) -> int:
-    return _changed(options, lambda folder: folder.pause(options.name), "paused")
+    return _apply_change(options, lambda folder: folder.pause(options.name), "paused")
 
 
 def resume(options: argparse.Namespace) -> int:
-    return _changed(options, lambda folder: folder.pause(options.name, False), "goes on")
+    return _apply_change(options, lambda folder: folder.pause(options.name, False), "resumed")
 
 
-def _changed(options: argparse.Namespace, work: Callable[[EventFolder], bool], said: str) -> int:
-    place, webhooks = _here(options)
-    if not work(_folder(place)):
-        hint = f"; {options.name} is a webhook, which stands in mainstay.yaml" if options.name in webhooks else ""
+def _apply_change(options: argparse.Namespace, change: Callable[[EventFolder], bool], done: str) -> int:
+    """Apply `change`, which returns False if there is no such trigger."""
+    location, webhooks = _load_webhooks(options)
+    if not change(_open_folder(location)):
+        hint = f"; {options.name} is a webhook: change it in mainstay.yaml" if options.name in webhooks else ""
         raise InputRefused(f"there is no trigger {options.name!r}{hint}")
     if options.json:
         print_json({"ok": True, "name": options.name})
     else:
-        print(f"{options.name}: {said}")
+        print(f"{options.name}: {done}")
     return 0
 
 
-# --- running -------------------------------------------------------------------------------------
+# --- run -----------------------------------------------------------------------------------------
 
 
 def run(options: argparse.Namespace) -> int:
-    place, webhooks = _here(options)
+    location, webhooks = _load_webhooks(options)
     if options.name in webhooks:
-        raise InputRefused(f"{options.name} is a webhook: it runs when something signed comes in at its address")
+        raise InputRefused(f"{options.name} is a webhook: it runs when a signed request arrives")
     options.model = None
-    ran, reply = run_async(_ran(setting(options), options.name, place))
+    run, reply = run_async(_run_and_wait(load_agent_setup(options), options.name, location))
     if options.json:
-        waits = "waits for an approval" if ran.came == "fired" else ""
-        outcome = word_of(reply.outcome) if reply is not None else waits
-        print_json({"ok": True, "run": ran, "outcome": outcome, "text": reply.text if reply is not None else ""})
+        waits = "waits for an approval" if run.result == "fired" else ""
+        outcome = describe_outcome(reply.outcome) if reply is not None else waits
+        print_json({"ok": True, "run": run, "outcome": outcome, "text": reply.text if reply is not None else ""})
     elif reply is not None:
-        print(safe(reply.text))
+        print(sanitize_text(reply.text))
     else:
-        said = "its check found nothing to do" if ran.came == "asleep" else ran.came
-        tell(f"{ran.trigger}: {said}{f': {ran.note}' if ran.note else ''}")
+        state = "its check found nothing to do" if run.result == "asleep" else run.result
+        print_note(f"{run.trigger}: {state}{f': {run.note}' if run.note else ''}")
     if reply is None:
-        return WAITS if ran.came == "fired" else 0 if ran.came == "asleep" else 1
+        return EXIT_PAUSED if run.result == "fired" else 0 if run.result == "asleep" else 1
     if isinstance(reply.outcome, Paused):
-        tell("it waits for an approval: see `mainstay approvals list`")
+        print_note("it waits for an approval: see `mainstay approvals list`")
     return exit_code(reply.outcome)
 
 
-async def _ran(where: Setting, name: str, place: Place) -> tuple[Run, Reply | None]:
-    async with where.agent() as agent:
-        ran = await agent.triggers.run(name)
-        if ran.came != "fired":
-            return ran, None
-        async with reading(place) as store:
-            while (reply := await find_reply(store, ran.session, ran.seq)) is None:
-                standing = await store.get(ran.session)
-                if standing is not None and standing.approval is not None:
-                    tell("it waits for an approval: see `mainstay approvals list`")
-                    return ran, None
-                await asyncio.sleep(LOOK_S)
-            return ran, reply
+async def _run_and_wait(setup: AgentSetup, name: str, location: WorkspaceLocation) -> tuple[TriggerRun, Reply | None]:
+    """Run a trigger. Return its reply, None if it did not fire or its turn waits for an approval."""
+    async with setup.open_agent() as agent:
+        run = await agent.triggers.run(name)
+        if run.result != "fired":
+            return run, None
+        async with open_store_read_only(location) as store:
+            while (reply := await find_reply(store, run.session, run.seq)) is None:
+                info = await store.get_session(run.session)
+                if info is not None and info.approval is not None:
+                    print_note("it waits for an approval: see `mainstay approvals list`")
+                    return run, None
+                await asyncio.sleep(POLL_S)
+            return run, reply
 
 
-# --- where ---------------------------------------------------------------------------------------
+# --- access to the home --------------------------------------------------------------------------
 
 
-def _here(options: argparse.Namespace) -> tuple[Place, dict[str, WebhookEntry]]:
-    place = place_of(options)
-    return place, load_config(place.home, env=os.environ).config.triggers.webhooks
+def _load_webhooks(options: argparse.Namespace) -> tuple[WorkspaceLocation, dict[str, WebhookEntry]]:
+    location = resolve_workspace(options)
+    return location, load_config(location.home, env=os.environ).config.triggers.webhooks
 
 
-def _folder(place: Place, *, make: bool = False) -> EventFolder:
-    if make:
-        prepare(place.data)
-    return EventFolder(str(place.data / EVENTS), SystemClock(), owned=False)
+def _open_folder(location: WorkspaceLocation, *, create: bool = False) -> EventFolder:
+    if create:
+        prepare_home(location.data)
+    return EventFolder(str(location.data / EVENTS_FOLDER), SystemClock(), owned=False)
 
 
-async def _statuses(place: Place) -> Sequence[Status]:
-    """As the home's owner sees them; without one, as their files and the log have them."""
-    if (remote := owner_of(place)) is not None:
+async def _load_statuses(location: WorkspaceLocation) -> Sequence[TriggerStatus]:
+    """Return the triggers from the process that owns the home; without one, from their files and the log."""
+    if (remote := find_owner(location)) is not None:
         return await remote.triggers.list()
-    async with _log(place) as log:
-        nobody: Any = None  # nothing is fired by looking
-        files = Files(_folder(place))
-        rules = Rules(workspace=place.workspace, main=main_workspace(place.data, place.workspace))
-        engine = Engine(files, log, cast(Door, nobody), check=cast(Check, nobody), clock=SystemClock(), rules=rules)
-        return await engine.look()
+    async with _open_log(location) as log:
+        unused: Any = None  # listing submits no prompt and runs no check
+        files = AsyncEventFolder(_open_folder(location))
+        rules = TriggerEngineSettings(
+            workspace=location.workspace,
+            main_workspace=find_main_workspace(location.data, location.workspace, load_storage(location.home)),
+        )
+        engine = TriggerEngine(
+            files, log, cast(PromptSubmitter, unused), check=cast(WakeCheck, unused), clock=SystemClock(), rules=rules
+        )
+        return await engine.scan_status()
 
 
-async def _runs(place: Place, name: str, limit: int) -> Sequence[Run]:
-    async with _log(place) as log:
-        return await log.runs(name, limit=limit)
+async def _load_runs(location: WorkspaceLocation, name: str, limit: int) -> Sequence[TriggerRun]:
+    async with _open_log(location) as log:
+        return await log.list_runs(name, limit=limit)
 
 
 @asynccontextmanager
-async def _log(place: Place) -> AsyncIterator[TriggerLog]:
-    async with reading(place) as store:
-        yield _log_of(store)
-
-
-def _log_of(store: Store) -> TriggerLog:
-    made = getattr(store, "triggers", None)
-    return made() if made is not None else MemoryTriggerLog()
+async def _open_log(location: WorkspaceLocation) -> AsyncIterator[TriggerLog]:
+    async with open_store_read_only(location) as store:
+        yield get_workspace_store(store).trigger_log()

@@ -1,211 +1,216 @@
-"""`mainstay user …`: who may talk to the agent, through the server that owns the home or owning it meanwhile."""
+"""`mainstay user …`: manages users, pairings and API keys, through the home's owner or owning the home meanwhile."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-from typing import Any
+from typing import Any, TypeVar
 
-from mainstay.agent.world import SystemClock
-from mainstay.cli.chat.safe import visible
-from mainstay.cli.chat.words import count
-from mainstay.cli.commands.foreign import sure, text_of
-from mainstay.cli.commands.homes import Place, home_of, run_async
-from mainstay.cli.commands.out import paint, print_json, print_table, when
-from mainstay.cli.commands.talking import OWNER_LOOK_S, OWNER_WAIT_S, owner_of, tell
-from mainstay.config.loading import load_config
-from mainstay.config.schema import Config, check_workspace, data_home
-from mainstay.core.errors import HomeTaken, InputRefused
-from mainstay.gateway.people_commands import FILE, LOOKING, PREFIX, do, nobody_yet, own_people
-from mainstay.gateway.workspace_folders import names
+from mainstay.agent.system_clock import SystemClock
+from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.home_access import WorkspaceLocation, resolve_home, run_async
+from mainstay.cli.commands.output import format_time, print_json, print_table, style_text
+from mainstay.cli.commands.plugin_mcp_helpers import check_utf8, confirm
+from mainstay.config.loader import load_config
+from mainstay.config.schema import Config, check_workspace, resolve_data_folder
+from mainstay.core.errors import InputRefused
+from mainstay.core.outcome_text import format_count
+from mainstay.gateway.home_client import execute_on_home
+from mainstay.gateway.workspace_folders import list_workspace_names
+from mainstay.operations import people as operations
+from mainstay.operations.operation import Operation
+from mainstay.operations.people import KeyView, PersonView
+from mainstay.trust.guards.terminal_sanitizer import escape_line
+
+R = TypeVar("R")
 
 
 def list_users(options: argparse.Namespace) -> int:
-    found = _asked(options, "list", {})
+    users = _execute(options, operations.ListPeople()).people
     if options.json:
-        print_json({"ok": True, "users": found})
-    elif not found:
-        tell("nobody is known but you; `mainstay user add` adds somebody, `mainstay user pair` lets a stranger in")
+        print_json({"ok": True, "users": users})
+    elif not users:
+        print_note("no users yet; `mainstay user add` adds one, `mainstay user pair` pairs a channel account with one")
     else:
-        rows = [[_name(one), one["called"], _roles(one), _accounts(one), str(one["keys"] or "")] for one in found]
-        print_table(["NAME", "CALLED", "ROLES", "ACCOUNTS", "KEYS"], rows, "e")
-        if any(one["declared"] for one in found):
-            print(paint("* of mainstay.yaml, and changed there", "dim"))
+        rows = [
+            [_format_name(user), user.called, _format_roles(user), _format_accounts(user), str(user.keys or "")]
+            for user in users
+        ]
+        print_table(["NAME", "DISPLAY NAME", "ROLES", "ACCOUNTS", "KEYS"], rows, "e")
+        if any(user.declared for user in users):
+            print(style_text("* configured in mainstay.yaml; change it there", "dim"))
     return 0
 
 
-def _name(one: dict[str, Any]) -> str:
-    return f"{one['name']}*" if one["declared"] else str(one["name"])
+def _format_name(user: PersonView) -> str:
+    return f"{user.name}*" if user.declared else user.name
 
 
-def _roles(one: dict[str, Any]) -> str:
-    return ", ".join(f"{workspace}: {role}" for workspace, role in one["roles"].items())
+def _format_roles(user: PersonView) -> str:
+    return ", ".join(f"{workspace}: {role}" for workspace, role in user.roles.items())
 
 
-def _accounts(one: dict[str, Any]) -> str:
-    return ", ".join(f"{account['channel']} {account['user']}" for account in one["accounts"])
+def _format_accounts(user: PersonView) -> str:
+    return ", ".join(f"{account.channel} {account.user}" for account in user.accounts)
 
 
 def add(options: argparse.Namespace) -> int:
-    given = {"name": options.name, "called": text_of(options.called), "role": options.role}
-    return _told(options, "add", given | {"workspace": _where(options)}, "was added")
+    roles = {_resolve_workspace(options): options.role}
+    request = operations.AddPerson(name=options.name, called=check_utf8(options.called), roles=roles)
+    return _print_user(options, request, "was added")
 
 
 def grant(options: argparse.Namespace) -> int:
-    return _told(options, "grant", {"name": options.name, "workspace": _where(options), "role": options.role}, "now is")
+    request = operations.GrantRole(name=options.name, workspace=_resolve_workspace(options), role=options.role)
+    return _print_user(options, request, "has a new role")
 
 
 def withdraw(options: argparse.Namespace) -> int:
-    given = {"name": options.name, "workspace": check_workspace(options.where)}
-    return _told(options, "withdraw", given, f"has no role in {options.where} any more, nor keys to it;")
+    request = operations.WithdrawRole(name=options.name, workspace=check_workspace(options.target_workspace))
+    return _print_user(options, request, f"lost the role and the keys for {options.target_workspace}")
 
 
 def pair(options: argparse.Namespace) -> int:
-    given = {"code": text_of(options.code), "name": options.name, "role": options.role, "workspace": _where(options)}
-    return _told(options, "pair", given, "is let in")
+    request = operations.PairAccount(
+        code=check_utf8(options.code), name=options.name, role=options.role, workspace=_resolve_workspace(options)
+    )
+    return _print_user(options, request, "was paired")
 
 
-def _told(options: argparse.Namespace, verb: str, given: dict[str, Any], said: str) -> int:
-    found = _asked(options, verb, given)
+def _print_user(options: argparse.Namespace, request: Operation[PersonView], done: str) -> int:
+    user = _execute(options, request)
     if options.json:
-        print_json({"ok": True, "user": found})
+        print_json({"ok": True, "user": user})
     else:
-        print(visible(f"{found['name']} {said} ({_roles(found) or 'no role anywhere'})"))
+        print(escape_line(f"{user.name} {done} (roles: {_format_roles(user) or 'none'})"))
     return 0
 
 
 def remove(options: argparse.Namespace) -> int:
-    if not options.yes and not _is_sure(options):
-        print("nobody was removed")
+    if not options.yes and not _confirm_removal(options):
+        print("no user was removed")
         return 0
-    _asked(options, "remove", {"name": options.name})
-    return _done(options, {"name": options.name}, f"{options.name} was removed, with their accounts and keys")
+    _execute(options, operations.RemovePerson(name=options.name))
+    return _print_done(options, {"name": options.name}, f"{options.name} was removed with all accounts and keys")
 
 
-def _is_sure(options: argparse.Namespace) -> bool:
-    found = next((one for one in _asked(options, "list", {}) if one["name"] == options.name), None)
-    if found is None or found["declared"]:  # there is nothing to ask: it is refused, and said why
+def _confirm_removal(options: argparse.Namespace) -> bool:
+    users = _execute(options, operations.ListPeople()).people
+    user = next((user for user in users if user.name == options.name), None)
+    if user is None or user.declared:  # no question: the operation refuses it with a reason
         return True
-    theirs = f"{count(len(found['accounts']), 'account')} and {count(found['keys'], 'key')}"
-    return sure(
-        f"Remove {options.name}, with {theirs}?", "somebody is removed with your word only; add --yes to give it"
-    )
+    what = f"{format_count(len(user.accounts), 'account')} and {format_count(user.keys, 'key')}"
+    return confirm(f"Remove {options.name} with {what}?", "removing a user needs confirmation; add --yes to confirm")
 
 
 def unpair(options: argparse.Namespace) -> int:
-    given = {"channel": text_of(options.channel), "user": text_of(options.user)}
-    _asked(options, "unpair", given)
-    return _done(options, given, f"{options.user} on {options.channel} is nobody's account any more")
+    channel, account = check_utf8(options.channel), check_utf8(options.user)
+    _execute(options, operations.UnpairAccount(channel=channel, user=account))
+    done = f"{options.user} on {options.channel} is no longer paired"
+    return _print_done(options, {"channel": channel, "user": account}, done)
 
 
-def pairings(options: argparse.Namespace) -> int:
-    found = _asked(options, "pairings", {})
+def list_pairings(options: argparse.Namespace) -> int:
+    waiting = _execute(options, operations.ListPairings()).pairings
     if options.json:
-        print_json({"ok": True, "pairings": found})
-    elif not found:
-        tell("nobody waits to be let in")
+        print_json({"ok": True, "pairings": waiting})
+    elif not waiting:
+        print_note("no channel accounts wait for pairing")
     else:
         rows = [
-            [when(one["created"]), one["channel"], one["user"], one["called"], when(one["expires"])] for one in found
+            [format_time(pairing.created), pairing.channel, pairing.user, pairing.called, format_time(pairing.expires)]
+            for pairing in waiting
         ]
-        print_table(["SINCE", "CHANNEL", "ACCOUNT", "CALLS THEMSELVES", "UNTIL"], rows)
-        tell("ask whom you know for their code: `mainstay user pair CODE --as NAME` lets them in")
+        print_table(["SINCE", "CHANNEL", "ACCOUNT", "DISPLAY NAME", "UNTIL"], rows)
+        print_note("ask the person for the pairing code, then run `mainstay user pair CODE --as NAME`")
     return 0
 
 
 # --- keys ----------------------------------------------------------------------------------------
 
 
-def key(options: argparse.Namespace) -> int:
+def create_key(options: argparse.Namespace) -> int:
     expires = SystemClock().now_ms() + options.expires * 1000 if options.expires else 0
-    given = {"name": options.name, "workspace": _where(options), "note": text_of(options.note), "expires": expires}
-    made = _asked(options, "key", given | {"scopes": options.scopes or ["chat"]})
+    request = operations.CreateKey(
+        person=options.name,
+        workspace=_resolve_workspace(options),
+        note=check_utf8(options.note),
+        expires=expires,
+        scopes=tuple(options.scopes or ["chat"]),
+    )
+    created = _execute(options, request)
     if options.json:
-        print_json({"ok": True, **made})
+        print_json({"ok": True, "token": created.key, "key": created.kept})
         return 0
-    about = made["key"]
-    print(made["token"], flush=True)  # alone on stdout, for a script
-    until = f"until {when(about['expires'])}" if about["expires"] else "until it is revoked"
-    tell(f"{about['person']} in {about['workspace']}: {', '.join(about['scopes'])}, {until}. It is shown only now.")
-    tell("Use it as the header `Authorization: Bearer KEY`, or as the API key of an OpenAI client;")
-    tell(f"`mainstay user revoke {about['id']}` ends it.")
+    about = created.kept
+    print(created.key, flush=True)  # alone on stdout, for a script
+    until = f"until {format_time(about.expires)}" if about.expires else "until it is revoked"
+    print_note(f"{about.person} in {about.workspace}: {', '.join(about.scopes)}, {until}. It is shown only once.")
+    print_note("Use it as the header `Authorization: Bearer KEY`, or as the API key of an OpenAI client;")
+    print_note(f"`mainstay user revoke {about.id}` revokes it.")
     return 0
 
 
-def keys(options: argparse.Namespace) -> int:
-    found = _asked(options, "keys", {})
+def list_keys(options: argparse.Namespace) -> int:
+    existing = _execute(options, operations.ListKeys()).keys
     if options.json:
-        print_json({"ok": True, "keys": found})
-    elif not found:
-        tell("there are no keys; `mainstay user key NAME` makes one")
+        print_json({"ok": True, "keys": existing})
+    elif not existing:
+        print_note("there are no keys; `mainstay user key NAME` creates one")
     else:
-        print_table(["ID", "PERSON", "WORKSPACE", "SCOPES", "MADE", "STATE", "NOTE"], [_key_row(one) for one in found])
+        print_table(
+            ["ID", "USER", "WORKSPACE", "SCOPES", "CREATED", "STATE", "NOTE"], [_build_key_row(key) for key in existing]
+        )
     return 0
 
 
-def _key_row(one: dict[str, Any]) -> list[str]:
-    scopes = ", ".join(one["scopes"])
-    return [one["id"], one["person"], one["workspace"], scopes, when(one["created"]), _state(one), one["note"]]
+def _build_key_row(key: KeyView) -> list[str]:
+    scopes = ", ".join(key.scopes)
+    return [key.id, key.person, key.workspace, scopes, format_time(key.created), _describe_key_state(key), key.note]
 
 
-def _state(one: dict[str, Any]) -> str:
-    if one["revoked"]:
-        return f"revoked {when(one['revoked'])}"
-    if one["usable"]:
-        return f"good until {when(one['expires'])}" if one["expires"] else "good"
-    return "expired" if 0 < one["expires"] <= SystemClock().now_ms() else "no role there"
+def _describe_key_state(key: KeyView) -> str:
+    if key.revoked:
+        return f"revoked {format_time(key.revoked)}"
+    if key.usable:
+        return f"valid until {format_time(key.expires)}" if key.expires else "valid"
+    return "expired" if 0 < key.expires <= SystemClock().now_ms() else "user has no role"
 
 
 def revoke(options: argparse.Namespace) -> int:
-    found = _asked(options, "revoke", {"id": text_of(options.id)})
-    return _done(options, {"key": found}, f"{found['id']} of {found['person']} is good for nothing now")
+    revoked = _execute(options, operations.RevokeKey(id=check_utf8(options.id)))
+    return _print_done(options, {"key": revoked}, f"{revoked.id} of {revoked.person} was revoked")
 
 
-def _done(options: argparse.Namespace, made: dict[str, Any], said: str) -> int:
+def _print_done(options: argparse.Namespace, document: dict[str, Any], sentence: str) -> int:
     if options.json:
-        print_json({"ok": True, **made})
+        print_json({"ok": True, **document})
     else:
-        print(visible(said))
+        print(escape_line(sentence))
     return 0
 
 
-# --- where ---------------------------------------------------------------------------------------
+# --- access to the home --------------------------------------------------------------------------
 
 
-def _asked(options: argparse.Namespace, verb: str, arguments: dict[str, Any]) -> Any:
-    config, place = here(options)
-    return run_async(ask(config, place, verb, arguments))
+def _execute(options: argparse.Namespace, operation: Operation[R]) -> R:
+    config, location = load_home(options)
+    return run_async(execute_on_home(config, location.data, operation))
 
 
-async def ask(config: Config, place: Place, verb: str, arguments: dict[str, Any]) -> Any:
-    """Through the home's owner if it has one, else we are it for a moment, and so may be another command."""
-    for _ in range(int(OWNER_WAIT_S / OWNER_LOOK_S)):
-        if (remote := owner_of(place)) is not None:
-            return await remote.household(PREFIX + verb, arguments)
-        if verb in LOOKING and not (place.data / FILE).exists():  # looking makes nothing
-            return await do(await nobody_yet(config), verb, arguments)
-        try:
-            async with own_people(place.data, config) as people:
-                return await do(people, verb, arguments)
-        except HomeTaken as error:
-            taken = error
-            await asyncio.sleep(OWNER_LOOK_S)
-    raise taken
-
-
-def here(options: argparse.Namespace) -> tuple[Config, Place]:
-    """People belong to a home, whichever workspace is meant."""
-    home = home_of(options)
+def load_home(options: argparse.Namespace) -> tuple[Config, WorkspaceLocation]:
+    """Return the configuration and the location of the home; users belong to it, not to a workspace."""
+    home = resolve_home(options)
     config = load_config(home, env=os.environ).config
-    return config, Place(home, data_home(home, config), "")
+    return config, WorkspaceLocation(home, resolve_data_folder(home, config), "")
 
 
-def _where(options: argparse.Namespace) -> str:
-    """The workspace that is meant. Raises InputRefused if there is none of this name."""
-    config, place = here(options)
-    wanted: str = check_workspace(options.where or options.workspace or config.workspace)
-    if wanted not in (known := names(place.data, config)):
-        there = f"{count(len(known), 'workspace')}: {', '.join(known[:10])}"
-        raise InputRefused(f"there is no workspace {wanted!r}; `mainstay workspace create {wanted}` makes it ({there})")
+def _resolve_workspace(options: argparse.Namespace) -> str:
+    """Return the workspace given with --in or --workspace, else the configured one. Raises InputRefused if unknown."""
+    config, location = load_home(options)
+    wanted: str = check_workspace(options.target_workspace or options.workspace or config.workspace)
+    if wanted not in (known := list_workspace_names(location.data, config)):
+        existing = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+        hint = f"`mainstay workspace create {wanted}` creates it"
+        raise InputRefused(f"there is no workspace {wanted!r} (existing: {existing}); {hint}")
     return wanted

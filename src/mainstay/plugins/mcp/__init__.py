@@ -1,1 +1,1 @@
-"""Tools, resources and prompts of MCP servers that others made, under guard."""
+"""MCP client: tools, resources and prompts of third-party MCP servers, sandboxed, rate limited and pinned."""

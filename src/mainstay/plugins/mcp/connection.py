@@ -1,5 +1,6 @@
-"""A server that is connected. A task of its own holds the SDK's client from its beginning to its end, so that whoever
-asks something is touched neither by its cancel scopes nor by its groups of errors. Imports the SDK.
+"""Connection to one MCP server: session, requests with deadlines, changes of the tool list. Imports the SDK.
+
+The SDK's client lives in a task of its own, so that its cancel scopes and exception groups do not affect the callers.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx2
 import mcp_types as types
@@ -18,112 +19,120 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from mainstay import __version__
 from mainstay.core.errors import MainstayError
-from mainstay.plugins.mcp.gate import Gate
-from mainstay.plugins.mcp.listing import read_listing
-from mainstay.plugins.mcp.nouns import Listing
-from mainstay.plugins.mcp.server import McpLimits
-from mainstay.plugins.mcp.streams import Heard
-from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, SessionOver
-from mainstay.trust.guards.lines import one_line
+from mainstay.core.futures import AnyFuture
+from mainstay.plugins.mcp.data_types import ServerListing
+from mainstay.plugins.mcp.errors import CallFailed, McpSessionExpired, ServerUnavailable
+from mainstay.plugins.mcp.flood_guard import FloodGuard
+from mainstay.plugins.mcp.server_config import McpLimits
+from mainstay.plugins.mcp.streams import ReceiveStream, SendStream
+from mainstay.plugins.mcp.tool_listing import read_listing
+from mainstay.trust.guards.line_escaping import one_line
 
 log = logging.getLogger("mainstay.plugins.mcp")
 
-REASON_CHARS_MAX = 500
-CLOSE_S = 10.0  # for all of it, however it goes
-RELIST_MAX_S = 60.0
-FORGOTTEN = "Session terminated"  # the SDK's word for 404: the session is unknown, and nothing was done
+MESSAGE_CHARS_MAX = 500
+CLOSE_TIMEOUT_S = 10.0  # bound on closing
+RELIST_MAX_S = 60.0  # longest delay before the tool list is read again
+SESSION_TERMINATED = "Session terminated"  # the SDK's message for 404: the session is unknown, and nothing was done
 
 T = TypeVar("T")
-Dial = Callable[[], AbstractAsyncContextManager[tuple[Heard, Any]]]
+OpenTransport = Callable[[], AbstractAsyncContextManager[tuple[ReceiveStream, SendStream]]]
 
 
-class Connection:
-    """`listing` is what it offers, looked at again when it says that this has changed."""
+class McpConnection:
+    """`listing` is what the server offers; it is read again when the server announces a change."""
 
-    def __init__(self, name: str, dial: Dial, limits: McpLimits, gate: Gate, last_words: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        open_transport: OpenTransport,
+        limits: McpLimits,
+        flood_guard: FloodGuard,
+        last_output: Callable[[], str],
+    ) -> None:
         self._name = name
-        self._dial = dial
+        self._open_transport = open_transport
         self._limits = limits
-        self._gate = gate
-        self._last_words = last_words
+        self._flood_guard = flood_guard
+        self._last_output = last_output
         loop = asyncio.get_running_loop()
         self._client: Client | None = None
-        self._heard: Heard | None = None
+        self._receive_stream: ReceiveStream | None = None
         self._ready: asyncio.Future[None] = loop.create_future()
-        self._over: asyncio.Future[str] = loop.create_future()  # why
-        self._stop = asyncio.Event()
+        self._closed: asyncio.Future[str] = loop.create_future()  # result: the reason why it ended
+        self._stop_event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._asked: set[asyncio.Task[Any]] = set()
-        self._relisting: asyncio.Task[None] | None = None
-        self._looking = False
-        self._looked_at = float("-inf")
-        self._gap_s = limits.relist_s
-        self.hint: Callable[[bool], str] = lambda late: ""  # what may be the matter if it does not come up
-        self.listing = Listing()
-        self.legacy = False
-        self.ignored = 0  # times that it said its list had changed, and nobody looked
-        self.on_listing: Callable[[Listing], None] = lambda listing: None
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._relist_task: asyncio.Task[None] | None = None
+        self._is_relisting = False
+        self._relisted_at = float("-inf")
+        self._relist_interval_s = limits.relist_s
+        self.startup_hint: Callable[[bool], str] = lambda late: ""  # advice for a server that does not start
+        self.listing = ServerListing()
+        self.legacy = False  # it speaks a protocol version with the initialize handshake
+        self.ignored_changes = 0  # announced changes of the tool list that did not cause another read
+        self.on_listing: Callable[[ServerListing], None] = lambda listing: None
 
     @property
     def alive(self) -> bool:
-        """Something can be asked of it."""
-        if self._client is None or self._heard is None:
+        """True if it accepts requests."""
+        if self._client is None or self._receive_stream is None:
             return False
-        return not (self._heard.over.done() or self._over.done() or self._stop.is_set())
+        return not (self._receive_stream.closed.done() or self._closed.done() or self._stop_event.is_set())
 
     @property
     def stopped(self) -> bool:
-        """It was we who ended it, or agreed to."""
-        return self._stop.is_set()
+        """True if it was closed on purpose: by `close`, or after the server ended the session."""
+        return self._stop_event.is_set()
 
     @property
-    def over(self) -> asyncio.Future[str]:
-        """Done with the reason."""
-        return self._over
+    def closed(self) -> asyncio.Future[str]:
+        """Done when the connection has ended; the result is the reason."""
+        return self._closed
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- start and close --------------------------------------------------------------------------
 
     async def start(self, *, legacy: bool = False) -> None:
-        """Connected, and its listing read; raises ServerUnavailable, and nothing of it is left then."""
+        """Connect and read the listing. Raises ServerUnavailable after cleaning up."""
         self._task = asyncio.create_task(self._run(legacy), name=f"mcp {self._name}")
         try:
-            ends: set[asyncio.Future[Any]] = {self._ready, self._over}
-            await asyncio.wait(ends, timeout=self._limits.start_s, return_when=asyncio.FIRST_COMPLETED)
+            outcomes: set[AnyFuture] = {self._ready, self._closed}
+            await asyncio.wait(outcomes, timeout=self._limits.start_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._task.cancel()
             raise
         if self._ready.done():
             return
-        late = not self._over.done()
+        late = not self._closed.done()
         await self.close()
-        reason = f"it was not ready within {self._limits.start_s:g} s" if late else self._over.result()
-        hint = f" ({hint})" if (hint := self.hint(late)) else ""
-        raise ServerUnavailable(f"The MCP server {self._name} cannot be used: {self._told(reason)}.{hint}")
+        reason = f"it was not ready within {self._limits.start_s:g} s" if late else self._closed.result()
+        hint = f" ({hint})" if (hint := self.startup_hint(late)) else ""
+        raise ServerUnavailable(f"The MCP server {self._name} cannot be used: {self._with_details(reason)}.{hint}")
 
     async def close(self) -> None:
-        """Ended, with all that it started, whatever it thinks of that."""
-        self._stop.set()
+        """Close the connection and stop the server's process. Bounded, and never raises."""
+        self._stop_event.set()
         if self._task is None:
             return
         if not self._ready.done():
             self._task.cancel()
-        for firmly in (False, True):
-            if firmly:
+        for force in (False, True):
+            if force:
                 self._task.cancel()
-            done, _ = await asyncio.wait({self._task}, timeout=CLOSE_S / 2)
+            done, _ = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S / 2)
             if done:
                 return
-        log.error("the MCP server %s could not be closed within %g s", self._name, CLOSE_S)
+        log.error("the MCP server %s could not be closed within %g s", self._name, CLOSE_TIMEOUT_S)
 
     async def _run(self, legacy: bool) -> None:
         reason = "it was ended"
         try:
             async with AsyncExitStack() as stack:
-                heard, told = await stack.enter_async_context(self._dial())
-                self._heard = heard
+                receive_stream, send_stream = await stack.enter_async_context(self._open_transport())
+                self._receive_stream = receive_stream
                 client = Client(
-                    nullcontext((heard, told)),
-                    cache=None,  # a list that is said to have changed is looked at, and not remembered
+                    nullcontext((receive_stream, send_stream)),
+                    cache=None,  # an announced change of the list is read, not served from a cache
                     message_handler=self._on_message,
                     client_info=types.Implementation(name="mainstay", version=__version__),
                     mode="legacy" if legacy else "auto",
@@ -133,176 +142,179 @@ class Connection:
                 self.listing = await read_listing(client.session, self._limits)
                 self._client = client
                 self._ready.set_result(None)
-                stack.push_async_callback(self._let_go)
-                self._listen(client)
-                reason = await self._until_over(heard)
+                stack.push_async_callback(self._cancel_tasks)
+                self._subscribe(client)
+                reason = await self._wait_until_closed(receive_stream)
         except asyncio.CancelledError:
-            pass  # by `close`, which waits for us
-        except Exception as error:  # another's program through another's library: whatever it raises is its end
+            pass  # by `close`, which waits for this task
+        except Exception as error:  # third-party server through a third-party library: any error ends the connection
             log.debug("the MCP server %s ended", self._name, exc_info=error)
-            reason = reason_of(error)
+            reason = describe_error(error)
         finally:
-            self._over.set_result(reason)
+            self._closed.set_result(reason)
 
-    async def _until_over(self, heard: Heard) -> str:
-        stop = asyncio.create_task(self._stop.wait())
-        ends: set[asyncio.Future[Any]] = {stop, heard.over}
+    async def _wait_until_closed(self, receive_stream: ReceiveStream) -> str:
+        stop = asyncio.create_task(self._stop_event.wait())
+        outcomes: set[AnyFuture] = {stop, receive_stream.closed}
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
-        if self._gate.flooded:
-            return f"it flooded us: {self._gate.dropped} messages were dropped"
-        return "it was ended" if self._stop.is_set() else "it ended"
+        if self._flood_guard.flooded:
+            return f"it flooded us: {self._flood_guard.dropped} messages were dropped"
+        return "it was ended" if self._stop_event.is_set() else "it ended"
 
-    async def _let_go(self) -> None:
-        """Whatever still runs on the client, before it is gone."""
-        running = [task for task in (*self._asked, self._relisting) if task is not None and not task.done()]
+    async def _cancel_tasks(self) -> None:
+        """Cancel what still uses the client, before it is closed."""
+        running = [task for task in (*self._tasks, self._relist_task) if task is not None and not task.done()]
         for task in running:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=1.0)
 
-    def _told(self, reason: str) -> str:
-        """And what else is known of it."""
-        words = self._last_words()
-        trouble = self._heard.trouble if self._heard is not None else ""
-        more = (trouble, f"its last words: {words}" if words else "")
-        return "; ".join((reason.rstrip("."), *(one for one in more if one)))
+    def _with_details(self, reason: str) -> str:
+        """Return the reason with the transport's problem and the server's last output, if there are any."""
+        output = self._last_output()
+        problem = self._receive_stream.problem if self._receive_stream is not None else ""
+        details = (problem, f"its last words: {output}" if output else "")
+        return "; ".join((reason.rstrip("."), *(detail for detail in details if detail)))
 
-    # --- what it says unasked ---------------------------------------------------------------------
+    # --- notifications from the server ------------------------------------------------------------
 
-    async def _on_message(self, message: Any) -> None:
+    async def _on_message(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self._look_again()
+            self._schedule_relist()
 
-    def _listen(self, client: Client) -> None:
-        """Servers of the newer kind tell of changes only to those who ask for it."""
-        can = client.server_capabilities.tools
-        if client.protocol_version in MODERN_PROTOCOL_VERSIONS and can is not None and can.list_changed:
-            self._keep(asyncio.create_task(self._heed(client)))
+    def _subscribe(self, client: Client) -> None:
+        """Subscribe to changes of the tool list, which newer protocol versions require."""
+        tools = client.server_capabilities.tools
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.list_changed:
+            self._track_task(asyncio.create_task(self._watch_changes(client)))
 
-    async def _heed(self, client: Client) -> None:
+    async def _watch_changes(self, client: Client) -> None:
         async with client.listen(tools_list_changed=True) as changes:
             async for _ in changes:
-                self._look_again()
+                self._schedule_relist()
 
-    def _look_again(self) -> None:
-        """At once; if that was only just done, in a while, which grows for those who keep crying wolf."""
-        if self._relisting is not None and not self._relisting.done():
-            self.ignored += 1
+    def _schedule_relist(self) -> None:
+        """Read the tool list again: at once, or after a delay that doubles if the server announces changes often."""
+        if self._relist_task is not None and not self._relist_task.done():
+            self.ignored_changes += 1
         elif self._client is not None:
-            self._relisting = asyncio.create_task(self._relist(self._client.session))
-            self._relisting.add_done_callback(_seen)
+            self._relist_task = asyncio.create_task(self._relist(self._client.session))
+            self._relist_task.add_done_callback(_retrieve_exception)
 
     async def _relist(self, session: ClientSession) -> None:
         loop = asyncio.get_running_loop()
-        quiet_s = loop.time() - self._looked_at
-        self._gap_s = self._limits.relist_s if quiet_s > RELIST_MAX_S else min(self._gap_s * 2, RELIST_MAX_S)
-        await asyncio.sleep(max(self._gap_s - quiet_s, 0))
-        self._looked_at, self._looking = loop.time(), True
+        quiet_s = loop.time() - self._relisted_at
+        self._relist_interval_s = (
+            self._limits.relist_s if quiet_s > RELIST_MAX_S else min(self._relist_interval_s * 2, RELIST_MAX_S)
+        )
+        await asyncio.sleep(max(self._relist_interval_s - quiet_s, 0))
+        self._relisted_at, self._is_relisting = loop.time(), True
         try:
             async with asyncio.timeout(self._limits.start_s):
                 self.listing = await read_listing(session, self._limits)
         finally:
-            self._looking = False
+            self._is_relisting = False
         self.on_listing(self.listing)
 
-    async def settle(self) -> None:
-        """Waits, but not for long, if its list is being looked at just now."""
-        if self._looking and self._relisting is not None:
-            await asyncio.wait({self._relisting}, timeout=self._limits.start_s)
+    async def wait_for_listing(self) -> None:
+        """Wait, within a bound, if the tool list is being read at this moment."""
+        if self._is_relisting and self._relist_task is not None:
+            await asyncio.wait({self._relist_task}, timeout=self._limits.start_s)
 
-    # --- what it is asked -------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
-    async def ask(self, work: Callable[[ClientSession], Awaitable[T]], within_s: float) -> T:
-        """What came of it; raises CallFailed, ServerUnavailable or SessionOver. Whoever stops waiting need not care
-        what becomes of the request: it is cancelled, and the server is told."""
+    async def request(self, send: Callable[[ClientSession], Awaitable[T]], timeout_s: float) -> T:
+        """Run a request on the session and return its result. Raises CallFailed, ServerUnavailable or
+        McpSessionExpired. On timeout or cancellation the request is cancelled, and the server notified."""
         if self._client is None or not self.alive:
             raise ServerUnavailable(f"The MCP server {self._name} is gone.")
-        task: asyncio.Task[T] = asyncio.create_task(_coroutine(work(self._client.session)))
-        self._keep(task)
+        task: asyncio.Task[T] = asyncio.create_task(_await(send(self._client.session)))
+        self._track_task(task)
         try:
-            ends: set[asyncio.Future[Any]] = {task, self._over}
-            await asyncio.wait(ends, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+            outcomes: set[AnyFuture] = {task, self._closed}
+            await asyncio.wait(outcomes, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done():
                 task.cancel()
-        if not task.done() and not self._over.done():
-            raise CallFailed(f"The MCP server {self._name} did not answer within {within_s:g} s.")
-        return await self._answer(task)
+        if not task.done() and not self._closed.done():
+            raise CallFailed(f"The MCP server {self._name} did not answer within {timeout_s:g} s.")
+        return await self._get_result(task)
 
-    async def _answer(self, task: asyncio.Task[T]) -> T:
+    async def _get_result(self, task: asyncio.Task[T]) -> T:
         error = task.exception() if task.done() and not task.cancelled() else None
         if task.done() and not task.cancelled() and error is None:
             return task.result()
         if isinstance(error, MainstayError):
             raise error
         if isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:
-            if error.message == FORGOTTEN:
-                self._stop.set()
-                raise SessionOver(f"The MCP server {self._name} has ended the session.")
-            raise CallFailed(f"The MCP server {self._name} refuses: {told(error.message)}")
-        if isinstance(error, ValueError):  # pydantic's: it is no answer to what was asked
+            if error.message == SESSION_TERMINATED:
+                self._stop_event.set()
+                raise McpSessionExpired(f"The MCP server {self._name} has ended the session.")
+            raise CallFailed(f"The MCP server {self._name} refuses: {shorten_message(error.message)}")
+        if isinstance(error, ValueError):  # pydantic's: the answer has the wrong shape
             raise CallFailed(f"The MCP server {self._name} answered with something that is no result.")
         if error is not None and not isinstance(error, MCPError):
-            raise CallFailed(f"The MCP server {self._name} could not be asked: {reason_of(error)}.")
-        await asyncio.wait({self._over}, timeout=1.0)  # the reason comes a moment later
-        reason = self._over.result() if self._over.done() else "it ended"
+            raise CallFailed(f"The MCP server {self._name} could not be asked: {describe_error(error)}.")
+        await asyncio.wait({self._closed}, timeout=1.0)  # the reason is known a moment later
+        reason = self._closed.result() if self._closed.done() else "it ended"
         raise ServerUnavailable(
-            f"The MCP server {self._name} was lost during the call, which was not repeated: {self._told(reason)}."
+            f"The MCP server {self._name} was lost during the call, which was not repeated: "
+            f"{self._with_details(reason)}."
         )
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        self._asked.add(task)
-        task.add_done_callback(self._asked.discard)
-        task.add_done_callback(_seen)
+    def _track_task(self, task: asyncio.Task[object]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_retrieve_exception)
 
 
-def quieten() -> None:
-    """What the SDK has to say goes where logs go, or nowhere; never to a person's screen."""
+def silence_sdk_logging() -> None:
+    """Keep the SDK's log messages off the terminal: they go to configured log handlers, or nowhere."""
     for name in ("client", "mcp"):
         if not logging.getLogger(name).handlers:
             logging.getLogger(name).addHandler(logging.NullHandler())
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[object]) -> None:
     if not task.cancelled():
-        task.exception()  # whoever waited was told; and if nobody did, it is nobody's
+        task.exception()  # retrieved, to silence asyncio: the caller, if any, has got it
 
 
-async def _coroutine(work: Awaitable[T]) -> T:
+async def _await(work: Awaitable[T]) -> T:
     return await work
 
 
-def told(text: str) -> str:
-    """Somebody else's sentence, on one line and not too long."""
-    return one_line(text)[:REASON_CHARS_MAX]
+def shorten_message(text: str) -> str:
+    """Return a server's text on one line, cut to a length."""
+    return one_line(text)[:MESSAGE_CHARS_MAX]
 
 
-def reason_of(error: BaseException) -> str:
-    """Why, in a few words, out of all that was raised."""
-    match next(_leaves(error)):
+def describe_error(error: BaseException) -> str:
+    """Return a short reason for an error, which may be an exception group."""
+    match next(_iter_leaves(error)):
         case MainstayError() as ours:
-            return told(str(ours))
-        case MCPError(message=message) if "validation error" in message:  # pydantic's, of all that it could have been
+            return shorten_message(str(ours))
+        case MCPError(message=message) if "validation error" in message:  # pydantic's, one line for each union member
             return "what it answers is no MCP"
         case MCPError(message=message):
-            return told(f"it says {message!r}" if message else "it refused")
+            return shorten_message(f"it says {message!r}" if message else "it refused")
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
             return "it cannot be reached"
         case httpx2.HTTPError() as error:
-            return told(f"the connection was lost ({error})" if str(error) else "the connection was lost")
+            return shorten_message(f"the connection was lost ({error})" if str(error) else "the connection was lost")
         case ValueError():
             return "it answered with something that is no result"
         case other:
-            return told(f"{type(other).__name__}: {other}")
+            return shorten_message(f"{type(other).__name__}: {other}")
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """What is in a group of errors, what is worth telling first."""
+def _iter_leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of an exception group, our own errors first."""
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return
-    inner = [leaf for one in error.exceptions for leaf in _leaves(one)]
-    yield from sorted(inner, key=lambda one: not isinstance(one, MainstayError))
+    leaves = [leaf for inner in error.exceptions for leaf in _iter_leaves(inner)]
+    yield from sorted(leaves, key=lambda leaf: not isinstance(leaf, MainstayError))

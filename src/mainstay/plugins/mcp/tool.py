@@ -1,166 +1,179 @@
-"""A tool of an MCP server as the model meets it: described as it was approved, and called where it lives."""
+"""Tools of MCP servers: the approved definition is offered to the model, calls go to the server."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
-from mainstay.core.arguments import read_arguments, schema_of
-from mainstay.core.outside import Reach
+from mainstay.core.json_types import JsonObject
 from mainstay.core.ports import Effect, ToolContext
-from mainstay.io.json_schema import Schema, object_arguments
-from mainstay.plugins.mcp.keeper import Keeper
-from mainstay.plugins.mcp.nouns import Answer, Hints, Listed, Resources
-from mainstay.plugins.mcp.server import McpLimits, McpServer, slug_of
-from mainstay.plugins.mcp.trouble import CallFailed
+from mainstay.core.tool_arguments import build_schema, parse_arguments
+from mainstay.core.tool_ports import CallDestinations
+from mainstay.io.json_schema import CompiledJsonSchema, parse_object_arguments
+from mainstay.plugins.mcp.data_types import ListedTool, McpAnswer, McpResourcePage, ToolHints
+from mainstay.plugins.mcp.errors import CallFailed
+from mainstay.plugins.mcp.server_config import McpLimits, McpServerConfig, server_slug
+from mainstay.plugins.mcp.server_supervisor import ServerSupervisor
 
-SLACK_S = 5.0
+TIMEOUT_MARGIN_S = 5.0
 
 
-class OfServer:
-    """What all tools of a server have in common."""
+class McpToolBase:
+    """Base of all tools of a server."""
 
-    schema: dict[str, Any]
+    schema: JsonObject
     effect: Effect = "pure"
     untrusted = True
-    sink: bool | tuple[str, ...] = False  # `reach` says more
+    sink: bool | tuple[str, ...] = False  # decided per call, in `reach`
 
-    def __init__(self, name: str, description: str, keeper: Keeper, limits: McpLimits) -> None:
-        server = keeper.server
+    def __init__(self, name: str, description: str, supervisor: ServerSupervisor, limits: McpLimits) -> None:
+        server = supervisor.server
         self.name = name
         self.description = description
         self.origin = f"mcp:{server.name}"
-        self.capabilities: tuple[str, ...] = (f"mcp.{slug_of(server.name)}", *(("net",) if server.outward else ()))
-        # The call's own deadline is the keeper's; this one only bounds what may come before it.
-        self.timeout_s: float | None = server.timeout_s + limits.start_s + max(limits.backoff_s, default=0.0) + SLACK_S
-        self._keeper = keeper
+        self.capabilities: tuple[str, ...] = (
+            f"mcp.{server_slug(server.name)}",
+            *(("net",) if server.can_send_out else ()),
+        )
+        # The supervisor enforces the deadline of the call itself; this one also covers starting the server.
+        self.timeout_s: float | None = (
+            server.timeout_s + limits.start_s + max(limits.backoff_s, default=0.0) + TIMEOUT_MARGIN_S
+        )
+        self._supervisor = supervisor
         self._limits = limits
 
-    def reach(self, arguments: Any, context: ToolContext) -> Reach:
-        return reach_of(self._keeper.server)
+    def reach(self, arguments: object, context: ToolContext) -> CallDestinations:
+        return server_reach(self._supervisor.server)
 
-    async def reconcile(self, arguments: Any, context: ToolContext) -> str | None:
-        return None  # nobody can be asked what became of a call
+    async def reconcile(self, arguments: object, context: ToolContext) -> str | None:
+        return None  # MCP has no way to ask for the outcome of a call
 
 
-class McpTool(OfServer):
-    """One that the server has."""
+class McpTool(McpToolBase):
+    """One tool of the server."""
 
-    def __init__(self, name: str, listed: Listed, keeper: Keeper, limits: McpLimits) -> None:
-        super().__init__(name, listed.description, keeper, limits)
+    def __init__(self, name: str, listed: ListedTool, supervisor: ServerSupervisor, limits: McpLimits) -> None:
+        super().__init__(name, listed.description, supervisor, limits)
         self.listed = listed
         self.schema = listed.schema
-        self.effect = effect_of(listed.hints)
+        self.effect = effect_from_hints(listed.hints)
 
     @cached_property
-    def _checked(self) -> Schema:
-        """Made when it is first called: it was looked through when it was pinned."""
-        return Schema(self.schema, bytes_max=self._limits.schema_bytes_max)
+    def _parameter_schema(self) -> CompiledJsonSchema:
+        """Compiled on the first call: it was checked when it was pinned."""
+        return CompiledJsonSchema(self.schema, bytes_max=self._limits.schema_bytes_max)
 
-    def parse(self, input: str) -> dict[str, Any]:
-        return object_arguments(input, self._checked)
+    def parse(self, input: str) -> JsonObject:
+        return parse_object_arguments(input, self._parameter_schema)
 
-    def reach(self, arguments: Any, context: ToolContext) -> Reach:
-        return reach_of(self._keeper.server, self.listed.hints)
+    def reach(self, arguments: object, context: ToolContext) -> CallDestinations:
+        return server_reach(self._supervisor.server, self.listed.hints)
 
-    async def run(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        heed = _Progress(context, self._limits.progress_s).heed
+    async def run(self, arguments: JsonObject, context: ToolContext) -> str:
+        on_progress = _ProgressThrottle(context, self._limits.progress_s).report
         name, limits = self.listed.name, self._limits
-        answer: Answer = await self._keeper.ask(
-            lambda remote: remote.calling(name, arguments, heed, limits), tool=self.listed
+        answer = await self._supervisor.request(
+            lambda remote: remote.build_tool_call(name, arguments, on_progress, limits), tool=self.listed
         )
         if answer.is_error:
             raise CallFailed(answer.text or "The tool failed, and does not say why.")
-        return given(answer, context)
+        return attach_images(answer, context)
 
 
-class _Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ListResourcesArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cursor: str | None = None
 
 
-class _Uri(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ReadResourceArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uri: str
 
 
-class ListResources(OfServer):
-    arguments: ClassVar[type[msgspec.Struct]] = _Page
-    schema = schema_of(_Page)
+class ListResourcesTool(McpToolBase):
+    """Lists the server's resources, one page per call."""
 
-    def parse(self, input: str) -> _Page:
-        return read_arguments(input, _Page, self.schema)
+    arguments: ClassVar[type[msgspec.Struct]] = _ListResourcesArguments
+    schema = build_schema(_ListResourcesArguments)
 
-    async def run(self, arguments: _Page, context: ToolContext) -> str:
+    def parse(self, input: str) -> _ListResourcesArguments:
+        return parse_arguments(input, _ListResourcesArguments, self.schema)
+
+    async def run(self, arguments: _ListResourcesArguments, context: ToolContext) -> str:
         limits = self._limits
-        page: Resources = await self._keeper.ask(lambda remote: remote.resources_from(arguments.cursor or "", limits))
-        return told(page)
+        page = await self._supervisor.request(lambda remote: remote.build_resource_list(arguments.cursor or "", limits))
+        return format_resources(page)
 
 
-class ReadResource(OfServer):
-    arguments: ClassVar[type[msgspec.Struct]] = _Uri
-    schema = schema_of(_Uri)
+class ReadResourceTool(McpToolBase):
+    """Reads one resource of the server."""
 
-    def parse(self, input: str) -> _Uri:
-        return read_arguments(input, _Uri, self.schema)
+    arguments: ClassVar[type[msgspec.Struct]] = _ReadResourceArguments
+    schema = build_schema(_ReadResourceArguments)
 
-    async def run(self, arguments: _Uri, context: ToolContext) -> str:
+    def parse(self, input: str) -> _ReadResourceArguments:
+        return parse_arguments(input, _ReadResourceArguments, self.schema)
+
+    async def run(self, arguments: _ReadResourceArguments, context: ToolContext) -> str:
         limits = self._limits
-        return given(await self._keeper.ask(lambda remote: remote.reading(arguments.uri, limits)), context)
+        return attach_images(
+            await self._supervisor.request(lambda remote: remote.build_resource_read(arguments.uri, limits)), context
+        )
 
 
-def effect_of(hints: Hints) -> Effect:
+def effect_from_hints(hints: ToolHints) -> Effect:
     if hints.read_only:
         return "pure"
     return "idempotent" if hints.idempotent else "unsafe"
 
 
-def reach_of(server: McpServer, hints: Hints | None = None) -> Reach:
-    """A server that has no way out carries nothing out. Hints count for such a one alone: a lie gains it nothing that
-    it could not do unasked."""
-    if not server.outward:
-        if (hints is not None and hints.read_only) or not server.needs.write:
-            return Reach()
-        what = f"may change files, through the MCP server {server.name}"
-        return Reach(sink=True, destinations=(f"mcp:{server.name}",), what=what)
-    where = "elsewhere" if not server.local else "with a way out"
-    return Reach(
+def server_reach(server: McpServerConfig, hints: ToolHints | None = None) -> CallDestinations:
+    """Return what a call may reach. A local server without network sends nothing out. Only then are a tool's hints
+    believed: a false one gains it nothing that it could not do anyway."""
+    if not server.can_send_out:
+        if (hints is not None and hints.read_only) or not server.permissions.write:
+            return CallDestinations()
+        effect = f"may change files, through the MCP server {server.name}"
+        return CallDestinations(sink=True, destinations=(f"mcp:{server.name}",), description=effect)
+    location = "elsewhere" if not server.is_local else "with a way out"
+    return CallDestinations(
         sink=True,
-        outward=True,
+        leaves_workspace=True,
         destinations=(f"mcp:{server.name}",),
-        what=f"sends this to the MCP server {server.name}, which is {where}",
+        description=f"sends this to the MCP server {server.name}, which is {location}",
     )
 
 
-def given(answer: Answer, context: ToolContext) -> str:
+def attach_images(answer: McpAnswer, context: ToolContext) -> str:
     for kind, data in answer.images:
         context.attach(kind, data)
     return answer.text
 
 
-def told(page: Resources) -> str:
+def format_resources(page: McpResourcePage) -> str:
     lines = []
-    for one in page.resources:
-        about = ": ".join(part for part in (one.name, one.description) if part and part != one.uri)
-        lines.append(" ".join(part for part in (one.uri, f"({one.mime})" if one.mime else "", about) if part))
+    for resource in page.resources:
+        about = ": ".join(part for part in (resource.name, resource.description) if part and part != resource.uri)
+        mime = f"({resource.mime})" if resource.mime else ""
+        lines.append(" ".join(part for part in (resource.uri, mime, about) if part))
     if page.cursor:
         lines.append(f"[more with cursor={page.cursor!r}]")
     return "\n".join(lines) or "(none)"
 
 
-class _Progress:
-    """Passed on to whoever watches, now and then."""
+class _ProgressThrottle:
+    """Passes a call's progress on to subscribers, at most once per interval."""
 
-    def __init__(self, context: ToolContext, every_s: float) -> None:
+    def __init__(self, context: ToolContext, interval_s: float) -> None:
         self._context = context
-        self._every_s = every_s
-        self._next = 0.0
+        self._interval_s = interval_s
+        self._next_at = 0.0
 
-    def heed(self, progress: float, total: float | None, words: str) -> None:
+    def report(self, progress: float, total: float | None, message: str) -> None:
         now = asyncio.get_running_loop().time()
-        if now < self._next:
+        if now < self._next_at:
             return
-        self._next = now + self._every_s
+        self._next_at = now + self._interval_s
         count = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-        self._context.progress(f"{count}: {words}" if words else count)
+        self._context.progress(f"{count}: {message}" if message else count)

@@ -1,1 +1,1 @@
-"""The gateway over gRPC: `mainstay.v1.Agent`, health and reflection."""
+"""gRPC server: `mainstay.v1.Agent`, `mainstay.v1.Operations`, health and reflection."""

@@ -1,4 +1,4 @@
-"""What goes over the wire: the messages of `proto/mainstay/v1`, read strictly (core/protobuf)."""
+"""Message structs of `proto/mainstay/v1/agent.proto`, encoded by core/protobuf, which decodes strictly."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ PACKAGE = "mainstay.v1"
 FILE = "mainstay/v1/agent.proto"
 SERVICE = "mainstay.v1.Agent"
 
-# The number of a field is its place.
+# The number of a field is its position in the struct.
 
 
-class Part(msgspec.Struct, frozen=True):
+class GrpcPart(msgspec.Struct, frozen=True):
     text: str = ""
     mime: str = ""
     data: bytes = b""
@@ -20,19 +20,19 @@ class Part(msgspec.Struct, frozen=True):
 class WeaveRequest(msgspec.Struct, frozen=True):
     session: str = ""
     text: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[GrpcPart, ...] = ()
     id: str = ""
 
 
 class StreamWeaveRequest(msgspec.Struct, frozen=True):
     session: str = ""
     text: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[GrpcPart, ...] = ()
     id: str = ""
     after: int | None = None
 
 
-class Error(msgspec.Struct, frozen=True):
+class GrpcError(msgspec.Struct, frozen=True):
     code: int = 0
     type: str = ""
     message: str = ""
@@ -41,40 +41,40 @@ class Error(msgspec.Struct, frozen=True):
     trace: str = ""
 
 
-class Usage(msgspec.Struct, frozen=True):
+class GrpcUsage(msgspec.Struct, frozen=True):
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     reasoning: int = 0
 
 
-class Reply(msgspec.Struct, frozen=True):
+class GrpcReply(msgspec.Struct, frozen=True):
     session: str = ""
     turn: int = 0
     text: str = ""
     outcome: str = ""
     detail: str = ""
-    usage: Usage | None = None
+    usage: GrpcUsage | None = None
     cost: float = 0.0
-    errors: tuple[Error, ...] = ()
+    errors: tuple[GrpcError, ...] = ()
     trace: str = ""
 
 
-class Event(msgspec.Struct, frozen=True):
+class GrpcEvent(msgspec.Struct, frozen=True):
     type: str = ""
     sequence: int = 0
     turn: int = 0
     step: int = 0
     text: str = ""
     data: str = ""
-    error: Error | None = None
-    reply: Reply | None = None
+    error: GrpcError | None = None
+    reply: GrpcReply | None = None
 
 
 class SteerRequest(msgspec.Struct, frozen=True):
     session: str = ""
     text: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[GrpcPart, ...] = ()
     id: str = ""
 
 
@@ -93,11 +93,11 @@ class AbortResponse(msgspec.Struct, frozen=True):
 MESSAGES: tuple[type[msgspec.Struct], ...] = (
     WeaveRequest,
     StreamWeaveRequest,
-    Part,
-    Event,
-    Reply,
-    Usage,
-    Error,
+    GrpcPart,
+    GrpcEvent,
+    GrpcReply,
+    GrpcUsage,
+    GrpcError,
     SteerRequest,
     SteerResponse,
     AbortRequest,
@@ -105,22 +105,24 @@ MESSAGES: tuple[type[msgspec.Struct], ...] = (
 )
 
 
-class Method(msgspec.Struct, frozen=True):
+class AgentMethod(msgspec.Struct, frozen=True):
+    """A method of `mainstay.v1.Agent`."""
+
     name: str
     request: type[msgspec.Struct]
     response: type[msgspec.Struct]
-    streams: bool = False
+    is_stream: bool = False
 
 
 METHODS = (
-    Method("Weave", WeaveRequest, Reply),
-    Method("StreamWeave", StreamWeaveRequest, Event, streams=True),
-    Method("Steer", SteerRequest, SteerResponse),
-    Method("Abort", AbortRequest, AbortResponse),
+    AgentMethod("Weave", WeaveRequest, GrpcReply),
+    AgentMethod("StreamWeave", StreamWeaveRequest, GrpcEvent, is_stream=True),
+    AgentMethod("Steer", SteerRequest, SteerResponse),
+    AgentMethod("Abort", AbortRequest, AbortResponse),
 )
 
 
-# --- details of errors, as everybody writes them -------------------------------------------------
+# --- standard error details (google.rpc) ---------------------------------------------------------
 
 
 class AnyMessage(msgspec.Struct, frozen=True):
@@ -130,7 +132,7 @@ class AnyMessage(msgspec.Struct, frozen=True):
     value: bytes = b""
 
 
-class Status(msgspec.Struct, frozen=True):
+class RpcStatus(msgspec.Struct, frozen=True):
     """google.rpc.Status"""
 
     code: int = 0

@@ -1,1 +1,1 @@
-"""The API that most clients speak already: a conversation of ours behind the names and shapes they know."""
+"""OpenAI-compatible API: chat completions, responses and models, backed by sessions."""

@@ -1,4 +1,4 @@
-"""The ids of responses: they say where in which session one stands, to whom it was given and to nobody else."""
+"""Ids of responses, items and tool calls. A response id is a position in a session, valid for one person."""
 
 from __future__ import annotations
 
@@ -9,57 +9,63 @@ import secrets
 
 import msgspec
 
-PREFIX = "resp_"
+RESPONSE_PREFIX = "resp_"
 _LENGTH_MAX = 4096
-_TAG = 9
+_TAG_BYTES = 9  # bytes
 
-Who = tuple[str, str]  # a workspace, and somebody in it
+WorkspacePerson = tuple[str, str]  # workspace and person
 
 
-class Spot(msgspec.Struct, frozen=True, array_like=True):
-    """The input that a response answers, and the call whose result it goes on from, where it does."""
+class ResponsePosition(msgspec.Struct, frozen=True, array_like=True):
+    """The input that a response answers, and the tool call whose result it continued from, if any."""
 
     session: str
     seq: int
-    call: str = ""
-    at: int = 0  # seconds
+    call_id: str = ""
+    at: int = 0  # creation time, in seconds
 
 
-def response_id(who: Who, spot: Spot) -> str:
-    body = msgspec.json.encode(spot)
-    return PREFIX + base64.urlsafe_b64encode(_tag(who, body) + body).decode().rstrip("=")
+def format_response_id(owner: WorkspacePerson, position: ResponsePosition) -> str:
+    body = msgspec.json.encode(position)
+    return RESPONSE_PREFIX + base64.urlsafe_b64encode(_compute_tag(owner, body) + body).decode().rstrip("=")
 
 
-def spot_of(who: Who, id: str) -> Spot | None:
-    """None if no such id was ever given to them. It opens nothing: what it names is looked up as anything else is."""
-    if not id.startswith(PREFIX) or len(id) > _LENGTH_MAX:
+def parse_response_id(owner: WorkspacePerson, id: str) -> ResponsePosition | None:
+    """Decode a response id; None if it was not given to this person. It grants no access: its session is looked up as
+    any other is."""
+    if not id.startswith(RESPONSE_PREFIX) or len(id) > _LENGTH_MAX:
         return None
-    text = id.removeprefix(PREFIX)
+    text = id.removeprefix(RESPONSE_PREFIX)
     try:
-        made = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        spot = msgspec.json.decode(made[_TAG:], type=Spot)
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        position = msgspec.json.decode(data[_TAG_BYTES:], type=ResponsePosition)
     except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
         return None
-    return spot if secrets.compare_digest(made[:_TAG], _tag(who, made[_TAG:])) and spot.seq > 0 else None
+    return (
+        position
+        if secrets.compare_digest(data[:_TAG_BYTES], _compute_tag(owner, data[_TAG_BYTES:])) and position.seq > 0
+        else None
+    )
 
 
-def item_id(prefix: str, response: str, number: int = 0) -> str:
-    """Of something in a response: the same whenever that is looked at."""
-    return f"{prefix}_{hashlib.sha256(f'{response}#{number}'.encode()).hexdigest()[:24]}"
+def format_item_id(prefix: str, response_id: str, number: int = 0) -> str:
+    """Return the id of an item of a response, always the same for the same item."""
+    return f"{prefix}_{hashlib.sha256(f'{response_id}#{number}'.encode()).hexdigest()[:24]}"
 
 
-def shown_call(session: str, call: str) -> str:
-    """A call's own id is unique in its session; clients that send their history want it to be so everywhere."""
-    return f"{call}_{_mark(session)}"
+def to_client_call_id(session: str, call_id: str) -> str:
+    """Return the call id that clients see: unique over all sessions, as clients that send their history need it."""
+    return f"{call_id}_{_session_suffix(session)}"
 
 
-def meant_call(session: str, shown: str) -> str:
-    return shown.removesuffix(f"_{_mark(session)}")
+def from_client_call_id(session: str, client_call_id: str) -> str:
+    """Return the session's own call id for one that a client sent."""
+    return client_call_id.removesuffix(f"_{_session_suffix(session)}")
 
 
-def _mark(session: str) -> str:
+def _session_suffix(session: str) -> str:
     return hashlib.sha256(session.encode(errors="replace")).hexdigest()[:10]
 
 
-def _tag(who: Who, body: bytes) -> bytes:
-    return hashlib.sha256(msgspec.json.encode((who, body))).digest()[:_TAG]
+def _compute_tag(owner: WorkspacePerson, body: bytes) -> bytes:
+    return hashlib.sha256(msgspec.json.encode((owner, body))).digest()[:_TAG_BYTES]

@@ -1,191 +1,206 @@
-"""The routes below /v1: what the usual clients ask for, and how they are answered."""
+"""Routes of the OpenAI-compatible API, below /v1."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
+from mainstay.core.asgi import Receive, Scope, Send
 from mainstay.core.errors import MainstayError, SessionUnknown
-from mainstay.gateway.visit import Visit
-from mainstay.server.bounds import Receive, Scope, Send, check_content_type, read_body
-from mainstay.server.entry import VISIT, doors_of, enter
-from mainstay.server.openai.begin import Attempt, begin, response_unknown, who_of
-from mainstay.server.openai.chat_answer import ChatVoice
-from mainstay.server.openai.chat_request import chat_wish
-from mainstay.server.openai.hearing import Hearing, recorded
-from mainstay.server.openai.ids import Spot, response_id, spot_of
-from mainstay.server.openai.memory import Begun, Memory
-from mainstay.server.openai.models import HOUSE, check_model, model_of, models_of
-from mainstay.server.openai.refusals import Refused, refuse
-from mainstay.server.openai.responses_answer import Head, ResponsesVoice
-from mainstay.server.openai.responses_request import responses_wish
-from mainstay.server.openai.telling import problem_with, tell, tell_as_it_comes
-from mainstay.server.openai.voices import Voice
-from mainstay.server.openai.wishes import Wish
+from mainstay.operations.caller import Caller
+from mainstay.operations.event_feed import find_trace_id
+from mainstay.server.authentication import CALLER_KEY, authenticate_request, get_state
+from mainstay.server.error_reporting import describe_request, problem_from_failure, report_error
+from mainstay.server.http_request import check_content_type, read_body
+from mainstay.server.openai.answer_encoder import AnswerEncoder
+from mainstay.server.openai.chat_encoder import ChatCompletionEncoder
+from mainstay.server.openai.chat_request import parse_chat_request
+from mainstay.server.openai.completion_request import CompletionRequest
+from mainstay.server.openai.conversation_cache import ConversationCache, StartedTurn
+from mainstay.server.openai.errors import OpenAIProblem, send_problem
+from mainstay.server.openai.http_response import find_problem, send_json_response, stream_response
+from mainstay.server.openai.ids import ResponsePosition, format_response_id, parse_response_id
+from mainstay.server.openai.models_endpoint import MODEL_OWNER, check_model, describe_model, describe_models
+from mainstay.server.openai.responses_encoder import ResponseFields, ResponsesEncoder
+from mainstay.server.openai.responses_request import parse_responses_request
+from mainstay.server.openai.turn_follower import TurnFollower, load_recorded_answer
+from mainstay.server.openai.turn_start import RequestIdentity, owner_of, response_unknown, start_turn
 from mainstay.server.problems import Problem
-from mainstay.server.troubles import asked_for, failure_of, trouble_for
 
-KEY_CHARS_MAX = 255
-NOTED = (400, 401, 403, 413, 415)  # what somebody may be trying
+IDEMPOTENCY_KEY_CHARS_MAX = 255
+LOGGED_STATUSES = (400, 401, 403, 413, 415)  # may be an attack: logged
 
-Do = Callable[[Request, Send], Awaitable[None]]
-Read = Callable[[bytes], Wish]
-Speak = Callable[[Visit, Wish, Begun], Voice]
+RouteHandler = Callable[[Request, Send], Awaitable[None]]
+RequestParser = Callable[[bytes], CompletionRequest]
+EncoderFactory = Callable[[Caller, CompletionRequest, StartedTurn], AnswerEncoder]
 
 
-def openai_routes() -> list[Route]:
-    """They are below one roof: what one of them remembers, the others know."""
-    desk = _Desk(Memory())
+def create_openai_routes() -> list[Route]:
+    """Return the routes, which share one conversation cache."""
+    handlers = _OpenAIHandlers(ConversationCache())
     return [
-        Route("/v1/chat/completions", _Endpoint(desk.chat), methods=["POST"]),
-        Route("/v1/responses", _Endpoint(desk.respond), methods=["POST"]),
-        Route("/v1/responses/{id}", _Endpoint(desk.response), methods=["GET"]),
-        Route("/v1/models", _Endpoint(desk.models), methods=["GET"]),
-        Route("/v1/models/{model:path}", _Endpoint(desk.model), methods=["GET"]),
+        Route("/v1/chat/completions", _OpenAIEndpoint(handlers.create_chat_completion), methods=["POST"]),
+        Route("/v1/responses", _OpenAIEndpoint(handlers.create_response), methods=["POST"]),
+        Route("/v1/responses/{id}", _OpenAIEndpoint(handlers.get_response), methods=["GET"]),
+        Route("/v1/models", _OpenAIEndpoint(handlers.list_models), methods=["GET"]),
+        Route("/v1/models/{model:path}", _OpenAIEndpoint(handlers.get_model), methods=["GET"]),
     ]
 
 
-class _Endpoint:
-    """Whatever is wrong is said in the shape that these clients know."""
+class _OpenAIEndpoint:
+    """ASGI endpoint that sends errors in the shape of the OpenAI API."""
 
-    def __init__(self, do: Do) -> None:
-        self._do = do
+    def __init__(self, handler: RouteHandler) -> None:
+        self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:
-            await self._do(request, send)
+            await self._handler(request, send)
         except Problem as problem:
-            await self._refuse(problem, request, send)
+            await self._send_problem(problem, request, send)
         except MainstayError as error:
-            await self._refuse(trouble_for(error, asked_for(scope), scope.get(VISIT)), request, send)
+            await self._send_problem(report_error(error, describe_request(scope), scope.get(CALLER_KEY)), request, send)
 
-    async def _refuse(self, problem: Problem, request: Request, send: Send) -> None:
+    async def _send_problem(self, problem: Problem, request: Request, send: Send) -> None:
         scope = request.scope
-        if problem.status in NOTED:
-            doors_of(request).refusals.note(f"{problem.status} {problem.kind}", scope.get("client"), scope["path"])
-        await refuse(problem, send)
+        if problem.status in LOGGED_STATUSES:
+            get_state(request).rejection_log.record(
+                f"{problem.status} {problem.kind}", scope.get("client"), scope["path"]
+            )
+        await send_problem(problem, send)
 
 
-class _Desk:
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+class _OpenAIHandlers:
+    """Handlers of the routes."""
 
-    async def models(self, request: Request, send: Send) -> None:
-        await tell(models_of(await enter(request)), send)
+    def __init__(self, cache: ConversationCache) -> None:
+        self._cache = cache
 
-    async def model(self, request: Request, send: Send) -> None:
-        visit = await enter(request)
-        await tell(model_of(visit, unquote(request.path_params["model"])), send)
+    async def list_models(self, request: Request, send: Send) -> None:
+        await send_json_response(describe_models(await authenticate_request(request)), send)
 
-    async def chat(self, request: Request, send: Send) -> None:
-        await self._ask(request, send, chat_wish, _chat_voice)
+    async def get_model(self, request: Request, send: Send) -> None:
+        caller = await authenticate_request(request)
+        await send_json_response(describe_model(caller, unquote(request.path_params["model"])), send)
 
-    async def respond(self, request: Request, send: Send) -> None:
-        await self._ask(request, send, responses_wish, _responses_voice)
+    async def create_chat_completion(self, request: Request, send: Send) -> None:
+        await self._answer_request(request, send, parse_chat_request, _create_chat_encoder)
 
-    async def _ask(self, request: Request, send: Send, read: Read, speak: Speak) -> None:
-        """A request that waits for its answer counts as a stream, whether it is told piece by piece or not."""
-        visit = await enter(request, stream=True)
+    async def create_response(self, request: Request, send: Send) -> None:
+        await self._answer_request(request, send, parse_responses_request, _create_responses_encoder)
+
+    async def _answer_request(
+        self, request: Request, send: Send, parse: RequestParser, create_encoder: EncoderFactory
+    ) -> None:
+        """Answer a request of either API. It counts as an open stream while it waits, whether it is streamed or not."""
+        caller = await authenticate_request(request, stream=True)
+        caller.require_access("chat")
         check_content_type(request.scope)
         body = await read_body(request.receive)
-        wish = _named(read(body), request)
-        check_model(visit, wish.model)
-        begun = await begin(visit, wish, self._memory, _attempt(request, body))
-        hearing = Hearing(visit, begun, partial=wish.stream)
-        voice = speak(visit, wish, begun)
-        if wish.background and not wish.stream and isinstance(voice, ResponsesVoice):
-            await hearing.close()
-            await tell(voice.unfinished(), send, session=begun.session)
+        completion = _apply_session_header(parse(body), request)
+        check_model(caller, completion.model)
+        started = await start_turn(caller, completion, self._cache, _identify_request(request, body))
+        follower = TurnFollower(caller, started, partial=completion.stream)
+        encoder = create_encoder(caller, completion, started)
+        if completion.background and not completion.stream and isinstance(encoder, ResponsesEncoder):
+            await follower.close()
+            await send_json_response(encoder.build_unfinished(), send, session=started.session)
             return
-        doors = doors_of(request)
-        told = False
-        if wish.stream:
-            told = await tell_as_it_comes(hearing, voice, doors, request.receive, send)
+        state = get_state(request)
+        sent = False
+        if completion.stream:
+            sent = await stream_response(follower, encoder, state, request.receive, send)
         else:
-            await hearing.run(doors, request.receive)
-        self._remember(visit, wish, hearing)
-        if told or hearing.gone:
+            await follower.run(state, request.receive)
+        self._save_history(caller, completion, follower)
+        if sent or follower.is_disconnected:
             return
-        if (problem := await problem_with(hearing)) is not None:
+        if (problem := await find_problem(follower)) is not None:
             raise problem
-        trace = await visit.trace(begun.session, hearing.answer.turn)
-        await tell(voice.whole(hearing.answer), send, session=begun.session, trace=trace)
+        trace = await find_trace_id(await caller.runtime(), caller.session_key(started.session), follower.answer.turn)
+        await send_json_response(encoder.build_response(follower.answer), send, session=started.session, trace=trace)
 
-    def _remember(self, visit: Visit, wish: Wish, hearing: Hearing) -> None:
-        """Where a client that sends its history will go on from: only if it has seen all of the answer."""
-        whole = not hearing.gone and hearing.trouble is None and hearing.answer.failure is None
-        if whole and not wish.session and not wish.previous:
-            said = (*wish.messages, hearing.answer.said)
-            self._memory.keep(who_of(visit), said, hearing.begun.session)
+    def _save_history(self, caller: Caller, completion: CompletionRequest, follower: TurnFollower) -> None:
+        """Store the history with which the client will continue, if it has received the whole answer."""
+        complete = not follower.is_disconnected and follower.error is None and follower.answer.failure is None
+        if complete and not completion.session and not completion.previous_response_id:
+            history = (*completion.messages, follower.answer.message)
+            self._cache.save_session(owner_of(caller), history, follower.started.session)
 
-    async def response(self, request: Request, send: Send) -> None:
-        visit = await enter(request)
+    async def get_response(self, request: Request, send: Send) -> None:
+        caller = await authenticate_request(request)
+        caller.require_access("chat")
         id = unquote(request.path_params["id"])
         if request.query_params.get("stream", "").lower() in ("true", "1"):
-            raise Refused("a response is streamed when it is asked for; its session can be followed", "stream")
-        spot = spot_of(who_of(visit), id)
-        if spot is None:
+            raise OpenAIProblem("an earlier response cannot be streamed; follow its session instead", "stream")
+        position = parse_response_id(owner_of(caller), id)
+        if position is None:
             raise response_unknown(id)
         try:
-            answer = await recorded(visit, spot)
+            answer = await load_recorded_answer(caller, position)
         except SessionUnknown:
             raise response_unknown(id) from None
-        voice = ResponsesVoice(Head(id=id, model=HOUSE, created=spot.at))
+        encoder = ResponsesEncoder(ResponseFields(id=id, model=MODEL_OWNER, created=position.at))
         if answer.failure is not None:
-            await tell(voice.failed(failure_of(answer.failure, spot.session), answer), send)
-        elif answer.over or answer.end():
-            await tell(voice.whole(answer), send)
+            await send_json_response(
+                encoder.build_failed(problem_from_failure(answer.failure, position.session), answer), send
+            )
+        elif answer.is_complete or answer.finish():
+            await send_json_response(encoder.build_response(answer), send)
         else:
-            await tell(voice.unfinished(), send)
+            await send_json_response(encoder.build_unfinished(), send)
 
 
-def _chat_voice(visit: Visit, wish: Wish, begun: Begun) -> Voice:
-    return ChatVoice(wish.model, usage=wish.usage)
+def _create_chat_encoder(caller: Caller, completion: CompletionRequest, started: StartedTurn) -> AnswerEncoder:
+    return ChatCompletionEncoder(completion.model, include_usage=completion.include_usage)
 
 
-def _responses_voice(visit: Visit, wish: Wish, begun: Begun) -> Voice:
+def _create_responses_encoder(caller: Caller, completion: CompletionRequest, started: StartedTurn) -> AnswerEncoder:
     now = int(time.time())
-    head = Head(
-        id=response_id(who_of(visit), Spot(begun.session, begun.ticket.seq, begun.call, now)),
-        model=wish.model,
+    head = ResponseFields(
+        id=format_response_id(
+            owner_of(caller), ResponsePosition(started.session, started.pending.seq, started.call_id, now)
+        ),
+        model=completion.model,
         created=now,
-        previous=wish.previous,
-        conversation=wish.session,
-        metadata=wish.metadata,
-        tools=wish.tools,
-        background=wish.background,
+        previous_response_id=completion.previous_response_id,
+        conversation=completion.session,
+        metadata=completion.metadata,
+        tools=completion.tools,
+        background=completion.background,
     )
-    return ResponsesVoice(head)
+    return ResponsesEncoder(head)
 
 
-def _named(wish: Wish, request: Request) -> Wish:
-    """A header says which session is meant, whatever else does."""
-    given = request.headers.get("x-session", "")
-    if not given:
-        return wish
+def _apply_session_header(completion: CompletionRequest, request: Request) -> CompletionRequest:
+    """Apply the header `X-Session`, which has precedence over other ways to name the session."""
+    value = request.headers.get("x-session", "")
+    if not value:
+        return completion
     try:
-        name = given.encode("latin-1").decode()
+        name = value.encode("latin-1").decode()
     except UnicodeDecodeError:
-        raise Refused("X-Session is not UTF-8", "X-Session") from None
-    return msgspec.structs.replace(wish, session=name, previous="")
+        raise OpenAIProblem("X-Session is not UTF-8", "X-Session") from None
+    return msgspec.structs.replace(completion, session=name, previous_response_id="")
 
 
-def _attempt(request: Request, body: bytes) -> Attempt:
-    """The official clients try again by themselves, and say how often they did."""
+def _identify_request(request: Request, body: bytes) -> RequestIdentity:
+    """Return the identity of a request. The official clients retry by themselves, and send the number of retries."""
     id = request.headers.get("idempotency-key", "")
-    if len(id) > KEY_CHARS_MAX:
-        raise Refused(f"an Idempotency-Key has at most {KEY_CHARS_MAX} characters", "Idempotency-Key")
-    tries: Any = request.headers.get("x-stainless-retry-count")
-    if not id and tries is None:
-        return Attempt()
-    seen = (request.url.path, id, request.headers.get("x-session", ""))
-    digest = hashlib.sha256(msgspec.json.encode(seen) + body).digest()
-    return Attempt(digest, id, again=tries not in (None, "0"))
+    if len(id) > IDEMPOTENCY_KEY_CHARS_MAX:
+        raise OpenAIProblem(
+            f"the Idempotency-Key is longer than {IDEMPOTENCY_KEY_CHARS_MAX} characters", "Idempotency-Key"
+        )
+    retries = request.headers.get("x-stainless-retry-count")
+    if not id and retries is None:
+        return RequestIdentity()
+    head = (request.url.path, id, request.headers.get("x-session", ""))
+    digest = hashlib.sha256(msgspec.json.encode(head) + body).digest()
+    return RequestIdentity(digest, id, is_retry=retries not in (None, "0"))

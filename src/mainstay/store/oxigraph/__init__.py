@@ -1,3 +1,3 @@
-"""Facts as a graph, in a directory of its own."""
+"""Facts in an Oxigraph RDF store, in a directory of its own."""
 
-from mainstay.store.oxigraph.facts import OxigraphFacts as OxigraphFacts
+from mainstay.store.oxigraph.fact_tier import OxigraphFactTier as OxigraphFactTier

@@ -1,3 +1,1 @@
-"""Journals in one SQLite file."""
-
-from mainstay.store.sqlite.store import SqliteStore as SqliteStore
+"""SQLite store: a workspace's journals and memory tiers in one database file."""

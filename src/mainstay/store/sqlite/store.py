@@ -1,100 +1,116 @@
-"""The Store port on SQLite."""
+"""Journal store on SQLite (the Store port), and access to everything else in the workspace's database file."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import apsw
 import msgspec
 
 from mainstay.core.errors import SessionUnknown, StoreFailed
-from mainstay.core.following import Glimpse
-from mainstay.core.journal import Record, decode_all
+from mainstay.core.journal import Record, decode_events
 from mainstay.core.limits import Limits
-from mainstay.core.ports import Once, Standing, Tail
-from mainstay.core.recall import Fact, Tiers
-from mainstay.store.sqlite.appends import EVENT, INSERT, SEEN, Append, Settings, settings_of
-from mainstay.store.sqlite.desk import Beside
-from mainstay.store.sqlite.files import SqliteLabels
-from mainstay.store.sqlite.forget import blank, newest_fold, redact, unlearn
-from mainstay.store.sqlite.kept import copy_kept, keeping, kept
-from mainstay.store.sqlite.mail import SqliteMail
+from mainstay.core.memory_tiers import Fact, WorkspaceTiers
+from mainstay.core.ports import IdempotencyKey, SessionInfo, SessionStatus, SessionTail
+from mainstay.core.projections import JournalPage
+from mainstay.store.sqlite.channel_queue import SqliteChannelQueue
+from mainstay.store.sqlite.erasure import blank_session, find_newest_fold, redact_records, remove_facts_from_folds
+from mainstay.store.sqlite.file_labels import SqliteFileLabels
+from mainstay.store.sqlite.index_maintenance import purge_steps
+from mainstay.store.sqlite.journal_append import (
+    INSERT_EVENT,
+    INSERT_SESSION,
+    SELECT_INPUT,
+    JournalAppend,
+    SessionRowSettings,
+    encode_settings,
+)
+from mainstay.store.sqlite.large_values import copy_values, read_value, save_value_steps
 from mainstay.store.sqlite.plugin_state import SqlitePluginState
-from mainstay.store.sqlite.reader import Reader
-from mainstay.store.sqlite.slices import purging
-from mainstay.store.sqlite.tiers import make_tiers
-from mainstay.store.sqlite.triggers import SqliteTriggerLog
-from mainstay.store.sqlite.writer import Job, Slices, Writer
+from mainstay.store.sqlite.reader_thread import ReaderThread
+from mainstay.store.sqlite.tier_cursors import to_json_array
+from mainstay.store.sqlite.trigger_log import SqliteTriggerLog
+from mainstay.store.sqlite.workspace_database import JournalDatabase
+from mainstay.store.sqlite.workspace_tiers import build_tiers
+from mainstay.store.sqlite.writer_thread import BackgroundJob, WriteJob, WriterThread
 
 T = TypeVar("T")
-Rows = list[tuple[int, int, str]]  # id, at, body
+# see SESSION_COLUMNS
+SessionRow = tuple[int, str, int, int, int, int, SessionStatus, int, int, int, int, float, int, int, str]
+EventRows = list[tuple[int, int, str]]  # id, at, body
 
-COLUMNS = """id, key, head, fold, floor, unfinished, status, turns, messages, prompt_tokens, completion_tokens,
+SESSION_COLUMNS = """id, key, head, fold, floor, unfinished, status, turns, messages, prompt_tokens, completion_tokens,
     cost, created, updated, settings"""
-PAGE = 256
+PAGE_ROWS = 256
 
-_settings = msgspec.json.Decoder(Settings).decode
+_decode_settings = msgspec.json.Decoder(SessionRowSettings).decode
 
 
 class SqliteStore:
-    """Appends go to one writing thread, reads to another with a connection of its own."""
+    """Appends go to one writer thread (group commit), reads to a reader thread with its own connection."""
 
     def __init__(self, path: str, *, limits: Limits | None = None, vfs: str | None = None, read_only: bool = False):
         self.path = path
         self._limits = limits or Limits()
         self._vfs = vfs
         self._read_only = read_only
-        self._writer: Writer | None = None
+        self._writer: WriterThread | None = None
         self._reader = self._new_reader()
-        self._searcher: Reader | None = None
-        self._behind: list[Append] = []  # kept ahead of the database, and not on their way to it yet
+        self._tier_reader: ReaderThread | None = None
+        # in the write-ahead file, but not yet queued for the writer thread
+        self._unqueued_appends: list[JournalAppend] = []
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
         if not self._read_only:
-            writer = Writer(
+            writer = WriterThread(
                 self.path,
                 busy_s=self._limits.store_busy_s,
                 batch_max=self._limits.commit_batch_max,
                 vfs=self._vfs,
             )
-            await self._reader.aside(writer.open)
+            await self._reader.run_without_connection(writer.open)
             writer.start()
             self._writer = writer
-        await self._reading(lambda db: None)
+        await self._run_read(lambda db: None)
 
     async def close(self) -> None:
-        for reader in (self._searcher, self._reader):
-            if reader is not None:  # before the writer, who as the last to go brings the log into the file
+        for reader in (self._tier_reader, self._reader):
+            if reader is not None:  # before the writer: SQLite checkpoints the WAL when the last connection closes
                 await reader.close()
         if self._writer is not None:
-            self._catch_up(self._writer)
+            self._submit_unqueued(self._writer)
             self._writer.queue.put(None)
-            await self._reader.aside(self._writer.join)
+            await self._reader.run_without_connection(self._writer.join)
             self._writer = None
 
-    def tiers(self, *, vectors: bool = True) -> Tiers:
-        """What can be recalled of this workspace, in the same file."""
-        return make_tiers(self._beside(), vectors=vectors)
+    def tiers(self, *, vectors: bool = True) -> WorkspaceTiers:
+        """Return the memory tiers of this workspace, in the same file."""
+        return build_tiers(self._workspace_database(), vectors=vectors)
+
+    @asynccontextmanager
+    async def open_tiers(self, *, vectors: bool) -> AsyncIterator[WorkspaceTiers]:
+        yield self.tiers(vectors=vectors)  # they are closed with the store
 
     def plugin_state(self) -> SqlitePluginState:
-        """What the plugins of this workspace keep."""
-        return SqlitePluginState(self._beside())
+        """Return the key-value state of this workspace's plugins."""
+        return SqlitePluginState(self._workspace_database())
 
-    def triggers(self) -> SqliteTriggerLog:
-        """What triggers did in this workspace."""
-        return SqliteTriggerLog(self._beside())
+    def trigger_log(self) -> SqliteTriggerLog:
+        """Return the trigger log of this workspace."""
+        return SqliteTriggerLog(self._workspace_database())
 
-    def mail(self) -> SqliteMail:
-        """What came from chat platforms into this workspace, and what goes there."""
-        return SqliteMail(self._beside())
+    def channel_queue(self) -> SqliteChannelQueue:
+        """Return the queues of messages from and deliveries to chat platforms."""
+        return SqliteChannelQueue(self._workspace_database())
 
-    async def labels(self) -> SqliteLabels:
-        """What is known of the files of this workspace."""
-        labels = SqliteLabels(self._beside())
+    async def load_file_labels(self) -> SqliteFileLabels:
+        """Load and return the labels of this workspace's files."""
+        labels = SqliteFileLabels(self._workspace_database())
         await labels.open()
         return labels
 
@@ -102,205 +118,211 @@ class SqliteStore:
 
     def append(
         self,
-        standing: Standing,
+        info: SessionInfo,
         expected: int,
         events: Sequence[bytes],
-        once: Once | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         *,
         synced: bool = True,
     ) -> Awaitable[None]:
         done: asyncio.Future[None] = self._loop.create_future()
-        append = Append(standing, expected, events, once, done)
-        if not synced and self._writer is not None and self._writer.ahead.write(standing, expected, events):
-            append.ahead = True
-            self._behind.append(append)
+        append = JournalAppend(info, expected, events, idempotency_key, done)
+        if (
+            not synced
+            and self._writer is not None
+            and self._writer.write_ahead_file.append_entry(info, expected, events)
+        ):
+            append.is_written_ahead = True
+            self._unqueued_appends.append(append)
             done.set_result(None)
         else:
-            self._put(append)
+            self._submit(append)
         return done
 
-    async def fork(self, source: str, upto: int, standing: Standing, event: bytes) -> None:
-        await self._job(lambda db: _fork(db, source, upto, standing, event))
+    async def fork_session(self, source: str, upto: int, info: SessionInfo, event: bytes) -> None:
+        await self._run_job(lambda db: _copy_session(db, source, upto, info, event))
 
-    async def blank(self, key: str, at: int) -> None:
-        await self._forget(lambda db: blank(db, key, at))
+    async def blank_session(self, key: str, at: int) -> None:
+        await self._erase(lambda db: blank_session(db, key, at))
 
-    async def redact(self, key: str, seqs: Sequence[int]) -> None:
-        await self._forget(lambda db: redact(db, key, seqs))
+    async def redact_records(self, key: str, seqs: Sequence[int]) -> None:
+        await self._erase(lambda db: redact_records(db, key, seqs))
 
-    async def unlearn(self, key: str, facts: Sequence[Fact]) -> None:
-        await self._forget(lambda db: unlearn(db, key, facts))
+    async def remove_facts(self, key: str, facts: Sequence[Fact]) -> None:
+        await self._erase(lambda db: remove_facts_from_folds(db, key, facts))
 
-    async def _forget(self, work: Callable[[apsw.Connection], None]) -> None:
-        await self._job(work)
+    async def _erase(self, work: Callable[[apsw.Connection], None]) -> None:
+        """Erase contents; purge the full-text indexes in the background and the file's free space on close."""
+        await self._run_job(work)
         if self._writer is not None:
-            self._writer.forgotten = True
-            self._writer.ahead.forget()
+            self._writer.needs_purge = True
+            self._writer.write_ahead_file.request_truncation()
             done: asyncio.Future[None] = self._loop.create_future()
-            done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it
-            self._writer.queue.put(Slices(purging(), done))
+            done.add_done_callback(lambda done: done.cancelled() or done.exception())  # not awaited
+            self._writer.queue.put(BackgroundJob(purge_steps(), done))
 
-    async def keep(self, key: str, ref: str, body: str) -> None:
-        for work in keeping(key, ref, body):
-            await self._job(work)
+    async def save_value(self, key: str, ref: str, body: str) -> None:
+        for work in save_value_steps(key, ref, body):
+            await self._run_job(work)
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def load(self, key: str, bytes_max: int) -> Tail | None:
-        if self._writer is not None and (self._behind or self._writer.unmade):
-            with contextlib.suppress(StoreFailed):  # whoever goes on from here should build upon it
-                await self._job(lambda db: None)
-        return await self._reading(lambda db: _load(db, key, bytes_max))
+    async def load_tail(self, key: str, bytes_max: int) -> SessionTail | None:
+        if self._writer is not None and (self._unqueued_appends or self._writer.unstored_appends):
+            with contextlib.suppress(StoreFailed):  # store appends that were written ahead, so that they are loaded too
+                await self._run_job(lambda db: None)
+        return await self._run_read(lambda db: _load_tail(db, key, bytes_max))
 
-    async def read(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
+    async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         def work(db: apsw.Connection) -> list[Record]:
             row = db.execute("SELECT id FROM sessions WHERE key=?", (key,)).fetchone()
-            return _page(db, row[0] << 32, after, limit) if row is not None else []
+            return _read_records(db, row[0] << 32, after, limit) if row is not None else []
 
-        return await self._reading(work)
+        return await self._run_read(work)
 
-    async def seen(self, key: str, id: str) -> tuple[int, str] | None:
-        return await self._reading(lambda db: db.execute(SEEN, (key, id)).fetchone())
+    async def find_input(self, key: str, id: str) -> tuple[int, str] | None:
+        return await self._run_read(lambda db: db.execute(SELECT_INPUT, (key, id)).fetchone())
 
-    async def unfinished(self) -> list[str]:
-        return await self._reading(
+    async def list_unfinished(self) -> list[str]:
+        return await self._run_read(
             lambda db: [row[0] for row in db.execute("SELECT key FROM sessions WHERE unfinished ORDER BY id")]
         )
 
-    async def sessions(self, *, limit: int = 100, offset: int = 0, include_deleted: bool = False) -> list[Standing]:
+    async def list_sessions(
+        self, *, limit: int = 100, offset: int = 0, include_deleted: bool = False
+    ) -> list[SessionInfo]:
         where = "" if include_deleted else "WHERE status != 'deleted'"
-        sql = f"SELECT {COLUMNS} FROM sessions {where} ORDER BY updated DESC, id DESC LIMIT ? OFFSET ?"
-        return await self._reading(lambda db: [_standing(row) for row in db.execute(sql, (limit, offset))])
+        sql = f"SELECT {SESSION_COLUMNS} FROM sessions {where} ORDER BY updated DESC, id DESC LIMIT ? OFFSET ?"
+        return await self._run_read(lambda db: [_row_to_info(row) for row in db.execute(sql, (limit, offset))])
 
-    async def get(self, key: str) -> Standing | None:
-        def work(db: apsw.Connection) -> Standing | None:
-            row = db.execute(f"SELECT {COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
-            return _standing(row) if row else None
+    async def get_session(self, key: str) -> SessionInfo | None:
+        def work(db: apsw.Connection) -> SessionInfo | None:
+            row = db.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
+            return _row_to_info(row) if row else None
 
-        return await self._reading(work)
+        return await self._run_read(work)
 
-    async def heads(self) -> dict[str, int]:
+    async def list_heads(self) -> dict[str, int]:
         def work(db: apsw.Connection) -> dict[str, int]:
-            rows: Any = db.execute("SELECT key, head FROM sessions WHERE status != 'deleted'")
+            rows: Iterable[tuple[str, int]] = db.execute("SELECT key, head FROM sessions WHERE status != 'deleted'")
             return dict(rows)
 
-        return await self._reading(work)
+        return await self._run_read(work)
 
-    async def glance(self, wanted: Sequence[tuple[str, int]], limit: int) -> list[Glimpse | None]:
-        return await self._reading(lambda db: [_glimpse(db, key, after, limit) for key, after in wanted])
+    async def read_many(self, wanted: Sequence[tuple[str, int]], limit: int) -> list[JournalPage | None]:
+        return await self._run_read(lambda db: [_read_journal_page(db, key, after, limit) for key, after in wanted])
 
-    async def kept(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
-        return await self._reading(lambda db: kept(db, key, ref, offset, limit))
+    async def read_value(self, key: str, ref: str, offset: int, limit: int) -> tuple[str, int] | None:
+        return await self._run_read(lambda db: read_value(db, key, ref, offset, limit))
 
     # --- the threads -----------------------------------------------------------------------------
 
-    def _new_reader(self) -> Reader:
-        return Reader(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs)
+    def _new_reader(self) -> ReaderThread:
+        return ReaderThread(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs)
 
-    def _beside(self) -> Beside:
-        if self._searcher is None:
-            self._searcher = self._new_reader()
-        return Beside(self._searcher, self._put)
+    def _workspace_database(self) -> JournalDatabase:
+        if self._tier_reader is None:
+            self._tier_reader = self._new_reader()
+        return JournalDatabase(self._tier_reader, self._submit)
 
-    def _put(self, item: Append | Job | Slices) -> None:
+    def _submit(self, item: JournalAppend | WriteJob | BackgroundJob) -> None:
         if self._writer is None:
             raise StoreFailed(f"{self.path} is not open for writing")
-        self._catch_up(self._writer)
+        self._submit_unqueued(self._writer)
         self._writer.queue.put(item)
 
-    def _catch_up(self, writer: Writer) -> None:
-        """What was written ahead goes before whatever comes now."""
-        for append in self._behind:
+    def _submit_unqueued(self, writer: WriterThread) -> None:
+        """Queue the appends that were written ahead, before anything newer."""
+        for append in self._unqueued_appends:
             writer.queue.put(append)
-        self._behind.clear()
+        self._unqueued_appends.clear()
 
-    async def _job(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def _run_job(self, work: Callable[[apsw.Connection], T]) -> T:
         done: asyncio.Future[T] = self._loop.create_future()
-        self._put(Job(work, done))
+        self._submit(WriteJob(work, done))
         return await done
 
-    async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def _run_read(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._reader.run(work)
 
 
-def _glimpse(db: apsw.Connection, key: str, after: int, limit: int) -> Glimpse | None:
-    row = db.execute(f"SELECT {COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
-    return Glimpse(_standing(row), after, _page(db, row[0] << 32, after, limit)) if row is not None else None
+def _read_journal_page(db: apsw.Connection, key: str, after: int, limit: int) -> JournalPage | None:
+    row = db.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
+    return (
+        JournalPage(_row_to_info(row), after, _read_records(db, row[0] << 32, after, limit))
+        if row is not None
+        else None
+    )
 
 
-def _page(db: apsw.Connection, low: int, after: int, limit: int) -> list[Record]:
-    rows: Rows = db.execute(  # type: ignore[assignment]
+def _read_records(db: apsw.Connection, low: int, after: int, limit: int) -> list[Record]:
+    rows = db.execute(
         "SELECT id, at, body FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
         (low + after, low + (1 << 32), limit),
-    ).fetchall()
-    return _records(rows)
+    )
+    return _rows_to_records(list(rows))
 
 
-def _load(db: apsw.Connection, key: str, bytes_max: int) -> Tail | None:
-    row = db.execute(f"SELECT {COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
+def _load_tail(db: apsw.Connection, key: str, bytes_max: int) -> SessionTail | None:
+    row = db.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE key=?", (key,)).fetchone()
     if row is None:
         return None
-    standing, low = _standing(row), row[0] << 32
-    bottom, lowest = low, low + standing.floor
-    if standing.fold:
-        fold, upto = newest_fold(db, low, standing.fold)
-        standing = msgspec.structs.replace(standing, fold=fold)
-        bottom, lowest = low + upto, low if fold else lowest  # after a fold, all of it
-    rows: Rows = []
-    size, top, complete = 0, low + standing.head + 1, False
+    info, low = _row_to_info(row), row[0] << 32
+    bottom, lowest = low, low + info.floor
+    if info.fold:
+        fold, upto = find_newest_fold(db, low, info.fold)
+        info = msgspec.structs.replace(info, fold=fold)
+        bottom, lowest = low + upto, low if fold else lowest  # after a fold, load all records
+    rows: EventRows = []
+    size, top, complete = 0, low + info.head + 1, False
     while not complete and (size < bytes_max or top > lowest):
-        page: Rows = db.execute(  # type: ignore[assignment]
-            "SELECT id, at, body FROM events WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?", (bottom, top, PAGE)
-        ).fetchall()
+        sql = "SELECT id, at, body FROM events WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?"
+        page: EventRows = list(db.execute(sql, (bottom, top, PAGE_ROWS)))
         rows += page
         size += sum(len(body) for _, _, body in page)
-        complete = len(page) < PAGE
-        top = page[-1][0] if page else bottom
-    return Tail(standing, _records(rows[::-1]), complete, _landmarks(db, low, standing, top))
+        complete = len(page) < PAGE_ROWS
+        top = page[-1][0] if page else top
+    return SessionTail(info, _rows_to_records(rows[::-1]), complete, _load_pinned_records(db, low, info, top))
 
 
-def _landmarks(db: apsw.Connection, low: int, standing: Standing, before: int) -> list[Record]:
-    """The records that hold the fixed section, where they stand before what was loaded."""
-    ids = sorted(
-        low + seq for seq in (standing.fixed, standing.amended, standing.guested) if seq and low + seq < before
-    )
+def _load_pinned_records(db: apsw.Connection, low: int, info: SessionInfo, before: int) -> list[Record]:
+    """Return the records that hold the fixed section and the client's tools, if they are older than those loaded."""
+    ids = [low + seq for seq in (info.fixed, info.amended, info.client_tools_seq) if seq and low + seq < before]
     if not ids:
         return []
-    rows: Any = db.execute(
-        "SELECT id, at, body FROM events WHERE id IN (?,?) ORDER BY id", (ids[0], ids[-1])
-    ).fetchall()
-    return _records(rows)
+    sql = "SELECT id, at, body FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+    return _rows_to_records(list(db.execute(sql, (to_json_array(ids),))))
 
 
-def _fork(db: apsw.Connection, source: str, upto: int, standing: Standing, event: bytes) -> None:
+def _copy_session(db: apsw.Connection, source: str, upto: int, info: SessionInfo, event: bytes) -> None:
     row = db.execute("SELECT id FROM sessions WHERE key=?", (source,)).fetchone()
     if row is None:
         raise SessionUnknown(f"there is no session {source!r}")
     values = (
-        *(standing.head, standing.fold, standing.floor, standing.unfinished, standing.status),
-        *(standing.turns, standing.messages, standing.prompt_tokens, standing.completion_tokens),
-        *(standing.cost, standing.updated, settings_of(standing), standing.key, standing.created),
+        *(info.head, info.fold, info.floor, info.unfinished, info.status),
+        *(info.turns, info.messages, info.prompt_tokens, info.completion_tokens),
+        *(info.cost, info.updated, encode_settings(info), info.key, info.created),
     )
-    made = db.execute(INSERT, values).fetchone()
-    if made is None:
-        raise StoreFailed(f"there is a session {standing.key!r} already")
-    old, new = row[0] << 32, made[0] << 32
+    inserted = db.execute(INSERT_SESSION, values).fetchone()
+    if inserted is None:
+        raise StoreFailed(f"there is a session {info.key!r} already")
+    old, new = row[0] << 32, inserted[0] << 32
     db.execute(
         "INSERT INTO events (id, at, body) SELECT id - ? + ?, at, body FROM events WHERE id > ? AND id <= ?",
         (old, new, old, old + upto),
     )
-    db.execute(EVENT, (new + upto + 1, standing.updated, event.decode()))
-    copy_kept(db, row[0], made[0], upto)
+    db.execute(INSERT_EVENT, (new + upto + 1, info.updated, event.decode()))
+    copy_values(db, row[0], inserted[0], upto)
 
 
-def _records(rows: Rows) -> list[Record]:
-    events = decode_all([body for _, _, body in rows])
+def _rows_to_records(rows: EventRows) -> list[Record]:
+    events = decode_events([body for _, _, body in rows])
     return [Record(id & 0xFFFFFFFF, at, event) for (id, at, _), event in zip(rows, events, strict=True)]
 
 
-def _standing(row: Any) -> Standing:
-    settings = _settings(row[14])
-    return Standing(
+def _row_to_info(row: SessionRow) -> SessionInfo:
+    settings = _decode_settings(row[14])
+    return SessionInfo(
         key=row[1],
         head=row[2],
         fold=row[3],
@@ -322,12 +344,12 @@ def _standing(row: Any) -> Standing:
         untrusted=settings.untrusted,
         profile=settings.profile,
         metadata=settings.metadata,
-        weighed=settings.weighed,
+        window_tokens=settings.window_tokens,
         private=settings.private,
         approval=settings.approval,
-        errand=settings.errand,
+        spawned=settings.spawned,
         delivered=settings.delivered,
-        guested=settings.guested,
+        client_tools_seq=settings.client_tools_seq,
         person=settings.person,
         calls=settings.calls,
     )

@@ -1,4 +1,4 @@
-"""What tells who somebody is: addresses, telephone numbers, cards, accounts, numbers of the state."""
+"""PII detection: mail and IP addresses, phone numbers, payment cards, bank accounts, national identifiers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import ipaddress
 import re
 from functools import cache
 
-from mainstay.trust.guards.shapes import DIGIT, Shape, shape
+from mainstay.trust.guards.redaction_patterns import DIGIT, RedactionPattern, build_pattern
 
 _LOCAL = r"[A-Za-z0-9._%+-]"
 _VERSION = re.compile(r"(?i)(?:version|release|v|ver\.|==|>=|<=|~=|@|#)\s{0,3}\Z")
-_COUNTED = re.compile(r"[0-9][ .-]?\Z")  # these digits go on from others
+_CONTINUED_NUMBER = re.compile(r"[0-9][ .-]?\Z")  # the digits continue a longer number
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-# How long an account number is, by country.
+# Length of an IBAN, by country.
 _IBAN_CHARS = {
     country: length
     for length, countries in {
@@ -31,7 +31,7 @@ def _digits(text: str) -> str:
 
 
 def is_card(text: str, _: str = "") -> bool:
-    """Luhn, and a first digit that cards have."""
+    """Check the Luhn sum, the length and the first digit of a payment card number."""
     digits = _digits(text)
     if not 13 <= len(digits) <= 19 or digits[0] not in "3456" or len(set(digits)) < 2:
         return False
@@ -42,7 +42,10 @@ def is_card(text: str, _: str = "") -> bool:
 def _is_phone(text: str, before: str = "") -> bool:
     digits = _digits(text)
     return (
-        9 <= len(digits) <= 15 and len(set(digits)) > 2 and not _VERSION.search(before) and not _COUNTED.search(before)
+        9 <= len(digits) <= 15
+        and len(set(digits)) > 2
+        and not _VERSION.search(before)
+        and not _CONTINUED_NUMBER.search(before)
     )
 
 
@@ -51,11 +54,11 @@ def _is_ssn(text: str, _: str = "") -> bool:
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 
 
-def _is_insured(text: str, _: str = "") -> bool:
+def _is_national_insurance_number(text: str, _: str = "") -> bool:
     return text[:2] not in ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ") and text[1] != "O"
 
 
-def _is_public(text: str, before: str = "") -> bool:
+def _is_public_ip_address(text: str, before: str = "") -> bool:
     if _VERSION.search(before):
         return False
     try:
@@ -66,7 +69,7 @@ def _is_public(text: str, before: str = "") -> bool:
 
 
 def _is_bitcoin(text: str, _: str = "") -> bool:
-    """Base58 with a checksum of four bytes."""
+    """Check the four-byte checksum of a Base58 address."""
     number = 0
     for character in text:
         number = number * 58 + _BASE58.index(character)
@@ -75,15 +78,15 @@ def _is_bitcoin(text: str, _: str = "") -> bool:
 
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}+)"
-_EMAIL = Shape(
+_EMAIL = RedactionPattern(
     "e-mail address",
     rf"()({_LOCAL}{{1,64}}+@(?:{_LABEL}\.){{1,6}}[A-Za-z]{{2,24}})(?![A-Za-z0-9])",
     rf"{_LOCAL}{{0,64}}+(?:\Z|@[A-Za-z0-9.-]{{0,460}}+\Z)",
 )
 
 
-class _Iban(Shape):
-    """Its country says how long it is; groups may stand apart by one space."""
+class _IbanPattern(RedactionPattern):
+    """An IBAN: its length depends on the country, and groups may be separated by one space."""
 
     __slots__ = ()
 
@@ -105,16 +108,16 @@ class _Iban(Shape):
         return start, end
 
 
-_IBAN = _Iban(
+_IBAN = _IbanPattern(
     "bank account",
     r"()([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,27}+)",
     r"[A-Z]{0,2}+\Z|[A-Z]{2}[0-9]{0,2}+\Z|[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){0,28}+ ?\Z",
 )
 
 
-def _phone(sign: str, area: str, gap: str, group: str) -> Shape:
-    """Groups of digits with gaps between them, after a plus or a zero."""
-    return Shape(
+def _build_phone_pattern(sign: str, area: str, gap: str, group: str) -> RedactionPattern:
+    """Build the pattern for groups of digits with gaps between them, after a plus or a zero."""
+    return RedactionPattern(
         "phone number",
         rf"()({sign}{area}+(?:{gap}+{group}+){{1,5}}+)(?![A-Za-z0-9])",
         rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,5}}+[ .()/-]{{0,2}}+[0-9]?+\Z)",
@@ -122,52 +125,56 @@ def _phone(sign: str, area: str, gap: str, group: str) -> Shape:
     )
 
 
-SHAPES: tuple[Shape, ...] = (
+PII_PATTERNS: tuple[RedactionPattern, ...] = (
     _EMAIL,
     _IBAN,
-    shape(
+    build_pattern(
         "card number",
         *((DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 1, 7)),
         check=is_card,
     ),
-    shape("card number", (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 6, 6), ("[ -]", 0, 1), (DIGIT, 5, 5), check=is_card),
-    shape("social security number", (DIGIT, 3, 3), "-", (DIGIT, 2, 2), "-", (DIGIT, 4, 4), check=_is_ssn),
-    shape(
+    build_pattern(
+        "card number", (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 6, 6), ("[ -]", 0, 1), (DIGIT, 5, 5), check=is_card
+    ),
+    build_pattern("social security number", (DIGIT, 3, 3), "-", (DIGIT, 2, 2), "-", (DIGIT, 4, 4), check=_is_ssn),
+    build_pattern(
         "national insurance number",
         ("[A-CEGHJ-PR-TW-Z]", 2, 2),
         *(e for _ in range(3) for e in ((" ", 0, 1), (DIGIT, 2, 2))),
         (" ", 0, 1),
         ("[A-D]", 1, 1),
-        check=_is_insured,
+        check=_is_national_insurance_number,
     ),
-    _phone(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
-    shape(
+    _build_phone_pattern(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
+    build_pattern(
         "phone number",
         *(("[(]", 0, 1), (DIGIT, 3, 3), ("[) .-]", 1, 2), (DIGIT, 3, 3), ("[ .-]", 1, 1), (DIGIT, 4, 4)),
         check=_is_phone,
     ),
-    _phone("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
-    shape("ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public),
-    shape("ip address", ("[0-9a-fA-F]", 1, 4), ":", ("[0-9a-fA-F:]", 2, 40), check=_is_public),
-    shape("bitcoin address", ("[13]", 1, 1), (f"[{_BASE58}]", 25, 34), check=_is_bitcoin),
-    shape("bitcoin address", "bc1", ("[a-z0-9]", 38, 60)),
-    shape("ethereum address", "0x", ("[0-9a-fA-F]", 40, 40)),
+    _build_phone_pattern("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
+    build_pattern(
+        "ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public_ip_address
+    ),
+    build_pattern("ip address", ("[0-9a-fA-F]", 1, 4), ":", ("[0-9a-fA-F:]", 2, 40), check=_is_public_ip_address),
+    build_pattern("bitcoin address", ("[13]", 1, 1), (f"[{_BASE58}]", 25, 34), check=_is_bitcoin),
+    build_pattern("bitcoin address", "bc1", ("[a-z0-9]", 38, 60)),
+    build_pattern("ethereum address", "0x", ("[0-9a-fA-F]", 40, 40)),
 )
 
 
-# At the end of a text every word may be the beginning of an address, so it waits for its end.
+# The last word of a text may be the beginning of a mail address, so it is held until it ends.
 @cache
-def start() -> re.Pattern[str]:
+def start_pattern() -> re.Pattern[str]:
     begins = rf"{_LOCAL}{{1,64}}+(?:@|\Z)|[+(]?[0-9]|[+(]\Z|[A-Z]{{2}}[ 0-9]|bc1|[a-fA-F0-9]{{1,4}}:"
     return re.compile(rf"(?<![A-Za-z0-9._%+-])(?:{begins})")
 
 
-def shapes_at(text: str, start: int) -> tuple[Shape, ...]:
-    return SHAPES
+def patterns_at(text: str, start: int) -> tuple[RedactionPattern, ...]:
+    return PII_PATTERNS
 
 
-def may_hold(text: str) -> bool:
-    return "@" in text or _TELLING.search(text) is not None
+def may_contain_pii(text: str) -> bool:
+    return "@" in text or _PII_HINT.search(text) is not None
 
 
-_TELLING = re.compile("[0-9]|[a-fA-F]:")
+_PII_HINT = re.compile("[0-9]|[a-fA-F]:")

@@ -1,7 +1,7 @@
-"""What a shell script would run, remove, write and reach, as far as reading it can tell; and what it cannot tell.
+"""Static analysis of shell scripts: the commands they run, what these remove and write, and which hosts they contact.
 
-A command is not its first word: pipes, substitutions, wrappers like `env` and `xargs`, and shells inside of shells are
-followed to what really runs. Whatever cannot be followed is told in a sentence, never passed over.
+Pipes, substitutions, wrappers such as `env` and `xargs`, and nested shells are followed to the commands that really
+run. What cannot be followed is reported in a sentence (`opaque_reasons`), never ignored.
 """
 
 from __future__ import annotations
@@ -13,58 +13,65 @@ from functools import lru_cache
 
 import msgspec
 
-from mainstay.trust.shell.effects import Effects, effects_of, redirected
-from mainstay.trust.shell.grammar import Grammar
-from mainstay.trust.shell.inline import how_opaque, telling_name
-from mainstay.trust.shell.nouns import NESTING_MAX, TEXT_MAX, WORK_LEAST, Command, Found, Unparsable
-from mainstay.trust.shell.programs import LOCAL, TALKING
-from mainstay.trust.shell.runs import TRANSPARENT, Runs, what_runs
+from mainstay.trust.shell.command_wrappers import TRANSPARENT_WRAPPERS, ChildCommands, find_child_commands
+from mainstay.trust.shell.effects import CommandEffects, add_redirect_effects, analyse_effects
+from mainstay.trust.shell.inline_code import affects_execution, explain_opaque
+from mainstay.trust.shell.parser import ShellParser
+from mainstay.trust.shell.programs import LOCAL_PROGRAMS, NETWORK_PROGRAMS
+from mainstay.trust.shell.syntax import (
+    NESTING_MAX,
+    SCRIPT_CHARS_MAX,
+    WORK_CHARS_MIN,
+    ParseState,
+    ScriptUnparsable,
+    ShellCommand,
+)
 
 COMMANDS_MAX = 2000
-_SHOWN_MAX = 500
-_SPLIT_SIGN = re.compile(r"[$<>({]\\\n")
-_EVALUATED = re.compile(r"\[[^\]\[]*(?:\$\(|`)")
+_REASON_CHARS_MAX = 500
+_SPLIT_OPERATOR = re.compile(r"[$<>({]\\\n")
+_ARITHMETIC_SUBSTITUTION = re.compile(r"\[[^\]\[]*(?:\$\(|`)")
 
 
-class Simple(msgspec.Struct, frozen=True):
-    """One command. None among its words: not known until it runs. `wraps`: it only starts the next one."""
+class AnalysedCommand(msgspec.Struct, frozen=True):
+    """One simple command of a script."""
 
-    argv: tuple[str | None, ...]
+    argv: tuple[str | None, ...]  # None: a word that is not known before the command runs
     text: str
-    wraps: bool = False
+    is_wrapper: bool = False  # it only starts the command after it in the list
 
     @property
     def program(self) -> str:
-        """Its name without a folder; empty if that is not known."""
+        """The program's name without its folder; empty if unknown."""
         return (self.argv[0] or "").rsplit("/", 1)[-1]
 
 
-class Script(msgspec.Struct, frozen=True):
-    """What was found in a script. `redirected` are those `writes` that the shell itself does."""
+class ScriptAnalysis(msgspec.Struct, frozen=True):
+    """The result of analysing a script. Targets are as the script writes them; "?" means unknown."""
 
-    commands: tuple[Simple, ...] = ()
-    opaque: tuple[str, ...] = ()
-    removes: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    reaches: tuple[str, ...] = ()
-    redirected: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # programs of which nothing is known
+    commands: tuple[AnalysedCommand, ...] = ()
+    opaque_reasons: tuple[str, ...] = ()  # sentences that say why the script is not understood completely
+    removals: tuple[str, ...] = ()  # files, branches and the like
+    written_paths: tuple[str, ...] = ()  # files, including the targets of redirections
+    destinations: tuple[str, ...] = ()  # hosts, URLs, mail addresses
+    redirect_targets: tuple[str, ...] = ()  # files that redirections write
+    unknown_programs: tuple[str, ...] = ()  # programs that are not in the lists of known ones
 
 
 @lru_cache(maxsize=256)
-def analyse(script: str) -> Script:
-    """Read a script. It never fails: what cannot be read is opaque."""
-    made = _Analysis(len(script))
-    if len(script) > TEXT_MAX:
-        return Script(opaque=("The script is too long to be read.",))
-    if odd := _odd_character(script):
-        made.say(f"the script holds a character that does not show ({odd})")
-    made.read(script, 0)
-    return made.script()
+def analyse_script(script: str) -> ScriptAnalysis:
+    """Analyse a script. Never raises: what cannot be parsed is reported in `opaque_reasons`."""
+    analysis = _ScriptAnalyser(len(script))
+    if len(script) > SCRIPT_CHARS_MAX:
+        return ScriptAnalysis(opaque_reasons=("The script is too long to be read.",))
+    if odd_character := _find_invisible_character(script):
+        analysis.add_opaque_reason(f"the script holds a character that does not show ({odd_character})")
+    analysis.analyse_text(script, 0)
+    return analysis.build_result()
 
 
-def _odd_character(script: str) -> str:
-    """A control, an invisible sign, or a space that is none to the shell: what is shown is not what would run."""
+def _find_invisible_character(script: str) -> str:
+    """Return the first control, invisible or non-ASCII space character: with one, the text shown is not what runs."""
     if script.isascii() and script.isprintable():
         return ""
     for char in script:
@@ -76,135 +83,141 @@ def _odd_character(script: str) -> str:
     return ""
 
 
-class _Analysis:
-    def __init__(self, length: int) -> None:
-        self.commands: list[Simple] = []
-        self.opaque: list[str] = []
-        self.effects = Effects()
-        self.redirected: list[str] = []
-        self.others: list[str] = []
+class _ScriptAnalyser:
+    def __init__(self, script_chars: int) -> None:
+        self.commands: list[AnalysedCommand] = []
+        self.opaque_reasons: list[str] = []
+        self.effects = CommandEffects()
+        self.redirect_targets: list[str] = []
+        self.unknown_programs: list[str] = []
         self.work = 0
-        self.work_max = WORK_LEAST + 3 * length
-        self.moves: list[tuple[str | None, str]] = []  # every cd: where to, and what joins it to the next
+        self.work_max = WORK_CHARS_MIN + 3 * script_chars
+        # every cd: its target (None: unknown) and the operator after it
+        self.cd_targets: list[tuple[str | None, str]] = []
 
-    def say(self, sentence: str) -> None:
-        sentence = sentence[:1].upper() + sentence[1:_SHOWN_MAX] + "."
-        if sentence not in self.opaque:
-            self.opaque.append(sentence)
+    def add_opaque_reason(self, sentence: str) -> None:
+        sentence = sentence[:1].upper() + sentence[1:_REASON_CHARS_MAX] + "."
+        if sentence not in self.opaque_reasons:
+            self.opaque_reasons.append(sentence)
 
-    def read(self, text: str, depth: int) -> None:
-        if _SPLIT_SIGN.search(text):
-            self.say("a sign of the shell is split over two lines")
-        found = Found(work=self.work, work_max=self.work_max)
+    def analyse_text(self, text: str, depth: int) -> None:
+        if _SPLIT_OPERATOR.search(text):
+            self.add_opaque_reason("a sign of the shell is split over two lines")
+        parsed = ParseState(work_chars=self.work, work_chars_max=self.work_max)
         try:
-            Grammar(text, found, depth).commands("")
-        except Unparsable as error:
-            self.say(f"the script cannot be read: {error}")
+            ShellParser(text, parsed, depth).parse_commands("")
+        except ScriptUnparsable as error:
+            self.add_opaque_reason(f"the script cannot be read: {error}")
         except RecursionError:
-            self.say("the script cannot be read: it is nested too deeply")
-        self.work = found.work
-        for sentence in found.troubles:
-            self.say(sentence)
-        for at, command in enumerate(found.commands):
-            following = found.commands[at + 1].joint if at + 1 < len(found.commands) else ""
-            self.follow(command, depth, following)
+            self.add_opaque_reason("the script cannot be read: it is nested too deeply")
+        self.work = parsed.work_chars
+        for sentence in parsed.ambiguities:
+            self.add_opaque_reason(sentence)
+        for index, command in enumerate(parsed.commands):
+            following = parsed.commands[index + 1].operator_before if index + 1 < len(parsed.commands) else ""
+            self.record_command(command, depth, following)
 
-    def follow(self, command: Command, depth: int, following: str = "") -> None:
-        """Take note of one command and of all that it starts."""
+    def record_command(self, command: ShellCommand, depth: int, next_operator: str = "") -> None:
+        """Record one command and, recursively, every command that it starts."""
         if len(self.commands) >= COMMANDS_MAX or depth > NESTING_MAX:
-            self.say("the script runs more than can be followed")
+            self.add_opaque_reason("the script runs more than can be followed")
             return
-        self._assigned(command)
-        self._redirected(command)
+        self._check_assignments(command)
+        self._record_redirects(command)
         if not command.words:
             return
         name = (command.words[0].value or "").rsplit("/", 1)[-1]
-        runs = what_runs(name, command) if name else None
+        runs = find_child_commands(name, command) if name else None
         self.commands.append(
-            Simple(
+            AnalysedCommand(
                 tuple(word.value for word in command.words),
                 " ".join(word.raw for word in command.words),
-                runs is not None and name in TRANSPARENT and bool(runs.commands or runs.scripts),
+                runs is not None and name in TRANSPARENT_WRAPPERS and bool(runs.commands or runs.scripts),
             )
         )
         if command.words[0].value is None:
-            self.say(f"which program {command.words[0].raw} stands for is not known before it runs")
+            self.add_opaque_reason(f"which program {command.words[0].raw} stands for is not known before it runs")
             return
-        self._effects(name, command, following)
-        if said := how_opaque(name, command.words[1:]):
-            self.say(said)
+        self._record_effects(name, command, next_operator)
+        if reason := explain_opaque(name, command.words[1:]):
+            self.add_opaque_reason(reason)
         if runs is not None:
-            self._started(runs, depth)
+            self._follow_children(runs, depth)
 
-    def _redirected(self, command: Command) -> None:
-        made = Effects()
-        for target in redirected(command.redirects, made):
-            self.redirected += self._placed(target)
-        self.effects.writes += [place for target in made.writes for place in self._placed(target)]
-        self.effects.reaches += made.reaches
+    def _record_redirects(self, command: ShellCommand) -> None:
+        effects = CommandEffects()
+        for target in add_redirect_effects(command.redirects, effects):
+            self.redirect_targets += self._resolve_target(target)
+        self.effects.written_paths += [
+            path for target in effects.written_paths for path in self._resolve_target(target)
+        ]
+        self.effects.destinations += effects.destinations
 
-    def _effects(self, name: str, command: Command, following: str) -> None:
-        made = effects_of(name, command.words[1:])
+    def _record_effects(self, name: str, command: ShellCommand, next_operator: str) -> None:
+        effects = analyse_effects(name, command.words[1:])
         if name in ("cd", "pushd", "popd", "chdir"):
             operands = [word.value for word in command.words[1:] if not (word.value or "").startswith("-")]
             plain = len(operands) == 1 and command.depth == 0 and name == "cd" and len(self.commands) == 1
-            self.moves.append((operands[0] if plain else None, following))
-        self.effects.removes += [place for target in made.removes for place in self._placed(target)]
-        self.effects.writes += [place for target in made.writes for place in self._placed(target)]
-        self.effects.reaches += made.reaches
-        for sentence in made.opaque:
-            self.say(sentence)
+            self.cd_targets.append((operands[0] if plain else None, next_operator))
+        self.effects.removals += [path for target in effects.removals for path in self._resolve_target(target)]
+        self.effects.written_paths += [
+            path for target in effects.written_paths for path in self._resolve_target(target)
+        ]
+        self.effects.destinations += effects.destinations
+        for sentence in effects.opaque_reasons:
+            self.add_opaque_reason(sentence)
         program = command.words[0].value or ""
-        understood = name in LOCAL or (name in TALKING and made.reaches)
-        if not understood or ("/" in program and not in_system(program)):
-            self.others.append(program)
+        understood = name in LOCAL_PROGRAMS or (name in NETWORK_PROGRAMS and effects.destinations)
+        if not understood or ("/" in program and not is_system_program(program)):
+            self.unknown_programs.append(program)
 
-    def _placed(self, target: str) -> list[str]:
-        """Where a relative target lies once the script has moved; unknown, if it moves in ways not followed here."""
-        if not self.moves or target.startswith("/") or target == "?":
+    def _resolve_target(self, target: str) -> list[str]:
+        """Resolve a relative target after `cd`; "?" if the script changes folders in ways that are not tracked."""
+        if not self.cd_targets or target.startswith("/") or target == "?":
             return [target]
-        folder, following = self.moves[0]
-        if len(self.moves) > 1 or folder is None or target.startswith("~"):
+        folder, following = self.cd_targets[0]
+        if len(self.cd_targets) > 1 or folder is None or target.startswith("~"):
             return ["?"]
         moved = posixpath.join(folder, target)
-        return [moved] if following == "&&" else [moved, target]  # without &&, it goes on where it was if cd fails
+        # without &&, the script continues in the old folder if cd fails
+        return [moved] if following == "&&" else [moved, target]
 
-    def _assigned(self, command: Command) -> None:
-        for name, word in command.assigned:
-            if telling_name(name):
-                self.say(f"setting {name} may change what runs")
+    def _check_assignments(self, command: ShellCommand) -> None:
+        for name, word in command.assignments:
+            if affects_execution(name):
+                self.add_opaque_reason(f"setting {name} may change what runs")
             if word.value is not None and ("$(" in word.value or "`" in word.value):
-                self.say(f"{name} holds a text that reads like a command")
-        # bash runs what stands in `a[$(…)]` wherever it takes a text for a number or for a name
+                self.add_opaque_reason(f"{name} holds a text that reads like a command")
+        # bash executes the substitution in `a[$(…)]` wherever it evaluates a text as arithmetic or as a variable name
         texts = [*command.words, *(redirect.word for redirect in command.redirects)]
-        if any("[" in (word.value or "") and _EVALUATED.search(word.value or "") for word in texts):
-            self.say("an argument may be evaluated as arithmetic, which runs what stands in it")
+        if any("[" in (word.value or "") and _ARITHMETIC_SUBSTITUTION.search(word.value or "") for word in texts):
+            self.add_opaque_reason("an argument may be evaluated as arithmetic, which runs what stands in it")
 
-    def _started(self, runs: Runs, depth: int) -> None:
-        for name, _ in runs.assigned:
-            if telling_name(name):
-                self.say(f"setting {name} may change what runs")
-        for sentence in runs.unclear:
-            self.say(sentence)
-        for words in runs.commands:
-            self.follow(Command(words, [], [], "", 1), depth + 1)
-        for text in runs.scripts:
-            self.read(text, depth + 1)
+    def _follow_children(self, children: ChildCommands, depth: int) -> None:
+        for name, _ in children.assignments:
+            if affects_execution(name):
+                self.add_opaque_reason(f"setting {name} may change what runs")
+        for sentence in children.opaque_reasons:
+            self.add_opaque_reason(sentence)
+        for words in children.commands:
+            self.record_command(ShellCommand(words, [], [], "", 1), depth + 1)
+        for text in children.scripts:
+            self.analyse_text(text, depth + 1)
 
-    def script(self) -> Script:
-        return Script(
+    def build_result(self) -> ScriptAnalysis:
+        return ScriptAnalysis(
             commands=tuple(self.commands),
-            opaque=tuple(self.opaque),
-            removes=tuple(dict.fromkeys(self.effects.removes)),
-            writes=tuple(dict.fromkeys(self.effects.writes)),
-            reaches=tuple(dict.fromkeys(self.effects.reaches)),
-            redirected=tuple(dict.fromkeys(self.redirected)),
-            others=tuple(dict.fromkeys(self.others)),
+            opaque_reasons=tuple(self.opaque_reasons),
+            removals=tuple(dict.fromkeys(self.effects.removals)),
+            written_paths=tuple(dict.fromkeys(self.effects.written_paths)),
+            destinations=tuple(dict.fromkeys(self.effects.destinations)),
+            redirect_targets=tuple(dict.fromkeys(self.redirect_targets)),
+            unknown_programs=tuple(dict.fromkeys(self.unknown_programs)),
         )
 
 
-def in_system(path: str) -> bool:
-    """True for a program's path in a folder that the system keeps its programs in."""
+def is_system_program(path: str) -> bool:
+    """Return True for a program's path in one of the system's program folders."""
     return posixpath.dirname(path) in SYSTEM_FOLDERS
 
 

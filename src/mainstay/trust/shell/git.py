@@ -1,4 +1,4 @@
-"""git, which can do a little of everything: run programs, throw work away, and talk to others."""
+"""Side effects of git commands: programs they run, work they discard, and remotes they contact."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.trust.shell.nouns import Word, names
-from mainstay.trust.shell.options import Options, read_options
+from mainstay.trust.shell.options import ParsedCommandArguments, parse_options
+from mainstay.trust.shell.syntax import ShellWord, word_set
 
-_KNOWN = names(
+_KNOWN_VERBS = word_set(
     "add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore checkout cherry"
     " cherry-pick clean clone commit config count-objects describe diff diff-files diff-index diff-tree difftool fetch"
     " filter-branch for-each-ref format-patch fsck gc grep hash-object help init log ls-files ls-remote ls-tree"
@@ -20,7 +20,7 @@ _KNOWN = names(
     " show-branch show-ref sparse-checkout stash status submodule switch symbolic-ref tag update-index update-ref var"
     " verify-commit verify-tag version whatchanged worktree write-tree"
 )
-_RUNS = {
+_OPTIONS_THAT_RUN = {
     "clone": "upload-pack config template u c",
     "fetch": "upload-pack",
     "pull": "upload-pack",
@@ -36,8 +36,8 @@ _RUNS = {
     "init": "template",
     "commit": "",
 }
-_ALWAYS_RUNS = names("filter-branch mergetool send-email difftool")
-_VALUED = {
+_VERBS_THAT_RUN = word_set("filter-branch mergetool send-email difftool")
+_OPTIONS_WITH_VALUE = {
     "commit": "mFCct",
     "clone": "objbcu",
     "log": "nLSG",
@@ -46,78 +46,82 @@ _VALUED = {
     "tag": "mFu",
     "branch": "u",
 }
-_REACHING = names("clone fetch pull push ls-remote")
+_NETWORK_VERBS = word_set("clone fetch pull push ls-remote")
 
 
-class Git(msgspec.Struct):
-    """What one git command line would do."""
+class GitEffects(msgspec.Struct):
+    """The side effects of one git command; targets are "?" where unknown."""
 
-    opaque: list[str] = []
-    removes: list[Word | str] = []
-    reaches: list[Word | str] = []
+    opaque_reasons: list[str] = []
+    removals: list[ShellWord | str] = []
+    destinations: list[ShellWord | str] = []
 
 
-def read_git(args: Sequence[Word]) -> Git:
-    made = Git()
-    # -c and --exec-path tell git what to run; another git-dir brings a configuration of its own
-    head = read_options(args, "Cc", ("git-dir", "work-tree", "namespace", "config-env", "super-prefix"), stop=True)
+def analyse_git(args: Sequence[ShellWord]) -> GitEffects:
+    effects = GitEffects()
+    # -c and --exec-path change what git runs; another git-dir has its own configuration
+    head = parse_options(
+        args, "Cc", ("git-dir", "work-tree", "namespace", "config-env", "super-prefix"), stop_at_operand=True
+    )
     if head.has("c", "config-env", "exec-path", "git-dir", "work-tree", "p", "paginate"):
-        made.opaque.append("an option of git changes what it runs")
+        effects.opaque_reasons.append("an option of git changes what it runs")
     if not head.operands:
-        return made
+        return effects
     verb, rest = head.operands[0].value, head.operands[1:]
-    if verb is None or verb not in _KNOWN:
-        made.opaque.append(f"what git {verb or '…'} does is not known: it may be an alias")
-        return made
-    options = read_options(rest, _VALUED.get(verb, ""), ("message", "file", "origin", "branch", "depth", "author"))
-    _programs(verb, options, made)
-    made.removes += [_below(head.values("C"), one) for one in _removals(verb, options)]
-    if verb in _REACHING:
-        made.reaches += _urls(verb, options)
-    elif verb in ("remote", "submodule") and _first(options) in ("add", "set-url", "update"):
-        made.reaches += options.operands[2 if verb == "remote" else 1 :] or ["?"]
+    if verb is None or verb not in _KNOWN_VERBS:
+        effects.opaque_reasons.append(f"what git {verb or '…'} does is not known: it may be an alias")
+        return effects
+    options = parse_options(
+        rest, _OPTIONS_WITH_VALUE.get(verb, ""), ("message", "file", "origin", "branch", "depth", "author")
+    )
+    _check_programs(verb, options, effects)
+    effects.removals += [_resolve_target(head.values("C"), target) for target in _find_removals(verb, options)]
+    if verb in _NETWORK_VERBS:
+        effects.destinations += _find_remotes(verb, options)
+    elif verb in ("remote", "submodule") and _first_operand(options) in ("add", "set-url", "update"):
+        effects.destinations += options.operands[2 if verb == "remote" else 1 :] or ["?"]
     elif verb in ("send-email", "archive") and (verb == "send-email" or options.has("remote")):
-        made.reaches.append("?")
-    return made
+        effects.destinations.append("?")
+    return effects
 
 
-def _below(folders: Sequence[Word], target: Word | str) -> Word | str:
-    """Where a target lies if git was told to work in another folder."""
-    text = target if isinstance(target, str) else target.shown or "?"
+def _resolve_target(folders: Sequence[ShellWord], target: ShellWord | str) -> ShellWord | str:
+    """Resolve a target against the folders of `git -C`; "?" if one is unknown."""
+    text = target if isinstance(target, str) else target.unexpanded or "?"
     if not folders or text == "?":
         return target
     texts = [folder.value for folder in folders]
-    return "?" if None in texts else posixpath.join(*(one or "" for one in texts), text)
+    return "?" if None in texts else posixpath.join(*(folder_text or "" for folder_text in texts), text)
 
 
-def _sets(options: Options) -> bool:
+def _sets_config(options: ParsedCommandArguments) -> bool:
     if options.has("get", "get-all", "list", "l", "get-regexp", "get-urlmatch"):
         return False
-    return len(options.operands) > 1 and _first(options) not in ("get", "list")
+    return len(options.operands) > 1 and _first_operand(options) not in ("get", "list")
 
 
-def _first(options: Options) -> str | None:
+def _first_operand(options: ParsedCommandArguments) -> str | None:
     return options.operands[0].value if options.operands else None
 
 
-def _programs(verb: str, options: Options, made: Git) -> None:
-    named = tuple(_RUNS.get(verb, "").split())
-    if verb in _ALWAYS_RUNS or (named and options.has(*named)):
-        made.opaque.append(f"`git {verb}` is told to run a program")
-    elif named and options.unsure:
-        made.opaque.append(f"an argument of git {verb} that is not known yet may make it run something")
-    elif (verb, _first(options)) in (("bisect", "run"), ("submodule", "foreach"), ("maintenance", "register")):
-        made.opaque.append(f"`git {verb} {_first(options)}` runs a program")
-    elif verb == "config" and _sets(options):
-        made.opaque.append("`git config` changes what git runs")
+def _check_programs(verb: str, options: ParsedCommandArguments, effects: GitEffects) -> None:
+    options_that_run = tuple(_OPTIONS_THAT_RUN.get(verb, "").split())
+    if verb in _VERBS_THAT_RUN or (options_that_run and options.has(*options_that_run)):
+        effects.opaque_reasons.append(f"`git {verb}` is told to run a program")
+    elif options_that_run and options.may_have_more:
+        effects.opaque_reasons.append(f"an argument of git {verb} that is not known yet may make it run something")
+    elif (verb, _first_operand(options)) in (("bisect", "run"), ("submodule", "foreach"), ("maintenance", "register")):
+        effects.opaque_reasons.append(f"`git {verb} {_first_operand(options)}` runs a program")
+    elif verb == "config" and _sets_config(options):
+        effects.opaque_reasons.append("`git config` changes what git runs")
     for word in options.operands:
         if re.match(r"ext::|fd::|-", word.value or "") or re.search(r"://-", word.value or ""):
-            made.opaque.append("an address makes git run a program")
+            effects.opaque_reasons.append("an address makes git run a program")
 
 
-def _removals(verb: str, options: Options) -> list[Word | str]:
-    """What would be gone for good: from the folder, or from what git remembers."""
-    operands: list[Word | str] = list(options.operands)
+def _find_removals(verb: str, options: ParsedCommandArguments) -> list[ShellWord | str]:
+    """Return what would be lost for good, from the work tree or from the repository."""
+    operands: list[ShellWord | str] = list(options.operands)
     match verb:
         case "clean" if not options.has("n", "dry-run"):
             return operands or ["."]
@@ -125,7 +129,9 @@ def _removals(verb: str, options: Options) -> list[Word | str]:
             return ["."]
         case "checkout" if options.has("f", "force"):
             return operands or ["."]
-        case "checkout" if options.ended or any(word.shown in (".", "./", ":/") for word in options.operands):
+        case "checkout" if options.has_separator or any(
+            word.unexpanded in (".", "./", ":/") for word in options.operands
+        ):
             return operands
         case "restore" if not options.has("S", "staged") or options.has("W", "worktree"):
             return operands or ["."]
@@ -141,11 +147,11 @@ def _removals(verb: str, options: Options) -> list[Word | str]:
             return operands[1:] or ["?"]
         case "push" if any((word.value or "")[:1] in (":", "+") for word in options.operands):
             return operands[1:]
-        case "stash" if _first(options) in ("drop", "clear"):
+        case "stash" if _first_operand(options) in ("drop", "clear"):
             return operands[1:] or ["?"]
-        case "worktree" | "remote" | "notes" if _first(options) in ("remove", "rm", "prune"):
+        case "worktree" | "remote" | "notes" if _first_operand(options) in ("remove", "rm", "prune"):
             return operands[1:] or ["?"]
-        case "reflog" if _first(options) in ("delete", "expire"):
+        case "reflog" if _first_operand(options) in ("delete", "expire"):
             return operands[1:] or ["?"]
         case "update-ref" if options.has("d", "stdin"):
             return operands or ["?"]
@@ -153,14 +159,14 @@ def _removals(verb: str, options: Options) -> list[Word | str]:
             return ["?"]
         case "gc" if options.has("prune", "aggressive"):
             return ["?"]
-        case "submodule" if _first(options) == "deinit":
+        case "submodule" if _first_operand(options) == "deinit":
             return operands[1:] or ["?"]
         case "read-tree" if options.has("reset", "u"):
             return ["."]
     return []
 
 
-def _urls(verb: str, options: Options) -> list[Word | str]:
+def _find_remotes(verb: str, options: ParsedCommandArguments) -> list[ShellWord | str]:
     if options.has("all", "multiple") or not options.operands:
         return ["?"]
     return [options.operands[0]]

@@ -1,4 +1,4 @@
-"""The options of a command line, apart from its operands."""
+"""Parses the options and operands of a command line."""
 
 from __future__ import annotations
 
@@ -6,84 +6,102 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from mainstay.trust.shell.nouns import Word, literal
+from mainstay.trust.shell.syntax import ShellWord, literal_word
 
 
-class Options(msgspec.Struct):
-    """`given` in order: a short letter or a long name, and its value where it takes one."""
+class ParsedCommandArguments(msgspec.Struct):
+    """The parsed arguments of one command."""
 
-    given: list[tuple[str, Word | None]] = []
-    operands: list[Word] = []
-    ended: bool = False  # a `--` stood among them
-    unsure: bool = False  # a word that nobody knows yet may turn out to be an option
+    # in order: a short letter or a long name, and its value if it has one
+    pairs: list[tuple[str, ShellWord | None]] = []
+    operands: list[ShellWord] = []
+    has_separator: bool = False  # the arguments contain `--`
+    may_have_more: bool = False  # a word that is not known before the command runs may be an option
 
     def has(self, *names: str) -> bool:
-        """Long ones may be shortened, as most programs let one."""
-        return any(name in names or _shortens(name, names) for name, _ in self.given)
+        """Return True if one of these options is given. Long ones may be abbreviated, as most programs allow."""
+        return any(name in names or _is_abbreviation(name, names) for name, _ in self.pairs)
 
-    def values(self, *names: str) -> list[Word]:
-        return [value for name, value in self.given if value is not None and (name in names or _shortens(name, names))]
+    def values(self, *names: str) -> list[ShellWord]:
+        return [
+            value
+            for name, value in self.pairs
+            if value is not None and (name in names or _is_abbreviation(name, names))
+        ]
 
 
-def _shortens(name: str, names: Collection[str]) -> bool:
-    return len(name) > 1 and any(len(one) > 1 and one.startswith(name) for one in names)
+def _is_abbreviation(name: str, names: Collection[str]) -> bool:
+    return len(name) > 1 and any(len(full_name) > 1 and full_name.startswith(name) for full_name in names)
 
 
-def read_options(
-    words: Sequence[Word], valued: str = "", long: Collection[str] = (), *, stop: bool = False, attached: str = ""
-) -> Options:
-    """`valued` letters and `long` names take a value, `attached` letters only one that touches them.
+def parse_options(
+    words: Sequence[ShellWord],
+    valued: str = "",
+    long: Collection[str] = (),
+    *,
+    stop_at_operand: bool = False,
+    attached: str = "",
+) -> ParsedCommandArguments:
+    """Parse the words after the program's name.
 
-    `stop`: the first operand ends the options, as for programs that run what follows.
+    `valued` letters and `long` names take a value; `attached` letters take one only in the same word. With
+    `stop_at_operand`, the first operand ends the options, as for programs that run the rest as a command.
     """
-    made = Options()
+    options = ParsedCommandArguments()
     queue = list(words)
-    at = 0
-    while at < len(queue):
-        word = queue[at]
-        at += 1
+    index = 0
+    while index < len(queue):
+        word = queue[index]
+        index += 1
         text = word.value if word.value is not None else word.prefix
         if word.value == "--":
-            made.ended = True
-            made.operands += queue[at:]
+            options.has_separator = True
+            options.operands += queue[index:]
             break
         if word.may_be_option and not word.prefix:
-            made.unsure = True
+            options.may_have_more = True
         if len(text) < 2 or text[0] != "-":
-            if stop:
-                made.operands = queue[at - 1 :]
+            if stop_at_operand:
+                options.operands = queue[index - 1 :]
                 break
-            made.operands.append(word)
+            options.operands.append(word)
         elif text.startswith("--"):
             name, equals, rest = text[2:].partition("=")
             if equals:
-                made.given.append((name, literal(rest) if word.value is not None else word))
+                options.pairs.append((name, literal_word(rest) if word.value is not None else word))
             elif word.value is None:
-                made.given.append((name, word))
-                made.unsure = True
-            elif name in long or _shortens(name, long):
-                made.given.append((name, queue[at] if at < len(queue) else None))
-                at += 1
+                options.pairs.append((name, word))
+                options.may_have_more = True
+            elif name in long or _is_abbreviation(name, long):
+                options.pairs.append((name, queue[index] if index < len(queue) else None))
+                index += 1
             else:
-                made.given.append((name, None))
+                options.pairs.append((name, None))
         else:
-            at = _cluster(made, word, text, (valued, attached), queue, at)
-    return made
+            index = _parse_short_options(options, word, text, (valued, attached), queue, index)
+    return options
 
 
-def _cluster(made: Options, word: Word, text: str, kinds: tuple[str, str], queue: list[Word], at: int) -> int:
+def _parse_short_options(
+    options: ParsedCommandArguments,
+    word: ShellWord,
+    text: str,
+    kinds: tuple[str, str],
+    queue: list[ShellWord],
+    index: int,
+) -> int:
     valued, attached = kinds
-    for place, letter in enumerate(text[1:], 2):
+    for end, letter in enumerate(text[1:], 2):
         if letter in attached:
-            made.given.append((letter, literal(text[place:]) if word.value is not None else word))
-            return at
+            options.pairs.append((letter, literal_word(text[end:]) if word.value is not None else word))
+            return index
         if letter in valued:
-            if text[place:] or word.value is None:
-                made.given.append((letter, literal(text[place:]) if word.value is not None else word))
-                return at
-            made.given.append((letter, queue[at] if at < len(queue) else None))
-            return at + 1
-        made.given.append((letter, None))
+            if text[end:] or word.value is None:
+                options.pairs.append((letter, literal_word(text[end:]) if word.value is not None else word))
+                return index
+            options.pairs.append((letter, queue[index] if index < len(queue) else None))
+            return index + 1
+        options.pairs.append((letter, None))
     if word.value is None:
-        made.unsure = True
-    return at
+        options.may_have_more = True
+    return index

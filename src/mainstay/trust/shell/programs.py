@@ -1,11 +1,11 @@
-"""Programs by name: which stay on this machine, which remove things, and which talk to others."""
+"""Lists of known programs: local ones, ones that delete, package managers, and ones that use the network."""
 
 from __future__ import annotations
 
-from mainstay.trust.shell.nouns import names
+from mainstay.trust.shell.syntax import word_set
 
-# Known to stay on this machine, to run nothing else and to write nothing but what `effects_of` says.
-LOCAL = names(
+# Programs that use no network, run no other program, and write nothing but what `analyse_effects` returns.
+LOCAL_PROGRAMS = word_set(
     "ls dir cat tac head tail wc sort uniq cut tr grep egrep fgrep rg ag zgrep echo printf true false test [ [[ : pwd"
     " cd pushd popd dirs date cal basename dirname realpath readlink stat file du df diff cmp comm paste join nl od xxd"
     " hexdump strings seq sleep tee touch mkdir cp ln mv rm rmdir unlink find fd xargs which type whereis command"
@@ -17,8 +17,8 @@ LOCAL = names(
     " nice nohup timeout time stdbuf setsid ionice builtin exec eval sh bash dash ash ksh zsh flock watch less more"
     " numfmt pathchk sync jobs fg bg kill disown times history iconv dos2unix unix2dos pr"
 )
-DELETING = names("rm rmdir unlink shred srm wipe trash trash-put rmtrash wipefs blkdiscard")
-PACKAGES = {
+DELETING_PROGRAMS = word_set("rm rmdir unlink shred srm wipe trash trash-put rmtrash wipefs blkdiscard")
+PACKAGE_MANAGERS = {
     **dict.fromkeys(
         ("pip", "pip3", "pipx", "uv", "conda", "mamba", "poetry", "pdm"), "install download add sync update"
     ),
@@ -29,22 +29,22 @@ PACKAGES = {
     **dict.fromkeys(("gem", "cargo", "composer", "bundle"), "install add fetch update publish push search"),
     "go": "get install mod",
 }
-# Programs whose every use talks to somebody; where to is in their configuration as often as in their arguments.
-CLOUDS = names(
+# Programs that always use the network; the destination is often in their configuration, not in their arguments.
+CLOUD_CLIENTS = word_set(
     "aws gcloud gsutil az gh glab hub kubectl oc helm heroku fly flyctl vercel netlify wrangler firebase doctl"
     " linode-cli s3cmd rclone restic borg dropbox mosh rsh rlogin tftp lftp ftp psql mysql redis-cli mongo mongosh"
     " npx uvx bunx docker podman nerdctl terraform ansible tailscale cloudflared ngrok wg openvpn twine svn hg bzr"
     " xdg-open open"
 )
-HOSTS = {  # programs whose first operands are hosts: short options that take a value
+HOST_PROGRAMS = {  # programs whose operands are hosts, with their short options that take a value
     **dict.fromkeys(("nc", "ncat", "netcat", "telnet"), "eciIlmMoOpPqswTVxX"),
     **dict.fromkeys(("ping", "ping6", "traceroute", "tracepath", "mtr", "fping"), "cIiMmlpQSsTtWw"),
     **dict.fromkeys(("dig", "nslookup", "host", "drill", "whois", "resolvectl", "getent"), "bcfhkpqtxy"),
 }
-# And these do nothing on the way that their destinations do not say.
-TALKING = names("curl wget wget2 ssh scp sftp rsync mail mailx sendmail") | frozenset(HOSTS)
-CURL_VALUED = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"
-CURL_LONG = names(
+# Programs that use the network and have no effect beyond the destinations in their arguments.
+NETWORK_PROGRAMS = word_set("curl wget wget2 ssh scp sftp rsync mail mailx sendmail") | frozenset(HOST_PROGRAMS)
+CURL_SHORT_VALUED = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"
+CURL_LONG_VALUED = word_set(
     "abstract-unix-socket cacert capath cert cert-type ciphers config connect-timeout connect-to continue-at"
     " cookie cookie-jar crlfile data data-ascii data-binary data-raw data-urlencode dns-servers doh-url"
     " dump-header form form-string header interface json keepalive-time key key-type limit-rate local-port"
@@ -54,7 +54,7 @@ CURL_LONG = names(
     " speed-time stderr tls-max trace trace-ascii unix-socket upload-file url url-query user user-agent variable"
     " write-out"
 )
-WGET_LONG = names(
+WGET_LONG_VALUED = word_set(
     "output-document output-file append-output input-file base tries timeout wait directory-prefix header"
     " user-agent post-data post-file body-data body-file method user password referer load-cookies save-cookies"
     " reject accept domains level ca-certificate certificate private-key execute config quota limit-rate"

@@ -96,7 +96,7 @@ def connect(path: str) -> str:
     with socket.socket(socket.AF_UNIX) as door:
         door.settimeout(5)
         door.connect(os.path.basename(path))
-        door.sendall(b'{"do": "approvals.list"}\n')
+        door.sendall(b'{"request": {"operation": "ListApprovals"}}\n')
         return f"{path} let in: {door.recv(2000).decode('latin-1')}"
 
 

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mainstay.plugins.mcp.asked import Asked
-from mainstay.plugins.mcp.frames import Frames
-from mainstay.plugins.mcp.gate import Gate
-from mainstay.plugins.mcp.server import McpLimits
-from mainstay.plugins.mcp.sieve import Sieve, marks_in
+from mainstay.plugins.mcp.flood_guard import FloodGuard
+from mainstay.plugins.mcp.message_filter import MessageFilter, count_values
+from mainstay.plugins.mcp.pending_requests import PendingRequests
+from mainstay.plugins.mcp.server_config import McpLimits
+from mainstay.plugins.mcp.stdio_queue import StdioMessageQueue
 
 
 def message(**fields: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **fields}).encode()
 
 
-def asking(*ids: int | str) -> Asked:
-    asked = Asked()
+def asking(*ids: int | str) -> PendingRequests:
+    asked = PendingRequests()
     for id in ids:
-        asked.begin(id)
+        asked.add(id)
     return asked
 
 
@@ -34,17 +34,17 @@ def run_through(
     limits: McpLimits,
     clock: list[float] | None = None,
     asked: Iterable[int | str] = (1, 2, 3, 9),
-) -> tuple[list[bytes], Gate]:
+) -> tuple[list[bytes], FloodGuard]:
     """The messages that came of it."""
 
-    async def main() -> tuple[list[bytes], Gate]:
-        gate = Gate(limits, lambda: clock[0] if clock else 0.0)
-        frames = Frames(Sieve(limits, gate, asking(*asked)))
+    async def main() -> tuple[list[bytes], FloodGuard]:
+        gate = FloodGuard(limits, lambda: clock[0] if clock else 0.0)
+        frames = StdioMessageQueue(MessageFilter(limits, gate, asking(*asked)))
         for piece in pieces:
-            frames.take(piece)
-        frames.end()
+            frames.feed(piece)
+        frames.close()
         found = []
-        while (line := await frames.next()) is not None:
+        while (line := await frames.next_line()) is not None:
             found.append(line)
         return found, gate
 
@@ -90,13 +90,13 @@ def test_a_line_without_end_is_a_flood_in_the_end() -> None:
 
 def test_what_comes_unasked_comes_at_a_rate_and_answers_always() -> None:
     clock = [0.0]
-    limits = McpLimits(unasked_burst=10, unasked_per_s=5)
+    limits = McpLimits(unsolicited_burst=10, unsolicited_per_s=5)
     note, answer = message(method="notifications/progress"), message(id=9, result={})
     found, gate = run_through([(note + b"\n") * 50 + answer + b"\n"], limits, clock)
     assert found == [note] * 10 + [answer]
     assert gate.dropped == 40
     clock[0] = 1.0
-    assert [gate.admit() for _ in range(7)] == [True] * 5 + [False] * 2
+    assert [gate.try_admit() for _ in range(7)] == [True] * 5 + [False] * 2
 
 
 def test_a_backlog_has_a_bound() -> None:
@@ -108,15 +108,15 @@ def test_a_backlog_has_a_bound() -> None:
 
 
 async def test_whoever_waits_is_woken_by_a_message_and_by_the_end() -> None:
-    gate = Gate(McpLimits(), lambda: 0.0)
-    frames = Frames(Sieve(McpLimits(), gate, asking(1)))
-    waiting = asyncio.create_task(frames.next())
+    gate = FloodGuard(McpLimits(), lambda: 0.0)
+    frames = StdioMessageQueue(MessageFilter(McpLimits(), gate, asking(1)))
+    waiting = asyncio.create_task(frames.next_line())
     await asyncio.sleep(0)
-    frames.take(WANTED[0] + b"\n")
+    frames.feed(WANTED[0] + b"\n")
     assert await asyncio.wait_for(waiting, 5) == WANTED[0]
-    waiting = asyncio.create_task(frames.next())
+    waiting = asyncio.create_task(frames.next_line())
     await asyncio.sleep(0)
-    frames.end()
+    frames.close()
     assert await asyncio.wait_for(waiting, 5) is None
 
 
@@ -130,14 +130,14 @@ def test_what_is_json_and_no_message_is_dropped(line: bytes) -> None:
 
 
 async def test_only_what_was_asked_is_answered_and_only_once() -> None:
-    gate = Gate(McpLimits(), lambda: 0.0)
+    gate = FloodGuard(McpLimits(), lambda: 0.0)
     asked = asking(1, "two", 3)
-    frames = Frames(Sieve(McpLimits(), gate, asked))
-    asked.end(3)  # nobody waits for it any more
+    frames = StdioMessageQueue(MessageFilter(McpLimits(), gate, asked))
+    asked.finish(3)  # nobody waits for it any more
     said = [message(id="1", result={}), message(id="two", error={}), *(message(id=id, result={}) for id in (1, 3, 4))]
-    frames.take(b"\n".join([*said, message(id=None, error={}), message(id=True, result={}), b""]))
-    frames.end()
-    assert [await frames.next() for _ in range(3)] == [said[0], said[1], None]
+    frames.feed(b"\n".join([*said, message(id=None, error={}), message(id=True, result={}), b""]))
+    frames.close()
+    assert [await frames.next_line() for _ in range(3)] == [said[0], said[1], None]
     assert gate.dropped == 5
 
 
@@ -182,4 +182,4 @@ def test_values_are_counted_outside_of_strings_only(value: object) -> None:
         inner = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
         return isinstance(one, dict | list) + max(len(inner) - 1, 0) + sum(marks(each) for each in inner)
 
-    assert marks_in(json.dumps(value).encode(), 10_000) == marks(value)
+    assert count_values(json.dumps(value).encode(), 10_000) == marks(value)

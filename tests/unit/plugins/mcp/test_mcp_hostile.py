@@ -17,12 +17,12 @@ from support.mcp_world import Call, World, call, tool, until
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.tools import BadArguments
-from mainstay.io.json_schema import Schema
-from mainstay.plugins.mcp.keeper import library
-from mainstay.plugins.mcp.names import tool_name
-from mainstay.plugins.mcp.pins import Pinned, Pins
-from mainstay.plugins.mcp.server import McpServer, fingerprint, slug_of
-from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, ToolChanged
+from mainstay.io.json_schema import CompiledJsonSchema
+from mainstay.plugins.mcp.errors import CallFailed, ServerUnavailable, ToolChanged
+from mainstay.plugins.mcp.server_config import McpServerConfig, server_fingerprint, server_slug
+from mainstay.plugins.mcp.server_supervisor import load_sdk_module
+from mainstay.plugins.mcp.tool_names import build_tool_name
+from mainstay.plugins.mcp.tool_pins import PinnedServer, ToolPinStore
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_f50_a_rug_pulled_while_it_runs_is_seen(world: World) -> None:
         world.plan(tools=[tool("add"), tool("changed")], modern=modern)
         async with world.servers() as made:
             await made.discover()
-            assert made.troubles == {}
+            assert made.problems == {}
             world.plan(tools=[tool("add", "Now with more."), tool("changed")], modern=modern)
             if modern:
                 await until(lambda: "asked subscriptions/listen" in world.notes(), "it asks to be told")
@@ -99,7 +99,7 @@ async def test_f50_a_new_tool_is_not_offered_and_a_vanished_one_says_so(world: W
             ("comes", True, False),
         ]
         with pytest.raises(ToolChanged, match="no approved tool 'comes'"):
-            await made.call("one", "comes", {})
+            await made.call_tool("one", "comes", {})
         made.approve("one")
         assert [one.name for one in made.tools] == ["one__stays", "one__comes"]
 
@@ -149,8 +149,8 @@ async def test_another_configuration_is_another_server_and_another_token_is_not(
     async with world.servers() as made:
         await made.discover()
     same = world.server(env={"TOKEN": "1"})
-    assert fingerprint(same) == fingerprint(world.server(env={"TOKEN": "2"}))
-    assert fingerprint(same) != fingerprint(world.server())
+    assert server_fingerprint(same) == server_fingerprint(world.server(env={"TOKEN": "2"}))
+    assert server_fingerprint(same) != server_fingerprint(world.server())
     async with world.servers(world.server(cwd=str(world.folder))) as made:
         assert made.tools == ()
         await made.discover()
@@ -171,27 +171,27 @@ async def test_pins_are_written_whole_for_their_owner_alone_and_a_spoilt_file_is
     with caplog.at_level(logging.WARNING):
         async with world.servers() as made:
             assert made.tools == ()
-            assert "no MCP server is trusted" in caplog.text
+            assert "every MCP server has to be approved again" in caplog.text
             await made.discover()
             assert [one.name for one in made.tools] == ["one__echo"]
     json.loads(path.read_text())
 
 
 async def test_pins_that_several_processes_write_at_once_are_all_kept(tmp_path: Path) -> None:
-    stale = Pins(tmp_path)
-    Pins(tmp_path).put("gone", Pinned(fingerprint="1"))
-    other = Pins(tmp_path)
-    Pins(tmp_path).drop("gone")
-    other.put("kept", Pinned(fingerprint="2"))
+    stale = ToolPinStore(tmp_path)
+    ToolPinStore(tmp_path).save("gone", PinnedServer(fingerprint="1"))
+    other = ToolPinStore(tmp_path)
+    ToolPinStore(tmp_path).delete("gone")
+    other.save("kept", PinnedServer(fingerprint="2"))
     script = (
-        "import sys, pathlib\nfrom mainstay.plugins.mcp.pins import Pinned, Pins\n"
+        "import sys, pathlib\nfrom mainstay.plugins.mcp.tool_pins import PinnedServer, ToolPinStore\n"
         "for number in range(20):\n"
-        "    Pins(pathlib.Path(sys.argv[1])).put(f'{sys.argv[2]}-{number}', Pinned(fingerprint='3'))"
+        "    ToolPinStore(pathlib.Path(sys.argv[1])).save(f'{sys.argv[2]}-{number}', PinnedServer(fingerprint='3'))"
     )
     words = [[sys.executable, "-c", script, str(tmp_path), name] for name in "abc"]
     processes = [await asyncio.create_subprocess_exec(*one) for one in words]
     assert [await process.wait() for process in processes] == [0, 0, 0]
-    stale.put("late", Pinned(fingerprint="4"))
+    stale.save("late", PinnedServer(fingerprint="4"))
     wanted = {"kept", "late", *(f"{name}-{number}" for name in "abc" for number in range(20))}
     assert set(json.loads((tmp_path / "mcp.json").read_text())["servers"]) == wanted
 
@@ -227,8 +227,8 @@ async def test_f50_within_a_server_only_the_first_of_names_that_look_alike_is_of
         assert offered[3].startswith("one__weather_get_")
         for name, said in zip(offered, ["look", "look-it", "l\u043eok", "weather.get", "a" * 80, "x\ny"], strict=True):
             assert await call(made, name) == said
-        assert "too much like it" in made.troubles["one"]
-        assert "its name has 300 characters" in made.troubles["one"]
+        assert "too much like it" in made.problems["one"]
+        assert "its name has 300 characters" in made.problems["one"]
 
 
 def test_f50_names_can_be_told_apart_whatever_servers_and_tools_are_called() -> None:
@@ -251,12 +251,12 @@ def test_f50_names_can_be_told_apart_whatever_servers_and_tools_are_called() -> 
     tools = ["b", "_b", "b__c", "__b", "b.c", "b/c", "b_c", "\u0431", "y" * 60, "y" * 61, "", "-"]
     seen: dict[str, tuple[str, str]] = {}
     for server in servers:
-        slug = slug_of(server)
+        slug = server_slug(server)
         assert "__" not in slug
         assert not slug.endswith("_")
         assert slug[0].isalpha()
         for one in tools:
-            name = tool_name(slug, one)
+            name = build_tool_name(slug, one)
             assert len(name) <= 64
             assert seen.setdefault(name, (server, one)) == (server, one)
     assert len(seen) == len(servers) * len(tools)
@@ -271,8 +271,8 @@ async def test_f50_a_tool_that_is_called_almost_like_one_of_ours_takes_its_place
 
 async def test_f50_two_servers_whose_names_look_alike_are_refused(world: World) -> None:
     for names in (("GitHub", "github"), ("my_git", "my-git")):
-        with pytest.raises(ConfigError, match="too easily mistaken"):
-            world.made(*(McpServer(name=name, command="x") for name in names))
+        with pytest.raises(ConfigError, match="are too similar"):
+            world.made(*(McpServerConfig(name=name, command="x") for name in names))
 
 
 # --- F50: descriptions, lists, floods ------------------------------------------------------------------
@@ -296,7 +296,7 @@ async def test_f50_a_huge_list_is_cut_and_one_without_end_ends(world: World) -> 
     async with world.servers() as made:
         await made.discover()
         assert len(made.tools) == 500
-        assert "more than 500 tools" in made.troubles["one"]
+        assert "more than 500 tools" in made.problems["one"]
     (world.workspace / "mcp.json").unlink()
     world.plan(many=1000, words=5000, page=10)
     async with world.servers() as made:
@@ -344,13 +344,13 @@ async def test_f50_a_list_that_takes_long_to_look_through_holds_nobody_up(world:
     patterns = [{f"p{number}": {"pattern": f"\\w{{9}}{page}{number}"} for number in range(500)} for page in range(20)]
     schemas = [{"type": "object", "properties": one} for one in patterns]
     world.plan(tools=[tool(f"t{number}", inputSchema=schema) for number, schema in enumerate(schemas)])
-    Schema(schemas[0])  # imported, that is
+    CompiledJsonSchema(schemas[0])  # imported, that is
     began = time.monotonic()
     for schema in schemas:
-        Schema(schema)
+        CompiledJsonSchema(schema)
     alone_s = time.monotonic() - began
     async with world.servers() as made:
-        await library()
+        await load_sdk_module()
         watching = asyncio.create_task(longest_wait())
         await made.discover()
         watching.cancel()
@@ -399,7 +399,7 @@ async def test_f27_what_is_printed_among_the_messages_is_not_taken_for_one(world
     world.plan(tools=[tool("babble"), tool("echo")], noise=["Listening on stdio...", fake, "\x1b[2J"])
     async with world.servers() as made:
         await made.discover()
-        assert made.troubles == {}
+        assert made.problems == {}
         assert await call(made, "one__babble") == "sane again"
         assert await call(made, "one__echo", text="fine") == "fine"
         assert world.starts() == 1
@@ -427,7 +427,7 @@ async def test_f49_schemas_that_point_outside_explode_or_are_huge_are_left_out_w
     async with world.servers() as made:
         await made.discover()
         assert [one.name for one in made.tools] == ["one__good"]
-        assert all(repr(name) in made.troubles["one"] for name in bad)
+        assert all(repr(name) in made.problems["one"] for name in bad)
 
 
 async def test_f49_an_output_schema_that_would_take_for_ever_to_check_is_not_checked(world: World) -> None:

@@ -16,11 +16,11 @@ import uvloop
 from support.mcp_world import World, bubblewrapped, call, needs_bubblewrap, tool, until
 
 from mainstay.core.errors import AgentClosed, ConfigError
-from mainstay.core.outside import Needs
-from mainstay.plugins.mcp.server import McpServer
-from mainstay.plugins.mcp.servers import McpServers
-from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable
-from mainstay.sandbox.host import HostSandbox
+from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.plugins.mcp.errors import CallFailed, ServerUnavailable
+from mainstay.plugins.mcp.server_config import McpServerConfig
+from mainstay.plugins.mcp.tool_source import McpToolSource
+from mainstay.sandbox.host.sandbox import HostSandbox
 
 LOOPS = ["asyncio", "uvloop"] if os.environ.get("MAINSTAY_TEST_ALL") else ["uvloop"]
 
@@ -50,10 +50,11 @@ async def test_tools_are_discovered_once_and_then_offered_from_what_was_pinned_w
 
 async def test_importing_and_making_the_client_imports_no_sdk() -> None:
     script = (
-        "import sys, pathlib\nfrom mainstay.plugins.mcp.servers import McpServers\n"
-        "from mainstay.plugins.mcp.server import McpServer\nfrom mainstay.sandbox.host import HostSandbox\n"
+        "import sys, pathlib\nfrom mainstay.plugins.mcp.tool_source import McpToolSource\n"
+        "from mainstay.plugins.mcp.server_config import McpServerConfig\n"
+        "from mainstay.sandbox.host.sandbox import HostSandbox\n"
         "import asyncio\nasync def main():\n"
-        "    McpServers([McpServer(name='a', command='x')], pathlib.Path('/nowhere'), HostSandbox())\n"
+        "    McpToolSource([McpServerConfig(name='a', command='x')], pathlib.Path('/nowhere'), HostSandbox())\n"
         "asyncio.run(main())\nheavy = {'mcp', 'mcp_types', 'httpx2', 'pydantic', 'jsonschema_rs'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
@@ -72,8 +73,8 @@ async def test_servers_are_discovered_side_by_side_and_one_that_hangs_or_dies_di
         await made.discover()
         assert time.monotonic() - began < 20
         assert [one.name for one in made.tools] == ["good__echo"]
-        assert "was not ready within 6 s" in made.troubles["hangs"]
-        assert "its last words: no such luck" in made.troubles["dies"]
+        assert "was not ready within 6 s" in made.problems["hangs"]
+        assert "its last words: no such luck" in made.problems["dies"]
         assert await call(made, "good__echo", text="fine") == "fine"
 
 
@@ -173,7 +174,7 @@ async def test_cancelling_whoever_wanted_a_server_first_does_not_cost_others_the
 async def test_a_server_that_nobody_asks_is_ended_and_comes_back(world: World) -> None:
     async with world.servers(idle_s=0.2) as made:
         await made.discover()
-        await until(lambda: not made.running("one"), "it is idle")
+        await until(lambda: not made.is_running("one"), "it is idle")
         assert await call(made, "one__echo", text="awake") == "awake"
         assert world.starts() == 2
 
@@ -228,7 +229,7 @@ async def test_closing_while_it_starts_leaves_nothing(world: World) -> None:
     await until(lambda: world.starts() == 1, "it is started")
     await asyncio.wait_for(made.close(), 15)
     await asyncio.wait_for(starting, 15)  # it is not cancelled: it is told
-    assert made.troubles == {"one": "the MCP servers are closed"}
+    assert made.problems == {"one": "the MCP servers are closed"}
     pid = int(world.notes()[0].split()[1])
     await until(lambda: not alive(pid), "it is gone")
     assert len(asyncio.all_tasks()) == 1
@@ -236,12 +237,12 @@ async def test_closing_while_it_starts_leaves_nothing(world: World) -> None:
 
 
 async def test_what_runs_unconfined_must_be_allowed_to(world: World, tmp_path: Path) -> None:
-    made = McpServers([world.server(confined=True)], world.workspace, HostSandbox())
+    made = McpToolSource([world.server(confined=True)], world.workspace, HostSandbox())
     await made.discover()
-    assert "the sandbox 'host' cannot confine it" in made.troubles["one"]
-    made = McpServers([world.server(confined=False)], world.workspace, HostSandbox())
+    assert "the sandbox 'host' cannot confine it" in made.problems["one"]
+    made = McpToolSource([world.server(confined=False)], world.workspace, HostSandbox())
     await made.discover()
-    assert "nothing runs unconfined here" in made.troubles["one"]
+    assert "nothing runs unconfined here" in made.problems["one"]
     assert world.starts() == 0
 
 
@@ -260,7 +261,7 @@ async def test_what_runs_unconfined_must_be_allowed_to(world: World, tmp_path: P
 )
 def test_what_can_never_work_is_refused_in_a_sentence(tmp_path: Path, wrong: dict[str, Any], sentence: str) -> None:
     async def make() -> None:
-        McpServers([McpServer(**{"name": "one", **wrong})], tmp_path, HostSandbox())
+        McpToolSource([McpServerConfig(**{"name": "one", **wrong})], tmp_path, HostSandbox())
 
     with pytest.raises(ConfigError, match=sentence) as refused:
         asyncio.run(make())
@@ -281,12 +282,12 @@ def test_in_the_sandbox_a_server_has_a_folder_of_its_own_and_what_it_was_granted
         world = bubblewrapped(tmp_path)
         world.plan(tools=[tool("home"), tool("read"), tool("die")])
         server = world.server(env={"GIVEN": "v"})
-        needs = Needs(read=(*server.needs.read, str(tmp_path / "granted"), str(world.workspace)))
-        server = McpServer(name="one", command="python", args=server.args, env={"GIVEN": "v"}, needs=needs)
-        made = McpServers([server], world.workspace, world.sandbox)
+        needs = ProcessPermissions(read=(*server.permissions.read, str(tmp_path / "granted"), str(world.workspace)))
+        server = McpServerConfig(name="one", command="python", args=server.args, env={"GIVEN": "v"}, permissions=needs)
+        made = McpToolSource([server], world.workspace, world.sandbox)
         try:
             await made.discover()
-            assert made.troubles == {}
+            assert made.problems == {}
             seen = json.loads(await call(made, "one__home"))
             assert seen == {"cwd": str(world.home()), "home": str(world.home()), "env": "v"}
             assert await call(made, "one__read", text=str(tmp_path / "granted" / "file")) == "for you"
@@ -320,11 +321,11 @@ async def test_in_the_sandbox_a_server_reaches_the_hosts_that_it_was_granted_and
     granted, other = [await asyncio.start_server(answer, "127.0.0.1", 0) for _ in range(2)]
     ports = [one.sockets[0].getsockname()[1] for one in (granted, other)]
     base = world.server()
-    needs = Needs(read=base.needs.read, network=(f"127.0.0.1:{ports[0]}",))
-    server = McpServer(name="one", command="python", args=base.args, needs=needs)
+    needs = ProcessPermissions(read=base.permissions.read, network=(f"127.0.0.1:{ports[0]}",))
+    server = McpServerConfig(name="one", command="python", args=base.args, permissions=needs)
     async with granted, other, world.servers(server) as made:
         await made.discover()
-        assert made.troubles == {}
+        assert made.problems == {}
         assert await call(made, "one__fetch", text=f"http://127.0.0.1:{ports[0]}/") == "here"
         for place in (f"127.0.0.1:{ports[1]}", "169.254.169.254", "example.com"):
             with pytest.raises(CallFailed):

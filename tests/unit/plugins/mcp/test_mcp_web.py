@@ -22,15 +22,15 @@ from support.paths import KEYS
 from support.scripted_mcp_http import Site
 
 from mainstay.core.errors import MainstayError
-from mainstay.io.addresses import AddressRefused, place_of
-from mainstay.io.response import FetchFailed
-from mainstay.plugins.mcp.asked import Asked
-from mainstay.plugins.mcp.events import Events
-from mainstay.plugins.mcp.gate import Gate
-from mainstay.plugins.mcp.server import McpLimits, McpServer
-from mainstay.plugins.mcp.sieve import Sieve
-from mainstay.plugins.mcp.trouble import CallFailed, ServerUnavailable, ToolChanged
-from mainstay.plugins.mcp.web import Checked
+from mainstay.io.http_response import FetchFailed
+from mainstay.io.urls import AddressRefused, parse_url
+from mainstay.plugins.mcp.errors import CallFailed, ServerUnavailable, ToolChanged
+from mainstay.plugins.mcp.flood_guard import FloodGuard
+from mainstay.plugins.mcp.http_transport import CheckedHttpTransport
+from mainstay.plugins.mcp.message_filter import MessageFilter
+from mainstay.plugins.mcp.pending_requests import PendingRequests
+from mainstay.plugins.mcp.server_config import McpLimits, McpServerConfig
+from mainstay.plugins.mcp.sse_filter import FilteredEventStream
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def site() -> Iterator[Site]:
         yield served
 
 
-def at(site: Site, **more: object) -> McpServer:
-    return McpServer(name="web", url=site.url, **more)  # type: ignore[arg-type]
+def at(site: Site, **more: object) -> McpServerConfig:
+    return McpServerConfig(name="web", url=site.url, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
@@ -55,7 +55,7 @@ async def test_a_server_elsewhere_is_asked_with_the_owners_headers_and_from_its_
     site.modern = modern
     async with world.servers(at(site, headers={"Authorization": "Bearer secret"})) as made:
         await made.discover()
-        assert made.troubles == {}
+        assert made.problems == {}
         assert await call(made, "web__echo", text="hello") == "hello"
         assert all(headers["Authorization"] == "Bearer secret" for _, headers in site.asked)
     if not modern:
@@ -167,7 +167,7 @@ async def test_f50_a_flood_where_servers_may_say_something_unasked_is_the_end(
     async with world.servers(at(site), dropped_max=5000, dropped_bytes_max=16 * 1024 * 1024) as made:
         with contextlib.suppress(MainstayError):  # it may be over before it is asked
             await made.refresh("web")
-        await until(lambda: not made.running("web"), "it is ended")
+        await until(lambda: not made.is_running("web"), "it is ended")
         await until(lambda: len(asyncio.all_tasks()) == 1, "all its tasks end")
 
 
@@ -186,7 +186,7 @@ async def test_calls_that_nobody_waits_for_any_more_leave_no_socket_and_no_task(
         slack = 4  # connections of both ends that are kept for what comes next
         await until(lambda: len(os.listdir("/dev/fd")) <= before[0] + slack, "the sockets are closed")
         await until(lambda: len(asyncio.all_tasks()) <= before[1], "the tasks end")
-        assert made.running("web")
+        assert made.is_running("web")
 
 
 async def test_a_server_that_takes_no_notice_of_what_it_is_told_is_asked_on(world: World, site: Site) -> None:
@@ -228,13 +228,13 @@ def test_events_are_the_same_wherever_they_are_cut_and_however_lines_end(cuts: l
     at = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
 
     async def main() -> tuple[bytes, int]:
-        asked = Asked()
-        asked.begin(7)
-        asked.begin(8)
-        gate = Gate(McpLimits(), lambda: 0.0)
+        asked = PendingRequests()
+        asked.add(7)
+        asked.add(8)
+        gate = FloodGuard(McpLimits(), lambda: 0.0)
         pieces = Parts([data[start:stop] for start, stop in pairwise(at)])
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        events = Events(pieces, Sieve(McpLimits(), gate, asked), over, 7)
+        events = FilteredEventStream(pieces, MessageFilter(McpLimits(), gate, asked), over, 7)
         return b"".join([part async for part in events]), gate.dropped
 
     passed, dropped = asyncio.run(main())
@@ -252,8 +252,8 @@ async def test_redirects_lead_nowhere_else(world: World, site: Site) -> None:
         async with world.servers(at(site, headers={"Authorization": "Bearer secret"})) as made:
             await made.discover()
             assert made.tools == ()
-            assert "web" in made.troubles
-            assert "secret" not in made.troubles["web"]
+            assert "web" in made.problems
+            assert "secret" not in made.problems["web"]
         assert other.asked == []
 
 
@@ -275,8 +275,8 @@ def trusting() -> ssl.SSLContext:
 
 async def asked(url: str, private_ok: tuple[str, ...], target: str = "") -> httpx2.Response:
     limits = McpLimits()
-    sieve = Sieve(limits, Gate(limits, time.monotonic), Asked())
-    way = Checked(place_of(url), private_ok, sieve, resolve=resolved, tls=trusting())
+    sieve = MessageFilter(limits, FloodGuard(limits, time.monotonic), PendingRequests())
+    way = CheckedHttpTransport(parse_url(url), private_ok, sieve, resolve=resolved, tls=trusting())
     try:
         return await way.handle_async_request(httpx2.Request("GET", target or url))
     finally:
@@ -334,7 +334,7 @@ async def test_a_server_that_wants_something_else_says_what(
     site.status = status
     async with world.servers(at(site)) as made:
         await made.discover()
-        assert sentence in made.troubles["web"]
+        assert sentence in made.problems["web"]
 
 
 async def test_a_host_that_is_not_there_is_said_so(site: Site) -> None:

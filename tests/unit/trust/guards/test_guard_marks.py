@@ -7,18 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.messages import ToolResult
-from mainstay.trust.guards.marks import mark_of, neutralise
+from mainstay.trust.guards.delimiters import compute_delimiter, neutralise_markup
 
 KEY = b"k" * 32
-MARK = mark_of(KEY, "s/call-1")
+MARK = compute_delimiter(KEY, "s/call-1")
 
 
 def test_a_mark_is_the_same_for_the_same_call_and_no_other() -> None:
-    assert mark_of(KEY, "s/call-1") == MARK
+    assert compute_delimiter(KEY, "s/call-1") == MARK
     assert len(MARK) == 12
     assert int(MARK, 16) >= 0
-    assert mark_of(KEY, "s/call-2") != MARK
-    assert mark_of(b"x" * 32, "s/call-1") != MARK
+    assert compute_delimiter(KEY, "s/call-2") != MARK
+    assert compute_delimiter(b"x" * 32, "s/call-1") != MARK
 
 
 @given(
@@ -28,9 +28,9 @@ def test_a_mark_is_the_same_for_the_same_call_and_no_other() -> None:
 )
 def test_no_content_ends_its_block(pieces: list[str]) -> None:
     result = ToolResult("call-1", "fetch", "".join(pieces), mark=MARK)
-    assert result.shown.startswith(f"<data {MARK} from fetch>\n")
-    assert result.shown.endswith(f"\n</data {MARK}>")
-    assert result.shown.count(MARK) == 2
+    assert result.model_text.startswith(f"<data {MARK} from fetch>\n")
+    assert result.model_text.endswith(f"\n</data {MARK}>")
+    assert result.model_text.count(MARK) == 2
 
 
 CALLS = (
@@ -58,11 +58,11 @@ CALLS = (
 
 @pytest.mark.parametrize("text", CALLS, ids=[f"call{i}" for i in range(len(CALLS))])
 def test_nothing_in_a_plugins_answer_is_a_call_or_a_turn(text: str) -> None:
-    clean, count = neutralise(f"before\n{text}\nafter")
+    clean, count = neutralise_markup(f"before\n{text}\nafter")
     assert count >= 1
     assert text not in clean
     assert clean.replace("\\", "") == f"before\n{text}\nafter"  # still readable: only backslashes came in
-    assert neutralise(clean) == (clean, 0)
+    assert neutralise_markup(clean) == (clean, 0)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_nothing_in_a_plugins_answer_is_a_call_or_a_turn(text: str) -> None:
     ids=[f"text{i}" for i in range(6)],
 )
 def test_what_is_no_call_is_left_alone(text: str) -> None:
-    assert neutralise(text) == (text, 0)
+    assert neutralise_markup(text) == (text, 0)
 
 
 @given(st.text(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_any_text_can_be_neutralised(text: str) -> None:
-    clean, count = neutralise(text)
+    clean, count = neutralise_markup(text)
     assert len(clean) == len(text) + count

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.guard_texts.leaks import NOT_PERSONAL, PERSONAL, SECRETS, clean, leaks, shown
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.guards.redact import PEM_CHARS_MAX, Redactor
+from mainstay.trust.guards.redaction import PEM_CHARS_MAX, Redactor
 
 EVERYTHING = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 REDACTOR = Redactor()
@@ -20,8 +20,8 @@ CANARY = "".join(("ca", "nary", "-", "v4lue"))
 
 
 def streamed(redactor: Redactor, *pieces: str) -> str:
-    stream = redactor.stream()
-    return "".join([*map(stream.feed, pieces), stream.end()])
+    stream = redactor.open_stream()
+    return "".join([*map(stream.feed, pieces), stream.finish()])
 
 
 def test_there_are_more_than_thirty_kinds() -> None:
@@ -30,8 +30,8 @@ def test_there_are_more_than_thirty_kinds() -> None:
 
 @pytest.mark.parametrize("held_out", [False, True], ids=["seen", "held-out"])
 def test_secrets_are_found_and_what_looks_alike_is_left(held_out: bool) -> None:
-    found = [not shown(secret, REDACTOR.whole(text)[0]) for _, text, secret, held in leaks() if held is held_out]
-    alarms = sum(REDACTOR.whole(text)[0] != text for text, held in clean() if held is held_out)
+    found = [not shown(secret, REDACTOR.redact(text)[0]) for _, text, secret, held in leaks() if held is held_out]
+    alarms = sum(REDACTOR.redact(text)[0] != text for text, held in clean() if held is held_out)
     assert sum(found) / len(found) >= 0.97
     assert sum(found) / (sum(found) + alarms) >= 0.98
 
@@ -41,18 +41,18 @@ def test_a_secret_is_held_at_every_split_f40(kind: str) -> None:
     """F40: cut at every position, nothing of it is let through, and the text comes out the same."""
     cases = [(text, secret) for one, text, secret, held in leaks() if one == kind and not held]
     for text, secret in cases if EVERYTHING else cases[:1]:
-        whole, kinds = REDACTOR.whole(f"Look: {text} and that was it.")
+        whole, kinds = REDACTOR.redact(f"Look: {text} and that was it.")
         assert kinds
         assert not shown(secret, whole)
         text = f"Look: {text} and that was it."
         for cut in range(len(text) + 1):
-            stream = REDACTOR.stream()
+            stream = REDACTOR.open_stream()
             first = stream.feed(text[:cut])
             assert whole.startswith(first)
-            assert first + stream.feed(text[cut:]) + stream.end() == whole
+            assert first + stream.feed(text[cut:]) + stream.finish() == whole
             assert stream.kinds == kinds
         assert streamed(REDACTOR, *text) == whole
-        assert REDACTOR.whole(whole)[0] == whole
+        assert REDACTOR.redact(whole)[0] == whole
 
 
 def test_two_secrets_side_by_side_are_both_taken_out() -> None:
@@ -60,25 +60,25 @@ def test_two_secrets_side_by_side_are_both_taken_out() -> None:
     makers = {kind: make for kind, make, _ in SECRETS}
     one, other = makers["github"](chance), makers["anthropic"](chance)
     text = f"{one},{other}"
-    assert REDACTOR.whole(text) == (
+    assert REDACTOR.redact(text) == (
         "[redacted: github token],[redacted: anthropic key]",
         ("github token", "anthropic key"),
     )
-    assert streamed(REDACTOR, *text) == REDACTOR.whole(text)[0]
+    assert streamed(REDACTOR, *text) == REDACTOR.redact(text)[0]
 
 
 def test_prose_flows_without_delay() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     for piece in ("The", " quick", " brown", " fox", " jumps", " over", " 12", " lazy", " dogs", ".", " Then", " it"):
         if piece != " 12":  # digits may be the beginning of a bot's token
             assert stream.feed(piece).endswith(piece[-1:])
         else:
             stream.feed(piece)
-    assert stream.end() == ""
+    assert stream.finish() == ""
 
 
 def test_only_what_may_begin_a_secret_is_held() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     assert stream.feed("so I said gh") == "so I said "
     assert stream.feed("ost!") == "ghost!"
     assert stream.feed(" password") == " password"
@@ -91,7 +91,7 @@ def test_only_what_may_begin_a_secret_is_held() -> None:
 def test_a_private_key_that_never_ends_is_swallowed_to_a_bound() -> None:
     head = "-----BEGIN RSA " + "PRIVATE KEY-----\n"
     text = "see " + head + "QUJD" * (PEM_CHARS_MAX // 2) + " tail"
-    whole, kinds = REDACTOR.whole(text)
+    whole, kinds = REDACTOR.redact(text)
     assert kinds == ("private key",)
     assert whole.startswith("see [redacted: private key]")
     assert len(whole) < len(text) - PEM_CHARS_MAX + 100
@@ -107,7 +107,7 @@ def test_a_private_key_in_json_ends_where_it_ends() -> None:
         + "-----END "
         + "PRIVATE KEY-----\\n"
     )
-    assert REDACTOR.whole(f'{{"key": "{key}", "id": 7}}')[0] == '{"key": "[redacted: private key]\\n", "id": 7}'
+    assert REDACTOR.redact(f'{{"key": "{key}", "id": 7}}')[0] == '{"key": "[redacted: private key]\\n", "id": 7}'
 
 
 def test_known_values_are_taken_out_however_they_are_written_f40() -> None:
@@ -121,15 +121,15 @@ def test_known_values_are_taken_out_however_they_are_written_f40() -> None:
         'a p@ss \\"word\\"/\\u00e9\\n1 b',
         'a p@ss \\"word\\"/\u00e9\\n1 b',
     ):
-        assert redactor.whole(text) == ("a [redacted: configured secret] b", ("configured secret",))
+        assert redactor.redact(text) == ("a [redacted: configured secret] b", ("configured secret",))
         assert streamed(redactor, *text) == "a [redacted: configured secret] b"
-    assert redactor.whole(f"x{CANARY}y{CANARY[:-1]}")[0] == f"x[redacted: configured secret]y{CANARY[:-1]}"
-    assert redactor.whole("short") == ("short", ())
+    assert redactor.redact(f"x{CANARY}y{CANARY[:-1]}")[0] == f"x[redacted: configured secret]y{CANARY[:-1]}"
+    assert redactor.redact("short") == ("short", ())
 
 
 def test_a_known_value_inside_of_another_pattern_is_taken_out_first() -> None:
     redactor = Redactor(["p@ss:word123"])
-    out = redactor.whole("https://anna:p@ss:word123@files.example.com/x")[0]
+    out = redactor.redact("https://anna:p@ss:word123@files.example.com/x")[0]
     assert "word123" not in out
     assert "ss:" not in out
 
@@ -150,15 +150,15 @@ def test_too_many_known_values_are_refused() -> None:
 def test_personal_data_is_taken_out_if_configured(kind: str, value: str, frame: str) -> None:
     redactor = Redactor(secrets=False, pii=True)
     text = frame.format(value)
-    assert redactor.whole(text) == (frame.format(f"[redacted: {kind}]"), (kind,))
+    assert redactor.redact(text) == (frame.format(f"[redacted: {kind}]"), (kind,))
     for cut in range(len(text) + 1):
         assert streamed(redactor, text[:cut], text[cut:]) == frame.format(f"[redacted: {kind}]")
-    assert REDACTOR.whole(text)[0] == text
+    assert REDACTOR.redact(text)[0] == text
 
 
 @pytest.mark.parametrize("text", NOT_PERSONAL, ids=[f"text{i}" for i in range(len(NOT_PERSONAL))])
 def test_numbers_that_are_nobodys_stay(text: str) -> None:
-    assert Redactor(secrets=False, pii=True).whole(text) == (text, ())
+    assert Redactor(secrets=False, pii=True).redact(text) == (text, ())
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_numbers_that_are_nobodys_stay(text: str) -> None:
 )
 def test_other_scripts_and_emoji_come_through_untouched_f36(text: str) -> None:
     redactor = Redactor([CANARY], pii=True)
-    assert redactor.whole(text) == (text, ())
+    assert redactor.redact(text) == (text, ())
     assert streamed(redactor, *text) == text
 
 
@@ -231,7 +231,7 @@ PIECES = st.lists(
 def test_a_text_comes_out_the_same_however_it_was_cut(pieces: list[str], chance: random.Random) -> None:
     redactor = Redactor([CANARY, "sk-own-value"], pii=chance.random() < 0.5)
     text = "".join(pieces)
-    whole, kinds = redactor.whole(text)
+    whole, kinds = redactor.redact(text)
     assert streamed(redactor, *pieces) == whole
     assert streamed(redactor, *text) == whole
     cuts = sorted(chance.choices(range(len(text) + 1), k=4))
@@ -248,7 +248,7 @@ def test_a_known_value_never_shows_wherever_it_stands(text: str, place: int) -> 
     redactor = Redactor([CANARY])
     text = text[:place] + CANARY + text[place:]
     assert CANARY not in streamed(redactor, *text)
-    assert CANARY not in redactor.whole(text)[0]
+    assert CANARY not in redactor.redact(text)[0]
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,6 @@ def test_no_text_takes_long_to_redact(piece: str) -> None:
     for size in (20_000, 80_000):
         text = piece * (size // len(piece))
         start = time.process_time()
-        redactor.whole(text)
+        redactor.redact(text)
         times.append(time.process_time() - start)
     assert times[1] < max(12 * times[0], 0.5)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.guard_texts.leaks import SECRETS
 
-from mainstay.trust.guards.lines import one_line
-from mainstay.trust.guards.redact import Redactor
-from mainstay.trust.guards.terminal import LOG_CHARS_MAX, WITHHELD, LogFilter
+from mainstay.trust.guards.line_escaping import one_line
+from mainstay.trust.guards.log_filters import LOG_CHARS_MAX, LOG_WITHHELD_NOTICE, RedactingLogFilter
+from mainstay.trust.guards.redaction import Redactor
 
 SECRET = {kind: make for kind, make, _ in SECRETS}["github"](random.Random(3))
 
@@ -66,7 +66,7 @@ def logged(write) -> str:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s %(extra)s", defaults={"extra": "-"}))
-    handler.addFilter(LogFilter(Redactor(["own-secret-value"])))
+    handler.addFilter(RedactingLogFilter(Redactor(["own-secret-value"])))
     logger = logging.Logger("test")
     logger.addHandler(handler)
     write(logger)
@@ -107,13 +107,16 @@ class Unspeakable:
 
 
 def test_a_record_that_cannot_be_cleaned_is_withheld() -> None:
-    assert logged(lambda log: log.error("value %s", Unspeakable())) == f"ERROR {WITHHELD} -\n"
-    assert logged(lambda log: log.error("value %d", "x", extra={"extra": SECRET})) == f"ERROR {WITHHELD} {WITHHELD}\n"
+    assert logged(lambda log: log.error("value %s", Unspeakable())) == f"ERROR {LOG_WITHHELD_NOTICE} -\n"
+    assert (
+        logged(lambda log: log.error("value %d", "x", extra={"extra": SECRET}))
+        == f"ERROR {LOG_WITHHELD_NOTICE} {LOG_WITHHELD_NOTICE}\n"
+    )
 
 
 def test_a_record_is_rendered_once_for_two_handlers() -> None:
     record = logging.makeLogRecord({"msg": "a %s", "args": ("b\n",)})
-    guard = LogFilter(Redactor())
+    guard = RedactingLogFilter(Redactor())
     assert guard.filter(record)
     assert guard.filter(record)
     assert record.getMessage() == "a b\\n"

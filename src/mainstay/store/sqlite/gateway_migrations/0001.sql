@@ -1,15 +1,15 @@
--- Who may come in: people, the accounts on channels that are theirs, strangers who wait for somebody to let them in, and
--- the keys that programs show. Of codes and keys there are digests only.
+-- Authentication: people, their accounts on channels, unknown users who wait for approval (pairings), and API keys. Of
+-- pairing codes and keys only digests are stored.
 CREATE TABLE people (
     name    TEXT PRIMARY KEY,
     called  TEXT NOT NULL,
-    roles   TEXT NOT NULL, -- JSON, by workspace; the order counts
+    roles   TEXT NOT NULL, -- JSON, by workspace; the first is the default workspace
     created INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE identities (
     channel TEXT NOT NULL,
     user    TEXT NOT NULL,
-    person  TEXT NOT NULL, -- who may be declared in the configuration, and not be in this file
+    person  TEXT NOT NULL, -- may be declared in the configuration instead of the table `people`
     PRIMARY KEY (channel, user)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX identities_of ON identities (person);

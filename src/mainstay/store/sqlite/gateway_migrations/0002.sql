@@ -1,5 +1,5 @@
--- What is derived from the journals of all workspaces: how far each reader has followed each session, and the audit,
--- in which every row holds the digest of the one before it (core/audit.py says of what).
+-- Projections of the journals of all workspaces: the position of each projection in each session, and the audit log, a
+-- hash chain in which every row holds the digest of the one before it (see core/audit.py).
 CREATE TABLE followed (
     reader    TEXT NOT NULL,
     workspace TEXT NOT NULL,
@@ -14,10 +14,10 @@ CREATE TABLE audit (
     workspace TEXT NOT NULL,
     session   TEXT NOT NULL,
     turn      INTEGER NOT NULL,
-    record    INTEGER NOT NULL, -- where it stands in its session's journal; 0: in none
+    record    INTEGER NOT NULL, -- sequence in the session's journal; 0: it is in no journal
     person    TEXT NOT NULL,
     what      TEXT NOT NULL,
     details   TEXT NOT NULL, -- JSON
     before    TEXT NOT NULL,
     digest    TEXT NOT NULL
-) STRICT; -- no indexes: it is written all the time and seldom read
+) STRICT; -- no indexes: written often, read rarely

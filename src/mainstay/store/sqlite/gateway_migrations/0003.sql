@@ -1,4 +1,4 @@
--- What went wrong, in all workspaces and outside of them: the newest, for a while (core/error_list.py says how many).
+-- Error reports of all workspaces and of the home itself, with retention (see core/error_reports.py).
 CREATE TABLE errors (
     id        TEXT PRIMARY KEY,
     at        INTEGER NOT NULL, -- ms
@@ -6,14 +6,14 @@ CREATE TABLE errors (
     place     TEXT NOT NULL,
     sentence  TEXT NOT NULL,
     details   TEXT NOT NULL,
-    workspace TEXT NOT NULL, -- '': of none
+    workspace TEXT NOT NULL, -- '': none
     session   TEXT NOT NULL,
     turn      INTEGER NOT NULL,
     step      INTEGER NOT NULL,
     trace     TEXT NOT NULL,
-    record    INTEGER NOT NULL, -- where it stands in its session's journal; 0: in none
+    record    INTEGER NOT NULL, -- sequence in the session's journal; 0: it is in no journal
     call      TEXT NOT NULL,
-    kin       TEXT NOT NULL -- what it is alike
+    kin       TEXT NOT NULL -- id of the group of similar errors
 ) STRICT;
 CREATE INDEX errors_at ON errors (at);
 CREATE INDEX errors_kin ON errors (kin, at);

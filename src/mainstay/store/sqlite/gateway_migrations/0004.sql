@@ -1,5 +1,5 @@
--- What was spent in all workspaces, by the hour, for whom it is counted; it follows from the journals. A call that is
--- under way stands there with all that was put aside for it, and is one of `ledger_open`, until its end is read.
+-- Spending ledger of all workspaces by hour and scope, derived from the journals. A running call counts with its whole
+-- reservation, which is in `ledger_open` until the record that closes it was read.
 CREATE TABLE ledger (
     scope       TEXT NOT NULL, -- person, workspace or home
     name        TEXT NOT NULL,
@@ -7,14 +7,14 @@ CREATE TABLE ledger (
     nanodollars INTEGER NOT NULL,
     tokens      INTEGER NOT NULL,
     calls       INTEGER NOT NULL, -- of tools
-    lost        INTEGER NOT NULL, -- nanodollars of these, put aside by processes that died
+    lost        INTEGER NOT NULL, -- nanodollars of these, reserved by processes that died
     PRIMARY KEY (scope, name, hour)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ledger_hour ON ledger (hour);
 CREATE TABLE ledger_open (
     workspace   TEXT NOT NULL,
     session     TEXT NOT NULL,
-    id          TEXT NOT NULL, -- as in the record
+    id          TEXT NOT NULL, -- of the reservation, as in its record
     person      TEXT NOT NULL,
     hour        INTEGER NOT NULL,
     nanodollars INTEGER NOT NULL,

@@ -1,5 +1,5 @@
--- A session's row is what is known of it without reading its journal; every append rewrites it, and
--- the check of `head` in that same statement is what refuses a stale writer.
+-- A session's row is what is known without reading its journal. Every append rewrites it; the check of `head` in that
+-- statement refuses a stale writer (optimistic concurrency).
 CREATE TABLE sessions (
     id                INTEGER PRIMARY KEY,
     key               TEXT NOT NULL UNIQUE,
@@ -18,15 +18,15 @@ CREATE TABLE sessions (
     settings          TEXT NOT NULL
 );
 
--- One row per event. id = session << 32 | sequence, so that a session's events lie side by side in the
--- order they are read, with no second index to keep.
+-- One row per event. id = session << 32 | sequence, so that a session's events are adjacent and in reading order
+-- without a second index.
 CREATE TABLE events (
     id   INTEGER PRIMARY KEY,
     at   INTEGER NOT NULL,
     body TEXT NOT NULL
 );
 
--- Inputs that came with an id of their own: each is accepted once.
+-- Idempotency keys: an input with an id is accepted once per session.
 CREATE TABLE inputs (
     session INTEGER NOT NULL,
     id      TEXT NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE inputs (
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 
--- For people with any SQLite tool: SELECT * FROM journal WHERE session = '...'.
+-- For reading with any SQLite tool: SELECT * FROM journal WHERE session = '...'.
 CREATE VIEW journal AS
     SELECT sessions.key AS session,
            events.id & 0xffffffff AS sequence,

@@ -1,15 +1,15 @@
--- Values that are too large for a history, in parts of equal length (the last may be shorter), so that a page of one
--- is found without reading what stands before it. The first part is written last: with it, all of it is there.
+-- Values that are too large for the history, in parts of equal length (the last may be shorter), so that a page is
+-- found without reading those before it. The first part is written last: a value is complete if it has one.
 CREATE TABLE kept (
     session INTEGER NOT NULL,
     ref     TEXT NOT NULL,
     part    INTEGER NOT NULL,
-    size    INTEGER NOT NULL, -- characters in all
+    size    INTEGER NOT NULL, -- characters in total
     body    TEXT NOT NULL,
     PRIMARY KEY (session, ref, part)
 );
 
--- A session's instructions stand in a record; its row only says in which.
+-- A session's instructions are in a record; its row has only that record's sequence.
 UPDATE sessions
 SET settings = json_set(
     json_remove(settings, '$.instructions'),

@@ -1,7 +1,7 @@
--- What can be recalled. All of it follows from the journal, but for the memories that somebody asked to keep.
--- Tiers that live in a database of their own have these same tables, beside a `sessions` of two columns.
+-- Memory tiers. All of it is derived from the journal, except the memories that a user asked to save.
+-- Tiers in their own database have the same tables, and a table `sessions` with two columns.
 
--- How far each tier has followed each session; written together with what it made of it.
+-- Position of each tier in each session; written in the transaction that stores what was derived up to there.
 CREATE TABLE cursors (
     tier    TEXT NOT NULL,
     session INTEGER NOT NULL,
@@ -9,7 +9,7 @@ CREATE TABLE cursors (
     PRIMARY KEY (tier, session)
 ) WITHOUT ROWID;
 
--- What was forgotten, so that a follower who read it just before does not bring it back.
+-- Tombstones: erased records, so that a tier that read them just before does not ingest them.
 CREATE TABLE forgotten (
     session INTEGER NOT NULL,
     first   INTEGER NOT NULL, -- sequences, inclusive
@@ -17,14 +17,13 @@ CREATE TABLE forgotten (
     PRIMARY KEY (session, first, last)
 ) WITHOUT ROWID;
 
--- What is still to be done behind the scenes; kept, because the process may end before.
+-- Background work that is still to be done; stored, because the process may end before.
 CREATE TABLE chores (
     name  TEXT PRIMARY KEY,
-    times INTEGER NOT NULL -- asked for
+    times INTEGER NOT NULL -- number of requests
 ) WITHOUT ROWID;
 
--- Messages: id is that of the event. The text stays where it is, in the event; only where there is no journal
--- beside it, it is kept here.
+-- Messages: id is that of the event. `text` is null if the journal is in this database: then it is read from the event.
 CREATE TABLE messages (
     id      INTEGER PRIMARY KEY,
     at      INTEGER NOT NULL,
@@ -36,7 +35,7 @@ CREATE TABLE messages (
 );
 CREATE INDEX messages_by_ref ON messages (id >> 32, ref) WHERE ref != '';
 
--- Merging is done by us, in small steps between other writes (store/sqlite/slices.py).
+-- No automatic merging: segments are merged in small steps between other writes (store/sqlite/index_maintenance.py).
 CREATE VIRTUAL TABLE messages_words USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
 );
@@ -60,23 +59,23 @@ CREATE VIRTUAL TABLE summaries_words USING fts5 (
 INSERT INTO summaries_words (summaries_words, rank) VALUES ('automerge', 0);
 INSERT INTO summaries_words (summaries_words, rank) VALUES ('crisismerge', 1000);
 
--- One row for each time that a fact was said; `name` is the same for the same fact of the same origin.
+-- One row per mention of a fact; `name` is the fact's id, equal for equal facts of the same origin.
 CREATE TABLE facts (
     id         INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
-    topic      TEXT NOT NULL, -- subject and predicate, normalised: what a newer fact supersedes
+    topic      TEXT NOT NULL, -- subject and predicate, normalised: a newer fact with the same topic supersedes it
     about      TEXT NOT NULL, -- subject, normalised
     value      TEXT NOT NULL, -- object, normalised
     subject    TEXT NOT NULL,
     predicate  TEXT NOT NULL,
     object     TEXT NOT NULL,
     session    INTEGER NOT NULL,
-    source     INTEGER NOT NULL, -- sequence of the message that said so
+    source     INTEGER NOT NULL, -- sequence of the message that states it
     at         INTEGER NOT NULL,
     confidence REAL NOT NULL,
     origin     TEXT NOT NULL,
     many       INTEGER NOT NULL,
-    until      INTEGER NOT NULL, -- when it was superseded; 0: it holds
+    until      INTEGER NOT NULL, -- when it was superseded; 0: it is current
     UNIQUE (name, session, source)
 );
 CREATE INDEX facts_by_topic ON facts (topic);
@@ -93,11 +92,11 @@ INSERT INTO facts_words (facts_words, rank) VALUES ('crisismerge', 1000);
 CREATE TABLE memories (
     id      INTEGER PRIMARY KEY,
     name    TEXT NOT NULL UNIQUE,
-    digest  TEXT UNIQUE, -- of text and tags, normalised; none for what a follower made
+    digest  TEXT UNIQUE, -- of text and tags, normalised; null for a derived workflow
     text    TEXT NOT NULL,
     tags    TEXT NOT NULL, -- a JSON list
     at      INTEGER NOT NULL,
-    session TEXT NOT NULL, -- what it comes from: a session's key, and sequences, inclusive
+    session TEXT NOT NULL, -- its source: a session's key, and sequences, inclusive
     first   INTEGER NOT NULL,
     last    INTEGER NOT NULL,
     source  TEXT NOT NULL,
@@ -112,8 +111,8 @@ CREATE VIRTUAL TABLE memories_words USING fts5 (
 INSERT INTO memories_words (memories_words, rank) VALUES ('automerge', 0);
 INSERT INTO memories_words (memories_words, rank) VALUES ('crisismerge', 1000);
 
--- Vectors: id is the event's << 4, plus a number. `fine` is a byte for each dimension; the coarse ones, a bit for each,
--- are in a table that is made when a model is known (store/sqlite/vectors.py).
+-- Vectors: id is the event's << 4, plus a number. `fine` has a byte per dimension; the coarse vectors, a bit per
+-- dimension, are in a table that is created once the model is known (store/sqlite/vector_tier.py).
 CREATE TABLE vectors (
     id    INTEGER PRIMARY KEY,
     model INTEGER NOT NULL,

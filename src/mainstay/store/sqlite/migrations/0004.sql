@@ -1,7 +1,7 @@
--- What is known of files: where their content comes from, and which session made them.
+-- File labels: the origin of their content, and the session that created them.
 CREATE TABLE files (
     path    TEXT PRIMARY KEY,
     origin  TEXT NOT NULL,
-    session TEXT NOT NULL, -- a key; "" if the file was there before
-    mark    TEXT NOT NULL  -- the file as it was then
+    session TEXT NOT NULL, -- its key; "" if the file existed before
+    mark    TEXT NOT NULL  -- fingerprint of the labelled version
 ) WITHOUT ROWID;

@@ -1,5 +1,5 @@
--- What plugins keep, each under its own name, and how much that is in all: summing it up would take longer with every
--- key, and a plugin may write as often as it likes.
+-- Key-value state of each plugin, and its total size, which is stored because summing takes longer with every key and
+-- plugins may write often.
 CREATE TABLE plugin_state (
     plugin TEXT NOT NULL,
     key    TEXT NOT NULL,

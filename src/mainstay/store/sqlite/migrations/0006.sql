@@ -1,9 +1,9 @@
--- What triggers did, each time once, in the order it was written down; and how far each periodic one has been dealt with;
--- and what deliveries to webhooks are known by, which outlives the history of runs.
+-- Runs of triggers, in the order they were recorded; cursors of periodic triggers; and aliases: ids of webhook
+-- deliveries, which are kept longer than runs.
 CREATE TABLE trigger_runs (
     id      INTEGER PRIMARY KEY,
     name    TEXT NOT NULL,
-    key     TEXT NOT NULL, -- which time
+    key     TEXT NOT NULL, -- identifies the run within its trigger
     due     INTEGER NOT NULL,
     at      INTEGER NOT NULL,
     came    TEXT NOT NULL,
@@ -24,8 +24,8 @@ CREATE TABLE trigger_names (
     id    INTEGER PRIMARY KEY,
     hook  TEXT NOT NULL,
     name  TEXT NOT NULL,
-    key   TEXT NOT NULL, -- that it leads to
-    until INTEGER NOT NULL, -- when it may be forgotten; 0: not before there are too many
+    key   TEXT NOT NULL, -- of the run that it resolves to
+    until INTEGER NOT NULL, -- when it may be deleted; 0: only when there are too many
     UNIQUE (hook, name)
 );
 CREATE INDEX trigger_names_of ON trigger_names (hook, id);

@@ -1,8 +1,8 @@
--- Chat platforms: what has come from them and waits for its files, and what is to be posted there, each thing once.
+-- Queues of chat channels: messages that arrived and wait for their files, and deliveries to be posted; each once.
 CREATE TABLE mail_arrivals (
     number INTEGER PRIMARY KEY,
     id     TEXT NOT NULL UNIQUE,
-    body   TEXT NOT NULL -- an Arrival as JSON
+    body   TEXT NOT NULL -- a PendingMessage as JSON
 );
 CREATE TABLE mail_deliveries (
     number INTEGER PRIMARY KEY,

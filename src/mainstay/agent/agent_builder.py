@@ -1,0 +1,541 @@
+"""Builds an open agent from its options and configuration: store, memory, tools, policy, observability, lanes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstay.agent.agent_options import AgentOptions, GatewayServices
+from mainstay.agent.allow_rules import AllowRuleStore
+from mainstay.agent.home_paths import checked_workspace_folder
+from mainstay.agent.memory_context import AgentFolders, MemoryContext, build_context_rules, build_summariser
+from mainstay.agent.model_providers import ModelProviders
+from mainstay.agent.observability import (
+    ObservabilityDependencies,
+    WorkspaceObservability,
+    build_observability,
+    combine_callbacks,
+)
+from mainstay.agent.session_folders import SessionFolderRegistry, WorkingFolderContributor
+from mainstay.agent.system_clock import SystemClock
+from mainstay.agent.trust_setup import (
+    ComputedApiKey,
+    build_guardrails,
+    build_input_scan,
+    build_policy,
+    filter_by_name,
+    has_external_tools,
+    has_skills_or_patterns,
+    is_url_denied,
+    log_rule_warnings,
+)
+from mainstay.agent.workspace_stores import build_store
+from mainstay.config.schema import CHANNEL_TOOLS, Config, expand_builtin_tools
+from mainstay.core.audit import AuditReader
+from mainstay.core.chat_addresses import PlatformMessage
+from mainstay.core.error_reports import ErrorStore
+from mainstay.core.input_envelope import InputEnvelope, check_session_name, session_key
+from mainstay.core.judges import JudgePanel
+from mainstay.core.ports import Clock, ContextContributor, Store, Tool
+from mainstay.core.tool_ports import FileLabelStore, Sandbox
+from mainstay.core.workspace_store import WorkspaceStore
+from mainstay.lane.event_hub import EventHub
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.services import LaneServices
+from mainstay.lane.sub_agents import SubAgentRunner
+from mainstay.memory.service import MemoryService
+from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
+from mainstay.operations.runtime import SkillInfo
+from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
+from mainstay.store.memory.workspace_store import get_workspace_store
+from mainstay.trust.guards.guardrails import Guardrails
+from mainstay.trust.policy import Policy
+from mainstay.turn.dependencies import TrustServices
+from mainstay.turn.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from mainstay.agent.builtin_tools import BuiltInTools
+    from mainstay.agent.external_tools import ExternalTools
+    from mainstay.agent.skills_and_patterns import SkillsAndPatterns
+    from mainstay.agent.trigger_service import HomeTriggerService
+
+log = logging.getLogger("mainstay")
+# Mainstay's own tools for small models
+SMALL_MODEL_TOOLS = frozenset({"read", "write", "bash", "remember", "memory_recall"})
+
+
+class OpenAgent:
+    """An open agent: its lanes, its memory, and what they share. Implements `Runtime`."""
+
+    has_model = True
+
+    def __init__(
+        self,
+        config: Config,
+        services: LaneServices,
+        memory_context: MemoryContext,
+        parts: AgentParts,
+        observability: WorkspaceObservability,
+        exit_stack: AsyncExitStack,
+    ) -> None:
+        """`exit_stack` closes what the parts use: memory, store, home."""
+        self.config = config
+        self.observability = observability
+        self.services = services
+        self.memory_context = memory_context
+        self.lanes = LaneRegistry(services)
+        self.allow_rules = parts.allow_rules
+        self._parts = parts
+        self._exit_stack = exit_stack
+        memory_context.service.connect(redact=self._redact_records)
+        if (builtins := parts.builtins) is not None:
+            builtins.spawner.connect(SubAgentRunner(self.lanes, services))
+            builtins.outbox.connect(self.lanes, services.store, services.limits.agent_hops_max)
+        self._trigger_service = parts.trigger_service
+        if parts.trigger_service is not None:
+            self._connect_triggers(parts.trigger_service)
+
+    @property
+    def workspace(self) -> str:
+        return self.config.workspace
+
+    @property
+    def workspace_store(self) -> WorkspaceStore:
+        return self._parts.workspace.workspace_store
+
+    @property
+    def is_main(self) -> bool:
+        gateway = self._parts.gateway
+        return gateway is None or gateway.is_main
+
+    @property
+    def problems(self) -> list[str]:
+        return self._parts.problems
+
+    @property
+    def error_store(self) -> ErrorStore | None:
+        return self.observability.error_store
+
+    @property
+    def audit_reader(self) -> AuditReader | None:
+        return self.observability.audit_reader
+
+    @property
+    def memory(self) -> MemoryService:
+        return self.memory_context.service
+
+    @property
+    def trigger_service(self) -> HomeTriggerService | None:
+        """The trigger service, created on first use or for the `schedule` tool. None without a home."""
+        if self._trigger_service is None:
+            self._trigger_service = _build_trigger_service(self._parts.workspace)
+            if self._trigger_service is not None:
+                self._connect_triggers(self._trigger_service)
+        return self._trigger_service
+
+    def _connect_triggers(self, trigger_service: HomeTriggerService) -> None:
+        """Connect the trigger service to the lanes and to the sandbox."""
+        from mainstay.agent.trigger_adapters import LanePromptSubmitter, SandboxWakeCheck  # only needed for triggers
+
+        guards = self.services.trust.guards
+        assert guards is not None, "an agent has guardrails"
+        gateway = self._parts.gateway
+        threads = gateway.channel_threads if gateway is not None else None
+        submitter = LanePromptSubmitter(self.lanes, self.services.store, guards, self.config, threads)
+        wake_check = SandboxWakeCheck(self._parts.sandbox, self._parts.session_folders, self.config)
+        trigger_service.connect(submitter, wake_check)
+
+    def list_skills(self, session: str) -> list[SkillInfo]:
+        return (
+            self._parts.skills_and_patterns.list_skills(session) if self._parts.skills_and_patterns is not None else []
+        )
+
+    async def record_audit(self, kind: str, subject: str) -> None:
+        if self.observability.audit_recorder is not None:
+            await self.observability.audit_recorder.record(kind, subject, workspace=self.config.workspace)
+
+    async def wait_for_audit(self) -> None:
+        await self.observability.wait_for_audit()
+
+    async def delete_derived(self, session: str) -> None:
+        await self.observability.record_deletion(session)
+        await self.memory_context.delete_session(session)
+        await self.stop_commands(session)
+        if self._parts.builtins is not None:
+            await self._parts.builtins.file_access.labels.clear_session(session)
+        self._parts.session_folders.remove_session(session)
+
+    def attachments_folder(self, session: str) -> str:
+        return self._parts.session_folders.attachments_folder(session)
+
+    async def set_working_folder(self, session: str, folder: str) -> str:
+        if self._parts.builtins is None:
+            return ""
+        if (await self.lanes.get(session).load_session()).open_turn is None:
+            self._parts.session_folders.set_working_folder(session, folder)
+        return self._parts.session_folders.cwd(session)
+
+    async def stop_commands(self, session: str) -> None:
+        if self._parts.builtins is not None:
+            await self._parts.builtins.stop_commands(session)
+
+    def build_session_key(self, session: str, sender: str, platform_message: PlatformMessage | None = None) -> str:
+        if platform_message is None:
+            check_session_name(session, self.config.limits)
+            return session_key(InputEnvelope(parts=(), thread=session, sender=sender), self.config.lanes.key)
+        address = platform_message.address
+        envelope = InputEnvelope(
+            parts=(), channel=address.channel, room=address.room, thread=address.thread, sender=sender
+        )
+        return check_session_name(session_key(envelope, self.config.lanes.key), self.config.limits)
+
+    async def close(self) -> None:
+        try:
+            if self._trigger_service is not None:
+                await self._trigger_service.close()
+            await self.lanes.close()
+            await self._parts.close()
+            self.services.hub.close()
+            await self.observability.close()
+        finally:
+            await self._exit_stack.aclose()
+
+    async def _redact_records(self, session: str, seqs: Sequence[int]) -> None:
+        """Blank records in the journal, and then in the lane that has them in memory."""
+        await self.wait_for_audit()
+        await self.services.store.redact_records(session, seqs)
+        self.lanes.refresh(session)
+        await self.observability.record_deletion(session, seqs)
+
+
+class OpenWorkspace(msgspec.Struct, frozen=True):
+    """The workspace that an agent is built on: its configuration, its store and its folders."""
+
+    config: Config
+    store: Store
+    workspace_store: WorkspaceStore
+    folders: AgentFolders | None = None  # None: in memory only
+
+    @property
+    def home(self) -> Path | None:
+        return self.folders.home if self.folders is not None else None
+
+
+async def open_agent(options: AgentOptions, config: Config, home: Path | None) -> OpenAgent:
+    """Open an agent: lock its home (None: in memory only), open its store, build its parts, resume unfinished turns.
+    Raises HomeTaken if another process owns the home."""
+    if callable(options.api_key):
+        options = msgspec.structs.replace(options, api_key=ComputedApiKey(options.api_key))
+    rate_limiters = options.gateway.rate_limiters if options.gateway is not None else None
+    models = ModelProviders(options.model, options.base_url, options.api_key, config, rate_limiters)
+    workspace = _prepare_workspace(options.store, config, home)
+    exit_stack = AsyncExitStack()
+    try:
+        if workspace.home is not None and options.gateway is None:  # a gateway owns the home itself
+            lock = HomeLock(workspace.home)
+            lock.acquire()
+            exit_stack.callback(lock.release)
+        exit_stack.push_async_callback(workspace.store.close)
+        await workspace.store.open()
+        agent = await _build_agent(options, workspace, models, exit_stack)
+        resumed = await agent.lanes.resume_unfinished()
+    except BaseException:
+        await exit_stack.aclose()
+        raise
+    exit_stack.push_async_callback(models.close)  # not before: the caller may try again with the same provider
+    if resumed:
+        log.info("resuming %d unfinished sessions", len(resumed))
+    return agent
+
+
+def _prepare_workspace(store: Store | None, config: Config, home: Path | None) -> OpenWorkspace:
+    """Return the workspace with its store, which is not open yet; its folders are created. `store` replaces the
+    configured one. Without a home, the default is an in-memory store."""
+    folders = None
+    if home is not None:
+        folder = checked_workspace_folder(home, config.workspace)
+        prepare_home(home)
+        create_workspace_folder(home, config.workspace)
+        folders = AgentFolders(home, folder)
+        store = store or build_store(config.storage, folder, limits=config.limits)
+    elif store is None:
+        from mainstay.store.memory.store import MemoryStore  # only needed without a home
+
+        store = MemoryStore()
+    if folders is not None and not isinstance(store, WorkspaceStore):
+        log.warning(
+            "%s keeps journals only: file labels, trigger runs, plugin state and queued messages end with this process",
+            type(store).__name__,
+        )
+    return OpenWorkspace(config, store, get_workspace_store(store, config.limits), folders)
+
+
+async def _build_agent(
+    options: AgentOptions, workspace: OpenWorkspace, models: ModelProviders, exit_stack: AsyncExitStack
+) -> OpenAgent:
+    """Build the parts of an agent on an open store, in order of their dependencies."""
+    config, store, folders = workspace.config, workspace.store, workspace.folders
+    # First: a judge that cannot be loaded fails before anything starts.
+    judges = _build_judges(options, workspace, models)
+    clock = SystemClock()
+    memory_mode = config.tools.memory
+    offers_memory = memory_mode == "on" or (memory_mode == "auto" and bool(options.tools))
+    memory = await MemoryContext.open(
+        config, store, workspace.workspace_store, folders, clock, offers_tools=offers_memory
+    )
+    exit_stack.push_async_callback(memory.close)
+    memory_settings = config.sessions.memory
+    guards = build_guardrails(config, folders, os.environ, options.api_key)
+    parts = await _build_parts(options.gateway, workspace, memory, guards)
+    tools = parts.select_tools(options.tools, memory.tools)
+    memory_tools = filter_by_name(memory.tools, config.tools.only) if memory_mode != "off" else ()
+    log_rule_warnings(config, (*tools, *memory.tools))
+    model = options.model if isinstance(options.model, str) else ""
+    observed = ObservabilityDependencies(
+        config,
+        store,
+        clock,
+        redact_known=guards.redact_known,
+        home=workspace.home,
+        model=model,
+        redact_text=guards.redact_text,
+    )
+    observability = await build_observability(observed, options.gateway)
+    services = LaneServices(
+        store=store,
+        provider_for=models.provider_for,
+        tools=_build_toolbox(tools, memory_tools, config, store, guards, clock),
+        limits=config.limits,
+        clock=clock,
+        hub=EventHub(config.limits.watcher_buffer_max),
+        instructions=options.instructions or config.instructions,
+        contributors=(memory.contributor, *parts.list_contributors(tools)),
+        summariser=build_summariser(config, models.provider_for, folders),
+        extract_facts=memory_settings.summaries.extract_facts and memory_settings.knowledge.enabled,
+        context_rules=build_context_rules(config),
+        memory_tools=memory_mode,
+        small_model_tools=_select_small_model_tools((*tools, *memory_tools), options, parts, memory.tools),
+        trust=parts.build_trust_services(guards, clock),
+        scan_input=build_input_scan(guards, config),
+        on_stored=combine_callbacks(memory.indexer.mark_changed, observability.on_stored),
+        judges=judges,
+        check_turn_allowed=observability.check_turn_allowed,
+        budget_manager=await observability.open_budget_manager(),
+    )
+    observability.start()
+    return OpenAgent(config, services, memory, parts, observability, exit_stack)
+
+
+def _build_toolbox(
+    tools: Sequence[Tool],
+    memory_tools: Sequence[Tool],
+    config: Config,
+    store: Store,
+    guards: Guardrails,
+    clock: Clock,
+) -> Toolbox:
+    return Toolbox(
+        tools,
+        config.limits,
+        memory=memory_tools,
+        store_result=store.save_value,
+        guards=guards,
+        breaker_for=CircuitBreakerRegistry(clock, config.limits).get_breaker,
+    )
+
+
+def _build_judges(options: AgentOptions, workspace: OpenWorkspace, models: ModelProviders) -> JudgePanel | None:
+    settings = workspace.config.judges
+    if not settings.panel and not options.judges:
+        return None
+    from mainstay.agent.judges import build_panel  # only needed for judges
+
+    return build_panel(settings, models, workspace.home, options.judges)
+
+
+def _select_small_model_tools(
+    offered: Sequence[Tool], options: AgentOptions, parts: AgentParts, memory_tools: Sequence[Tool]
+) -> tuple[str, ...]:
+    """Return the names of the tools that a small model is offered: a few of Mainstay's own, and all others."""
+    sources = [source for source in (parts.builtins, parts.skills_and_patterns) if source is not None]
+    builtin = {tool.name for source in sources for tool in source.tools} | {tool.name for tool in memory_tools}
+    omitted = builtin - SMALL_MODEL_TOOLS - {tool.name for tool in options.tools}
+    return tuple(tool.name for tool in offered if tool.name not in omitted)
+
+
+class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of an agent apart from its memory. Modules of parts that an agent does not have are not imported."""
+
+    workspace: OpenWorkspace
+    session_folders: SessionFolderRegistry
+    allow_rules: AllowRuleStore
+    policy: Policy
+    sandbox: Sandbox | None = None  # None: no built-in tool runs commands
+    builtins: BuiltInTools | None = None  # None: `tools.builtin` is empty
+    skills_and_patterns: SkillsAndPatterns | None = None
+    trigger_service: HomeTriggerService | None = None  # None: no tool needs it
+    gateway: GatewayServices | None = None  # None: not in a gateway
+    external_tools: ExternalTools | None = None
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence for each part that cannot be used."""
+        return [
+            problem
+            for part in (self.external_tools, self.skills_and_patterns)
+            if part is not None
+            for problem in part.problems
+        ]
+
+    async def close(self) -> None:
+        for part in (self.external_tools, self.skills_and_patterns, self.builtins):
+            if part is not None:
+                await part.close()
+        self.session_folders.close()
+
+    def select_tools(self, passed: tuple[Tool, ...], memory_tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """Return the tools to offer, without those of the memory. A tool that was `passed` in code replaces a built-in
+        one of the same name."""
+        tools, names = passed, {tool.name for tool in passed}
+        for source in (self.builtins, self.skills_and_patterns):
+            if source is not None:
+                tools += tuple(tool for tool in source.tools if tool.name not in names)
+        if self.external_tools is not None:
+            tools += self.external_tools.select_tools(self.policy, (*tools, *memory_tools))
+        return filter_by_name(tools, self.workspace.config.tools.only)
+
+    def list_contributors(self, tools: Sequence[Tool]) -> tuple[ContextContributor, ...]:
+        """Return what adds to the contexts of an agent with these tools."""
+        contributors: list[ContextContributor] = []
+        if self.gateway is not None:
+            contributors += self.gateway.contributors
+        if self.skills_and_patterns is not None:
+            contributors += self.skills_and_patterns.contributors
+        if self.external_tools is not None:
+            contributors += self.external_tools.build_contributors(self.policy)
+        if self.builtins is not None or any(tool.untrusted for tool in tools):
+            contributors.append(self._build_folder_contributor())
+        return tuple(contributors)
+
+    def build_trust_services(self, guards: Guardrails, clock: Clock) -> TrustServices:
+        services = TrustServices(self.policy, guards, clock.now_ms)
+        if self.builtins is not None:  # without file tools there are no paths to judge
+            services = msgspec.structs.replace(
+                services, cwd=self.session_folders.cwd, is_own_file=self.builtins.is_own_file
+            )
+        if self.skills_and_patterns is not None:
+            services = msgspec.structs.replace(
+                services,
+                untrusted_skills=self.skills_and_patterns.untrusted_skills,
+                skill_restrictions=self.skills_and_patterns.skill_restrictions,
+            )
+        return services
+
+    def _build_folder_contributor(self) -> WorkingFolderContributor:
+        config = self.workspace.config
+        writes_skills = config.skills.enabled and "write" in expand_builtin_tools(config.tools.builtin)
+        return WorkingFolderContributor(
+            self.session_folders,
+            self.sandbox,
+            has_network=config.sandbox.network,
+            has_files=self.builtins is not None,
+            writes_skills=writes_skills,
+        )
+
+
+async def _build_parts(
+    gateway: GatewayServices | None, workspace: OpenWorkspace, memory: MemoryContext, guards: Guardrails
+) -> AgentParts:
+    config, folders = workspace.config, workspace.folders
+    names = expand_builtin_tools(config.tools.builtin)
+    if gateway is not None and gateway.outbox is not None and names:
+        names += CHANNEL_TOOLS
+    labels = await workspace.workspace_store.load_file_labels() if names else None
+    skills = await _open_skills_and_patterns(config, folders, labels)
+    skill_folders = skills.skill_folders if skills is not None else None
+    allow_rules = AllowRuleStore(folders.workspace if folders is not None else None)
+    sandbox = _build_sandbox(names, config)
+    policy = build_policy(config, allow_rules, sandbox, gateway.is_guest if gateway is not None else None)
+    parts = AgentParts(
+        workspace=workspace,
+        session_folders=SessionFolderRegistry(config, folders, memory.writable_files, skill_folders),
+        allow_rules=allow_rules,
+        policy=policy,
+        sandbox=sandbox,
+        skills_and_patterns=skills,
+        trigger_service=_build_trigger_service(workspace) if "schedule" in names else None,
+        gateway=gateway,
+        external_tools=await _open_external_tools(workspace, policy, guards),
+    )
+    if labels is None:
+        return parts
+    return msgspec.structs.replace(parts, builtins=_build_builtins(names, parts, labels))
+
+
+def _build_sandbox(names: Sequence[str], config: Config) -> Sandbox | None:
+    if not names:
+        return None
+    from mainstay.agent.builtin_tools import build_sandbox, needs_sandbox  # imports all built-in tools
+
+    return build_sandbox(config) if needs_sandbox(names) else None
+
+
+def _build_builtins(names: tuple[str, ...], parts: AgentParts, labels: FileLabelStore) -> BuiltInTools:
+    from mainstay.agent.builtin_tools import (  # imports all of them
+        BuiltInToolDependencies,
+        BuiltInTools,
+        build_fetch_rules,
+    )
+    from mainstay.tools.base import SessionFileAccess
+
+    config, gateway = parts.workspace.config, parts.gateway or GatewayServices()
+    dependencies = BuiltInToolDependencies(
+        file_access=SessionFileAccess(parts.session_folders.folders_of, labels),
+        sandbox=parts.sandbox,
+        has_network=config.sandbox.network,
+        fetch_rules=build_fetch_rules(config),
+        is_url_denied=partial(is_url_denied, parts.policy),
+        scheduler=parts.trigger_service.scheduler if parts.trigger_service is not None else None,
+        outbox=gateway.outbox,
+        find_channel=gateway.find_channel,
+    )
+    return BuiltInTools(names, dependencies)
+
+
+def _build_trigger_service(workspace: OpenWorkspace) -> HomeTriggerService | None:
+    """Return the trigger service, not connected yet; None without a home: its files are there."""
+    if workspace.home is None:
+        return None
+    from mainstay.agent.trigger_service import HomeTriggerService  # only needed for triggers
+
+    log = workspace.workspace_store.trigger_log()
+    return HomeTriggerService(workspace.config, workspace.home, log, SystemClock())
+
+
+async def _open_skills_and_patterns(
+    config: Config, folders: AgentFolders | None, labels: FileLabelStore | None
+) -> SkillsAndPatterns | None:
+    """Open the skills and patterns; None if there are none and no file tools (`labels`) that could write some later."""
+    if labels is None and not has_skills_or_patterns(config, folders):
+        return None
+    from mainstay.agent.skills_and_patterns import SkillsAndPatterns  # only needed for skills and patterns
+
+    skills_and_patterns = SkillsAndPatterns(config, folders, labels)
+    await skills_and_patterns.open()
+    return skills_and_patterns
+
+
+async def _open_external_tools(workspace: OpenWorkspace, policy: Policy, guards: Guardrails) -> ExternalTools | None:
+    if not has_external_tools(workspace.config, workspace.home):
+        return None
+    from mainstay.agent.external_tools import open_external_tools  # only needed for external tools
+
+    state = workspace.workspace_store.plugin_state()
+    return await open_external_tools(workspace.config, workspace.folders, state, policy, guards)

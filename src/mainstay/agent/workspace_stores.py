@@ -1,0 +1,62 @@
+"""Stores of a home's workspaces, as `storage` in the configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mainstay.config.component_options import resolve_store_options
+from mainstay.config.schema import StorageSettings
+from mainstay.core.components import find_component
+from mainstay.core.limits import Limits
+from mainstay.core.ports import Store
+from mainstay.core.workspace_store import StoreComponent, StoreLocation
+from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
+
+
+def build_store(
+    storage: StorageSettings, folder: Path, *, limits: Limits | None = None, read_only: bool = False
+) -> Store:
+    """Return the store of the workspace in this folder, not open yet. With `read_only` it can be used beside the
+    process that owns the home, and the folder need not exist. Raises ConfigError or HomeUnusable."""
+    location = StoreLocation(folder=folder, workspace=folder.name, limits=limits or Limits(), read_only=read_only)
+    factory = find_component("store", storage.backend).load_factory()
+    store: Store = factory(resolve_store_options(storage), location)
+    return store
+
+
+@asynccontextmanager
+async def open_store(storage: StorageSettings, folder: Path, *, read_only: bool = False) -> AsyncIterator[Store]:
+    """Open a store while the block runs."""
+    store = build_store(storage, folder, read_only=read_only)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def open_store_locked(storage: StorageSettings, data_folder: Path, workspace: str) -> AsyncIterator[Store]:
+    """Open a store for writing while the block runs, and own the home meanwhile. Raises HomeTaken if another process
+    owns it."""
+    prepare_home(data_folder)
+    lock = HomeLock(data_folder)
+    lock.acquire()
+    try:
+        async with open_store(storage, create_workspace_folder(data_folder, workspace)) as store:
+            yield store
+    finally:
+        lock.release()
+
+
+def has_store(storage: StorageSettings, folder: Path) -> bool:
+    """Return True if the workspace in this folder has been used."""
+    component = find_component("store", storage.backend)
+    return (folder / component.file if isinstance(component, StoreComponent) else folder).exists()
+
+
+def list_used_workspaces(storage: StorageSettings, data_folder: Path) -> list[Path]:
+    """Return the folders of the workspaces that have been used, by name."""
+    return [folder for folder in sorted((data_folder / "workspaces").glob("*")) if has_store(storage, folder)]

@@ -1,0 +1,1 @@
+"""Documents backend: a folder of text files as tools."""

@@ -1,0 +1,1 @@
+"""MCP backend: an MCP server as a source of data."""

@@ -1,0 +1,1 @@
+"""REST backend: an API with an OpenAPI description as tools."""

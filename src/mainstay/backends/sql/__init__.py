@@ -1,0 +1,1 @@
+"""SQL backend: a database as tools, for SQLite, PostgreSQL and MySQL."""

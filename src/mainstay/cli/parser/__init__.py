@@ -1,0 +1,1 @@
+"""Argument parser: the tree of commands and their options."""

@@ -1,0 +1,112 @@
+"""Compiles the context of a model call from the session, which is never changed to make it fit.
+
+Four sections in this order: fixed (instructions and tools), profile, summary, recent. The first two are byte-stable;
+the summary is the history's first message. So every request extends the previous one, which keeps the provider's prompt
+cache valid, except after a fold or another compaction.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.context.token_counts import REQUEST_TOKENS, count_tools_tokens, text_token_bound, tools_token_bound
+from mainstay.core.messages import Message
+from mainstay.core.ports import Context, Tokenizer, Tool
+from mainstay.core.session import Session
+
+TRUNCATION_NOTE = "\n\n(The rest is left out here: it would take too much of every call.)"
+
+
+class StableSections:
+    """The sections of a request that are not history: fixed, profile and tools. Reused until one of them changes.
+
+    `token_bound` is an upper bound of its tokens, which needs no tokenizer.
+    """
+
+    __slots__ = ("_cached_count", "fixed", "profile", "token_bound", "tools")
+
+    def __init__(self, fixed: str, profile: str, tools: tuple[Tool, ...]) -> None:
+        self.fixed = fixed
+        self.profile = profile
+        self.tools = tools
+        self.token_bound = (
+            REQUEST_TOKENS + text_token_bound(fixed) + text_token_bound(profile) + tools_token_bound(tools)
+        )
+        self._cached_count: tuple[str, int] = ("", 0)
+
+    def count_tokens(self, tokenizer: Tokenizer) -> int:
+        """Return its tokens; counted once per tokenizer."""
+        name, total = self._cached_count
+        if name != tokenizer.name:
+            texts = sum(tokenizer.count(text) + 4 for text in (self.fixed, self.profile) if text)
+            total = REQUEST_TOKENS + texts + count_tools_tokens(self.tools, tokenizer)
+            self._cached_count = tokenizer.name, total
+        return total
+
+
+def compile_context(session: Session, stable: StableSections, active_window: int | None = None) -> Context:
+    """Return the context; with `active_window`, only that many of the newest messages."""
+    messages = session.messages if active_window is None else newest_messages(session, active_window)
+    return Context(stable.fixed, messages, stable.tools, stable.profile)
+
+
+def newest_messages(session: Session, count: int) -> list[Message]:
+    """Return the newest `count` messages, from a user message on; always with the summary and the whole open turn."""
+    messages = session.messages
+    head = messages[:1] if session.last_fold is not None else []
+    rest = messages[len(head) :]
+    if len(rest) <= count:
+        return messages
+    turn = rest[-1].turn
+    for start in range(len(rest) - count, len(rest)):
+        if rest[start].role == "user" or (turn and rest[start].turn == turn):
+            break
+    while start and turn and rest[start].turn == turn and rest[start - 1].turn == turn:
+        start -= 1
+    return head + rest[start:]
+
+
+def render_profile(profile: dict[str, str]) -> str:
+    """Return the profile fields, which the user or the application has set, as text for the profile section."""
+    if not profile:
+        return ""
+    lines = "\n".join(f"- {name}: {value}" for name, value in sorted(profile.items()))
+    return f"# About the person\n\n{lines}"
+
+
+def truncate_to_tokens(text: str, tokens_max: int, tokenizer: Tokenizer) -> str:
+    """Return the text, or its beginning with a note if it is longer than `tokens_max`."""
+    if text_token_bound(text) <= tokens_max or tokenizer.count(text) <= tokens_max:
+        return text
+    low, high = 0, len(text)
+    while high - low > 16:
+        middle = (low + high) // 2
+        fits = tokenizer.count(text[:middle]) + tokenizer.count(TRUNCATION_NOTE) <= tokens_max
+        low, high = (middle, high) if fits else (low, middle)
+    return text[:low].rstrip() + TRUNCATION_NOTE
+
+
+def join_sections(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
+
+
+class ContextSection(msgspec.Struct, frozen=True):
+    """One section of a context, as text with its token count."""
+
+    name: str
+    tokens: int
+    text: str
+    messages: int = 0  # how many messages are in it
+
+
+class ContextView(msgspec.Struct, frozen=True):
+    """A context for display, section by section."""
+
+    sections: list[ContextSection]
+    budget: int  # tokens
+    window: int  # tokens
+    model: str
+
+    @property
+    def tokens(self) -> int:
+        return sum(section.tokens for section in self.sections)

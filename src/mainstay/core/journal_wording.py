@@ -1,0 +1,55 @@
+"""Sentences that the runtime writes into journals, by version.
+
+A turn names the version it was recorded with (`TurnStarted.wording`; absent: 0.1). A replay and a resumed turn use the
+sentences of that version, so a replay stays byte-identical when a later release says something in other words. A
+version is never edited: a changed sentence is a new version.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The sentences of one version: results of calls that did not run or did not finish, and notices to the model."""
+
+    cancelled: str = "Cancelled: the turn was aborted before this call finished."
+    not_started: str = "Cancelled: the turn was aborted before this call ran."
+    skipped: str = "Skipped: the person added something before this call ran."
+    turn_ended: str = "Not run: the turn ended before this call."
+    outcome_unknown: str = (
+        "Outcome unknown: the process stopped while this ran. It was not run again; find out before repeating it."
+    )
+    call_denied: str = "Not run: denied by the person."
+    call_denied_because: str = "Not run: denied by the person. They said: {reason}"
+    approval_expired: str = "Not run: nobody approved it in time."
+    call_changed: str = "Not run: what was approved is not this call."
+    effect_changed: str = "Not run: it would not do any more what was shown when it was approved."
+    folder_changed: str = "Not run: it was approved in {where}, and this conversation works in another folder now."
+    client_runs_call: str = "Whoever asked runs this call, and hands in its result."
+    limit_notice: str = (
+        "This turn has reached its limit ({bound}). No more tools can be used in it. Answer now with what you "
+        "have: say what was done, and what is still missing because of the limit."
+    )
+    answer_filtered: str = (
+        "The model's answer was withheld by its provider's content filter; ask in other words, or another model."
+    )
+
+
+_FIRST = JournalWording()  # of 0.1, whose journals name no version
+CURRENT_VERSION = "0.2"
+WORDINGS: dict[str, JournalWording] = {
+    "": _FIRST,
+    CURRENT_VERSION: msgspec.structs.replace(
+        _FIRST,
+        skipped="Skipped: the user sent more input before this call ran.",
+        call_denied="Not run: the user denied it.",
+        call_denied_because="Not run: the user denied it, with this reason: {reason}",
+        approval_expired="Not run: it was not approved in time.",
+        call_changed="Not run: the approved call differs from this one.",
+        effect_changed="Not run: its effect is no longer the one that was shown for approval.",
+        folder_changed="Not run: it was approved in {where}, and this session now works in another folder.",
+        client_runs_call="The client runs this call and submits its result.",
+    ),
+}
+CURRENT = WORDINGS[CURRENT_VERSION]

@@ -1,0 +1,52 @@
+"""Model descriptions: context window, output limit, abilities and prices."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from mainstay.core.messages import Usage
+
+
+class LongPromptPrices(msgspec.Struct, frozen=True, gc=False):
+    """Prices of calls whose prompt is longer than `above` tokens, in dollars per million tokens."""
+
+    above: int
+    prompt: float
+    completion: float
+    cached: float | None = None
+    written: float | None = None
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's limits (in tokens), abilities and prices (in dollars per million tokens)."""
+
+    name: str
+    window: int = 128_000  # context window
+    output: int = 16_384  # maximal output
+    images: bool = True
+    thinking: bool = False
+    price_prompt: float = 0.0
+    price_completion: float = 0.0
+    price_cached: float | None = None  # of prompt tokens read from the provider's cache; None: as `price_prompt`
+    price_written: float | None = None  # of prompt tokens written to that cache; None: as `price_prompt`
+    long: LongPromptPrices | None = None
+    guessed: bool = False  # the prices are not published: these are estimated, or 0
+    terse: bool = False  # small and slow to read: it gets few tools and short instructions
+
+    def prices_for(self, prompt_tokens: int) -> LongPromptPrices:
+        """Return the prices of a call whose prompt has this many tokens."""
+        if self.long is not None and prompt_tokens > self.long.above:
+            return self.long
+        return LongPromptPrices(0, self.price_prompt, self.price_completion, self.price_cached, self.price_written)
+
+    def cost(self, usage: Usage) -> float:
+        """Return the cost in dollars, rounded up to whole nanodollars."""
+        prices = self.prices_for(usage.prompt)
+        cached = prices.prompt if prices.cached is None else prices.cached
+        written = prices.prompt if prices.written is None else prices.written
+        fresh = usage.prompt - usage.cached - usage.written
+        total = fresh * prices.prompt + usage.completion * prices.completion
+        total += usage.cached * cached + usage.written * written
+        return math.ceil(round(total * 1000, 3)) / 1_000_000_000

@@ -1,0 +1,59 @@
+"""Client of the process that owns a home: finds it, asks for its status, or does an operation's work in its place."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+from mainstay.config.schema import Config
+from mainstay.core.errors import HomeTaken
+from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent
+from mainstay.gateway.offline_home import run_offline
+from mainstay.operations.home import GetStatus
+from mainstay.operations.operation import Operation
+from mainstay.operations.runtime import ServerStatus
+from mainstay.store.home import is_home_locked, read_lock_owner
+
+R = TypeVar("R")
+OWNER_WAIT_S = 3.0  # how long to wait for a command that owns the home only for a moment
+OWNER_POLL_S = 0.1
+STATUS_TIMEOUT_S = 5.0  # for the server to report its status
+
+
+def find_home_owner(data_folder: Path, workspace: str = "") -> RemoteAgent | None:
+    """Return a client of the process that owns this home, if there is one and it has a socket."""
+    owned = is_home_locked(data_folder) and (data_folder / SOCKET_NAME).exists()
+    return RemoteAgent(data_folder, workspace) if owned else None
+
+
+async def load_server_status(data_folder: Path) -> ServerStatus | None:
+    """Return the status of the server that owns this home; None if no server does.
+
+    Raises HomeTaken if the process that owns the home does not answer.
+    """
+    if (remote := find_home_owner(data_folder)) is None:
+        return None
+    try:
+        async with asyncio.timeout(STATUS_TIMEOUT_S):
+            try:
+                return await remote.execute(GetStatus())
+            except HomeTaken:
+                await remote.model()  # a chat answers this too; raises if no process answers
+                return None
+    except TimeoutError:
+        owner = read_lock_owner(data_folder).get("pid", "?")
+        raise HomeTaken(f"process {owner} owns {data_folder} and does not answer; stop it, or wait") from None
+
+
+async def execute_on_home(config: Config, data_folder: Path, operation: Operation[R]) -> R:
+    """Run an operation in the process that owns the home, else in this one, which owns the home meanwhile."""
+    for _ in range(int(OWNER_WAIT_S / OWNER_POLL_S)):
+        if (remote := find_home_owner(data_folder)) is not None:
+            return await remote.execute(operation)
+        try:
+            return await run_offline(data_folder, config, operation)
+        except HomeTaken as error:
+            taken = error
+            await asyncio.sleep(OWNER_POLL_S)
+    raise taken

@@ -1,0 +1,101 @@
+"""Converts messages of chat platforms into input for the model and records for the journal."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from mainstay.core.channels import IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress, PlatformMessage, ReceivedFile
+from mainstay.core.errors import SessionUnknown
+from mainstay.core.memory_tiers import RUNTIME, format_origin
+from mainstay.core.messages import AnyPart, Text
+from mainstay.core.people import Person
+from mainstay.core.ports import SessionInfo
+from mainstay.gateway.workspace import Workspace
+from mainstay.operations.caller import load_session_info
+from mainstay.trust.guards.line_escaping import one_line
+
+UNKNOWN_USER_ORIGIN = format_origin("channel", untrusted=True)  # the origin of text from users who are not paired
+NAME_CHARS_MAX = 80
+UNKNOWN_USER_SUFFIX = ", a stranger"  # follows an unknown user's name, which may be the name of a paired person
+_BRACKETS = str.maketrans("[]\uff3b\uff3d\u3010\u3011\u3014\u3015\u27e6\u27e7", "()" * 5)
+# a line that looks like a note of the runtime ("[Ann]", "[attached: …]")
+_NOTE_LINE = re.compile(
+    r"^([ \t]*)(?=[\[\uff3b\u3010\u3014\u27e6][^\n]*[\]\uff3d\u3011\u3015\u27e7][ \t:]*$)", re.MULTILINE
+)
+
+
+def envelope_id(message: IncomingMessage) -> str:
+    """Return the idempotency key of a message: the same for every repetition of it."""
+    return f"{message.address.channel}:{message.address.room}:{message.id}"
+
+
+def sanitise_message(message: IncomingMessage) -> IncomingMessage:
+    """Return the message without lone surrogates, which cannot be stored, and with a bounded name."""
+    texts = (message.text, message.name[:NAME_CHARS_MAX], message.user, message.id)
+    text, name, user, id = map(_replace_surrogates, texts)
+    files = tuple(
+        replace(file, name=_replace_surrogates(file.name), ref=_replace_surrogates(file.ref)) for file in message.files
+    )
+    return replace(message, text=text, name=name, user=user, id=id, files=files)
+
+
+def _replace_surrogates(text: str) -> str:
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def build_parts(message: IncomingMessage, person: Person | None, files_note: str = "") -> tuple[AnyPart, ...]:
+    """Return a message as parts for the model; `files_note` is about files that are not downloaded. In a room
+    the speaker's name is put before the text in a note that users cannot forge; the text and name of an unknown user
+    are untrusted."""
+    if person is None:
+        name = format_speaker_name(message.name or message.user) + UNKNOWN_USER_SUFFIX
+        return (Text(f"[{name}]\n{escape_note_lines(message.text)}{files_note}", origin=UNKNOWN_USER_ORIGIN),)
+    text = (message.text if message.direct else escape_note_lines(message.text)) + files_note
+    parts = (Text(text),) if text.strip() else ()
+    if message.direct:
+        return parts
+    return (Text(f"[{format_speaker_name(person.label)}]\n", origin=RUNTIME), *parts)
+
+
+def format_speaker_name(name: str) -> str:
+    return one_line(name)[:NAME_CHARS_MAX].translate(_BRACKETS)
+
+
+def escape_note_lines(text: str) -> str:
+    """Put a backslash before every line that could be taken for a note of the runtime."""
+    return _NOTE_LINE.sub(r"\1\\", text)
+
+
+def to_platform_message(message: IncomingMessage, files: tuple[ReceivedFile, ...] = ()) -> PlatformMessage:
+    return PlatformMessage(
+        message.address,
+        message.id,
+        message.user,
+        message.name,
+        message.text,
+        message.at,
+        files or tuple(ReceivedFile(file.name) for file in message.files),
+        message.direct,
+    )
+
+
+def to_room_message(message: IncomingMessage) -> PlatformMessage:
+    """Return the message as if it had been sent to the room itself, without its thread."""
+    return replace(to_platform_message(message), address=ChatAddress(message.address.channel, message.address.room))
+
+
+async def find_session_info(workspace: Workspace, session: str) -> SessionInfo | None:
+    try:
+        return await load_session_info(workspace, session)
+    except SessionUnknown:
+        return None
+
+
+def is_in_followed_thread(message: IncomingMessage, info: SessionInfo | None) -> bool:
+    """True if a message belongs to a thread in which the agent has answered. A room itself is never followed."""
+    if info is None or info.status == "archived" or info.turns == 0:
+        return False
+    return bool(message.address.thread)

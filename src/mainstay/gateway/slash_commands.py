@@ -1,0 +1,173 @@
+"""Slash commands on chat channels (`/stop`, `/approve`, …): answered by the runtime at once, without the model."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.core.errors import ApprovalUnknown, InputRefused, MainstayError, SessionUnknown
+from mainstay.core.events import ApprovalAnswered
+from mainstay.core.messages import Text
+from mainstay.core.people import ROLE_SCOPES, Person
+from mainstay.core.ports import SessionInfo
+from mainstay.gateway.workspace import Workspace
+from mainstay.lane.approvals import PendingApproval
+from mainstay.operations.approvals import OWNER_ONLY, answer_approval, build_approval, required_role
+from mainstay.operations.caller import load_session_info
+from mainstay.operations.inputs import abort_turn, steer_turn
+from mainstay.trust.guards.line_escaping import one_line
+
+COMMAND_NAMES = ("stop", "steer", "status", "new", "approve", "deny", "help")
+REASON_CHARS_MAX = 500
+HELP_TEXT = """\
+`/stop` stops the running turn.
+`/steer TEXT` adds a message to the running turn.
+`/status` shows what the agent is doing.
+`/approve [ID] [always]` and `/deny [ID] [reason]` answer an approval request.
+`/new` says how to start a new conversation.
+`/help` shows this list.
+Every other message is for the agent. A new thread is a new conversation."""
+NEW_CONVERSATION_TEXT = (
+    "Start a new thread for a new conversation. Where there are no threads, this one continues and older messages are "
+    "summarised."
+)
+
+
+class SlashCommand(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class CommandContext(msgspec.Struct, frozen=True):
+    """The person who sent a command, the session and workspace it is for, and the id of its message."""
+
+    workspace: Workspace
+    person: Person
+    session: str
+    message_id: str
+
+
+def parse_command(text: str) -> SlashCommand | None:
+    """Parse a slash command; None if the message is for the agent. Some platforms append the bot's name to the
+    command: `/stop@agent`."""
+    first, _, rest = text.strip().partition(" ")
+    first, _, more = first.partition("\n")
+    name = first.removeprefix("/").partition("@")[0].lower()
+    if not first.startswith("/") or name not in COMMAND_NAMES:
+        return None
+    return SlashCommand(name, f"{more} {rest}".strip())
+
+
+async def run_command(command: SlashCommand, context: CommandContext) -> str | None:
+    """Run a command and return the reply to post; None for a `/steer` with nothing running, which is a prompt. Raises
+    a StoreError if the command was not carried out."""
+    match command.name:
+        case "stop":
+            return "Stopped." if await abort_turn(context.workspace.current, context.session) else "Nothing is running."
+        case "steer":
+            return await _run_steer(command.arguments, context)
+        case "status":
+            return await _format_status(context)
+        case "approve" | "deny":
+            return await _answer_approval(command, context)
+        case "new":
+            return NEW_CONVERSATION_TEXT
+        case _:
+            return HELP_TEXT
+
+
+async def _find_session_info(context: CommandContext) -> SessionInfo | None:
+    try:
+        return await load_session_info(context.workspace, context.session)
+    except SessionUnknown:
+        return None
+
+
+async def _run_steer(text: str, context: CommandContext) -> str | None:
+    if not text:
+        return "Add the text, for example: `/steer in French, please`"
+    info = await _find_session_info(context)
+    if info is None or not info.unfinished:
+        return None
+    try:
+        runtime = await context.workspace.runtime()
+        await steer_turn(runtime, context.session, (Text(text),), id=context.message_id, sender=context.person.name)
+    except InputRefused as error:
+        return to_sentence(error)
+    return "Steering…"
+
+
+async def _format_status(context: CommandContext) -> str:
+    info = await _find_session_info(context)
+    if info is None or info.status == "deleted":
+        return "There is no conversation here yet."
+    if info.approval is not None:
+        return f"Waiting for an approval ({info.approval.id}): {one_line(info.approval.name)}."
+    activity = "Working." if info.unfinished else "Nothing is running."
+    archived = " This conversation is archived." if info.status == "archived" else ""
+    turns = "1 turn" if info.turns == 1 else f"{info.turns} turns"
+    model = info.model or context.workspace.current.services.provider_for("").model().name
+    return f"{activity}{archived} {turns} so far; the model is {model}."
+
+
+async def _answer_approval(command: SlashCommand, context: CommandContext) -> str:
+    role = context.person.roles.get(context.workspace.name, "guest")
+    if "approve" not in ROLE_SCOPES[role]:
+        return "You are not allowed to answer approval requests."
+    admin = role == "admin"
+    runtime = await context.workspace.runtime()
+    answerable = [approval for approval in runtime.services.approvals if admin or approval.session == context.session]
+    first, _, rest = command.arguments.partition(" ")
+    pending = _find_approval(answerable, first, context.session)
+    if command.name == "approve" and first and first.lower() != "always" and not _matches_id(pending, first):
+        return "No approval request has this id: it was answered, or it expired."  # never approve another one instead
+    if isinstance(pending, str):
+        return pending
+    answer = rest if pending.asked.id.startswith(first) and first else command.arguments
+    always = command.name == "approve" and answer.strip().lower() == "always"
+    if always and not admin:
+        return "Only an admin may use `always`."
+    if command.name == "approve" and (why := _find_refusal(pending, context, is_admin=admin)):
+        return why
+    try:
+        if command.name == "approve":
+            await answer_approval(runtime, pending, build_approval(pending, by=context.person.name, always=always))
+            return "Approved."
+        reason = answer.strip()[:REASON_CHARS_MAX]
+        await answer_approval(
+            runtime, pending, ApprovalAnswered(pending.asked.id, "denied", context.person.name, reason)
+        )
+    except (ApprovalUnknown, InputRefused) as error:
+        return to_sentence(error)
+    return "Denied."
+
+
+def _find_refusal(pending: PendingApproval, context: CommandContext, *, is_admin: bool) -> str:
+    """Return why this person may not approve the call; "" if they may."""
+    match required_role(context.workspace.current, pending.asked.name):
+        case "owner":
+            return f"{OWNER_ONLY[:1].upper()}{OWNER_ONLY[1:]}."
+        case "admin" if not is_admin:
+            return "Only an admin may approve this."
+    return ""
+
+
+def _matches_id(pending: PendingApproval | str, id: str) -> bool:
+    return isinstance(pending, str) or pending.asked.id.startswith(id)
+
+
+def _find_approval(pending: list[PendingApproval], id: str, session: str) -> PendingApproval | str:
+    """Return the pending approval with this id or beginning of an id, else the one of this session; a sentence if that
+    is none or more than one."""
+    by_id = [approval for approval in pending if id and approval.asked.id.startswith(id)]
+    matches = by_id or [approval for approval in pending if approval.session == session]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        return "More than one approval request matches; give more of its id."
+    return "No approval request is pending."
+
+
+def to_sentence(error: MainstayError) -> str:
+    """Return an error's message as a sentence for people: capital letter, full stop."""
+    text = str(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

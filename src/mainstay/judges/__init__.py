@@ -1,0 +1,1 @@
+"""Judges of answers: scores by models or functions, combined by a panel."""

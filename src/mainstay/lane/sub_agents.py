@@ -1,0 +1,105 @@
+"""Sub-agents: runs a child session to its end for the `spawn` call that started it."""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakValueDictionary
+
+from mainstay.core.errors import InputRefused
+from mainstay.core.events import Spawned
+from mainstay.core.input_envelope import InputEnvelope, check_session_name
+from mainstay.core.memory_tiers import format_origin
+from mainstay.core.messages import Text
+from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Reply
+from mainstay.core.session import Session
+from mainstay.core.tool_ports import SubAgentResult, SubAgentTask
+from mainstay.lane.lane import Lane
+from mainstay.lane.registry import LaneRegistry
+from mainstay.lane.services import LaneServices
+
+READ_ONLY_TOOLS = ("read", "grep", "glob", "ls", "memory_search", "memory_get")
+PROMPT_ID = "errand"  # id of a child's only prompt; a retry after a crash finds the same child
+
+
+class SubAgentRunner:
+    """Implements `Spawner` on the agent's lanes."""
+
+    def __init__(self, lanes: LaneRegistry, services: LaneServices) -> None:
+        self._lanes = lanes
+        self._services = services
+        # by running parent session
+        self._semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def run(self, task: SubAgentTask) -> SubAgentResult:
+        """Run a sub-agent and return its result. Raises InputRefused if it may not be started."""
+        parent = await self._lanes.get(task.session).load_session()
+        spawned = self._build_spawned(parent, task)
+        key = check_session_name(f"{task.session}/{task.call_id}", self._services.limits)
+        most = self._services.limits.spawn_beside_max
+        async with self._semaphores.setdefault(task.session, asyncio.Semaphore(most)):
+            return await self._run_child(self._lanes.get(key), spawned, task)
+
+    def _build_spawned(self, parent: Session, task: SubAgentTask) -> Spawned:
+        """Build the child's first event; a child never has a tool that its parent does not have."""
+        depth = parent.spawned.depth + 1 if parent.spawned is not None else 1
+        if depth > self._services.limits.spawn_depth_max:
+            raise InputRefused("a sub-agent cannot send sub-agents of its own here; do it yourself, or report back")
+        offered = {tool.name for tool in self._services.tools.callable_tools}
+        has = offered if parent.spawned is None else offered & set(parent.spawned.tools)
+        wanted = READ_ONLY_TOOLS if task.tools is None else task.tools
+        if task.tools is not None and (missing := [name for name in wanted if name not in has]):
+            raise InputRefused(f"a sub-agent cannot have what you do not have: {', '.join(missing)}")
+        tools = tuple(name for name in wanted if name in has)
+        return Spawned(
+            task.session,
+            task.call_id,
+            tools,
+            depth,
+            untrusted=task.tainted,
+            private=task.private,
+            person=parent.person,
+        )
+
+    async def _run_child(self, lane: Lane, spawned: Spawned, task: SubAgentTask) -> SubAgentResult:
+        if not (await lane.load_session()).head:
+            await lane.record_changes(spawned)
+        origin = format_origin("parent", untrusted=task.tainted, private=task.private) or f"agent:{task.session}"
+        prompt = Text(task.prompt, origin=origin)
+        pending = await lane.accept(
+            InputEnvelope(parts=(prompt,), thread=lane.key, sender=f"agent:{task.session}", id=PROMPT_ID)
+        )
+        reply: Reply | None = None
+        try:
+            reply = await asyncio.shield(pending.reply)
+        except asyncio.CancelledError:
+            if self._lanes.is_closed:  # the agent is closing: parent and child resume later
+                raise
+            await lane.abort()  # the parent's call was aborted or timed out; what was spent is still reported
+        await (await lane.load_context_compiler()).fold_runner.close()  # the child gets no further prompt
+        return _build_report(reply, await lane.load_session())
+
+
+def _build_report(reply: Reply | None, child: Session) -> SubAgentResult:
+    """Build the result, with all that the child has spent, whatever its outcome."""
+    outcome = reply.outcome if reply is not None else Aborted()
+    answer = reply.text if reply is not None else ""
+    match outcome:
+        case Answered():
+            text, ok = answer, True
+        case Exhausted(bound=bound):
+            text, ok = f"{answer}\n[The sub-agent reached its limit: {bound}.]", True
+        case Failed(sentence=sentence):
+            text, ok = f"The sub-agent failed: {sentence}", False
+        case Aborted():
+            text, ok = "The sub-agent was stopped before it could report.", False
+        case other:
+            text, ok = f"The sub-agent ended without a report ({type(other).__name__}).", False
+    return SubAgentResult(
+        text=text or "The sub-agent said nothing.",
+        ok=ok,
+        usage=child.usage,
+        cost=child.cost,
+        calls=child.calls,
+        untrusted=child.untrusted,
+        private=child.private,
+    )

@@ -1,0 +1,105 @@
+"""One attempt at a turn: turns every failure except a store failure into the turn's outcome."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from mainstay.core.budget_reservations import FOLD_ID_PREFIX, settle_lost
+from mainstay.core.budgets import TurnBudget
+from mainstay.core.errors import HomeUnusable, MainstayError, StoreError
+from mainstay.core.outcome import Failed, Outcome
+from mainstay.core.session import Session
+from mainstay.core.turn_location import ENDS_TURN
+from mainstay.lane.context_compiler import LaneContextCompiler
+from mainstay.lane.error_location import add_location, find_current_step, locate_session
+from mainstay.lane.journal_writer import JournalWriter
+from mainstay.lane.services import LaneServices
+from mainstay.turn.control import TurnControl
+from mainstay.turn.dependencies import AnswerValidator, TurnDependencies
+from mainstay.turn.loop import run_turn
+
+log = logging.getLogger("mainstay.lane")
+
+
+async def attempt_turn(
+    services: LaneServices,
+    context_compiler: LaneContextCompiler,
+    writer: JournalWriter,
+    control: TurnControl,
+    validate_answer: AnswerValidator | None,
+) -> Outcome:
+    """Run the session's open turn once. Raises StoreError or HomeUnusable, so that the lane retries."""
+    outcome = await _run_attempt(services, context_compiler, writer, control, validate_answer)
+    return _add_trace(outcome, writer.session) if isinstance(outcome, Failed) else outcome
+
+
+async def _run_attempt(
+    services: LaneServices,
+    context_compiler: LaneContextCompiler,
+    writer: JournalWriter,
+    control: TurnControl,
+    validate_answer: AnswerValidator | None,
+) -> Outcome:
+    session = writer.session
+    turn = session.open_turn
+    assert turn is not None
+    if turn.resumes > services.limits.resumes_max:
+        sentence = f"This turn was given up: it was interrupted {turn.resumes} times without getting further."
+        _settle_lost_reservations(writer, context_compiler)
+        return Failed(sentence, turn=turn.turn)
+    turn_budget: TurnBudget | None = None
+    try:
+        if services.check_turn_allowed is not None:
+            await services.check_turn_allowed(session.key)
+        provider = services.provider_for(session.model)
+        context_compiler = context_compiler.bind_session(writer, provider.model(), control)
+        if services.budget_manager is not None:
+            turn_budget = await services.budget_manager.open_turn_budget(session)
+        _settle_lost_reservations(writer, context_compiler)
+        judges = services.judges if session.spawned is None else None  # a sub-agent's answer is judged by its parent
+        dependencies = TurnDependencies(
+            provider,
+            context_compiler.tools,
+            services.limits,
+            context_compiler,
+            validate_answer,
+            services.trust,
+            turn_budget,
+            judges,
+        )
+        outcome = await run_turn(session, dependencies, control, recorder=writer, emit=writer)
+        return services.trust.redact_failure(outcome) if isinstance(outcome, Failed) else outcome
+    except (StoreError, HomeUnusable) as error:
+        raise add_location(error, session.key, writer) from error.__cause__
+    except MainstayError as error:
+        return services.trust.redact_failure(
+            Failed(str(error), type(error).__name__, turn=turn.turn, step=find_current_step(session))
+        )
+    except Exception as error:  # a bug of ours or of a provider: only this session fails
+        log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
+        details = f"{type(error).__name__}: {error}"
+        sentence = "Something went wrong inside the runtime."
+        return services.trust.redact_failure(Failed(sentence, details, turn=turn.turn, step=find_current_step(session)))
+    finally:
+        if turn_budget is not None:
+            turn_budget.close()
+
+
+def _settle_lost_reservations(writer: JournalWriter, context_compiler: LaneContextCompiler) -> None:
+    """Settle the reservations of a process that stopped, in full; except those of a fold that is running."""
+    if reservations := writer.session.reserved:
+        folding = context_compiler.fold_runner.running_task is not None
+        writer.record_nowait(
+            *settle_lost(
+                entry for entry in reservations.values() if not (folding and entry.id.startswith(FOLD_ID_PREFIX))
+            )
+        )
+
+
+def _add_trace(failed: Failed, session: Session) -> Failed:
+    """Add turn, step and trace id to the failure, and log it."""
+    at = locate_session(session)
+    log.warning("turn %d of %s failed: %s", at.turn, session.key, failed.sentence)
+    return msgspec.structs.replace(failed, turn=at.turn, step=failed.step or at.step, trace=at.trace)

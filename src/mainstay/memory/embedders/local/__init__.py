@@ -1,0 +1,1 @@
+"""Embeddings from word vectors on this machine."""

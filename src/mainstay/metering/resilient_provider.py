@@ -1,0 +1,281 @@
+"""Resilient provider: rate limiting, retries with backoff, circuit breakers and failover around other providers.
+
+A provider with a rate limiter is called when there is capacity. A 429 or 529 is handled by the rate limiter: the call
+goes back into the queue, which is neither a retry nor a failure.
+
+All of this applies only until the first piece of output. Output cannot be taken back, so later errors pass through to
+the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+from msgspec import structs
+
+from mainstay.core.errors import (
+    CircuitOpen,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    RequestRefused,
+    Unauthorised,
+    Unreachable,
+)
+from mainstay.core.limits import Limits
+from mainstay.core.ports import Clock, Context, IdGenerator, ModelInfo, Options, Piece, Provider, StreamFinished
+from mainstay.core.rate_limits import NO_RATE_LIMITS
+from mainstay.metering.backoff import compute_delay_s
+from mainstay.metering.call_permit import CallPermit
+from mainstay.metering.circuit_breaker import CircuitBreaker
+from mainstay.metering.prices import combine_highest_prices
+from mainstay.metering.rate_limiter import RateLimiter
+
+OUTPUT_DIVISOR = 4  # one answer takes at most a quarter of the account's token limit
+OUTPUT_TOKENS_MIN = 1024  # and is never limited to less
+PROBE_POLL_S = 0.5  # how often a call that waits for another's probe checks it
+
+log = logging.getLogger("mainstay.metering")
+
+
+class ResilientProvider:
+    """Several providers as one: the first is preferred, the others are failover. `limiters` has one per provider."""
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        *,
+        clock: Clock,
+        ids: IdGenerator,
+        limits: Limits,
+        limiters: Sequence[RateLimiter | None] = (),
+    ) -> None:
+        assert providers, "at least one provider is needed"
+        self._limiters = tuple(limiters) or (None,) * len(providers)
+        self._providers = tuple(providers)
+        self._breakers = tuple(CircuitBreaker(clock, limits) for _ in providers)
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+
+    def model(self) -> ModelInfo:
+        return self._providers[0].model()
+
+    def dearest(self) -> ModelInfo:
+        """Return the model info for cost estimates: the highest prices of all providers that may answer.
+
+        Providers count the maximum output against the account's limit, so where that limit is known, the default
+        output is at most a part of it.
+        """
+        model = combine_highest_prices([provider.model() for provider in self._providers])
+        limiter = self._limiters[0]
+        limit = limiter.tokens_max() if limiter is not None else None
+        share = max(limit // OUTPUT_DIVISOR, OUTPUT_TOKENS_MIN) if limit is not None else model.output
+        return model if model.output <= share else structs.replace(model, output=share)
+
+    def list_breaker_waits(self) -> list[tuple[str, float]]:
+        """Return each model's name and for how many seconds its circuit breaker stays open."""
+        pairs = zip(self._providers, self._breakers, strict=True)
+        return [(provider.model().name, breaker.open_for_s()) for provider, breaker in pairs]
+
+    async def close(self) -> None:
+        for provider in self._providers:
+            await provider.close()
+
+    async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+        """Stream from the first provider that answers. Raises the last provider's error."""
+        retry_wait: _RetryWait | None = None
+        last = len(self._providers) - 1
+        earlier = ""
+        for index, provider in enumerate(self._providers):
+            breaker = self._breakers[index]
+            capped = _cap_output(provider, options)
+            permit = self._create_permit(index, context, capped)
+            if retry_wait is not None:
+                retry_wait.attempt = 0
+            while True:
+                attempt = _ProviderAttempt(provider, breaker, permit)
+                try:
+                    piece = await attempt.start_stream(context, capped)
+                    if piece is not None:
+                        yield piece if index == 0 else _add_answering_model(piece, provider)
+                        async for piece in attempt.remaining_pieces():
+                            yield piece if index == 0 else _add_answering_model(piece, provider)
+                    attempt.record_success(piece)
+                    return
+                except ProviderError as error:
+                    attempt.record_failure(error, is_retry=retry_wait is not None and retry_wait.attempt > 0)
+                    if attempt.has_output or isinstance(error, RequestRefused):
+                        raise
+                    if permit is not None and _is_out_of_capacity(error):
+                        if permit.record_refused(error):
+                            continue
+                        error.retryable = False  # it would take longer than the call may wait
+                    if index < last and _should_fail_over(error):
+                        earlier += f"; before that, {error}"
+                        break
+                    if retry_wait is None:
+                        retry_wait = _RetryWait(self._clock, self._ids, self._limits, options)
+                    if isinstance(error, CircuitOpen) and await retry_wait.wait_for_probe(error, breaker):
+                        continue
+                    if not await retry_wait.wait_before_retry(error, breaker.open_for_s()):
+                        earlier, before = earlier + f"; before that, {error}", earlier
+                        if index < last:
+                            break
+                        error.details += before
+                        raise
+                finally:
+                    await attempt.close()
+
+    def _create_permit(self, index: int, context: Context, options: Options) -> CallPermit | None:
+        """Create the call's permit; with a failover provider left, it waits no longer than retries would."""
+        limiter = self._limiters[index]
+        if limiter is None:
+            return None
+        last = index == len(self._providers) - 1
+        return limiter.create_permit(
+            context, options, self._limits.queue_wait_max_s if last else self._limits.retry_wait_max_s
+        )
+
+
+def _cap_output(provider: Provider, options: Options) -> Options:
+    """Cap the requested output at the provider's maximum, which may be smaller for a failover model."""
+    most = provider.model().output
+    requested = options.output_tokens_max
+    return options if requested is None or requested <= most else structs.replace(options, output_tokens_max=most)
+
+
+def _add_answering_model(piece: Piece, provider: Provider) -> Piece:
+    """Set the answering model on the last piece of a failover answer, so that its prices apply."""
+    return structs.replace(piece, model=provider.model()) if isinstance(piece, StreamFinished) else piece
+
+
+def _should_fail_over(error: ProviderError) -> bool:
+    """Return True if the next provider should be called at once instead of retrying this one."""
+    return isinstance(error, Unauthorised | Unreachable | CircuitOpen) or not error.retryable
+
+
+def _is_out_of_capacity(error: ProviderError) -> bool:
+    """Return True for 429 and 529: the provider works, but has no capacity."""
+    return error.retryable and isinstance(error, RateLimited | Overloaded) and not error.counts_as_failure
+
+
+class _ProviderAttempt:
+    """One call to one provider, admitted by its rate limiter and its circuit breaker."""
+
+    __slots__ = ("_breaker", "_is_admitted", "_permit", "_provider", "_stream", "has_output")
+
+    def __init__(self, provider: Provider, breaker: CircuitBreaker, permit: CallPermit | None) -> None:
+        self._provider = provider
+        self._breaker = breaker
+        self._permit = permit
+        self._is_admitted = False
+        self._stream: AsyncIterator[Piece] | None = None
+        self.has_output = False
+
+    async def start_stream(self, context: Context, options: Options) -> Piece | None:
+        """Return the first piece, or None for a stream that ended without output or error. Raises CircuitOpen."""
+        permit = self._permit
+        breaker = self._breaker
+        is_open = breaker.open_for_s() > 0 or breaker.probe_wait_s() > 0  # queueing would be useless
+        if permit is not None and not is_open:
+            await permit.acquire()
+            options = structs.replace(options, on_rate_limits=permit.record_accepted)
+        self._is_admitted = breaker.admit()
+        if not self._is_admitted:
+            raise self._build_circuit_open()
+        if options.on_sent is not None:
+            options.on_sent()
+        self._stream = self._provider.stream(context, options)
+        try:
+            first = await self._stream.__anext__()
+        except StopAsyncIteration:
+            return None
+        self.has_output = True
+        breaker.record_first_output()
+        if permit is not None:
+            permit.record_accepted(NO_RATE_LIMITS)  # for providers that report no quota
+        return first
+
+    def _build_circuit_open(self) -> CircuitOpen:
+        name, closed_s = self._provider.model().name, self._breaker.open_for_s()
+        if closed_s > 0:
+            sentence = f"{name} failed too often and is left alone for {max(closed_s, 1):.0f} s"
+            return CircuitOpen(sentence, retry_after_s=closed_s)
+        return CircuitOpen(f"{name} failed too often, and another call finds out whether it works again")
+
+    def remaining_pieces(self) -> AsyncIterator[Piece]:
+        assert self._stream is not None, "start_stream comes first"
+        return self._stream
+
+    def record_success(self, last: Piece | None) -> None:
+        self._is_admitted = False
+        self._breaker.record_success()
+        if self._permit is not None and isinstance(last, StreamFinished):
+            self._permit.learn_output_tokens(last.usage.completion)
+
+    def record_failure(self, error: ProviderError, *, is_retry: bool) -> None:
+        if self._is_admitted:
+            self._is_admitted = False
+            if error.counts_as_failure:
+                self._breaker.record_failure(is_retry=is_retry)
+            else:
+                self._breaker.record_ignored()
+
+    async def close(self) -> None:
+        """Release the permit and close the stream now, not at garbage collection."""
+        if self._permit is not None:
+            self._permit.release()
+        if self._is_admitted:
+            self._breaker.record_ignored()
+        stream, self._stream = self._stream, None
+        if isinstance(stream, AsyncGenerator):  # a plain iterator has nothing to close
+            await stream.aclose()
+
+
+class _RetryWait:
+    """Retry waits of one call, over all providers that it tries."""
+
+    __slots__ = ("_clock", "_ids", "_limits", "_options", "_waited_s", "attempt")
+
+    def __init__(self, clock: Clock, ids: IdGenerator, limits: Limits, options: Options) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+        self._options = options
+        self._waited_s = 0.0
+        self.attempt = 0
+
+    async def wait_for_probe(self, error: ProviderError, breaker: CircuitBreaker) -> bool:
+        """Wait for another call's probe of the breaker; False if there is none, or the retry time is used up."""
+        if breaker.probe_wait_s() == 0 or self._waited_s >= self._limits.retry_wait_max_s:
+            return False
+        if self._options.on_wait is not None:
+            self._options.on_wait(str(error), breaker.probe_wait_s())
+        while (left_s := breaker.probe_wait_s()) > 0:
+            seconds = min(left_s, PROBE_POLL_S)
+            self._waited_s += seconds
+            await self._clock.sleep(seconds)
+        return True
+
+    async def wait_before_retry(self, error: ProviderError, open_for_s: float) -> bool:
+        """Wait before the next retry and report it; False if no retry is left."""
+        if not error.retryable and not (isinstance(error, CircuitOpen) and self.attempt):
+            return False
+        self.attempt += 1
+        seconds = compute_delay_s(
+            self._limits,
+            attempt=self.attempt,
+            retry_after_s=max(error.retry_after_s or 0.0, open_for_s) or None,
+            waited_s=self._waited_s,
+            chance=self._ids.random(),
+        )
+        if seconds is None:
+            return False
+        log.warning("%s; retrying in %.0f s", error, seconds)
+        if self._options.on_wait is not None:
+            self._options.on_wait(f"{error}; retrying in {seconds:.0f} s", seconds)
+        self._waited_s += seconds
+        await self._clock.sleep(seconds)
+        return True

@@ -1,0 +1,48 @@
+"""Runs an operation for a caller: finds its entry, checks the caller's right, calls its function."""
+
+from __future__ import annotations
+
+import sys
+from typing import TypeVar
+
+from mainstay.core.audit import acting_person
+from mainstay.core.errors import InputRefused
+from mainstay.operations.caller import Caller
+from mainstay.operations.entry import OperationEntry
+from mainstay.operations.event_feed import EventStream
+from mainstay.operations.operation import Operation
+
+R = TypeVar("R")
+_entry_cache: dict[type[Operation[object]], OperationEntry] = {}
+
+
+def find_entry(request: type[Operation[object]]) -> OperationEntry:
+    """Return the table's row of a request. It is in the request's own module, so the other modules of the table are
+    not loaded for it."""
+    entry = _entry_cache.get(request)
+    if entry is None:
+        rows: tuple[OperationEntry, ...] = sys.modules[request.__module__].ENTRIES
+        entry = _entry_cache[request] = next(row for row in rows if row.request is request)
+    return entry
+
+
+async def execute(caller: Caller, operation: Operation[R]) -> R:
+    """Run an operation. Raises NotAllowed if the caller lacks the right, and what the operation raises."""
+    result: R = await _authorise(caller, operation).run(caller, operation)
+    return result
+
+
+async def open_stream(caller: Caller, operation: Operation[object]) -> EventStream:
+    """Run an operation as a stream of events; its input, if any, is on disk when this returns."""
+    entry = _authorise(caller, operation)
+    if entry.stream is None:
+        raise InputRefused(f"{entry.name} is not a stream")
+    return await entry.stream(caller, operation)
+
+
+def _authorise(caller: Caller, operation: Operation[object]) -> OperationEntry:
+    entry = find_entry(type(operation))
+    caller.require_access(entry.access)
+    if caller.person:
+        acting_person.set(caller.person)
+    return entry

@@ -1,0 +1,1 @@
+"""Azure OpenAI: the OpenAI APIs with Azure addresses and authentication."""

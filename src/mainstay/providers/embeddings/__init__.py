@@ -1,0 +1,1 @@
+"""Embeddings from the APIs of providers."""

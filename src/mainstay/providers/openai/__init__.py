@@ -1,0 +1,1 @@
+"""OpenAI Chat Completions API, and servers that are compatible with it."""

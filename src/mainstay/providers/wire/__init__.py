@@ -1,0 +1,1 @@
+"""HTTP client for model APIs: connections, streams, rate-limit headers, errors."""

@@ -1,0 +1,1 @@
+"""Sandbox in an existing container."""

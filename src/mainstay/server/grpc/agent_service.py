@@ -1,0 +1,82 @@
+"""`mainstay.v1.Agent`: turns over gRPC."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstay.core.protobuf import decode, encode
+from mainstay.operations.inputs import abort_turn, steer_turn
+from mainstay.server.grpc.call_handler import CallHandler, GrpcCall, GrpcMethod
+from mainstay.server.grpc.messages import (
+    METHODS,
+    SERVICE,
+    AbortRequest,
+    AbortResponse,
+    GrpcEvent,
+    SteerRequest,
+    SteerResponse,
+    StreamWeaveRequest,
+    WeaveRequest,
+)
+from mainstay.server.grpc.turn_stream import parse_parts, run_prompt
+
+if TYPE_CHECKING:
+    from grpc import GenericRpcHandler
+
+
+class AgentService:
+    """The methods of the service; `handler` runs them."""
+
+    def __init__(self, handler: CallHandler) -> None:
+        self._handler = handler
+
+    def create_handler(self) -> GenericRpcHandler:
+        run = {
+            "Weave": self._weave,
+            "StreamWeave": self._stream_weave,
+            "Steer": self._steer,
+            "Abort": self._abort,
+        }
+        methods = [
+            GrpcMethod(
+                method.name,
+                partial(decode, kind=method.request),
+                encode,
+                run[method.name],
+                is_stream=method.is_stream,
+                stays_open=method.name == "Weave",
+            )
+            for method in METHODS
+        ]
+        return self._handler.create_service(SERVICE, methods)
+
+    async def _weave(self, call: GrpcCall) -> msgspec.Struct | None:
+        request: WeaveRequest = call.request
+        return await run_prompt(call.caller, request, call.progress)
+
+    async def _stream_weave(self, call: GrpcCall) -> None:
+        request: StreamWeaveRequest = call.request
+
+        async def emit(event: GrpcEvent) -> None:
+            await self._handler.write(call.context, encode(event))
+
+        reply = await run_prompt(call.caller, request, call.progress, emit)
+        if reply is not None:
+            await emit(GrpcEvent("Reply", turn=reply.turn, reply=reply))
+
+    async def _steer(self, call: GrpcCall) -> msgspec.Struct:
+        request: SteerRequest = call.request
+        parts = parse_parts(request.text, request.parts)
+        caller = call.caller
+        caller.require_access("chat")
+        runtime, key = await caller.runtime(), caller.session_key(request.session)
+        return SteerResponse((await steer_turn(runtime, key, parts, id=request.id, sender=caller.person)).seq)
+
+    async def _abort(self, call: GrpcCall) -> msgspec.Struct:
+        request: AbortRequest = call.request
+        caller = call.caller
+        caller.require_access("chat")
+        return AbortResponse(await abort_turn(caller.current, caller.session_key(request.session)))

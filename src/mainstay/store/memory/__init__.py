@@ -1,0 +1,1 @@
+"""In-memory stores: for agents without a home, and for tests."""

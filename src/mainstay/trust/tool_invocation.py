@@ -1,0 +1,118 @@
+"""A tool invocation under policy review: arguments by name, main argument, and the analysed shell script, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import msgspec
+
+from mainstay.core.ports import Tool
+from mainstay.trust.shell.analysis import ScriptAnalysis, analyse_script
+from mainstay.trust.shell.syntax import word_set
+
+MAIN_ARGUMENTS = (
+    "command",
+    "path",
+    "file_path",
+    "file",
+    "url",
+    "to",
+    "paths",
+    "files",
+    "agent",
+    "pattern",
+    "query",
+    "name",
+    "id",
+)
+PATH_ARGUMENTS = word_set("path file_path file filename paths files folder directory dir root cwd source target")
+URL_ARGUMENTS = word_set("url uri href link urls")
+_VALUES_MAX = 1000
+_PROCESS_INPUT_SCRIPT = ScriptAnalysis(
+    opaque_reasons=("What is written to a running command may be a command itself.",)
+)
+
+
+def can_run_commands(tool: Tool) -> bool:
+    return any(capability == "exec" or capability.startswith("exec.") for capability in tool.capabilities)
+
+
+class ToolInvocation:
+    """A tool, the arguments of one call, and the session's working directory.
+
+    `arguments_by_name` uses the names that the model sees. A tool may define `subjects(arguments)`, which adds
+    entries, such as the paths in a patch.
+    """
+
+    def __init__(self, tool: Tool, arguments: object, cwd: str = "") -> None:
+        self.tool = tool
+        self.arguments = arguments
+        self.cwd = cwd
+
+    @cached_property
+    def arguments_by_name(self) -> Mapping[str, object]:
+        values = arguments_to_dict(self.arguments)
+        subjects = getattr(self.tool, "subjects", None)
+        return {**values, **subjects(self.arguments)} if subjects is not None else values
+
+    @cached_property
+    def script(self) -> ScriptAnalysis | None:
+        """The analysis of its shell command; None if the call runs no command."""
+        if not can_run_commands(self.tool):
+            return None
+        command = self.arguments_by_name.get("command")
+        if command is None:
+            return _PROCESS_INPUT_SCRIPT if self.arguments_by_name.get("input") is not None else None
+        if isinstance(command, list | tuple) and all(isinstance(word, str) for word in command):
+            import shlex  # rarely needed: a command is nearly always a string
+
+            command = shlex.join(command)
+        return (
+            analyse_script(command)
+            if isinstance(command, str)
+            else ScriptAnalysis(opaque_reasons=("The command is not a text.",))
+        )
+
+    def main_argument_names(self) -> Iterator[str]:
+        """Yield the names of the arguments that an unnamed pattern applies to, the likeliest first."""
+        known = [name for name in MAIN_ARGUMENTS if self.arguments_by_name.get(name) is not None]
+        if known:
+            yield from known
+            return
+        texts = [name for name, value in self.arguments_by_name.items() if isinstance(value, str)]
+        if len(texts) == 1:
+            yield texts[0]
+
+    def argument_texts(self, name: str) -> list[str]:
+        return list(iterate_texts(self.arguments_by_name.get(name)))
+
+
+def arguments_to_dict(arguments: object) -> Mapping[str, object]:
+    if isinstance(arguments, Mapping):
+        return arguments
+    if isinstance(arguments, msgspec.Struct):
+        names = zip(arguments.__struct_encode_fields__, arguments.__struct_fields__, strict=True)
+        return {encoded_name: getattr(arguments, field) for encoded_name, field in names}
+    return {}
+
+
+def iterate_texts(value: object) -> Iterator[str]:
+    """Yield every text in a nested value. None is skipped; other scalars are converted to text."""
+    match value:
+        case None:
+            return
+        case str():
+            yield value
+        case bool():
+            yield "true" if value else "false"
+        case Mapping():
+            for item in list(value.values())[:_VALUES_MAX]:
+                yield from iterate_texts(item)
+        case list() | tuple() | set() | frozenset():
+            for item in list(value)[:_VALUES_MAX]:
+                yield from iterate_texts(item)
+        case msgspec.Struct():
+            yield from iterate_texts(arguments_to_dict(value))
+        case _:
+            yield str(value)

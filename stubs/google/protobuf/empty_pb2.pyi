@@ -1,0 +1,3 @@
+from google.protobuf.descriptor import FileDescriptor
+
+DESCRIPTOR: FileDescriptor

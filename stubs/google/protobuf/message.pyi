@@ -1,0 +1,9 @@
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+class Message:
+    DESCRIPTOR: Descriptor
+    def ParseFromString(self, serialized: bytes) -> int: ...
+    def SerializeToString(self) -> bytes: ...
+    def ListFields(self) -> list[tuple[FieldDescriptor, Any]]: ...

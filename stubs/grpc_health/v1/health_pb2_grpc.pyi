@@ -1,0 +1,3 @@
+from grpc.aio import Server
+
+def add_HealthServicer_to_server(servicer: object, server: Server) -> None: ...

@@ -1,0 +1,3 @@
+from grpc.aio import Server
+
+def add_ServerReflectionServicer_to_server(servicer: object, server: Server) -> None: ...

@@ -1,0 +1,272 @@
+"""Architecture rules: which package may import which, how large things may grow, and the language of the code.
+
+The limits of size are tripwires: they catch accidents. An exception is listed here with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import code_metrics
+
+SRC = Path(__file__).parent.parent / "src" / "mainstay"
+
+# Imports inside of functions and under TYPE_CHECKING count too. The table has no cycle, and a test checks that.
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "kit": {"core"},
+    "context": {"core"},
+    "judges": {"core"},
+    "metering": {"core"},
+    "observe": {"core"},
+    "providers": {"core"},
+    "sandbox": {"core"},
+    "store": {"core"},
+    "trust": {"core"},
+    "io": {"core", "trust"},
+    "backends": {"core", "io", "trust"},
+    "channels": {"core", "io", "trust"},
+    "memory": {"core", "io", "trust"},
+    "patterns": {"core", "io", "trust"},
+    "plugins": {"core", "io", "trust"},
+    "skills": {"core", "io", "trust"},
+    "tools": {"core", "io", "trust"},
+    "triggers": {"core", "io", "trust"},
+    "turn": {"core", "context", "trust"},
+    "lane": {"core", "context", "turn"},
+    "operations": {"core", "context", "lane", "memory", "observe", "triggers", "trust", "turn"},
+    "config": {"core", "io", "judges", "triggers", "trust"},
+    "testing": {"core", "providers", "store"},  # imported by tests only
+    "agent": {
+        *(
+            "core",
+            "backends",
+            "config",
+            "context",
+            "io",
+            "judges",
+            "lane",
+            "memory",
+            "metering",
+            "observe",
+            "operations",
+        ),
+        *("patterns", "plugins", "providers", "sandbox", "skills", "store", "tools", "triggers", "trust", "turn"),
+    },
+    "evals": {"core", "agent", "config", "io", "judges", "lane", "operations", "plugins", "providers", "turn"},
+    "gateway": {"core", "agent", "channels", "config", "lane", "metering", "observe", "operations", "store", "trust"},
+    "server": {"core", "agent", "config", "gateway", "lane", "operations"},
+    "cli": {
+        *("core", "agent", "backends", "config", "context", "evals", "gateway", "io", "judges", "lane", "memory"),
+        *("metering", "observe", "operations", "patterns", "plugins", "providers", "sandbox", "server", "skills"),
+        *("store", "triggers", "trust"),
+    },
+}
+THIRD_PARTY_IN_CORE = {"msgspec"}
+
+FUNCTION_LINES_MAX = 70
+MODULE_LINES_MAX = 600
+PARAMETERS_MAX = 6
+PUBLIC_NAMES_MAX = 40
+
+MANY_PARAMETERS = {
+    "core/tools.py:__init__": "a tool's declaration: each keyword is one fact about it",
+    "core/tools.py:tool": "the decorator's typed face of the same declaration",
+    "agent/agent.py:__init__": "the arguments of Agent are the published surface",
+}
+KWARGS = {
+    "core/tools.py:tool": "a decorator passes its keywords on",
+    "core/tools.py:__call__": "a tool can be called as the function it was made from",
+    "agent/profile.py:set": "the fields of a profile are the user's own",
+}
+# Modules at a trust boundary, where code of others may raise anything. Each handler says why in a comment on its line.
+BROAD_EXCEPT = {
+    *("agent/judges.py", "channels/discord/connection.py", "channels/incoming_dispatch.py", "channels/matrix/sync.py"),
+    *(
+        "channels/telegram/polling.py",
+        "cli/main.py",
+        "core/components.py",
+        "core/worker_threads.py",
+        "evals/runner.py",
+        "io/file_watcher.py",
+    ),
+    *("judges/panel.py", "kit/server.py", "lane/context_compiler.py", "lane/fold_runner.py", "lane/lane.py"),
+    *("lane/turn_attempt.py", "memory/index_queue.py", "memory/indexer.py", "memory/vector_indexer.py"),
+    *("observe/error_log_handler.py", "observe/projection_runner.py", "observe/span_exporter.py"),
+    *("plugins/mcp/connection.py", "providers/local/process.py", "providers/local/server.py"),
+    *("providers/wire/api_client.py", "server/grpc/call_handler.py", "server/grpc/operations_service.py"),
+    *("server/http_app.py", "server/pollable_iterator.py", "store/memory/store.py", "store/sqlite/home_database.py"),
+    *("triggers/runner.py", "trust/guards/guardrails.py", "trust/guards/log_filters.py", "turn/toolbox.py"),
+}
+
+
+@cache
+def modules(root: Path = SRC) -> tuple[tuple[str, ast.Module, str], ...]:
+    """All modules: path below `root`, tree and text."""
+    paths = sorted(root.rglob("*.py"))
+    texts = [(path.relative_to(root).as_posix(), path.read_text()) for path in paths]
+    return tuple((name, code_metrics.parse(text), text) for name, text in texts)
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Every module imported anywhere in the tree, inside of functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def forbidden_imports(root: Path = SRC) -> list[str]:
+    problems = []
+    for name, tree, _ in modules(root):
+        package = name.split("/")[0]
+        if "/" not in name:
+            continue  # the root is lazy and knows every package by name only
+        if package not in MAY_IMPORT:
+            problems.append(f"{name}: the package {package!r} is not in the table")
+            continue
+        for module in sorted(set(imports(tree))):
+            parts = module.split(".")
+            if parts[0] == "mainstay" and len(parts) > 1:
+                if parts[1] in MAY_IMPORT and parts[1] != package and parts[1] not in MAY_IMPORT[package]:
+                    problems.append(f"{name}: {package} may not import {module}")
+            elif package == "core" and parts[0] not in THIRD_PARTY_IN_CORE | sys.stdlib_module_names:
+                problems.append(f"{name}: core may not import {module}")
+    return problems
+
+
+def test_packages_import_only_what_the_table_allows() -> None:
+    assert forbidden_imports() == []
+
+
+def test_forbidden_imports_are_found(tmp_path: Path) -> None:
+    for name, text in {
+        "turn/x.py": "from mainstay.store.sqlite.store import SqliteStore",
+        "providers/y.py": "def f():\n    import mainstay.metering.circuit_breaker",
+        "core/z.py": "import apsw",
+        "agent/t.py": "from mainstay.testing import MemoryStore",
+        "attic/a.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert len({line.split(":")[0] for line in forbidden_imports(tmp_path)}) == 5
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """A cycle of the graph as a path; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(node: str, path: tuple[str, ...]) -> list[str]:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node not in done:
+            for target in sorted(graph.get(node, set()) - {node}):
+                if cycle := visit(target, (*path, node)):
+                    return cycle
+            done.add(node)
+        return []
+
+    return next((cycle for node in sorted(graph) if (cycle := visit(node, ()))), [])
+
+
+def test_the_table_of_packages_has_no_cycle() -> None:
+    assert find_cycle(MAY_IMPORT) == []
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+
+
+def test_no_import_cycles_between_modules() -> None:
+    graph: dict[str, set[str]] = {}
+    for name, tree, _ in modules():
+        module = "mainstay." + name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        graph[module] = set(imports(ast.Module(top, [])))
+    assert find_cycle({module: targets & set(graph) for module, targets in graph.items()}) == []
+
+
+def size_problems(name: str, tree: ast.Module, text: str) -> Iterator[str]:
+    if (lines := text.count("\n")) > MODULE_LINES_MAX:
+        yield f"{name} has {lines} lines"
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        at = f"{name}:{function.name}"
+        if (length := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES_MAX:
+            yield f"{at} has {length} lines"
+        arguments = function.args
+        count = len(arguments.args) + len(arguments.kwonlyargs) + len(arguments.posonlyargs)
+        count -= bool(arguments.args and arguments.args[0].arg in ("self", "cls"))
+        if count > PARAMETERS_MAX and at not in MANY_PARAMETERS:
+            yield f"{at} has {count} parameters"
+        if arguments.kwarg is not None and at not in KWARGS:
+            yield f"{at} takes **{arguments.kwarg.arg}"
+
+
+def test_sizes() -> None:
+    assert [problem for module in modules() for problem in size_problems(*module)] == []
+
+
+def broad_handlers(name: str, tree: ast.Module, text: str) -> Iterator[str]:
+    lines = text.splitlines()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type is not None else "everything"
+            reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+            is_broad = caught in ("Exception", "BaseException", "everything") and not reraises
+            if is_broad and (name not in BROAD_EXCEPT or "#" not in lines[node.lineno - 1]):
+                yield f"{name}:{node.lineno} catches {caught}"
+
+
+def test_broad_except_only_at_a_trust_boundary_and_with_a_reason() -> None:
+    assert [problem for module in modules() for problem in broad_handlers(*module)] == []
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert [name for name, tree, text in modules() if text.strip() and ast.get_docstring(tree) is None] == []
+
+
+def test_the_language_of_the_code_and_of_the_pages() -> None:
+    """Unique class names, direct sentences, types instead of Any; figures: python scripts/code_metrics.py."""
+    metrics = code_metrics.measure()
+    package, lines = metrics.largest_package
+    assert lines < 12_000, package
+    assert metrics.shared_percent < 8, metrics.shared_names
+    assert metrics.indirect_per_10k_docstring_words < 5
+    assert metrics.indirect_per_10k_page_words < 5
+    assert metrics.any_per_1k_lines < 5
+    assert len(metrics.gerund_modules) <= 12, metrics.gerund_modules
+    assert metrics.long_functions == 0
+
+
+def test_the_metrics_find_what_they_count(tmp_path: Path) -> None:
+    source = tmp_path / "src" / "mainstay" / "lane"
+    source.mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("Nobody reads what is another's.")
+    (source / "remembering.py").write_text('"""For whoever asks."""\nclass Found: ...\n')
+    (source / "streaming.py").write_text("from typing import Any\nclass Found:\n    x: Any\n")
+    metrics = code_metrics.measure(tmp_path)
+    assert (metrics.shared_percent, metrics.gerund_modules) == (100, ["lane/remembering.py"])
+    assert (metrics.indirect_docstrings, metrics.indirect_pages, metrics.any_uses) == (1, 2, 1)
+
+
+def test_at_most_forty_public_names() -> None:
+    import mainstay
+
+    assert len(mainstay.__all__) <= PUBLIC_NAMES_MAX
+    for name in mainstay.__all__:
+        assert getattr(mainstay, name) is not None
+
+
+def test_the_stub_names_what_the_lazy_root_gives() -> None:
+    import mainstay
+
+    stub = code_metrics.parse((SRC / "__init__.pyi").read_text())
+    names = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert names == set(mainstay.__all__) - {"__version__"}
