@@ -54,11 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[sampling.SEED_VARIABLE] = str(seed)
 
 
-def pytest_report_header(config: pytest.Config) -> str:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     seed = sampling.choose_seed()
-    if seed is None:
-        return "all tests run"
-    return f"slow tests are sampled: repeat with {sampling.SEED_VARIABLE}={seed}, run all with make test-all"
+    if seed is not None and terminalreporter.config.args_source is terminalreporter.config.ArgsSource.TESTPATHS:
+        variable = sampling.SEED_VARIABLE
+        terminalreporter.write_line(
+            f"slow tests were sampled: repeat with {variable}={seed}, run all with make test-all"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -140,7 +140,7 @@ async def test_a_file_changed_between_reading_and_writing_is_left_as_it_is(world
     )
     done = [answer for answer in answers if isinstance(answer, str)]
     refused = [answer for answer in answers if not isinstance(answer, str)]
-    assert all(isinstance(error, PathRefused) and "somebody else" in str(error) for error in refused)
+    assert all(isinstance(error, PathRefused) and "another process" in str(error) for error in refused)
     assert done
     assert file.read_text() == ("A B" if len(done) == 2 else file.read_text())
     assert sum(letter.isupper() for letter in file.read_text()) == len(done)
