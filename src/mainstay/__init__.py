@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "mainstay.agent.agent": ("Agent",),
-    "mainstay.judges.judge": ("Judge",),
+    "mainstay.judges.judge_declaration": ("Judge",),
     "mainstay.config.schema": ("Config",),
     "mainstay.core.tools": ("tool",),
     "mainstay.core.limits": ("Limits",),

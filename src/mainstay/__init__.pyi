@@ -36,6 +36,6 @@ from mainstay.core.ports import ModelInfo as ModelInfo
 from mainstay.core.ports import Provider as Provider
 from mainstay.core.ports import ToolContext as ToolContext
 from mainstay.core.tools import tool as tool
-from mainstay.judges.judge import Judge as Judge
+from mainstay.judges.judge_declaration import Judge as Judge
 
 __version__: str

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from mainstay.providers.anthropic.models import ANTHROPIC_MODELS
 from mainstay.providers.gemini.models import GEMINI_MODELS
 from mainstay.providers.known_models import KnownModel
-from mainstay.providers.openai import compatible_models
+from mainstay.providers.openai import compatible_model_info
 from mainstay.providers.openai.models import OPENAI_MODELS
 
 MODEL_TABLES: Mapping[str, Mapping[str, KnownModel]] = {
     "openai": OPENAI_MODELS,
     "anthropic": ANTHROPIC_MODELS,
     "gemini": GEMINI_MODELS,
-    "deepseek": compatible_models.DEEPSEEK_MODELS,
-    "mistral": compatible_models.MISTRAL_MODELS,
-    "groq": compatible_models.GROQ_MODELS,
-    "xai": compatible_models.XAI_MODELS,
+    "deepseek": compatible_model_info.DEEPSEEK_MODELS,
+    "mistral": compatible_model_info.MISTRAL_MODELS,
+    "groq": compatible_model_info.GROQ_MODELS,
+    "xai": compatible_model_info.XAI_MODELS,
 }

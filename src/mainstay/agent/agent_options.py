@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainstay.agent.home_budgets import HomeBudgets
     from mainstay.agent.telemetry import Telemetry
     from mainstay.core.judges import AnswerJudge
-    from mainstay.judges.judge import Judge, Scorer
+    from mainstay.judges.judge_declaration import Judge, Scorer
     from mainstay.metering.rate_limiter import RateLimiterRegistry
     from mainstay.store.sqlite.home_database import HomeDatabase
 

@@ -17,7 +17,7 @@ from mainstay.core.judges import AnswerJudge as AnswerJudge
 from mainstay.core.ports import Provider
 from mainstay.judges.aggregation import AggregationRule
 from mainstay.judges.function_judge import FunctionJudge
-from mainstay.judges.judge import Judge, Scorer, find_problem
+from mainstay.judges.judge_declaration import Judge, Scorer, find_problem
 from mainstay.judges.model_judge import ModelJudge, ModelJudgeOptions
 from mainstay.judges.panel import ConcurrentJudgePanel
 

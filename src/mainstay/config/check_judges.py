@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from mainstay.config.schema import Config
 from mainstay.config.schema_observability import JudgeSettings
 from mainstay.core.errors import ConfigError
-from mainstay.judges.judge import Judge, find_problem
+from mainstay.judges.judge_declaration import Judge, find_problem
 
 
 def check_judges(config: Config, position_of: Callable[[tuple[str | int, ...]], str]) -> None:

@@ -1,7 +1,7 @@
 """Current session, turn, step and trace id, in a context variable, for log lines and errors.
 
-The lane sets it around a turn (`LocationScope`); logging and error handling read it (`current_location`). It is only
-computed when it is read.
+The lane sets it around a turn (`TurnLocationContext`); logging and error handling read it (`current_location`). It is
+only computed when it is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TurnLocation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     trace: str = ""
 
 
-class LocationScope:
+class TurnLocationContext:
     """Context manager that sets the current location, also for tasks and threads started in the block.
 
     When the block ends, tasks that outlive it have no location: a connection opened in one turn may serve others.
@@ -33,7 +33,7 @@ class LocationScope:
 
     def __init__(self, get_location: Callable[[], TurnLocation]) -> None:
         self._get_location: Callable[[], TurnLocation] | None = get_location
-        self._token: Token[LocationScope | None] | None = None
+        self._token: Token[TurnLocationContext | None] | None = None
 
     @property
     def location(self) -> TurnLocation | None:
@@ -54,7 +54,7 @@ class LocationScope:
 LOCATION_FIELDS = ("session", "turn", "step", "trace")  # attributes of a log record
 ENDS_TURN = {"ends_turn": True}  # `extra` of a log record about an error that ends the turn and is in its outcome too
 
-_scope: ContextVar[LocationScope | None] = ContextVar("mainstay.where", default=None)
+_scope: ContextVar[TurnLocationContext | None] = ContextVar("mainstay.where", default=None)
 
 
 def current_location() -> TurnLocation | None:

@@ -9,7 +9,6 @@ from typing import TypeVar
 from mainstay.config.schema import Config
 from mainstay.core.errors import HomeTaken
 from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent
-from mainstay.gateway.offline_home import run_offline
 from mainstay.operations.home import GetStatus
 from mainstay.operations.operation import Operation
 from mainstay.operations.runtime import ServerStatus
@@ -52,6 +51,8 @@ async def execute_on_home(config: Config, data_folder: Path, operation: Operatio
         if (remote := find_home_owner(data_folder)) is not None:
             return await remote.execute(operation)
         try:
+            from mainstay.gateway.offline_home import run_offline  # only needed while no process owns the home
+
             return await run_offline(data_folder, config, operation)
         except HomeTaken as error:
             taken = error

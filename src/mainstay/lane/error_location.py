@@ -10,7 +10,7 @@ from typing import TypeVar
 from mainstay.core.errors import MainstayError
 from mainstay.core.session import Session
 from mainstay.core.trace_ids import trace_id
-from mainstay.core.turn_location import LocationScope, TurnLocation
+from mainstay.core.turn_location import TurnLocation, TurnLocationContext
 from mainstay.lane.journal_writer import JournalWriter
 
 log = logging.getLogger("mainstay.lane")
@@ -49,7 +49,7 @@ async def run_with_location(
     work: Callable[[], Awaitable[None]], key: str, writer: Callable[[], JournalWriter | None]
 ) -> None:
     """Run `work`; log records that are written meanwhile carry the session's location."""
-    with LocationScope(partial(_locate_writer, key, writer)):
+    with TurnLocationContext(partial(_locate_writer, key, writer)):
         await work()
 
 

@@ -23,7 +23,7 @@ from mainstay.core.errors import StoreBusy
 from mainstay.core.health import CheckFinding
 from mainstay.core.listening_processes import find_listener
 from mainstay.core.machine_health import available_memory_mb, check_open_files, group_by_extra
-from mainstay.store import health as home_health
+from mainstay.store import home_health as home_health
 from mainstay.store.sqlite.health import check_sqlite
 
 UTF8 = {"LANG": "C.UTF-8", "TERM": "xterm"}

@@ -11,7 +11,7 @@ import pytest
 
 from mainstay import Agent
 from mainstay.cli.log_setup import JsonLogFormatter, TextLogFormatter
-from mainstay.core.turn_location import LocationScope, TurnLocation
+from mainstay.core.turn_location import TurnLocation, TurnLocationContext
 from mainstay.providers.scripted import Call, ScriptedProvider
 from mainstay.trust.guards.log_filters import RedactingLogFilter, SessionLogFilter
 from mainstay.trust.guards.redaction import Redactor
@@ -60,7 +60,7 @@ async def test_what_a_tool_logs_carries_its_session_turn_step_and_trace(kept: Ke
 
 def test_a_line_of_text_ends_with_where(kept: Kept) -> None:
     kept.setFormatter(TextLogFormatter())
-    with LocationScope(lambda: TurnLocation("web:ann:s", 3, 2, "a" * 32)):
+    with TurnLocationContext(lambda: TurnLocation("web:ann:s", 3, 2, "a" * 32)):
         logging.getLogger("mainstay.test").warning("it is %s", "slow")
     logging.getLogger("mainstay.test").warning("it is quiet")
     assert kept.lines[0].endswith(f"it is slow [session=web:ann:s turn=3 step=2 trace={'a' * 32}]")
@@ -70,7 +70,7 @@ def test_a_line_of_text_ends_with_where(kept: Kept) -> None:
 @pytest.mark.parametrize("shape", [TextLogFormatter, JsonLogFormatter])
 def test_f40_a_name_that_is_a_secret_or_no_name_is_not_written(shape: type[logging.Formatter], kept: Kept) -> None:
     kept.setFormatter(shape())
-    with LocationScope(lambda: TurnLocation(f"of {CANARY}\n2026 error mainstay: forged \x1b[2J", 1, 1, "a" * 32)):
+    with TurnLocationContext(lambda: TurnLocation(f"of {CANARY}\n2026 error mainstay: forged \x1b[2J", 1, 1, "a" * 32)):
         logging.getLogger("mainstay.test").info("hello")
     [line] = kept.lines
     assert CANARY not in line

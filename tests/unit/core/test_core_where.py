@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from mainstay.core.turn_location import LocationScope, TurnLocation, current_location
+from mainstay.core.turn_location import TurnLocation, TurnLocationContext, current_location
 from mainstay.core.worker_threads import run_in_thread
 
 
 async def test_it_is_known_within_the_block_and_in_what_is_begun_there() -> None:
     steps = iter(range(1, 10))
-    with LocationScope(lambda: TurnLocation("s", 1, next(steps))):
+    with TurnLocationContext(lambda: TurnLocation("s", 1, next(steps))):
         assert current_location() == TurnLocation("s", 1, 1)
         assert await asyncio.create_task(_asked()) == TurnLocation("s", 1, 2), "as it is when somebody asks"
         assert await run_in_thread(current_location) == TurnLocation("s", 1, 3)
@@ -24,15 +24,15 @@ async def test_what_outlives_the_block_is_nowhere_afterwards() -> None:
         await over.wait()
         return current_location()
 
-    with LocationScope(lambda: TurnLocation("s", 1)):
+    with TurnLocationContext(lambda: TurnLocation("s", 1)):
         task = asyncio.create_task(connection())
     over.set()
     assert await task is None
 
 
 async def test_a_block_within_another_counts_until_it_ends() -> None:
-    with LocationScope(lambda: TurnLocation("parent")):
-        with LocationScope(lambda: TurnLocation("child")):
+    with TurnLocationContext(lambda: TurnLocation("parent")):
+        with TurnLocationContext(lambda: TurnLocation("child")):
             assert current_location() == TurnLocation("child")
         assert current_location() == TurnLocation("parent")
 
@@ -41,7 +41,7 @@ def test_nothing_is_worked_out_until_somebody_asks() -> None:
     def look() -> TurnLocation:
         raise AssertionError("nobody asked")
 
-    with LocationScope(look):
+    with TurnLocationContext(look):
         pass
 
 

@@ -32,7 +32,7 @@ from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import SessionInfo
 from mainstay.core.projections import JournalBatch
 from mainstay.core.trace_ids import trace_id
-from mainstay.core.turn_location import ENDS_TURN, LocationScope, TurnLocation
+from mainstay.core.turn_location import ENDS_TURN, TurnLocation, TurnLocationContext
 from mainstay.observe.error_log_handler import REPORTS_PER_SECOND_MAX, ErrorLogHandler
 from mainstay.observe.error_projection import DECISION_PREFIXES, UNCHECKED_PREFIX, ErrorProjection
 from mainstay.store.sqlite.error_store import SqliteErrorStore
@@ -166,7 +166,7 @@ async def test_what_is_logged_as_an_error_is_listed_from_every_thread(tmp_path: 
     async with kept(tmp_path) as errors:
         logged = ErrorLogHandler(errors, clean)
         logged.open()
-        with LocationScope(lambda: TurnLocation("s", 2, 1, TRACE)):
+        with TurnLocationContext(lambda: TurnLocation("s", 2, 1, TRACE)):
             log.error("slack: is not connected")
             log.warning("that is tried again")
         other = threading.Thread(target=lambda: logging.getLogger("mainstay.triggers").error("nightly failed"))
@@ -201,7 +201,7 @@ async def test_a_bug_that_ends_a_turn_is_one_error_with_its_traceback(tmp_path: 
             try:
                 raise KeyError("x")
             except KeyError:
-                with LocationScope(lambda: TurnLocation("s", 1, 1, TRACE)):
+                with TurnLocationContext(lambda: TurnLocation("s", 1, 1, TRACE)):
                     log.exception("turn 1 of s failed", extra=ENDS_TURN)
             await logged.aclose()
             if not journal_first:

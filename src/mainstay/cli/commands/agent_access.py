@@ -20,7 +20,6 @@ from mainstay.agent.client import AgentClient
 from mainstay.agent.home_error_reports import store_logged_errors
 from mainstay.agent.model_discovery import DiscoveredModel, configure_provider, explain_missing_model, find_model
 from mainstay.agent.model_providers import ModelProviders
-from mainstay.agent.offline import open_offline_agent, select_workspace
 from mainstay.cli.commands.home_access import WorkspaceLocation, build_overrides, resolve_home, run_async
 from mainstay.config.loader import Config, load_config
 from mainstay.config.schema import FILE, resolve_data_folder
@@ -123,6 +122,8 @@ async def open_home_client(
                 yield remote
                 return
             try:
+                from mainstay.agent.offline import open_offline_agent, select_workspace  # not needed to run a turn
+
                 config = select_workspace(_load_config_or_default(location.home), location.workspace)
                 opened = open_offline_agent(location.data, config, with_memory=memory, wait_for_vectors=vectors)
                 client = await stack.enter_async_context(opened)

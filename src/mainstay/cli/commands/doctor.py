@@ -24,7 +24,7 @@ from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.third_party_component_health import check_components
 from mainstay.gateway.home_socket import SOCKET_NAME
 from mainstay.providers.local.health import check_weights_folder
-from mainstay.store import health as home_health
+from mainstay.store import home_health as home_health
 from mainstay.store.sqlite.health import check_semantic_search, check_sqlite
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 

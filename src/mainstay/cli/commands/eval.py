@@ -187,7 +187,7 @@ class _JudgePanelCache:
 
     def _build_panel(self, draft: EvalTaskDraft) -> JudgePanel:
         from mainstay.agent.judges import build_panel, load_function  # only needed if there are judges
-        from mainstay.judges.judge import Judge
+        from mainstay.judges.judge_declaration import Judge
 
         settings = draft.judges
         assert settings is not None, "only called for a case with judges"

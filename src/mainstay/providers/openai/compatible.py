@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.core.provider_manifest import ProviderComponent
 
 _FACTORY = "mainstay.providers.openai.provider:build_openai_provider"
-_MODELS = "mainstay.providers.openai.compatible_models"
+_MODELS = "mainstay.providers.openai.compatible_model_info"
 
 OPENROUTER = ProviderComponent(
     name="openrouter",
