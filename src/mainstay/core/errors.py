@@ -15,7 +15,6 @@
     ├── SessionUnknown              there is no such session
     ├── WorkspaceUnknown            there is no such workspace
     ├── AgentClosed                 the agent was closed while the call waited
-    ├── OutputInvalid               no answer matched the requested output type
     ├── BudgetExhausted             a spending limit is reached
     ├── AuditUnavailable            the audit log cannot be written, and the action requires it
     ├── ContextOverflow             the parts that cannot be left out exceed the model's context window
@@ -103,10 +102,6 @@ class WorkspaceUnknown(MainstayError):
 
 
 class AgentClosed(MainstayError):
-    pass
-
-
-class OutputInvalid(MainstayError):
     pass
 
 
