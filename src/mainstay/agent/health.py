@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from mainstay.agent.home_audit import verify_audit
-from mainstay.agent.home_paths import GATEWAY_DATABASE
+from mainstay.agent.home_paths import EVENTS_FOLDER, GATEWAY_DATABASE
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.agent.trust_setup import has_skills_or_patterns
 from mainstay.agent.workspace_stores import open_store
@@ -25,7 +25,6 @@ from mainstay.core.sandbox_manifest import SandboxCheckContext
 from mainstay.sandbox import health as sandbox_health
 from mainstay.store.home import workspace_folder
 
-EVENTS_FOLDER = "events"
 SHOWN_MAX = 5  # problems of one kind
 AUDIT_FINDINGS_MAX = 3  # `audit verify` prints all of them
 CLOCK_TOLERANCE_S = 60.0

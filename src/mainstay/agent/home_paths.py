@@ -9,6 +9,7 @@ from mainstay.config.schema import check_workspace
 from mainstay.core.errors import HomeUnusable
 from mainstay.store.home import workspace_folder
 
+EVENTS_FOLDER = "events"  # in the home: files of triggers
 GATEWAY_DATABASE = "gateway.db"  # in the home: people, their keys, and the projections of all workspaces' journals
 
 

@@ -18,9 +18,9 @@ from mainstay.memory.files import MemoryFiles
 from mainstay.memory.prompt_loader import PromptLoader
 from mainstay.memory.summariser import ModelSummariser
 from mainstay.memory.tools import build_memory_tools
+from mainstay.memory.types import WORKFLOW_TAG
 from mainstay.memory.workflows import WORKFLOWS_MAX, WorkflowIndex
 
-WORKFLOW_TAG = "workflow"
 IDENTITY_REFRESH_S = 1.0  # least interval between two checks of the identity files
 
 

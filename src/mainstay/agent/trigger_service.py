@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainstay.agent.home_paths import EVENTS_FOLDER
 from mainstay.agent.workspace_stores import list_used_workspaces
 from mainstay.config.check_webhooks import build_webhook
 from mainstay.config.loader import load_config
@@ -30,7 +31,6 @@ from mainstay.triggers.webhook_delivery_handler import WebhookDeliveryHandler
 
 log = logging.getLogger("mainstay.triggers")
 
-EVENTS_FOLDER = "events"
 DEFAULT_WORKSPACE = "default"
 OUTCOME_RUNS_MAX = 1_000  # newest runs that are searched for the outcomes of the last ones
 

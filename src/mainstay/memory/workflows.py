@@ -24,8 +24,8 @@ from mainstay.core.memory_tiers import Memory, combine_origins, is_untrusted, me
 from mainstay.core.messages import AnyPart, Text, ToolCall, parts_text
 from mainstay.core.outcome import Answered
 from mainstay.core.stemming import stem_words
+from mainstay.memory.types import WORKFLOW_TAG
 
-WORKFLOW_TAG = "workflow"
 STEPS_MIN = 2
 STEPS_MAX = 20  # of a longer workflow, the first steps are stored
 TRIGGER_CHARS_MAX = 500

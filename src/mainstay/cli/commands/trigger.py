@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
+from mainstay.agent.home_paths import EVENTS_FOLDER
 from mainstay.agent.system_clock import SystemClock
 from mainstay.agent.trigger_adapters import describe_outcome
-from mainstay.agent.trigger_service import DEFAULT_WORKSPACE, EVENTS_FOLDER, find_main_workspace
+from mainstay.agent.trigger_service import DEFAULT_WORKSPACE, find_main_workspace
 from mainstay.cli.commands.agent_access import AgentSetup, find_owner, load_agent_setup, print_note
 from mainstay.cli.commands.home_access import (
     WorkspaceLocation,
@@ -44,7 +45,7 @@ from mainstay.store.memory.workspace_store import get_workspace_store
 from mainstay.triggers.async_event_folder import AsyncEventFolder
 from mainstay.triggers.definition import check_is_future, check_trigger_name
 from mainstay.triggers.engine import TriggerEngine
-from mainstay.triggers.event_files import SUFFIX
+from mainstay.triggers.event_files import REASON_SUFFIX, SUFFIX
 from mainstay.triggers.event_folder import EventFolder
 from mainstay.triggers.misfire_policy import TriggerEngineSettings
 from mainstay.triggers.schedule import TriggerSchedule
@@ -53,7 +54,6 @@ from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 POLL_S = 0.2
 EXIT_PAUSED = 5  # exit code of a turn that waits for approval, as of `mainstay run`
 REMOVED = "removed; its history is kept"
-REASON_SUFFIX = ".reason.txt"
 SHOWN_RUNS_MAX = 10
 OUTCOME_CHARS_MAX = 60
 LOCALTIME_PATH = "/etc/localtime"
